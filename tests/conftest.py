@@ -7,9 +7,14 @@ from tempfile import TemporaryDirectory
 
 import certifi
 import pytest
+from hypothesis import settings
 
 from tests.support import collection
 from tests.support.clock import Clock
+
+# A deadline for one example would fail on a busy machine.
+settings.register_profile("toolwire", deadline=None)
+settings.load_profile("toolwire")
 
 # The collector would go again and again through the types of five SDKs and 15,000 tests, none of which are garbage.
 gc.set_threshold(20_000, 20, 20)

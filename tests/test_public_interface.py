@@ -11,16 +11,16 @@ import toolwire
 NAMES = [
     "Agent",
     "Browser",
-    "Calling",
-    "Caps",
     "DecodeError",
-    "Encoded",
     "Loss",
-    "LossRefused",
+    "LossyTranslationError",
     "Policy",
     "RunFailed",
-    "ToolFault",
+    "RunLimits",
+    "ToolContext",
+    "ToolError",
     "ToolwireError",
+    "Translation",
     "check",
     "continue_request",
     "format_tool_result",
@@ -64,14 +64,14 @@ def test_importing_loads_nothing_else() -> None:
 
 
 def test_an_error_is_caught_without_loading_a_codec() -> None:
-    loaded = _loaded("from toolwire import DecodeError, LossRefused")
+    loaded = _loaded("from toolwire import DecodeError, LossyTranslationError")
     assert not any(name.startswith(("toolwire.codec", "toolwire.protocols", "toolwire.cli")) for name in loaded)
 
 
 def test_only_the_protocols_in_use_are_loaded() -> None:
     loaded = _loaded("import toolwire; toolwire.check({'model': 'm', 'messages': []}, 'openai-chat')")
     folders = {name.split(".")[2] for name in loaded if name.startswith("toolwire.protocols.")}
-    assert folders == {"openai_chat", "openai"}  # the second is what OpenAI's two protocols share
+    assert folders == {"openai_chat", "vendors"}  # the second holds what the protocols of one vendor share
     assert loaded.isdisjoint({"click", "asyncio", "ssl", "toolwire.cli"})
 
 

@@ -70,7 +70,7 @@ def text(text: str, kind: Literal["full", "summary"] = "full") -> ReasoningText:
         (Text(text="a"), [{"text": "b"}, {"text": "c"}], Text(text="abc")),
         (Refusal(text="a"), [{"text": "b"}], Refusal(text="ab")),
         (call("{"), [{"text": '"a"'}, {"text": ":1}"}], call('{"a":1}')),
-        (call(), [{"signature": SEAL}], call(seal=SEAL)),
+        (call(), [{"signature": SEAL}], call(signature=SEAL)),
         (Text(text="a", signature=SEAL), [{"text": "b"}], Text(text="ab", signature=SEAL)),
         (
             Text(text="a"),
@@ -259,16 +259,18 @@ EXTRAS = st.none() | st.just({"acme": {"x": Raw(b"1")}})
 FORMS = st.sampled_from([(), ("acme:spelling",)])
 KINDS: st.SearchStrategy[Any] = st.sampled_from(["full", "summary"])
 PARTS: st.SearchStrategy[Part] = st.one_of(
-    st.builds(Text, text=WORDS, seal=SEALS, annotations=st.sampled_from([None, (Citation(url="u"),)]), extras=EXTRAS),
-    st.builds(Refusal, text=WORDS, form=FORMS),
-    st.builds(ToolCall, id=MAYBE, name=WORDS, arguments=WORDS, complete=st.booleans(), seal=SEALS, extras=EXTRAS),
+    st.builds(
+        Text, text=WORDS, signature=SEALS, annotations=st.sampled_from([None, (Citation(url="u"),)]), extras=EXTRAS
+    ),
+    st.builds(Refusal, text=WORDS, wire_form=FORMS),
+    st.builds(ToolCall, id=MAYBE, name=WORDS, arguments=WORDS, complete=st.booleans(), signature=SEALS, extras=EXTRAS),
     st.builds(
         Reasoning,
         content=st.lists(st.builds(ReasoningText, kind=KINDS, text=WORDS) | st.just(MEDIA), max_size=4).map(tuple),
         hidden=st.sampled_from([None, "omitted", "redacted"]),
-        seal=SEALS,
+        signature=SEALS,
         id=MAYBE,
-        form=FORMS,
+        wire_form=FORMS,
     ),
     st.just(MEDIA),
     st.just(Data(json=Raw(b"1"))),
@@ -284,7 +286,7 @@ MESSAGES = st.builds(
     status=MAYBE,
     phase=MAYBE,
     extras=EXTRAS,
-    form=FORMS,
+    wire_form=FORMS,
     at=st.sampled_from([None, "", "/x"]),
 )
 STOPS = st.builds(Stop, reason=st.sampled_from(["end_turn", "tool_use", "max_tokens"]), raw=MAYBE, extras=EXTRAS)

@@ -226,7 +226,7 @@ class PausingConnection:
     """A connection that tells when it has looked who holds a run, and then waits."""
 
     def __init__(self, connection: SharedConnection, told: int, go: int) -> None:
-        self.change = connection.update
+        self.update = connection.update
         self._connection, self._told, self._go = connection, told, go
 
     def select(self, statement: str, values: Any = ()) -> Any:

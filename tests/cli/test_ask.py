@@ -234,7 +234,7 @@ def test_json_lines_are_events_and_nothing_else(tmp_path: Path) -> None:
     assert not {"\x1b", "\x7f"} & set(done.out)
     assert [type(EVENT.decode(line)).__name__ for line in done.out.splitlines()] == [
         *("RunStarted", "TurnStarted", "TurnEnded", "CallProposed", "CallStarted", "CallEnded"),
-        *("TurnStarted", *["TextGrew"] * len(events_named(done.events, "text")), "TurnEnded", "RunEnded"),
+        *("TurnStarted", *["TextDelta"] * len(events_named(done.events, "text")), "TurnEnded", "RunEnded"),
     ]
     start, end = done.events[0], done.events[-1]
     assert start["run"] == end["run"]
@@ -437,7 +437,7 @@ BLOCKS = """
 import sys, time
 from pathlib import Path
 from toolwire import Agent, Policy, tool
-from toolwire.cli.running import conduct, view_of
+from toolwire.cli.run_session import build_output, follow_run
 
 @tool
 def block() -> str:
@@ -446,7 +446,8 @@ def block() -> str:
     return "done"
 
 agent = Agent(tools=[block], policy=Policy(allow=["block"]), journal="runs.db")
-sys.exit(conduct(agent, lambda one: one.stream("block {}", facts={}), view_of("", as_json=False), Path("runs.db")))
+output = build_output("", as_json=False)
+sys.exit(follow_run(agent, lambda one: one.stream("block {}", facts={}), output, Path("runs.db")))
 """
 
 

@@ -33,11 +33,14 @@ SEALS = st.builds(Signature, issuer=TEXTS, data=TEXTS, kind=st.sampled_from(["si
 THOUGHTS = st.builds(
     Reasoning,
     content=st.lists(st.builds(ReasoningText, kind=st.sampled_from(["full", "summary"]), text=TEXTS)).map(tuple),
-    seal=st.none() | SEALS,
+    signature=st.none() | SEALS,
     id=st.none() | TEXTS,
 )
 CARRIES = st.builds(
-    EnvelopePayload, parts=st.lists(THOUGHTS, max_size=3).map(tuple), proof=st.none() | SEALS, call=st.none() | TEXTS
+    EnvelopePayload,
+    parts=st.lists(THOUGHTS, max_size=3).map(tuple),
+    signature=st.none() | SEALS,
+    call_name=st.none() | TEXTS,
 )
 
 

@@ -54,3 +54,11 @@ def test_a_citation_of_a_block_that_nobody_knows_breaks_nothing(target: str) -> 
     stream = tw.translate_stream([wire], "anthropic", target)
     assert b"".join(stream)
     assert stream.error is None
+
+
+@pytest.mark.parametrize("tail", [b"\r\x80\n\r\n", b"\n\x80\n\n", b"\n: \xff\n\n", b"\r\xff"])
+def test_data_beside_a_line_that_is_not_utf8_is_forwarded(tail: bytes) -> None:
+    """Same-protocol streams dropped the data of a frame with a comment that is not UTF-8."""
+    data = b'data: {"promptFeedback":{"blockReason":"SAFETY"},"responseId":"r1"}'
+    forwarded = b"".join(tw.translate_stream([data + tail], "gemini", "gemini"))
+    assert forwarded == data + b"\n\n"

@@ -118,9 +118,7 @@ TARGETS = [
     Target(
         "fast-responses-request",
         _request_seeds("openai-responses"),
-        _check_request("openai-responses", responses_requests, "_decode_ordinary"),
+        _check_request("openai-responses", responses_requests, "_decode_fast"),
     ),
-    Target(
-        "fast-gemini-request", _request_seeds("gemini"), _check_request("gemini", gemini_requests, "_read_ordinary")
-    ),
+    Target("fast-gemini-request", _request_seeds("gemini"), _check_request("gemini", gemini_requests, "_read_fast")),
 ]

@@ -197,7 +197,7 @@ def test_keys_are_compared_in_the_same_time_whatever_they_are() -> None:
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Break | ast.Return)]
     names = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
     assert "hmac.compare_digest(one, key)" in names
-    assert {ast.unparse(node) for node in compared} == {"return ANYONE", "return found"}
+    assert {ast.unparse(node) for node in compared} == {"return ANONYMOUS", "return found"}
 
 
 # ---- what goes upstream
@@ -338,7 +338,7 @@ def test_the_output_of_a_tool_stays_data(source: str, target: str) -> None:
     run_async(work())
 
 
-STARTS_PROGRAMS = {"cli/launch.py", "support/runtime/code_sandbox.py", "runtime/sandbox/shell.py"}
+STARTS_PROGRAMS = {"cli/launch.py", "runtime/sandbox/process.py", "runtime/sandbox/bubblewrap.py"}
 """Where the user asks for a program by name, and where a command runs that was allowed: no text of a request to the
 gateway gets there."""
 

@@ -31,9 +31,9 @@ APART = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-pro
 HOLDS = """
 import sys
 from pathlib import Path
-from toolwire.journal.runs import Runs
-runs = Runs(Path(sys.argv[1]))
-held = runs.begin("run", b"{}") if sys.argv[2] == "begin" else runs.take_up("run")
+from toolwire.journal.runs import RunStore
+runs = RunStore(Path(sys.argv[1]))
+held = runs.begin("run", b"{}") if sys.argv[2] == "begin" else runs.resume("run")
 held.begin("one", b"")
 print("held", flush=True)
 sys.stdin.read()

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import hashlib
 import toolwire as tw
-from tests.laws import material
+from tests.support.samples import recorded_bodies as material
 
 digest = hashlib.sha256()
 bodies = {
@@ -21,8 +21,8 @@ bodies = {
     "response": material.fixture_responses,
     "error": material.fixture_errors,
 }
-for source in material.NAMES:
-    for target in material.NAMES:
+for source in material.PROTOCOL_NAMES:
+    for target in material.PROTOCOL_NAMES:
         for kind, fixtures in bodies.items():
             for body in fixtures(source).values():
                 try:

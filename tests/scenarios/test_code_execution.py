@@ -109,7 +109,7 @@ def test_two_programs_are_two_where_a_provider_uses_an_id_again(tmp_path: Path) 
 DIES = """
 import os, sys
 from pathlib import Path
-from tests.scenarios.test_code_everywhere import counting
+from tests.scenarios.test_code_execution import counting
 counting(Path(sys.argv[1]), dies_at=3).run("go")
 """
 COUNTS = """

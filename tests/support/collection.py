@@ -8,7 +8,7 @@ from functools import cache
 
 from tests.support.paths import ROOT
 
-BROWSER_TESTS = "tests/runtime/browser/chromium/"
+BROWSER_TESTS = "tests/runtime/tools/browser/chromium/"
 """`make test-browser` runs them: without Chromium, pytest can't even collect them."""
 
 _COLLECTED: dict[str, set[str]] = {}

@@ -9,7 +9,9 @@ from tests.support.protocols import ROUTE_MODELS
 BodyKind = Literal["request", "response", "error"]
 
 
-def translate_body(body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any) -> toolwire.Translation:
+def translate_body(
+    body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any
+) -> toolwire.Translation:
     addressed = {"model": ROUTE_MODELS[source]} if source in ROUTE_MODELS and kind == "request" else {}
     return toolwire.translate(body, source=source, target=target, kind=kind, **addressed | options)
 

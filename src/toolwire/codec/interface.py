@@ -21,10 +21,10 @@ from toolwire.codec.losses import LossReport, WireNames
 from toolwire.codec.surface import ModelCard, Surface
 from toolwire.codec.token_count import TokenCountApi
 from toolwire.codec.validation import Finding
-from toolwire.translation.stages.withheld import WithheldSignatures
 
 if TYPE_CHECKING:
     from toolwire.codec.encoding.computer import ComputerUseAdapter, ScreenContext
+    from toolwire.translation.stages.withheld import WithheldSignatures
 
 TokenLogprobs = list[dict[str, Any]]
 
@@ -100,7 +100,7 @@ class ResponseContext(Struct, frozen=True, kw_only=True):
     mapping: ResponseMapping = field(default_factory=ResponseMapping)
     created: int = 0
     envelope_key: EnvelopeKey | None = None
-    withheld: WithheldSignatures | None = None
+    withheld: "WithheldSignatures | None" = None
 
 
 class EncodedBody(Struct):

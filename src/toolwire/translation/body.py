@@ -81,7 +81,7 @@ class Translation:
         return json.loads(self.to_bytes())
 
     def __repr__(self) -> str:
-        return f"Encoded({self.to_bytes().decode()}, losses={len(self.losses)})"
+        return f"Translation({self.to_bytes().decode()}, losses={len(self.losses)})"
 
 
 def translate(

@@ -27,7 +27,7 @@ from toolwire.canonical.events import (
 from toolwire.canonical.fold import ResponseAccumulator
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
-from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data, truncate_at_invalid_utf8
+from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import escape_pointer
@@ -303,8 +303,8 @@ class StreamTranslator:
             passed = escape_line_separators(b"".join(self._frames_before_failure(frames, failed.error)))
             self._observe_forwarded(events[:-1], told[:-1])
             return passed + self._end_with_failure(failed)
-        if not data.isascii() and truncate_at_invalid_utf8(data) is not data:
-            frames = [frame for frame in frames if truncate_at_invalid_utf8(frame) is frame]  # others have no data
+        if not data.isascii() and not _is_utf8(data):
+            frames = [_without_invalid_lines(frame) for frame in frames]
             data = b"".join(frames)
         self._observe_forwarded(events, told)
         if self._finished:
@@ -323,7 +323,7 @@ class StreamTranslator:
         upto = self._frames_until(
             frames, lambda event: type(event) is ResponseFailed and event.error.message == message
         )
-        return [frame for frame in upto[:-1] if truncate_at_invalid_utf8(frame) is frame]
+        return [frame for frame in upto[:-1] if _is_utf8(frame)]
 
     def _frames_until(self, frames: list[bytes], is_last: Callable[[Event], bool]) -> list[bytes]:
         """The frames up to the one with the last event, and a mark behind it.
@@ -356,12 +356,7 @@ class StreamTranslator:
 
     def _forward_done_marker(self, frame: bytes) -> bytes:
         """The mark that some streams end with, behind an answer that is complete; nothing else follows it."""
-        if (
-            self._done_marker_sent
-            or self.error is not None
-            or frame_data(frame) != _DONE_MARKER
-            or truncate_at_invalid_utf8(frame) is not frame
-        ):
+        if self._done_marker_sent or self.error is not None or frame_data(frame) != _DONE_MARKER or not _is_utf8(frame):
             return b""
         self._done_marker_sent = True
         return frame
@@ -445,6 +440,22 @@ class StreamTranslator:
 def _non_trivial_events(events: list[Event]) -> list[Event]:
     """The few events that do more than make a text grow."""
     return [event for event in events if type(event) is not PartDelta or not event.plain]
+
+
+def _without_invalid_lines(frame: bytes) -> bytes:
+    """Drop lines that are not UTF-8. No data is lost with them: the decoder fails where a `data` line is invalid."""
+    if _is_utf8(frame):
+        return frame
+    lines = [line for line in frame.splitlines() if line and _is_utf8(line)]
+    return b"\n".join(lines) + b"\n\n" if lines else b""
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class TranslatedStream:

@@ -441,12 +441,12 @@ def test_without_the_sandbox_the_gateway_works_and_refuses_as_before() -> None:
 import sys
 sys.modules["pydantic_monty"] = sys.modules["re2"] = None
 import json
-import toolwire.gateway.server
+import toolwire.gateway.server.launch
 from toolwire.codec.interface import Route
-from toolwire.gateway.programs import prepared
+from toolwire.gateway.emulation.programs import plan_programs
 from toolwire.protocols import PROTOCOLS
 client, upstream = PROTOCOLS["anthropic"], PROTOCOLS["openai-chat"]
-assert prepared(client.decode_request(sys.stdin.buffer.read(), Route()), client, upstream) is None
+assert plan_programs(client.decode_request(sys.stdin.buffer.read(), Route()), client, upstream) is None
 """
     _, asked = body("anthropic")
     subprocess.run([sys.executable, "-c", program], input=asked, check=True, timeout=DEADLINE)

@@ -194,9 +194,9 @@ def test_without_it_nothing_of_it_is_even_loaded() -> None:
     program = """
 import sys
 from toolwire.gateway.config import Config
-from toolwire.gateway.server import build
-gateway = build(Config(), None, {"HOME": "/nonexistent"})
-gateway.simulator.close()
+from toolwire.gateway.server.launch import build_gateway
+gateway = build_gateway(Config(), None, {"HOME": "/nonexistent"})
+gateway.simulator_socket.close()
 assert gateway.app._recorder is None
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """

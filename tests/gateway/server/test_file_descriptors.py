@@ -111,7 +111,7 @@ from toolwire.upstream.transport import Transport, TransportError
 
 async def send(origin):
     try:
-        await Transport().send(origin, b"", None, patience=1000)
+        await Transport().send(origin, b"", None, connect_timeout=1000)
     except TransportError as error:
         print(origin.scheme, error.exhausted, error.sent)
 

@@ -351,7 +351,7 @@ def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) ->
 @pytest.mark.parametrize(
     ("module", "function", "path", "body"),
     [
-        (token_count, "estimate", "/v1/messages/count_tokens", b"%b"),
+        (token_count, "estimate_tokens", "/v1/messages/count_tokens", b"%b"),
         (app, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
     ],
 )
@@ -373,7 +373,7 @@ def test_s_12_large_bodies_beside_exchanges_are_read_in_a_thread(
 
 def test_s_12_a_packed_body_is_unpacked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     body = chat([{"role": "user", "content": "x" * 3_000_000}])
-    threads = note_threads(monkeypatch, request, "_unpacked")
+    threads = note_threads(monkeypatch, request, "_decompress_body")
 
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:

@@ -172,13 +172,13 @@ def test_s_10_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
 
 DYING = """
 import os, signal, sys
-from toolwire.gateway.workers import Pace, Supervisor
+from toolwire.gateway.server.workers import RestartBackoff, Supervisor
 
 def serve(number, parent):
     {end}
 
-pace = Pace(first=0.001, longest=0.01, tries=3)
-sys.exit(Supervisor(serve, 2, close=lambda: None, say=print, pace=pace).run())
+backoff = RestartBackoff(first_delay=0.001, max_delay=0.01, max_early_deaths=3)
+sys.exit(Supervisor(serve, 2, close_listener=lambda: None, log=print, backoff=backoff).run())
 """
 
 

@@ -415,6 +415,6 @@ def test_the_model_may_be_said_apart_from_the_body() -> None:
 
 def test_every_rule_has_its_case() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields)
-    written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source)) | {"result-missing", "result-not-first"}
+    written = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source)) | {"result-missing", "result-not-first"}
     cases = {rule for _, rule, *_ in [*BAD, *DATED, *SAMPLED, *UNSURE]}
     assert written | {"field-type", "field-word"} == cases

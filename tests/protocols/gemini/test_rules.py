@@ -81,7 +81,7 @@ def test_a_body_that_breaks_just_this_rule(rule: str, broken: Any) -> None:
 
 def test_every_rule_has_such_a_body() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields)
-    assert set(re.findall(r'_found\(\s*"([a-z-]+)"', source)) == set(BROKEN)
+    assert set(re.findall(r'_finding\(\s*"([a-z-]+)"', source)) == set(BROKEN)
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*pair, id=pair[0]) for pair in fixtures("gemini", "rejected")])

@@ -109,7 +109,7 @@ def test_without_a_key_the_proof_is_a_loss() -> None:
     encoding = CODEC.encode_response(response, ResponseContext())
     (loss,) = encoding.report.resolve(response, {})
     assert loss.kind == "dropped"
-    assert loss.path.endswith("/seal")
+    assert loss.path.endswith("/signature")
 
 
 def test_arguments_that_a_stream_cut_stay_json() -> None:

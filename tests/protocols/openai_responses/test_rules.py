@@ -273,6 +273,6 @@ def test_the_model_may_be_said_apart_from_the_body() -> None:
 def test_every_rule_has_its_case() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields)
     source += inspect.getsource(rules) + inspect.getsource(openai)
-    written = set(re.findall(r'found\(\s*"([a-z0-9-]+)"', source))
+    written = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source))
     named_by_what_they_are_about = {"field-type", "field-word", "strict-open", "strict-optional", "strict-keyword"}
     assert written | named_by_what_they_are_about == {rule for _, rule, *_ in [*BAD, *UNSURE]}

@@ -149,7 +149,7 @@ def age(folder: Path) -> None:
     """The token that is kept there has run out."""
     (path,) = folder.glob("far-*.json")
     kept = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**kept, "expires": time.time() - 10}), encoding="utf-8")
+    path.write_text(json.dumps({**kept, "expires_at": time.time() - 10}), encoding="utf-8")
 
 
 def test_a_client_that_was_registered_by_hand_is_not_registered_again() -> None:

@@ -11,7 +11,7 @@ from tests.support.runtime.scripted_agent import (
     ALLOW_ALL,
     ScriptedApprover,
     ScriptedModel,
-    add_tool,
+    add,
     last_results,
     model_call,
     model_turn,
@@ -41,7 +41,7 @@ def resumed(agent: Agent, run: Run) -> Run:
 def test_two_calls_of_a_turn_with_one_id_are_both_run(tmp_path: Path) -> None:
     both = model_call("add", {"a": 1, "b": 1}, id="x"), model_call("add", {"a": 2, "b": 2}, id="x")
     model = ScriptedModel(model_turn(*both), text_turn("ok"))
-    agent = Agent(model, tools=[add_tool], policy=ALLOW_ALL, journal=tmp_path / "runs.db")
+    agent = Agent(model, tools=[add], policy=ALLOW_ALL, journal=tmp_path / "runs.db")
     run = agent.run("go")
     assert [(one.call_id, result_text(one)) for one in last_results(model.requests[1])] == [("x", "2"), ("x_1", "4")]
     assert agent._runs is not None
@@ -52,7 +52,7 @@ def test_r_12_calls_with_one_id_go_back_with_ids_of_their_own() -> None:
     """R-12: Anthropic refuses a turn in which two calls have one id."""
     both = model_call("add", {"a": 1, "b": 1}, id="toolu_1"), model_call("add", {"a": 2, "b": 2}, id="toolu_1")
     model = ScriptedModel(model_turn(*both, model_call("add", {"a": 3, "b": 3}, id="toolu_1_1")), text_turn("ok"))
-    Agent(model, tools=[add_tool], policy=ALLOW_ALL).run("go")
+    Agent(model, tools=[add], policy=ALLOW_ALL).run("go")
     body = json.loads(PROTOCOLS["anthropic"].encode_request(model.requests[1], Target()).to_bytes())
     *_, said, answered = body["messages"]
     uses = [part["id"] for part in said["content"]]
@@ -76,7 +76,7 @@ def test_an_id_that_comes_again_in_another_turn_is_another_call(tmp_path: Path) 
 
     programs = [model_turn(model_call("run_code", {"code": f"await add(a={n}, b={n})"}, id="x")) for n in range(1, 4)]
     model = ScriptedModel(*programs, text_turn("ok"))
-    Agent(model, tools=[add_tool], policy=ALLOW_ALL, code=True, journal=tmp_path / "runs.db").run("go")
+    Agent(model, tools=[add], policy=ALLOW_ALL, code=True, journal=tmp_path / "runs.db").run("go")
     assert [result_text(last_results(request)[0]) for request in model.requests[1:]] == ["2", "4", "6"]
 
     helper = Agent(ScriptedModel(text_turn("one"), text_turn("two")), name="helper", journal=tmp_path / "runs.db")
@@ -91,7 +91,7 @@ def test_an_id_that_comes_again_in_another_turn_is_another_call(tmp_path: Path) 
 def test_always_is_asked_once_by_calls_that_are_gathered() -> None:
     code = "import asyncio\nawait asyncio.gather(add(a=1, b=1), add(a=2, b=2), add(a=3, b=3))"
     model = ScriptedModel(model_turn(model_call("run_code", {"code": code})), text_turn("ok"))
-    Agent(model, tools=[add_tool], approver=_Slow("always", "no", "no"), code=True).run("go")
+    Agent(model, tools=[add], approver=_Slow("always", "no", "no"), code=True).run("go")
     assert result_text(last_results(model.requests[1])[0]) == "[2,4,6]"
 
 
@@ -126,7 +126,7 @@ def test_an_answer_that_failed_is_asked_for_again(broken: Any, tmp_path: Path) -
 def test_a_run_that_went_in_circles_goes_on_if_somebody_wants_it(tmp_path: Path) -> None:
     turns = [model_turn(model_call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(5)]
     model = ScriptedModel(*turns, text_turn("done"))
-    agent = Agent(model, tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(repeats=2), journal=tmp_path / "runs.db")
+    agent = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2), journal=tmp_path / "runs.db")
     run = agent.run("go", check=False)
     assert (run.stopped, len(model.requests), len(run.calls)) == ("repetition", 3, 2)
     again = resumed(agent, run)

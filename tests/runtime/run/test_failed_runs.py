@@ -10,7 +10,7 @@ from tests.support.runtime.scripted_agent import (
     ALLOW_ALL,
     ScriptedApprover,
     ScriptedModel,
-    add_tool,
+    add,
     model_call,
     model_turn,
     text_turn,
@@ -63,14 +63,14 @@ def test_r_3_a_provider_that_refuses_fails_the_run_with_its_own_words() -> None:
 )
 def test_r_3_the_provider_or_a_limit_fails_a_run(turns: list[Response], caps: RunLimits, stopped: str) -> None:
     with pytest.raises(RunFailed) as caught:
-        Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=caps).run("go")
+        Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=caps).run("go")
     assert caught.value.run.stopped == stopped
     assert caught.value.run.reason in str(caught.value)
 
     async def work() -> None:
         with pytest.raises(RunFailed):
-            await Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=caps).run("go")
-        run = await Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=caps).run("go", check=False)
+            await Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=caps).run("go")
+        run = await Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=caps).run("go", check=False)
         assert (run.stopped, run.ok) == (stopped, False)
 
     asyncio.run(work())
@@ -84,9 +84,9 @@ def test_r_3_a_stop_by_the_model_is_no_failure(reason: StopReason, stopped: str,
 
 def test_r_3_a_denied_or_waiting_call_is_no_failure() -> None:
     model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 1})), text_turn("It was denied."))
-    assert Agent(model, tools=[add_tool], policy=Policy(deny=["add"])).run("go").ok
+    assert Agent(model, tools=[add], policy=Policy(deny=["add"])).run("go").ok
     model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 1})))
-    assert Agent(model, tools=[add_tool], approver=ScriptedApprover("later")).run("go").stopped == "waiting"
+    assert Agent(model, tools=[add], approver=ScriptedApprover("later")).run("go").stopped == "waiting"
 
 
 @pytest.mark.parametrize("begun", [True, False])

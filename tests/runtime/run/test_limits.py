@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedModel, add_tool, model_call, model_turn, text_turn
+from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedModel, add, model_call, model_turn, text_turn
 from toolwire import Agent, RunLimits
 from toolwire.canonical.content import Inline, Media, Text
 from toolwire.canonical.response import Response, Usage
@@ -39,7 +39,7 @@ def test_q_7_a_sub_agent_stops_where_its_parent_would() -> None:
     model = ScriptedModel(
         *[model_turn(model_call("add", {"a": n, "b": n}), usage=Usage(input_tokens=400)) for n in range(9)]
     )
-    helper = Agent(model, tools=[add_tool], policy=ALLOW_ALL, name="helper", limits=RunLimits(tokens=100_000))
+    helper = Agent(model, tools=[add], policy=ALLOW_ALL, name="helper", limits=RunLimits(tokens=100_000))
     run = Agent(ScriptedModel(*handing_over(1)), tools=[helper], policy=ALLOW_ALL, limits=RunLimits(tokens=1000)).run(
         "go", check=False
     )
@@ -71,9 +71,7 @@ def test_q_7_usage_of_a_sub_agent_is_counted_once_when_a_run_is_resumed(tmp_path
 def test_q_7_a_provider_that_reports_no_usage_is_estimated() -> None:
     """Q-7: `tokens=1` went to the cap on turns."""
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
-    run = Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(tokens=1)).run(
-        "go", check=False
-    )
+    run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(tokens=1)).run("go", check=False)
     assert (run.stopped, run.turns) == ("tokens", 1)
     assert "tokens were used (estimated)" in run.reason
     assert run.usage is not None
@@ -93,7 +91,7 @@ def test_q_7_an_image_is_estimated_as_an_image() -> None:
 def test_q_21_equal_calls_of_one_turn_are_not_in_a_row() -> None:
     """Q-21: four equal calls at once stopped the run before any ran."""
     batch = model_turn(*[model_call("add", {"a": 1, "b": 1}, id=f"c{n}") for n in range(5)])
-    run = Agent(ScriptedModel(batch, batch, batch, text_turn("ok")), tools=[add_tool], policy=ALLOW_ALL).run("go")
+    run = Agent(ScriptedModel(batch, batch, batch, text_turn("ok")), tools=[add], policy=ALLOW_ALL).run("go")
     assert (run.text, len(run.calls)) == ("ok", 15)
 
 
@@ -102,11 +100,11 @@ def test_q_21_a_cycle_of_turns_is_seen(length: int) -> None:
     """Q-21: A, B, A, B went on to the cap on turns."""
     cycle = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(length)]
     model = ScriptedModel(*cycle * 9)
-    run = Agent(model, tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(repeats=2, turns=80)).run("go", check=False)
+    run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2, turns=80)).run("go", check=False)
     assert (run.stopped, len(model.requests), len(run.calls)) == ("repetition", 3 * length, 3 * length - 1)
     assert f"came back in the same {length} turns 3 times in a row" in run.reason
 
 
 def test_q_21_turns_that_differ_are_no_cycle() -> None:
     turns = [model_turn(model_call("add", {"a": n % 2, "b": n})) for n in range(20)]
-    assert Agent(ScriptedModel(*turns, text_turn("ok")), tools=[add_tool], policy=ALLOW_ALL).run("go").text == "ok"
+    assert Agent(ScriptedModel(*turns, text_turn("ok")), tools=[add], policy=ALLOW_ALL).run("go").text == "ok"

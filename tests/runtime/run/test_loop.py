@@ -14,7 +14,7 @@ from tests.support.runtime.scripted_agent import (
     ALLOW_ALL,
     ScriptedApprover,
     ScriptedModel,
-    add_tool,
+    add,
     last_results,
     model_call,
     model_turn,
@@ -53,7 +53,7 @@ def test_the_whole_cycle() -> None:
     model = ScriptedModel(
         model_turn(Text(text="Let me add."), model_call("add", {"a": 2, "b": 3})), text_turn("It is 5.")
     )
-    run = Agent(model, tools=[add_tool], policy=ALLOW_ALL, instructions="Be brief.").run("2 + 3?")
+    run = Agent(model, tools=[add], policy=ALLOW_ALL, instructions="Be brief.").run("2 + 3?")
     assert (run.text, run.stopped, run.turns) == ("It is 5.", "finished", 2)
     first, second = model.requests
     assert first.system is not None
@@ -80,7 +80,7 @@ def test_the_whole_cycle() -> None:
     ],
 )
 def test_what_goes_wrong_with_a_call_is_a_result_to_act_on(made: Any, error: str, said: str) -> None:
-    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add_tool, fail])
+    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add, fail])
     assert result.status == "error"
     assert said in result_text(result)
     assert record.error == error
@@ -88,11 +88,11 @@ def test_what_goes_wrong_with_a_call_is_a_result_to_act_on(made: Any, error: str
 
 def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() -> None:
     made = model_call("add", {"a": 1, "b": 2.0})
-    assert only(ScriptedModel(model_turn(made), text_turn("ok")), [add_tool])[1].error == "schema"
-    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add_tool], repair=True)
+    assert only(ScriptedModel(model_turn(made), text_turn("ok")), [add])[1].error == "schema"
+    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add], repair=True)
     assert (result_text(result), record.arguments, len(record.repairs)) == ("3", {"a": 1, "b": 2}, 1)
     for cut in (model_call("add", '{"a": 1, "b": 2.0', complete=False), model_call("add", '{"a": 1, "b": 2.0')):
-        result, record = only(ScriptedModel(model_turn(cut), text_turn("ok")), [add_tool], repair=True)
+        result, record = only(ScriptedModel(model_turn(cut), text_turn("ok")), [add], repair=True)
         assert (result.status, record.repairs) == ("error", ())
 
 
@@ -110,13 +110,11 @@ def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() 
 )
 def test_r_10_invalid_json_is_not_reported_as_cut_off(text: str, error: str, said: str) -> None:
     """R-10: Chat marks a call that is no JSON as incomplete; a trailing comma is no cut."""
-    result, record = only(
-        ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add_tool]
-    )
+    result, record = only(ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add])
     assert (record.error, said in result_text(result)) == (error, True)
     if error == "json":
         result, record = only(
-            ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add_tool], repair=True
+            ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add], repair=True
         )
         assert (result_text(result), len(record.repairs)) == ("3", 1)
 
@@ -136,7 +134,7 @@ def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
 
 def test_with_nobody_to_ask_what_no_rule_allows_is_denied() -> None:
     result, record = only(
-        ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok")), [add_tool], policy=Policy()
+        ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok")), [add], policy=Policy()
     )
     assert result.status == "denied"
     assert "no rule allows it, and nobody is there to ask" in result_text(result)
@@ -299,9 +297,7 @@ def test_a_call_after_a_cut_is_never_run(reason: StopReason, stopped: str) -> No
 
 def test_turns_are_capped() -> None:
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
-    run = Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(turns=3)).run(
-        "go", check=False
-    )
+    run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(turns=3)).run("go", check=False)
     assert (run.stopped, run.reason, run.turns) == ("steps", "3 turns were taken", 3)
 
 
@@ -310,7 +306,7 @@ def test_tokens_are_capped() -> None:
         model_turn(model_call("add", {"a": n, "b": n}), usage=Usage(input_tokens=40, output_tokens=20))
         for n in range(9)
     ]
-    run = Agent(ScriptedModel(*turns), tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(tokens=100)).run(
+    run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(tokens=100)).run(
         "go", check=False
     )
     assert (run.stopped, run.turns, run.reason) == ("tokens", 2, "120 of 100 tokens were used")
@@ -343,7 +339,7 @@ def test_time_is_capped_also_while_the_model_answers(tmp_path: Path, clock: Cloc
 
         closed = False
 
-        async def ask(self, request: Request) -> AsyncIterator[Event]:
+        async def stream(self, request: Request) -> AsyncIterator[Event]:
             try:
                 async for event in super().stream(request):
                     yield event
@@ -364,7 +360,7 @@ def test_time_is_capped_also_while_the_model_answers(tmp_path: Path, clock: Cloc
 
 def test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more() -> None:
     model = ScriptedModel(*[model_turn(model_call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(9)])
-    run = Agent(model, tools=[add_tool], policy=ALLOW_ALL, limits=RunLimits(repeats=2)).run("go", check=False)
+    run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2)).run("go", check=False)
     assert (run.stopped, len(run.calls)) == ("repetition", 2)
     assert "add was called with the same arguments 3 times in a row" in run.reason
 
@@ -510,7 +506,7 @@ def test_a_person_decides_before_anything_of_the_batch_runs() -> None:
         model_call("add", {"a": 3, "b": 4}, id="n"),
     ]
     model = ScriptedModel(model_turn(*calls), text_turn("ok"))
-    run = Agent(model, tools=[look, add_tool], approver=person).run("go")
+    run = Agent(model, tools=[look, add], approver=person).run("go")
     looked, yes, no = last_results(model.requests[1])
     assert (result_text(looked), result_text(yes), no.status) == ("1", "3", "denied")
     assert "person said no" in result_text(no)
@@ -522,7 +518,7 @@ def test_a_person_decides_before_anything_of_the_batch_runs() -> None:
 def test_always_holds_for_this_tool_in_this_run() -> None:
     person = ScriptedApprover("always", "no", "no", "no")
     turns = [model_turn(model_call("add", {"a": n, "b": 0}, id=f"c{n}")) for n in range(3)]
-    agent = Agent(ScriptedModel(*turns, text_turn("ok"), *turns, text_turn("ok")), tools=[add_tool], approver=person)
+    agent = Agent(ScriptedModel(*turns, text_turn("ok"), *turns, text_turn("ok")), tools=[add], approver=person)
     assert [one.error for one in agent.run("go").calls] == ["", "", ""]
     assert len(person.requests) == 1
     assert agent.run("again").calls[0].error == "denied"  # another run asks again
@@ -532,7 +528,7 @@ def test_always_does_not_overrule_a_deny_rule() -> None:
     person = ScriptedApprover("always")
     turns = [model_turn(model_call("add", {"a": n, "b": 0}, id=f"c{n}")) for n in range(2)]
     agent = Agent(
-        ScriptedModel(*turns, text_turn("ok")), tools=[add_tool], approver=person, policy=Policy(deny=["add(a=1)"])
+        ScriptedModel(*turns, text_turn("ok")), tools=[add], approver=person, policy=Policy(deny=["add(a=1)"])
     )
     assert [one.error for one in agent.run("go").calls] == ["", "denied"]
 
@@ -540,7 +536,7 @@ def test_always_does_not_overrule_a_deny_rule() -> None:
 def test_a_later_answer_leaves_the_run_waiting() -> None:
     run = Agent(
         ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2}))),
-        tools=[add_tool],
+        tools=[add],
         approver=ScriptedApprover("later"),
     ).run("go")
     assert (run.stopped, run.calls) == ("waiting", [])
@@ -569,7 +565,7 @@ def test_no_two_calls_have_one_binding() -> None:
 
 
 def test_an_approval_of_another_call_does_not_run_this_one() -> None:
-    agent = Agent(ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok")), tools=[add_tool])
+    agent = Agent(ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok")), tools=[add])
     state = agent.step("go")
     (pending,) = state.pending
     state.approve("c1")
@@ -620,19 +616,19 @@ def test_a_step_stops_before_execution() -> None:
 def test_everything_works_in_asynchronous_code() -> None:
     async def main() -> None:
         model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("3"))
-        async with Agent(model, tools=[add_tool], policy=ALLOW_ALL) as agent:
+        async with Agent(model, tools=[add], policy=ALLOW_ALL) as agent:
             run = agent.run("go")
             with pytest.raises(Exception, match="await it first"):
                 run.text  # noqa: B018
             assert (await run).text == "3"
         model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("3"))
-        agent = Agent(model, tools=[add_tool], policy=ALLOW_ALL)
+        agent = Agent(model, tools=[add], policy=ALLOW_ALL)
         events = [event async for event in agent.stream("go")]
         kinds = [type(event) for event in events]
         assert kinds.index(CallProposed) < kinds.index(CallStarted) < kinds.index(CallEnded) < kinds.index(TextDelta)
         assert isinstance(events[-1], RunEnded)
         model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("3"))
-        state = await Agent(model, tools=[add_tool], policy=ALLOW_ALL).step("go")
+        state = await Agent(model, tools=[add], policy=ALLOW_ALL).step("go")
         assert [one.id for one in state.pending] == ["c1"]
 
     asyncio.run(main())
@@ -678,7 +674,7 @@ def test_cancelling_a_run_reaches_its_tools() -> None:
 def test_an_agent_can_be_a_tool_under_its_own_policy() -> None:
     inner = Agent(
         ScriptedModel(model_turn(model_call("add", {"a": 4, "b": 4})), text_turn("eight")),
-        tools=[add_tool],
+        tools=[add],
         policy=ALLOW_ALL,
         name="helper",
         description="Adds.",
@@ -691,7 +687,7 @@ def test_an_agent_can_be_a_tool_under_its_own_policy() -> None:
 
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(Exception, match="two tools named 'add'"):
-        Agent(tools=[add_tool, add_tool])
+        Agent(tools=[add, add])
 
 
 def test_nobody_denies_and_knows_nothing() -> None:

@@ -163,7 +163,7 @@ def test_a_live_replay_runs_the_tools_and_tells_which_result_differs(tmp_path: P
 
 def test_what_was_decided_then_is_decided_again(tmp_path: Path) -> None:
     model = ScriptedModel(model_turn(model_call("count")), text_turn("Done."))
-    runs, id = recorded(tmp_path, model, policy=Policy(), person=AutoApprover())
+    runs, id = recorded(tmp_path, model, policy=Policy(), approver=AutoApprover())
     assert replay_differences(runs, id, [count], policy=Policy()) == []
     nobody, other = recorded(
         tmp_path, ScriptedModel(model_turn(model_call("count")), text_turn("Done.")), policy=Policy()

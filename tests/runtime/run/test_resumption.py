@@ -119,7 +119,7 @@ def test_q_3_two_tasks_that_resume_one_run(tmp_path: Path) -> None:
 
     came = asyncio.run(work())
     assert done == [5]
-    assert sorted(type(one).__name__ for one in came) == ["RunHeld", "str"]
+    assert sorted(type(one).__name__ for one in came) == ["RunInUse", "str"]
 
 
 def test_q_3_who_lost_a_run_stops_before_the_next_effect(tmp_path: Path) -> None:

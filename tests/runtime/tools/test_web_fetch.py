@@ -192,7 +192,7 @@ def test_a_body_without_end_is_cut_off() -> None:
             await writer.drain()
             sent += 65536
 
-    output, _ = fetched({"/a": endless}, f"http://{HOST}:{{port}}/a", most=1_000_000)
+    output, _ = fetched({"/a": endless}, f"http://{HOST}:{{port}}/a", max_bytes=1_000_000)
     assert "more than 1000000 bytes" in single_text(output)
     assert sent < 50_000_000
 

@@ -14,7 +14,7 @@ def replay_differences(
     runs: RunStore, id: str, tools: list[Any], *, live: bool = False, **more: Any
 ) -> list[list[str]]:
     turns = read_turns(runs.steps(id))
-    settings: dict[str, Any] = {"policy": ALLOW_ALL, "person": ReplayApprover(turns), **more}
+    settings: dict[str, Any] = {"policy": ALLOW_ALL, "approver": ReplayApprover(turns), **more}
     agent = Agent(ReplayModel("played", turns), tools=tools if live else replay_tools(tools, turns), **settings)
     run = agent.run("go")
     found = compare_calls(turns, run.messages[1:], None if live else run.calls)

@@ -75,5 +75,5 @@ class ScriptedApprover:
 
 
 @tool
-def add_tool(a: int, b: int) -> int:
+def add(a: int, b: int) -> int:
     return a + b

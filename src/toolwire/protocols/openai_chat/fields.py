@@ -30,7 +30,7 @@ SHARED_FIELDS = {
     "ResponseStart": word_set("system_fingerprint"),
     "ResponseEnd": word_set("system_fingerprint"),
     "Candidate": word_set("logprobs"),
-    "Stopped": word_set("logprobs"),
+    "CandidateEnd": word_set("logprobs"),
     "PartDelta": word_set("logprobs"),
     "Notice": word_set("logprobs"),
     "Usage": word_set("prompt_tokens_details/audio_tokens completion_tokens_details/audio_tokens")

@@ -17,7 +17,7 @@ SHARED_FIELDS = {
     "ResponseStart": _RESPONSE_FIELDS,
     "ResponseEnd": _RESPONSE_FIELDS,
     "Candidate": _CHOICE_FIELDS,
-    "Stopped": _CHOICE_FIELDS,
+    "CandidateEnd": _CHOICE_FIELDS,
     "PartDelta": _CHOICE_FIELDS,
     "Notice": _CHOICE_FIELDS,
     "Usage": CHAT["Usage"]

@@ -80,7 +80,9 @@ def decode_cache(node: CacheNode) -> CacheNode:
     members.pop("ttl", None)
     mark = CacheMark(ttl=ttl, extras={FAMILY: members} if members else None, at=f"/{CACHE_FIELD}")
     return replace(
-        node, cache=mark, wire_form=(*node.wire_form, *represented_tokens(CACHE_FIELD), f"{FAMILY}:name:cache={CACHE_FIELD}")
+        node,
+        cache=mark,
+        wire_form=(*node.wire_form, *represented_tokens(CACHE_FIELD), f"{FAMILY}:name:cache={CACHE_FIELD}"),
     )
 
 

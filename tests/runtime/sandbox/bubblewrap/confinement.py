@@ -268,9 +268,9 @@ def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:
 def test_it_dies_with_who_started_it(root: Path) -> None:
     name = f"sleep-{secrets.token_hex(8)}"
     program = (
-        "import sys, pathlib; from tests.support.runtime.tool_calls import said;"
+        "import sys, pathlib; from tests.support.runtime.tool_calls import run_tool_for_text;"
         " from tests.runtime.sandbox.bubblewrap.confinement import shell;"
-        " said(shell(pathlib.Path(sys.argv[1])), command=sys.argv[2])"
+        " run_tool_for_text(shell(pathlib.Path(sys.argv[1])), command=sys.argv[2])"
     )
     command = f"cp $(command -v sleep) ./{name}; touch begun; ./{name} 300"
     parent = subprocess.Popen([sys.executable, "-c", program, str(root), command])

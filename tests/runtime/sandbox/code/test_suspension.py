@@ -157,7 +157,7 @@ def test_a_program_and_its_calls_need_no_two_places(tmp_path: Path) -> None:
     desk = Desk(
         tmp_path,
         model_turn(model_call("run_code", {"code": "await look(n=1)"})),
-        caps=RunLimits(parallel=1, seconds=120),
+        limits=RunLimits(parallel=1, seconds=120),
     )
     assert desk.run(ScriptedApprover()).stopped == "finished"
     assert desk.done == ["look 1"]

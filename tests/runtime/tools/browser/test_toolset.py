@@ -37,7 +37,7 @@ def considered(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> Pend
 
 
 def test_the_declared_display_is_that_of_the_pictures() -> None:
-    declared = tool(page=Size(1920, 1080), largest_picture=LargestImage(edge=1568, pixels=1_150_000)).declaration()
+    declared = tool(page_size=Size(1920, 1080), largest_image=LargestImage(edge=1568, pixels=1_150_000)).declaration()
     assert isinstance(declared, NativeTool)
     assert isinstance(declared.computer, Computer)
     assert (declared.computer.width, declared.computer.height) == (1429, 804)
