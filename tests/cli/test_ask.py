@@ -38,10 +38,10 @@ def test_it_works_with_nothing_and_says_once_that_the_model_is_simulated(tmp_pat
     assert done.code == 0
     assert done.out.startswith("I am a simulated model, so all I can do is repeat: hello there ")
     first, usage, where = done.err.splitlines()
-    assert first == "toolwire: no provider is configured: a simulated model answers (toolwire doctor says more)"
+    assert first == "toolwire: no provider is configured: using the built-in simulator (run `toolwire doctor` for details)"
     assert usage.startswith("finished: 1 turn, 0 calls, ")
     assert " tokens in, " in usage
-    assert where == f"{done.run} in {tmp_path}/.state/toolwire/runs.db; go on: toolwire ask --continue '...'"
+    assert where == f"{done.run} in {tmp_path}/.state/toolwire/runs.db; continue with: toolwire ask --continue '...'"
 
 
 def test_a_configured_provider_is_asked_and_nothing_is_said_of_a_simulated_one(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
         assert "denied: run_shell_command (it is not sandboxed: bubblewrap does not work here: no names" in done.err
         assert "--no-sandbox does" in done.err
     done = run_toolwire(tmp_path, "ask", "make it", "--yes", "--no-sandbox", PATH=path)
-    assert "toolwire: commands run without a sandbox, with all of your rights\n" in done.err
+    assert "toolwire: commands run without a sandbox, with all of your permissions\n" in done.err
     assert (tmp_path / "made").exists()
 
 
@@ -155,7 +155,7 @@ def test_rules_of_the_configuration_hold(tmp_path: Path) -> None:
         (["ask", "x", "--allow", "run it"], "'run it' is no rule"),
         (["ask", "x", "--model", "nobody"], "no provider is configured for the model 'nobody'"),
         (["ask", "x", "--workspace", "nowhere"], "'nowhere' does not exist"),
-        (["ask", "x", "--continue"], "there is no conversation in"),
+        (["ask", "x", "--continue"], "no conversation to continue in"),
         (["ask", "x", "--config", "none.toml"], "none.toml: No such file"),
     ],
 )
@@ -262,7 +262,7 @@ def test_what_is_piped_in_is_marked_as_data(tmp_path: Path) -> None:
 
 def test_much_that_is_piped_in_is_cut_and_that_is_said(tmp_path: Path) -> None:
     done = run_toolwire(tmp_path, "ask", "hello", "--no-tools", stdin="a" * 300_000 + "end")
-    assert "stdin has more than 200000 characters" in done.err
+    assert "stdin is longer than 200000 characters" in done.err
     prompt = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)["prompt"]
     assert "[... 100003 characters were cut here ...]" in prompt
     assert 199_000 < prompt.count("a") < 201_000
@@ -295,7 +295,7 @@ def test_continue_after_a_run_that_was_left_open_gives_its_calls_a_result(tmp_pa
     assert run_toolwire(tmp_path, "ask", "write", "--later").code == 3
     done = run_toolwire(tmp_path, "ask", "did you?", "--continue")
     assert (done.code, done.out) == (0, "It was not written.\n")
-    assert "did not come to its end: what it left open counts as not done" in done.err
+    assert "did not finish: its open calls count as not run" in done.err
 
 
 # ---- at a terminal
@@ -384,7 +384,7 @@ def test_a_question_of_the_model_is_put_to_the_person(tmp_path: Path) -> None:
     question = ("ask_user", {"question": "Which?", "choices": ["red", "blue"]})
     write_script(tmp_path, calls_turn(question, write_file_call(tmp_path, "a.txt", "a")))
     with open_terminal(tmp_path, "ask", "paint it", "--allow", "write_file", stdin="the walls") as screen:
-        assert "1. red" in screen.read_until("answer (a number, or your own words): ")
+        assert "1. red" in screen.read_until("answer (a number, or your own text): ")
         wait_until((tmp_path / "a.txt").exists)
         time.sleep(0.2)  # nothing may be shown now
         screen.type_text("2\n")
@@ -457,7 +457,7 @@ def test_the_second_ctrl_c_kills(tmp_path: Path) -> None:
         wait_until((tmp_path / "begun").exists)
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
-        assert process.stderr.readline() == b"toolwire: stopping; once more to kill\n"
+        assert process.stderr.readline() == b"toolwire: stopping... press Ctrl-C again to kill\n"
         assert process.stderr.readline().startswith(b"cancelled (")
         time.sleep(0.2)  # it may not end by itself
         assert process.poll() is None

@@ -88,7 +88,7 @@ def test_a_key_that_is_refused(base_url: str, tmp_path: Path, protocol: str, sta
 def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
     result = doctor(tmp_path, provider("anthropic", "http://127.0.0.1:9", f'api_key = "{SECRET}"'))
     assert result.exit_code == 1
-    assert "127.0.0.1:9 can't be reached" in result.output
+    assert "can't connect to 127.0.0.1:9" in result.output
     assert "see whether base_url is right" in result.output
 
 

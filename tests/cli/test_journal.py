@@ -201,8 +201,8 @@ def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["show", "ex_none"], "there is no exchange 'ex_none' in the journal: see `toolwire journal tail`"),
-        (["replay", "ex_none"], "there is no exchange 'ex_none' in the journal"),
+        (["show", "ex_none"], "exchange not found: 'ex_none' (see `toolwire journal tail`)"),
+        (["replay", "ex_none"], "exchange not found: 'ex_none' in the journal"),
         (["replay", "last", "--to", "nobody/m"], "there is no provider 'nobody': use --to with one of anthropic, "),
         (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
     ],
@@ -219,7 +219,7 @@ def test_what_can_not_be_done_is_said_in_one_line(
 
 def test_what_was_recorded_without_bodies_can_not_be_replayed(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", more="")
-    assert "no bodies were recorded: journal.bodies" in journal(tmp_path, "show", "last").output
+    assert "no bodies recorded: set journal.bodies" in journal(tmp_path, "show", "last").output
     result = journal(tmp_path, "replay", "last")
     assert result.exit_code == 2
     assert "was recorded without bodies: set journal.bodies" in result.output

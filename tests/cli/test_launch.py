@@ -229,7 +229,7 @@ def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "config", "said"),
     [
-        (["codex", "--protocol", "ollama"], "", "codex does not speak 'ollama': choose from openai-responses"),
+        (["codex", "--protocol", "ollama"], "", "codex does not support protocol 'ollama'; expected one of openai-responses"),
         (["codex", "--config", "none.toml"], "", "none.toml: No such file or directory"),
         (["codex"], "[server]\nprot = 3\n", "toolwire.toml: unknown key server.prot"),
         (

@@ -55,7 +55,7 @@ def test_servers_their_state_and_their_tools_are_listed(tmp_path: Path) -> None:
     result = run("list", "--config", str(path))
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
-        "off: switched off",
+        "off: disabled",
         "one: up, 2025-11-25, 1 tools",
         "  one__echo  Says it again",
         "two: up, 2025-11-25, 0 tools",
@@ -82,7 +82,7 @@ def test_arguments_that_are_no_json_are_not_sent(tmp_path: Path) -> None:
 
 def test_a_server_that_is_not_configured_can_not_be_called(tmp_path: Path) -> None:
     result = run("call", "other", "echo", "--config", str(configured(tmp_path, one={})))
-    assert (result.exit_code, result.stderr) == (2, "Error: there is no MCP server 'other': choose from one\n")
+    assert (result.exit_code, result.stderr) == (2, "Error: there is no MCP server 'other'; expected one of one\n")
 
 
 def test_a_file_of_another_tool_is_turned_into_sections(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_without_a_key_it_is_served_to_this_machine_alone(tmp_path: Path) -> Non
     result = run("serve", "--config", str(configured(tmp_path)), "--http", "0.0.0.0:0")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: 0.0.0.0 is not this machine alone: server.keys must have a key\n",
+        "Error: 0.0.0.0 is reachable from other machines: set server.keys\n",
     )
     assert run("serve", "--config", str(configured(tmp_path)), "--http", "nowhere").exit_code == 2
 

@@ -86,7 +86,7 @@ def test_json_holds_the_same() -> None:
 
 
 def test_to_itself_everything_comes_back() -> None:
-    assert run("--from", "gemini", "--to", "gemini").stdout == "gemini to itself: everything comes back as it was.\n"
+    assert run("--from", "gemini", "--to", "gemini").stdout == "gemini to itself: passed through unchanged.\n"
 
 
 def test_a_feature_that_the_source_has_no_words_for() -> None:
@@ -99,7 +99,7 @@ def test_a_feature_that_the_source_has_no_words_for() -> None:
     [
         (["cache-mark"], "unknown feature 'cache-mark': did you mean cache-marks"),
         (["xyzzy"], "unknown feature 'xyzzy': 'toolwire protocols --from P' lists them"),
-        (["--from", "antropic"], "unknown protocol 'antropic': choose from anthropic, "),
+        (["--from", "antropic"], "unknown protocol 'antropic'; expected one of anthropic, "),
     ],
 )
 def test_an_unknown_name_is_one_line(arguments: list[str], said: str) -> None:

@@ -137,7 +137,7 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     (doubt,) = before["in_doubt"]
     done = run_toolwire(tmp_path, "runs", "resume", run)
     assert (done.code, done.out) == (0, "I can't tell whether it took effect.\n")
-    assert f"in doubt: {doubt} was under way when the run ended; it is not run again" in done.err
+    assert f"in doubt: {doubt} was running when the run ended; it is not run again" in done.err
     assert "in doubt: it may have taken effect, and was not run again" in done.err
     assert (tmp_path / "effects").read_text() == "x\n"
     assert (tmp_path / "a.txt").read_text() == "a"
@@ -147,7 +147,7 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     again = run_toolwire(tmp_path, "runs", "resume", run)
     assert (again.code, again.err) == (
         2,
-        f"Error: the run {run} is over (finished): go on with `toolwire ask --continue`\n",
+        f"Error: the run {run} has ended (finished): continue with `toolwire ask --continue`\n",
     )
 
 
@@ -155,9 +155,9 @@ def test_what_the_model_ended_itself_is_gone_on_with_as_a_conversation(tmp_path:
     write_script(tmp_path, text_reply("Half of", stop="max_tokens"), text_reply("an answer."))
     done = run_toolwire(tmp_path, "ask", "answer")
     assert (done.code, done.out) == (1, "Half of\n")
-    assert "go on: toolwire ask --continue '...'\n" in done.err
+    assert "continue with: toolwire ask --continue '...'\n" in done.err
     refused = run_toolwire(tmp_path, "runs", "resume", done.run)
-    assert refused.err == f"Error: the run {done.run} is over (length): go on with `toolwire ask --continue`\n"
+    assert refused.err == f"Error: the run {done.run} has ended (length): continue with `toolwire ask --continue`\n"
     assert run_toolwire(tmp_path, "ask", "--continue", "go on").out == "an answer.\n"
 
 
@@ -192,7 +192,7 @@ def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
     assert sorted(code for *_, code in told) == [0, 2]
     (refused,) = [err for _, err, code in told if code == 2]
     # The later it comes, the less there is: the run is held, or nothing of it waits any more.
-    assert "is still going on, in" in refused or "waits for an approval; those that do: none" in refused
+    assert "is still going on, in" in refused or "is not waiting for approval; waiting calls: none" in refused
     assert (tmp_path / "effects").read_text() == "x\n"
 
 
@@ -250,7 +250,7 @@ def test_only_what_waits_can_be_decided(option: str, tmp_path: Path) -> None:
     done = run_toolwire(tmp_path, "runs", "resume", "last", option, "call_2_0")
     assert (done.code, done.err) == (
         2,
-        f"Error: no call 'call_2_0' waits for an approval; those that do: {waiting}\n",
+        f"Error: no call 'call_2_0' is not waiting for approval; waiting calls: {waiting}\n",
     )
     assert not (tmp_path / "a.txt").exists()
 

@@ -60,7 +60,7 @@ def test_s_2_input_after_a_member_is_not_copied_for_each_member(monkeypatch: pyt
 
 
 def test_output_is_bounded() -> None:
-    with pytest.raises(DecodedBodyTooLarge, match="longer than 1000000 bytes"):
+    with pytest.raises(DecodedBodyTooLarge, match="exceeds 1000000 bytes"):
         unpack("gzip", gzip.compress(bytes(1_000_001)))
     assert unpack("gzip", gzip.compress(bytes(1_000_000))) == bytes(1_000_000)
     with pytest.raises(DecodedBodyTooLarge):
@@ -73,5 +73,5 @@ def test_output_is_bounded() -> None:
     ids=["trailer", "next member", "deflate"],  # the bytes hold the time: each worker would have other names
 )
 def test_a_cut_body_is_an_error(packed: bytes) -> None:
-    with pytest.raises(ContentEncodingError, match="cut"):
+    with pytest.raises(ContentEncodingError, match="truncated"):
         unpack("gzip", packed)

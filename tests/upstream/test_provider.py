@@ -62,10 +62,10 @@ def test_an_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: 
     [
         ("ftp://a.example", "does not start with http"),
         ("a.example", "does not start with http"),
-        ("http://", "names no host"),
-        ("http://user:secret@a.example", "no user name or password"),
+        ("http://", "has no host"),
+        ("http://user:secret@a.example", "must not contain a user name or password"),
         ("http://a.example?x=1", "use the query setting"),
-        ("http://a.example/\u00e9", "characters that no URL has"),
+        ("http://a.example/\u00e9", "characters that are not allowed in a URL"),
     ],
 )
 def test_what_is_no_base_url_is_refused_and_a_password_is_not_repeated(url: str, why: str) -> None:

@@ -82,7 +82,7 @@ def test_one_private_address_among_public_ones_is_enough() -> None:
     async def both(host: str, port: int) -> list[str]:
         return ["93.184.216.34", "10.0.0.1"]
 
-    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1 is no public address"):
+    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1 is not a public address"):
         asyncio.run(PinnedNetwork(resolve=both).connect_tcp("example.org", 80))
 
 

@@ -90,7 +90,7 @@ def test_every_part_of_the_format_is_in_the_grammar_and_is_read() -> None:
 )
 def test_what_the_grammar_does_not_take_is_not_read(text: str) -> None:
     assert not accepted(text)
-    with pytest.raises(ToolError, match="of the patch can't be read"):
+    with pytest.raises(ToolError, match="of the patch is invalid"):
         parse_patch(text)
 
 

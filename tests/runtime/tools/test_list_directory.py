@@ -31,7 +31,7 @@ def test_an_empty_folder_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "told"),
-    [("none", "is not there"), ("..", "outside"), ("/etc", "outside"), ("f", "f is a file, not a folder")],
+    [("none", "is not there"), ("..", "outside"), ("/etc", "outside"), ("f", "f is a file, not a directory")],
 )
 def test_what_can_not_be_listed_is_a_fault(tmp_path: Path, path: str, told: str) -> None:
     made(tmp_path, "f")

@@ -38,7 +38,7 @@ def test_lines_can_be_chosen_and_what_is_left_is_said(tmp_path: Path) -> None:
     read = built_in_tool(tmp_path, "read_file")
     path = f"{tmp_path}/a"
     first = run_tool_for_text(read, absolute_path=path, limit=2)
-    assert first == "line 1\nline 2\n[Lines 1 to 2 of 10 are shown. For the next ones, read with offset=2.]"
+    assert first == "line 1\nline 2\n[Lines 1 to 2 of 10 are shown. To read on, use offset=2.]"
     assert run_tool_for_text(read, absolute_path=path, offset=2, limit=1).startswith("line 3\n[Lines 3 to 3 of 10")
     assert run_tool_for_text(read, absolute_path=path, offset=8) == "line 9\nline 10\n[Lines 9 to 10 of 10 are shown.]"
     assert run_tool_for_text(read, absolute_path=path, offset=10) == "[There is no line 11: the file has 10.]"
@@ -95,7 +95,7 @@ def test_images_and_documents_are_media(tmp_path: Path, name: str, content: byte
 def test_other_binaries_are_told_of_and_not_shown(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\x7fELF\0\1\2" * 100)
     text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a")
-    assert text == "Binary content of type application/octet-stream, 700 bytes: it is not shown."
+    assert text == "Binary content of type application/octet-stream, 700 bytes, not shown."
 
 
 def test_bytes_that_are_no_utf_8_are_marked_and_counted(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_huge_file_is_read_in_parts_and_in_little_time(tmp_path: Path) -> None
     with (tmp_path / "a").open("r+b") as file:
         file.write(content * 3)
     text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a", limit=1)
-    assert text == "x" * 9000 + "\n[Lines 1 to 1 are shown. For the next ones, read with offset=1.]"
+    assert text == "x" * 9000 + "\n[Lines 1 to 1 are shown. To read on, use offset=1.]"
 
 
 def test_many_files_stand_after_their_paths(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_one_file_that_can_not_be_read_does_not_keep_the_others(tmp_path: Path) 
         *("--- none ---", "[none is not there]", "--- a ---", "text", "--- b.png ---"),
         "[Binary content of type image/png was processed. Read it alone to see it.]",
         "--- /etc/passwd ---",
-        f"[/etc/passwd is outside the workspace: give a path below {tmp_path.resolve()}]",
+        f"[/etc/passwd is outside the workspace: use a path below {tmp_path.resolve()}]",
     ]
 
 
@@ -180,8 +180,8 @@ def test_what_many_files_hold_is_bounded_and_the_cut_said(tmp_path: Path) -> Non
         (tmp_path / name).write_text(f"{name * 9}\n" * 1500)
     text = run_tool_for_text(built_in_tool(tmp_path, "read_many_files"), paths=["."])
     assert len(text) < 40_000
-    assert "[The rest of c is cut: read it with read_file.]" in text
-    assert text.endswith("[2 more files are not read, for length: d, e]")
+    assert "[The rest of c is cut: use read_file]" in text
+    assert text.endswith("[2 more files not read, output too long: d, e]")
 
 
 def test_an_image_is_shown(tmp_path: Path) -> None:

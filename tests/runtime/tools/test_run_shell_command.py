@@ -91,7 +91,7 @@ def test_a_command_that_fails_is_a_result_and_one_that_was_stopped_an_error(tmp_
     output = run_tool(shell(tmp_path, CommandLimits(seconds=0.3)), command="sleep 60")
     assert (output.is_error, output.error_kind) == (True, "timeout")
     assert single_text(output).splitlines()[3:] == [
-        "Error: [It was stopped: it took longer than 0.3 seconds. All that it started is gone.]",
+        "Error: [stopped: timed out after 0.3 seconds; all its processes were killed]",
         "Exit Code: 124",
     ]
 
@@ -101,7 +101,7 @@ def test_what_it_said_before_it_was_stopped_is_told(tmp_path: Path, clock: Clock
     assert lines[2:5] == [
         "Output: begun",
         "Error: oh",
-        "[It was stopped: it took longer than 120 seconds. All that it started is gone.]",
+        "[stopped: timed out after 120 seconds; all its processes were killed]",
     ]
 
 
@@ -131,7 +131,7 @@ def test_the_head_and_the_tail_of_much_output_are_kept(tmp_path: Path) -> None:
 def test_a_flood_is_stopped(tmp_path: Path) -> None:
     output = run_tool(shell(tmp_path, CommandLimits(max_total_output=1_000_000, seconds=60)), command="yes")
     assert (output.is_error, output.error_kind) == (True, "limit")
-    assert "it wrote more than 1000000 bytes" in single_text(output)
+    assert "output exceeded 1000000 bytes" in single_text(output)
     assert len(single_text(output)) < 20_000
 
 
@@ -204,7 +204,7 @@ def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
     output = run_tool(
         shell(tmp_path, CommandLimits(processes=100, seconds=300)), command=f"{bomb} # {marked(tmp_path)}"
     )
-    assert "it started more than 100 processes" in single_text(output)
+    assert "started more than 100 processes" in single_text(output)
     assert alive(tmp_path) == []
 
 
@@ -214,7 +214,7 @@ def test_memory_is_bounded_for_one_process_and_for_all(tmp_path: Path) -> None:
     one = run_tool_for_text(shell(tmp_path, limits), command=grab.format(400))
     assert "MemoryError" in one
     many = run_tool(shell(tmp_path, limits), command=" & ".join([grab.format(90)] * 3))
-    assert "it took more than 209715200 bytes of memory" in single_text(many)
+    assert "used more than 209715200 bytes of memory" in single_text(many)
 
 
 def test_files_are_bounded(tmp_path: Path) -> None:
@@ -249,8 +249,8 @@ def test_only_named_variables_are_given(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_configuration_that_a_command_makes_is_put_aside_though_it_is_stopped(tmp_path: Path, clock: Clock) -> None:
     told = single_text(stopped(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")).splitlines()
-    assert told[3].startswith("Error: [It was stopped: ")
-    assert told[4].startswith("[toolwire.toml is the person's own configuration: what was made there is now ")
+    assert told[3].startswith("Error: [stopped: ")
+    assert told[4].startswith("[toolwire.toml is the user's configuration: the file created there was renamed to ")
     assert not (tmp_path / "toolwire.toml").exists()
 
 

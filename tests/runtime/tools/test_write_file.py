@@ -60,11 +60,11 @@ def test_one_place_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "expected", "told"),
     [
-        ("one", None, "old_string is 3 times in a, but 1 was expected"),
-        ("one", 2, "old_string is 3 times in a, but 2 was expected"),
-        ("One", None, "old_string is not in a"),
+        ("one", None, "old_string occurs 3 times in a, but 1 was expected"),
+        ("one", 2, "old_string occurs 3 times in a, but 2 was expected"),
+        ("One", None, "old_string not found in a"),
         ("two", 1, "the same"),
-        ("", None, "a is there already"),
+        ("", None, "a already exists"),
     ],
 )
 def test_what_can_not_be_replaced_changes_nothing(tmp_path: Path, old: str, expected: int | None, told: str) -> None:
@@ -106,7 +106,7 @@ def test_a_person_is_shown_what_would_change(tmp_path: Path) -> None:
         "--- /dev/null\n+++ b\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n"
     )
     assert replace.preview({"file_path": "a", "old_string": "no", "new_string": "x"}) == (
-        "old_string is not in a: read the file, and give the text exactly"
+        "old_string not found in a: read the file and copy the text exactly"
     )
     assert (tmp_path / "a").read_text() == "one\ntwo\n"
 
@@ -125,5 +125,5 @@ def test_a_long_difference_is_cut_and_a_huge_file_is_only_counted(tmp_path: Path
     long = write.preview({"file_path": "a", "content": "line\n" * 20_000})
     assert long is not None
     assert len(long) < 21_000 + 40_000
-    assert long.endswith("[The rest of the difference is not shown.]\n")
-    assert write.preview({"file_path": "a", "content": "x" * 2_000_000}) == "a: 0 bytes, then 2000000; not shown\n"
+    assert long.endswith("[rest of the diff not shown]\n")
+    assert write.preview({"file_path": "a", "content": "x" * 2_000_000}) == "a: 0 bytes before, 2000000 after; diff not shown\n"

@@ -153,7 +153,7 @@ def test_a_configuration_that_a_command_makes_is_put_aside(root: Path) -> None:
     mine = root / "sub" / "mine.toml"
     mine.parent.mkdir(exist_ok=True)
     told = run_tool_for_text(shell(root, protected=[mine]), command="echo x > toolwire.toml; ln -s ../a sub/mine.toml")
-    assert "Error: [toolwire.toml is the person's own configuration: what was made there is now " in told
+    assert "Error: [toolwire.toml is the user's configuration: the file created there was renamed to " in told
     assert not os.path.lexists(root / "toolwire.toml")
     assert not os.path.lexists(mine)
     (aside,) = root.glob("toolwire.toml.made-by-a-command-*")
@@ -232,7 +232,7 @@ def test_the_environment_has_no_secret(root: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("bomb", [":(){ :|:& };:", "env -i setsid bash -c ':(){ :|:& };:'", "perl -e 'fork while 1'"])
 def test_a_fork_bomb_is_stopped(root: Path, bomb: str) -> None:
     ended = run_tool(shell(root, limits=CommandLimits(processes=100, seconds=300)), command=f"{bomb}; sleep 300")
-    assert "it started more than 100 processes" in single_text(ended)
+    assert "started more than 100 processes" in single_text(ended)
     assert alive(str(root)) == []
 
 
@@ -241,7 +241,7 @@ def test_memory_is_bounded_for_one_process_and_for_all(root: Path) -> None:
     grab = f"{PYTHON} -c 'import time; x = bytearray({{}} * 1024 * 1024); time.sleep(100)'"
     assert "MemoryError" in run_tool_for_text(run, command=grab.format(400))
     many = run_tool(run, command=" & ".join([grab.format(90)] * 3))
-    assert "it took more than 209715200 bytes of memory" in single_text(many)
+    assert "used more than 209715200 bytes of memory" in single_text(many)
 
 
 def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:

@@ -113,7 +113,7 @@ def test_printing_without_end_is_stopped_and_the_beginning_kept() -> None:
     output = run_code("while True:\n    print('flood')", limits=SMALL_LIMITS)
     assert output.error_kind == "code_limit"
     assert output_text(output).startswith("flood\nflood\n")
-    assert "it printed more than 2,000 characters" in output_text(output)
+    assert "printed more than 2,000 characters" in output_text(output)
     assert len(output_text(output)) < SMALL_LIMITS.output_characters + 500
 
 
@@ -134,7 +134,7 @@ def test_calls_without_end_are_stopped() -> None:
     desk = SandboxTools()
     output = run_code("while True:\n    await add(a=1, b=1)", desk)
     assert output.is_error
-    assert "no more than 30 calls" in output_text(output)
+    assert "at most 30 calls" in output_text(output)
     assert len(desk.calls) == 30
     # Also where the code does not want to hear of it.
     desk = SandboxTools()
@@ -154,7 +154,7 @@ def test_many_gathered_calls_are_bounded_too() -> None:
 
 def test_questions_about_tools_count_as_calls() -> None:
     output = run_code("while True:\n    search_tools('add')")
-    assert "no more than 30 calls" in output_text(output)
+    assert "at most 30 calls" in output_text(output)
 
 
 def test_code_without_end_is_not_read() -> None:
@@ -199,7 +199,7 @@ def test_arguments_that_are_no_json_are_refused_before_the_call() -> None:
         Tool(name="any", run=SandboxTools()._say, parameters={"type": "object", "properties": {"x": {}}})
     )
     output = run_code("class A:\n    pass\nawait any_2(x=A())", desk)
-    assert "a tool is given JSON values, not MontyClassProxy" in output_text(output)
+    assert "tools take JSON values, not MontyClassProxy" in output_text(output)
     assert desk.calls == []
 
 

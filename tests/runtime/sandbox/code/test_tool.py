@@ -55,7 +55,7 @@ def test_what_is_printed_and_what_is_returned_come_back() -> None:
     output = run_code('print("one", 2)\n{"three": 4}')
     assert output_text(output) == 'one 2\n{"three":4}'
     assert output.structured == {"printed": "one 2\n", "value": {"three": 4}}
-    assert output_text(run_code("x = 1")) == "The code ran, and gave nothing."
+    assert output_text(run_code("x = 1")) == "The code ran without output."
     assert output_text(run_code("{1}")) == "[1]"
     assert "lambda" in output_text(run_code("[lambda: 1]"))
 
@@ -114,7 +114,7 @@ def test_code_can_look_for_tools_and_read_about_them() -> None:
     assert (
         output_text(run_code('describe_tool("say-it")')) == "async def say_it() -> Any: ...\n# say-it: Says something."
     )
-    assert "no tool has the name" in output_text(run_code('describe_tool("nope")'))
+    assert "unknown tool" in output_text(run_code('describe_tool("nope")'))
 
 
 def test_itself_and_what_only_the_model_may_call_are_not_there() -> None:
@@ -275,7 +275,7 @@ def test_calls_and_output_are_counted_over_interruptions() -> None:
     few = CodeLimits(
         memory_bytes=SMALL_LIMITS.memory_bytes, seconds=SMALL_LIMITS.seconds, calls=5, output_characters=2_000
     )
-    assert "no more than 5 calls" in output_text(run_code(LONG, desk, few, memory))
+    assert "at most 5 calls" in output_text(run_code(LONG, desk, few, memory))
 
 
 @pytest.mark.parametrize("part", ["intents", "outcomes"])

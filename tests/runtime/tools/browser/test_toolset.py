@@ -93,7 +93,7 @@ def test_a_safety_check_asks_in_person_whatever_is_allowed() -> None:
     assert pending.verdict == "ask"
     ask = RunState(run="r").approval_request(pending)
     assert ask.requires_human
-    assert ask.reason == "the provider wants a person to agree: It buys something."
+    assert ask.reason == "the provider requires a person's approval: It buys something."
     assert not RunState(run="r").approval_request(considered(CLICK)).requires_human
 
 

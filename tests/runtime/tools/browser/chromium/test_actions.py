@@ -188,7 +188,7 @@ LISTS = """<!doctype html><style>select { position: absolute; left: 20px; width:
 
 
 def test_a_list_of_choices_does_not_open_over_what_the_mouse_would_hit() -> None:
-    told = "Clicked. This is a list; choose with the arrow keys, or type how a choice begins:"
+    told = "Clicked. This is a list; choose with the arrow keys, or type the beginning of a choice:"
 
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))

@@ -88,7 +88,7 @@ def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("start", "more", "why"),
     [
-        ("file:///etc/passwd", "", "the browser can't start at file:///etc/passwd: only http and https"),
+        ("file:///etc/passwd", "", "the browser can't open file:///etc/passwd: only http and https"),
         ("http://127.0.0.1/", '[browser]\nchromium = "no-such-program"\n', "'no-such-program' is not a program"),
     ],
 )

@@ -66,9 +66,9 @@ def test_buying_is_asked_about_and_done_only_if_agreed(page: str) -> None:
 
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
-        assert (await perform_until_error(session, HERE)).text.endswith("and there is nobody to ask.")
+        assert (await perform_until_error(session, HERE)).text.endswith("and no approver is available.")
         refused = await session.perform([HERE], no)
-        assert refused.observations[0].text.endswith("and it was not agreed to.")
+        assert refused.observations[0].text.endswith("and it was not approved.")
         assert [action for action, _ in asked] == [HERE]
         assert await session.approval_reason(HERE) == asked[0][1]
         assert await evaluate(session, "done") == 0

@@ -129,7 +129,7 @@ def test_a_page_that_is_not_listed_is_not_opened_although_pages_may_load_from_it
         assert (await session.perform([])).url in (f"{site.root}/", "chrome-error://chromewebdata/")
         if top < 210:
             refused = [one.text for one in done.observations if one.kind == "refused"]
-            assert refused == [f"A page was not opened: {other.name} is not among the hosts that may be opened."]
+            assert refused == [f"A page was not opened: {other.name} is not an allowed host."]
         assert len(session._tabs._pages) == 1
 
     with serve_site({"/": "other"}) as other, serve_site({}, "127.0.0.2") as site:
@@ -153,7 +153,7 @@ def test_what_was_refused_is_told() -> None:
         assert "not among the hosts" in (await perform_until_error(session, Navigate(url="http://example.com/"))).text
         assert "only http and https" in (await perform_until_error(session, Navigate(url="file:///etc/passwd"))).text
         assert await side_observations(session, Navigate(url=f"{site.root}/")) == [
-            "A request to 127.0.0.9:8081 was refused: 127.0.0.9:8081 is not among the hosts that pages may load from."
+            "A request to 127.0.0.9:8081 was refused: 127.0.0.9:8081 is not an allowed host for resources."
         ]
 
     with serve_site({"/": "<img src='http://127.0.0.9:8081/'>"}) as site:

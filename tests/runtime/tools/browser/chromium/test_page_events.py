@@ -192,7 +192,7 @@ def test_a_server_that_never_answers_is_not_waited_for() -> None:
         (
             {"bounds": SessionLimits(batch_actions=2)},
             [Wait(seconds=0), Wait(seconds=0), Wait(seconds=0), Wait(seconds=0)],
-            ["Waited", "Waited", "Refused: at most 2 actions are done at once.", "1 more of the actions"],
+            ["Waited", "Waited", "Refused: at most 2 actions can be performed at once.", "1 more of the actions"],
         ),
         (
             {"bounds": SessionLimits(actions=1)},
@@ -214,15 +214,15 @@ def test_a_server_that_never_answers_is_not_waited_for() -> None:
             [Click(x=5, y=5, button="back")],
             ["Refused: the action back is not allowed here."],
         ),
-        ({}, [object()], ["Refused: there is no action like object."]),
+        ({}, [object()], ["Refused: unknown action object."]),
         ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside of the display, which is 1280x800."]),
         ({}, [Zoom(x0=5, y0=5, x1=5, y1=9)], ["Failed: (5, 5) to (5, 9) is not a part of the display of 1280x800."]),
-        ({}, [Keys(keys=("Frobnicate",))], ["Refused: there is no key called 'Frobnicate'."]),
-        ({}, [Keys(keys=("ctrl", "v"))], ["Refused: the clipboard is off; use the action that types text."]),
+        ({}, [Keys(keys=("Frobnicate",))], ["Refused: unknown key 'Frobnicate'."]),
+        ({}, [Keys(keys=("ctrl", "v"))], ["Refused: the clipboard is disabled; use the action that types text."]),
         (
             {"bounds": SessionLimits(typed_characters=3)},
             [Type(text="long")],
-            ["Refused: at most 3 characters are typed at once."],
+            ["Refused: at most 3 characters can be typed at once."],
         ),
     ],
 )

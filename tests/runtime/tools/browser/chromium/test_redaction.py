@@ -75,7 +75,7 @@ def test_elements_are_absent_from_what_is_told_of_a_click() -> None:
         (told_of_other,) = await perform_all(session, Click(x=50, y=110))
         assert told_of_other.endswith(": one (chosen); two")
         refused = await perform_until_error(session, Click(x=50, y=60))
-        assert refused.text.startswith("Not done: the control [redacted] looks like it spends money")
+        assert refused.text.startswith("Not performed: the control [redacted] looks like it spends money")
 
     with serve_site({"/": CHOOSING}) as site:
         run_in_session(work, site, redaction=Redaction(selectors=(".secret",)))
