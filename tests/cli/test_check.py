@@ -29,12 +29,12 @@ def check(body: Any, protocol: str = "anthropic") -> Result:
     return CliRunner().invoke(main, ["check", "--protocol", protocol], input=sent)
 
 
-def test_good_request_is_ok() -> None:
+def test_valid_request_is_ok() -> None:
     result = check(GOOD)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "ok\n", "")
 
 
-def test_request_that_would_be_rejected() -> None:
+def test_rejected_request_exits_with_1() -> None:
     result = check(UNANSWERED)
     assert result.exit_code == 1
     assert "ok" not in result.stdout.splitlines()
@@ -47,7 +47,7 @@ def test_request_that_would_be_rejected() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff"])
-def test_what_is_no_json_is_bad_input(body: bytes) -> None:
+def test_invalid_json_is_bad_input(body: bytes) -> None:
     result = check(body)
     assert (result.exit_code, result.stdout) == (2, "")
     assert len(result.stderr.splitlines()) == 1

@@ -44,7 +44,7 @@ def provider(protocol: str, url: str, more: str = "") -> str:
     return f'[providers.{protocol}]\nprotocol = "{protocol}"\nbase_url = "{url}"\n{more}\n'
 
 
-def test_all_is_well_with_every_protocol(base_url: str, tmp_path: Path) -> None:
+def test_all_checks_pass_with_every_protocol(base_url: str, tmp_path: Path) -> None:
     config = "".join(provider(name, base_url, 'api_key = "env:THE_KEY"') for name in PROTOCOLS)
     result = doctor(tmp_path, config, THE_KEY=SECRET)
     assert result.exit_code == 0, result.output
@@ -58,7 +58,7 @@ def test_all_is_well_with_every_protocol(base_url: str, tmp_path: Path) -> None:
     assert "the key was not tried" in next(line for line in lines if "openrouter" in line)
 
 
-def test_without_a_file_and_keys_the_simulator_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_config_and_keys_the_simulator_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = doctor(tmp_path, None)
     assert result.exit_code == 0
@@ -66,7 +66,7 @@ def test_without_a_file_and_keys_the_simulator_answers(tmp_path: Path, monkeypat
     assert "embedded simulator answers (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
 
 
-def test_providers_found_in_the_environment(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_are_discovered_in_the_environment(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with serve_app(Simulator()) as open_to_all:
         result = doctor(tmp_path, None, OLLAMA_HOST=open_to_all)
@@ -77,7 +77,7 @@ def test_providers_found_in_the_environment(base_url: str, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("protocol", "status"), [("anthropic", 401), ("openai-chat", 401), ("gemini", 403), ("ollama", 401)]
 )
-def test_a_key_that_is_refused(base_url: str, tmp_path: Path, protocol: str, status: int) -> None:
+def test_rejected_key_is_a_problem(base_url: str, tmp_path: Path, protocol: str, status: int) -> None:
     result = doctor(tmp_path, provider(protocol, base_url))
     assert result.exit_code == 1
     line = result.output.splitlines()[-1]
@@ -85,7 +85,7 @@ def test_a_key_that_is_refused(base_url: str, tmp_path: Path, protocol: str, sta
     assert f"refused the key ({status}); set providers.{protocol}.api_key" in line
 
 
-def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
+def test_unreachable_provider_is_a_problem(tmp_path: Path) -> None:
     result = doctor(tmp_path, provider("anthropic", "http://127.0.0.1:9", f'api_key = "{SECRET}"'))
     assert result.exit_code == 1
     assert "can't connect to 127.0.0.1:9" in result.output
@@ -110,13 +110,13 @@ def answering(status: int) -> object:
         (503, 1, "answered 503; try again later"),
     ],
 )
-def test_what_a_provider_may_answer(tmp_path: Path, status: int, code: int, said: str) -> None:
+def test_provider_responses_and_advice(tmp_path: Path, status: int, code: int, said: str) -> None:
     with serve_app(answering(status)) as url:
         result = doctor(tmp_path, provider("anthropic", url))
     assert (result.exit_code, said in result.output) == (code, True), result.output
 
 
-def test_a_server_that_anyone_could_reach(tmp_path: Path) -> None:
+def test_public_server_without_keys_is_a_problem(tmp_path: Path) -> None:
     outside = '[server]\nhost = "0.0.0.0"\n'
     result = doctor(tmp_path, outside)
     assert result.exit_code == 1
@@ -132,7 +132,7 @@ def test_a_server_that_anyone_could_reach(tmp_path: Path) -> None:
         ("[server", "toolwire.toml"),
     ],
 )
-def test_a_configuration_that_can_not_be_read(tmp_path: Path, config: str, said: str) -> None:
+def test_unreadable_configuration_is_bad_input(tmp_path: Path, config: str, said: str) -> None:
     result = doctor(tmp_path, config)
     assert result.exit_code == 2
     assert said in result.output
@@ -150,7 +150,7 @@ def laid_out(folder: Path) -> dict[str, Path]:
     return {name: here / f"{name}.db" for name in FILES}
 
 
-def test_its_files_are_checked(tmp_path: Path) -> None:
+def test_database_files_are_checked(tmp_path: Path) -> None:
     files = laid_out(tmp_path)
     result = doctor(tmp_path, "")
     assert result.exit_code == 0, result.output
@@ -159,7 +159,7 @@ def test_its_files_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str, tmp_path: Path) -> None:
+def test_s_8_damage_behind_a_valid_header_is_found_on_open(name: str, tmp_path: Path) -> None:
     """S-8 and item 3: an integrity check, for state, journal and runs, and by the doctor."""
     path = laid_out(tmp_path)[name]
     size = path.stat().st_size
@@ -182,7 +182,7 @@ def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_a_file_that_can_not_be_used_is_a_problem(name: str, tmp_path: Path) -> None:
+def test_s_8_unusable_file_is_a_problem(name: str, tmp_path: Path) -> None:
     """S-8 and item 3: one that is damaged, of a newer version, or without a column."""
     path = laid_out(tmp_path)[name]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -59,7 +59,7 @@ def journal(folder: Path, *arguments: str) -> Result:
     return result
 
 
-def test_tail_shows_one_line_for_each_the_newest_last(base_url: str, tmp_path: Path) -> None:
+def test_tail_prints_one_line_per_exchange_newest_last(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     record(tmp_path, base_url, "ollama", stream=True)
     result = journal(tmp_path, "tail")
@@ -74,7 +74,7 @@ def test_tail_shows_one_line_for_each_the_newest_last(base_url: str, tmp_path: P
     assert (told["client"], told["protocol"], "bodies" in told) == ("ollama", "gemini", False)
 
 
-def test_show_has_all_of_it(base_url: str, tmp_path: Path) -> None:
+def test_show_prints_everything(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     id = json.loads(journal(tmp_path, "tail", "--json").output)["id"]
     result = journal(tmp_path, "show", id)
@@ -87,7 +87,7 @@ def test_show_has_all_of_it(base_url: str, tmp_path: Path) -> None:
     assert whole["bodies"]["translated"]["contents"][0]["role"] == "user"
 
 
-def test_what_a_terminal_would_obey_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     one = make_record(1)
     one.error = "\x1b[2J\x9b31m gone\nnext"
@@ -102,7 +102,7 @@ def test_what_a_terminal_would_obey_is_shown_as_it_is_spelled(tmp_path: Path) ->
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_replay_to_the_same_provider_makes_no_difference(
+def test_replay_to_the_same_provider_has_no_differences(
     client: str, stream: bool, base_url: str, tmp_path: Path
 ) -> None:
     record(tmp_path, base_url, client, stream=stream)
@@ -116,7 +116,7 @@ def test_replay_to_the_same_provider_makes_no_difference(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_replay_goes_to_any_other_protocol(protocol: str, base_url: str, tmp_path: Path) -> None:
+def test_replay_to_another_protocol(protocol: str, base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", stream=True)
     result = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another")
     assert result.exit_code == 1, result.output
@@ -128,7 +128,7 @@ def test_replay_goes_to_any_other_protocol(protocol: str, base_url: str, tmp_pat
     assert [line for line in told if line.startswith("response changed /id: ")]
 
 
-def test_replay_shows_what_a_provider_does_otherwise(base_url: str, tmp_path: Path) -> None:
+def test_replay_shows_changed_provider_behavior(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "openai-chat")
     with serve_app(Simulator(models=("only-this",))) as strict:
         (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, strict), encoding="utf-8")
@@ -140,7 +140,7 @@ def test_replay_shows_what_a_provider_does_otherwise(base_url: str, tmp_path: Pa
     assert "response added /error: " in result.output
 
 
-def test_replay_with_no_provider_asks_the_simulator(tmp_path: Path) -> None:
+def test_replay_without_provider_uses_the_simulator(tmp_path: Path) -> None:
     config = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     one = make_record(1, body=1)
@@ -155,7 +155,7 @@ def test_replay_with_no_provider_asks_the_simulator(tmp_path: Path) -> None:
     assert "now  200 anthropic -> gemini/m (gemini)" in result.output
 
 
-def test_export_makes_a_bundle_that_only_the_user_may_read(base_url: str, tmp_path: Path) -> None:
+def test_export_writes_a_private_bundle(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", stream=True)
     record(tmp_path, base_url, "gemini")
     first, second = (json.loads(line) for line in journal(tmp_path, "tail", "--json").output.splitlines())
@@ -176,7 +176,7 @@ def test_export_makes_a_bundle_that_only_the_user_may_read(base_url: str, tmp_pa
     assert journal(tmp_path, "export", "last", "-o", str(target)).exit_code == 2
 
 
-def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_path: Path) -> None:
+def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
     """It was recorded before it was configured."""
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     one = make_record(1, body=1)
@@ -207,7 +207,7 @@ def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_p
         (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
     ],
 )
-def test_what_can_not_be_done_is_said_in_one_line(
+def test_failures_are_one_line_errors(
     arguments: list[str], told: str, base_url: str, tmp_path: Path
 ) -> None:
     record(tmp_path, base_url, "anthropic")
@@ -217,7 +217,7 @@ def test_what_can_not_be_done_is_said_in_one_line(
     assert result.output.count("\n") == 1
 
 
-def test_what_was_recorded_without_bodies_can_not_be_replayed(base_url: str, tmp_path: Path) -> None:
+def test_exchange_without_bodies_can_not_be_replayed(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", more="")
     assert "no bodies recorded: set journal.bodies" in journal(tmp_path, "show", "last").output
     result = journal(tmp_path, "replay", "last")
@@ -225,7 +225,7 @@ def test_what_was_recorded_without_bodies_can_not_be_replayed(base_url: str, tmp
     assert "was recorded without bodies: set journal.bodies" in result.output
 
 
-def test_an_empty_journal_is_fine(tmp_path: Path) -> None:
+def test_empty_journal_prints_nothing(tmp_path: Path) -> None:
     open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     (tmp_path / "toolwire.toml").write_text(f'[journal]\npath = "{tmp_path}/journal.db"\n', encoding="utf-8")
     assert journal(tmp_path, "tail").output == ""

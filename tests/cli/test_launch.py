@@ -177,12 +177,12 @@ SETTINGS = {
 ELSEWHERE = {"ANTHROPIC_API_KEY": "theirs", "GOOGLE_GENAI_USE_VERTEXAI": "true", "OPENAI_BASE_URL": "http://elsewhere"}
 
 
-def test_every_protocol_of_every_agent_is_tried() -> None:
+def test_every_agent_and_protocol_has_a_case() -> None:
     assert set(SETTINGS) == {(name, protocol) for name, agent in AGENTS.items() for protocol in agent.protocols}
 
 
 @pytest.mark.parametrize(("name", "protocol"), SETTINGS)
-def test_where_each_agent_is_pointed(desk: Desk, root: str, name: str, protocol: str) -> None:
+def test_agent_is_configured_for_the_gateway(desk: Desk, root: str, name: str, protocol: str) -> None:
     configured(desk, root)
     options = ["--model", "any/model", "--protocol", protocol]
     code, said = desk.launch(name, *options, "--", "-p", "--yes", "Hi there", **ELSEWHERE)
@@ -193,7 +193,7 @@ def test_where_each_agent_is_pointed(desk: Desk, root: str, name: str, protocol:
     assert "127.0.0.1" in desk.told.environment["NO_PROXY"]
 
 
-def test_a_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
+def test_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
     assert desk.launch("claude", FAKE_CODE="3") == (3, "")
     assert desk.told.health == '{"status":"ok"}'
     assert desk.told.arguments == []
@@ -201,7 +201,7 @@ def test_a_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
         http_client.get(desk.told.environment["ANTHROPIC_BASE_URL"] + "/healthz")
 
 
-def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) -> None:
+def test_no_files_remain_and_user_settings_are_unchanged(desk: Desk) -> None:
     own = desk.folder / "home" / ".claude.json"
     own.write_text("{}")
     assert desk.launch("claude", "--model", "anthropic/claude-opus-5-5")[0] == 0
@@ -211,7 +211,7 @@ def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) 
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
-def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
+def test_termination_signals_are_forwarded_to_the_agent(desk: Desk) -> None:
     with desk.start("claude", FAKE_WAITS="600") as process:
         wait_until((desk.folder / "work" / "told.json").exists)
         process.send_signal(signal.SIGINT)  # the agent's to understand
@@ -220,7 +220,7 @@ def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
-def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
+def test_unwritable_state_folder_is_a_one_line_error(desk: Desk) -> None:
     (desk.folder / "state").write_text("in the way")
     place = desk.folder / "state" / "toolwire"
     assert desk.launch("claude") == (2, f"Error: can't write to {place}: Not a directory\n")
@@ -239,7 +239,7 @@ def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
         ),
     ],
 )
-def test_what_can_not_be_started_is_one_line(desk: Desk, arguments: list[str], config: str, said: str) -> None:
+def test_start_failures_are_one_line_errors(desk: Desk, arguments: list[str], config: str, said: str) -> None:
     (desk.folder / "work" / "toolwire.toml").write_text(config + "\n[server]\nport = 9\n" * ("server" not in config))
     code, told = desk.launch(*arguments)
     assert code == 2
@@ -249,13 +249,13 @@ def test_what_can_not_be_started_is_one_line(desk: Desk, arguments: list[str], c
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_that_is_not_installed(tmp_path: Path, name: str) -> None:
+def test_missing_agent_names_the_package(tmp_path: Path, name: str) -> None:
     result = CliRunner().invoke(main, ["launch", name], env={"PATH": str(tmp_path)})
     assert result.exit_code == 2
     assert result.output == f"Error: {name} is not installed: npm install -g {AGENTS[name].package}\n"
 
 
-def test_a_gateway_of_its_own_ends_even_if_it_is_killed(desk: Desk) -> None:
+def test_started_gateway_ends_even_if_launch_is_killed(desk: Desk) -> None:
     process = desk.start("claude", FAKE_WAITS="600")
     waited((desk.folder / "work" / "told.json").exists)
     root = desk.told.environment["ANTHROPIC_BASE_URL"]
@@ -288,7 +288,7 @@ def commands_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_what_its_guide_says_to_run_starts_it(desk: Desk, name: str) -> None:
+def test_commands_in_the_guide_start_the_agents(desk: Desk, name: str) -> None:
     commands = commands_of(name)
     assert commands
     for command in commands:

@@ -45,7 +45,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["mcp", *arguments])
 
 
-def test_servers_their_state_and_their_tools_are_listed(tmp_path: Path) -> None:
+def test_list_prints_servers_states_and_tools(tmp_path: Path) -> None:
     path = configured(
         tmp_path, one={"tools": [tool_definition("echo", description="Says\nit again")]}, two={"tools": []}
     )
@@ -63,7 +63,7 @@ def test_servers_their_state_and_their_tools_are_listed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_tool_is_called(tmp_path: Path) -> None:
+def test_call_prints_the_result(tmp_path: Path) -> None:
     path = str(configured(tmp_path, one={}))
     result = run("call", "one", "echo", '{"a": 1}', "--config", path)
     assert (result.exit_code, result.stdout) == (0, '{"a": 1}\n')
@@ -74,18 +74,18 @@ def test_a_tool_is_called(tmp_path: Path) -> None:
     assert "there is no tool 'one__nothing'; nothing was run" in unknown.stdout
 
 
-def test_arguments_that_are_no_json_are_not_sent(tmp_path: Path) -> None:
+def test_invalid_json_arguments_are_not_sent(tmp_path: Path) -> None:
     result = run("call", "one", "echo", "{", "--config", str(configured(tmp_path, one={})))
     assert result.exit_code == 1
     assert "not valid JSON" in result.stdout
 
 
-def test_a_server_that_is_not_configured_can_not_be_called(tmp_path: Path) -> None:
+def test_unknown_server_can_not_be_called(tmp_path: Path) -> None:
     result = run("call", "other", "echo", "--config", str(configured(tmp_path, one={})))
     assert (result.exit_code, result.stderr) == (2, "Error: there is no MCP server 'other'; expected one of one\n")
 
 
-def test_a_file_of_another_tool_is_turned_into_sections(tmp_path: Path) -> None:
+def test_import_converts_mcp_servers_json_to_toml(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {"a": {"command": "x", "shiny": 1}}}', encoding="utf-8")
     result = run("import", str(path))
@@ -93,7 +93,7 @@ def test_a_file_of_another_tool_is_turned_into_sections(tmp_path: Path) -> None:
     assert result.stderr == "a.shiny: unknown\n"
 
 
-def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logout_deletes_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcp.shared.auth import OAuthToken
 
     from toolwire.runtime.mcp.oauth import TokenFile
@@ -120,7 +120,7 @@ def serving(folder: Path, version: str, *options: str) -> McpServerConfig:
 
 
 @pytest.mark.parametrize("version", MCP_VERSIONS)
-def test_it_serves_what_is_configured_over_stdio_under_its_rules(
+def test_serve_over_stdio_applies_rules(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
@@ -146,7 +146,7 @@ def test_it_serves_what_is_configured_over_stdio_under_its_rules(
     ]
 
 
-def test_built_in_tools_are_served_beside_them(tmp_path: Path) -> None:
+def test_serve_includes_built_in_tools(tmp_path: Path) -> None:
     configured(tmp_path, one={"tools": [tool_definition("echo")]})
     folder = tmp_path / "work"
     folder.mkdir()
@@ -170,7 +170,7 @@ def test_built_in_tools_are_served_beside_them(tmp_path: Path) -> None:
     assert (folder / "new.txt").read_text(encoding="utf-8") == "x"
 
 
-def test_without_a_key_it_is_served_to_this_machine_alone(tmp_path: Path) -> None:
+def test_serve_without_keys_only_on_loopback(tmp_path: Path) -> None:
     result = run("serve", "--config", str(configured(tmp_path)), "--http", "0.0.0.0:0")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -203,7 +203,7 @@ EVIL = ({"Host": "evil.example"}, {"Host": "127.0.0.1@evil.example"}, {"Origin":
 
 
 @pytest.mark.parametrize("version", MCP_VERSIONS)
-def test_it_serves_over_http_under_its_rules(version: str, tmp_path: Path) -> None:
+def test_serve_over_http_applies_rules(version: str, tmp_path: Path) -> None:
     configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
 
     async def work(url: str) -> None:
@@ -220,7 +220,7 @@ def test_it_serves_over_http_under_its_rules(version: str, tmp_path: Path) -> No
         asyncio.run(work(url))
 
 
-def test_over_http_a_key_is_wanted_where_there_are_keys(tmp_path: Path) -> None:
+def test_serve_over_http_requires_a_configured_key(tmp_path: Path) -> None:
     path = configured(tmp_path, one={"tools": [tool_definition("echo")]})
     path.write_text('[server]\nkeys = ["a-long-enough-key"]\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
 
@@ -235,7 +235,7 @@ def test_over_http_a_key_is_wanted_where_there_are_keys(tmp_path: Path) -> None:
         asyncio.run(work(url))
 
 
-def test_the_sdk_is_not_loaded_to_show_help() -> None:
+def test_help_does_not_import_the_sdk() -> None:
     script = "import sys, toolwire.cli, toolwire.gateway.config; sys.exit('mcp' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0

@@ -25,12 +25,12 @@ TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2
         ("gpj\u202eexe.\u2066", "gpjexe."),
     ],
 )
-def test_what_a_terminal_would_obey_is_not_shown(text: str, harmless: str) -> None:
+def test_strip_controls_removes_escape_sequences(text: str, harmless: str) -> None:
     assert strip_controls(text) == harmless
 
 
 @given(st.text(st.characters(max_codepoint=0x20FF) | st.sampled_from("\x1b\x9b\x9d\x07[]m;0\\"), max_size=60))
-def test_nothing_steers_a_terminal_whatever_it_is_and_however_it_is_cut(text: str) -> None:
+def test_stripped_text_never_controls_a_terminal(text: str) -> None:
     for made in (
         strip_controls(text),
         escape_controls(text),
@@ -44,7 +44,7 @@ def test_nothing_steers_a_terminal_whatever_it_is_and_however_it_is_cut(text: st
 
 
 @given(st.text(max_size=60))
-def test_what_is_spelled_hides_nothing(text: str) -> None:
+def test_escaped_text_hides_nothing(text: str) -> None:
     made = escape_controls(text)
     assert all(one.isprintable() or one in "\n\t" for one in made)
     assert len(made) >= len(text)

@@ -72,7 +72,7 @@ def judge(death: dict[str, Any]) -> None:
             assert (status, text, effects.count(letter)) == ("ok", f"wrote {letter}", 1)
 
 
-def test_killed_at_any_point_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+def test_run_killed_at_any_point_loses_and_repeats_nothing(tmp_path: Path) -> None:
     found = list(deaths(tmp_path))
     for death in found:
         judge(death)
@@ -84,14 +84,14 @@ def test_killed_at_any_point_nothing_is_lost_or_done_twice(tmp_path: Path) -> No
     assert doubts
 
 
-def test_killed_again_while_it_is_taken_up_it_still_holds(tmp_path: Path) -> None:
+def test_run_killed_again_while_resuming_loses_and_repeats_nothing(tmp_path: Path) -> None:
     found = list(deaths(tmp_path, "twice"))
     assert len(found) > 40
     for death in found:
         judge(death)
 
 
-def test_killed_at_any_point_a_program_goes_on_and_repeats_none_of_its_calls(tmp_path: Path) -> None:
+def test_program_killed_at_any_point_resumes_without_repeating_calls(tmp_path: Path) -> None:
     found = list(deaths(tmp_path, "code"))
     for death in found:
         assert death["killed"]
@@ -130,7 +130,7 @@ def killed(folder: Path) -> str:
     return str(json.loads(run_toolwire(folder, "runs", "list", "--json").out)["id"])
 
 
-def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> None:
+def test_resume_after_kill_reports_calls_in_doubt(tmp_path: Path) -> None:
     run = killed(tmp_path)
     before = shown(tmp_path)
     assert before["state"] == "interrupted"
@@ -151,7 +151,7 @@ def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> N
     )
 
 
-def test_what_the_model_ended_itself_is_gone_on_with_as_a_conversation(tmp_path: Path) -> None:
+def test_finished_run_is_continued_as_a_conversation(tmp_path: Path) -> None:
     write_script(tmp_path, text_reply("Half of", stop="max_tokens"), text_reply("an answer."))
     done = run_toolwire(tmp_path, "ask", "answer")
     assert (done.code, done.out) == (1, "Half of\n")
@@ -164,7 +164,7 @@ def test_what_the_model_ended_itself_is_gone_on_with_as_a_conversation(tmp_path:
 WAITS = shell_call("echo x >> effects; until [ -e go ]; do sleep 0.1; done")
 
 
-def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
+def test_running_run_can_not_be_resumed(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(WAITS), text_reply("Done."))
     with start_toolwire(tmp_path, "ask", "do it", "--yes") as process:
         wait_for(tmp_path / "effects")
@@ -176,12 +176,12 @@ def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
     assert (tmp_path / "effects").read_text() == "x\n"
 
 
-def test_of_two_that_saw_a_run_held_by_nobody_one_takes_it_up(tmp_path: Path) -> None:
+def test_stale_lease_is_taken_by_one_of_two_processes(tmp_path: Path) -> None:
     (answers,) = deaths(tmp_path, "race")
     assert answers == ["taken", "the run run is still going on, in a process that has just taken it up"]
 
 
-def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
+def test_concurrent_resume_succeeds_once(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(WAITS), text_reply("Done."))
     assert run_toolwire(tmp_path, "ask", "do it", "--later").code == 3
     call = shown(tmp_path)["waiting"][0]["call_id"]
@@ -199,7 +199,7 @@ def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
 # ---- approvals that are given later
 
 
-def test_what_waits_is_approved_and_denied_by_call(tmp_path: Path) -> None:
+def test_waiting_calls_are_approved_and_denied_by_id(tmp_path: Path) -> None:
     three = calls_turn(*(write_file_call(tmp_path, f"{name}.txt", name) for name in "abc"))
     write_script(tmp_path, three, text_reply("Done."))
     asked = run_toolwire(tmp_path, "ask", "write them", "--later", "--json")
@@ -220,7 +220,7 @@ def test_what_waits_is_approved_and_denied_by_call(tmp_path: Path) -> None:
     assert records == ["yes by person", "yes by person", "no by person"]
 
 
-def test_what_a_program_calls_is_approved_later_too(tmp_path: Path) -> None:
+def test_calls_of_programs_can_be_approved_later(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a", encoding="utf-8")
     code = """
 text = await read_file(absolute_path="a.txt")
@@ -243,7 +243,7 @@ await write_file(file_path="b.txt", content=text * 3)
 
 
 @pytest.mark.parametrize("option", ["--approve", "--deny"])
-def test_only_what_waits_can_be_decided(option: str, tmp_path: Path) -> None:
+def test_only_waiting_calls_can_be_decided(option: str, tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "a")), text_reply("Done."))
     run_toolwire(tmp_path, "ask", "write", "--later")
     waiting = shown(tmp_path)["waiting"][0]["call_id"]
@@ -255,7 +255,7 @@ def test_only_what_waits_can_be_decided(option: str, tmp_path: Path) -> None:
     assert not (tmp_path / "a.txt").exists()
 
 
-def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path: Path) -> None:
+def test_approval_applies_only_to_the_call_as_shown(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "harmless")), text_reply("Done."))
     run_toolwire(tmp_path, "ask", "write", "--later")
     waiting = shown(tmp_path)["waiting"][0]["call_id"]
@@ -297,7 +297,7 @@ def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").exists()
 
 
-def test_the_same_agent_takes_it_up_wherever_it_is_called_from(tmp_path: Path) -> None:
+def test_resume_uses_the_original_options_from_any_folder(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "a.txt").write_text("inner", encoding="utf-8")
@@ -320,7 +320,7 @@ def test_the_same_agent_takes_it_up_wherever_it_is_called_from(tmp_path: Path) -
     assert ended["write_file"]["status"] == "denied"
 
 
-def test_a_cap_can_be_raised(tmp_path: Path) -> None:
+def test_resume_can_raise_a_limit(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(shell_call("echo x >> effects")), text_reply("Done."))
     assert run_toolwire(tmp_path, "ask", "go", "--yes", "--max-turns", "1").code == 1
     assert run_toolwire(tmp_path, "runs", "resume", "last").code == 1
@@ -343,7 +343,7 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert (tmp_path / ".state" / "toolwire" / "runs.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_list_is_the_newest_first_and_of_a_workspace(tmp_path: Path) -> None:
+def test_list_is_newest_first_and_filters_by_workspace(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     for number in range(2):
         run_toolwire(tmp_path, "ask", f"question {number}", "--no-tools")
@@ -373,7 +373,7 @@ def test_replay_against_recorded_results_executes_nothing(tmp_path: Path) -> Non
     assert run_toolwire(tmp_path, "runs", "list").out == before
 
 
-def test_replay_shows_what_todays_rules_would_change(tmp_path: Path) -> None:
+def test_replay_shows_effects_of_current_rules(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(shell_call("echo x >> effects")), text_reply("Done."))
     assert run_toolwire(tmp_path, "ask", "go", "--yes").code == 0
     config = (tmp_path / "toolwire.toml").read_text()
@@ -385,7 +385,7 @@ def test_replay_shows_what_todays_rules_would_change(tmp_path: Path) -> None:
     assert f"turn 1 run_shell_command {call}: changed /content/0/text\n" in done.out
 
 
-def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Path) -> None:
+def test_replay_with_live_tools_shows_result_differences(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n", encoding="utf-8")
     write_script(
         tmp_path, calls_turn(read_file_call(tmp_path, "a.txt"), shell_call("echo x >> effects")), text_reply("Done.")
@@ -403,7 +403,7 @@ def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Pat
     assert (tmp_path / "effects").read_text() == "x\nx\n"
 
 
-def test_what_was_never_started_here_can_not_be_taken_up(tmp_path: Path) -> None:
+def test_run_not_started_by_ask_can_not_be_resumed(tmp_path: Path) -> None:
     assert run_toolwire(tmp_path, "runs", "resume", "last").code == 2
     program = "import toolwire as tw; tw.Agent(journal='runs.db').run('hello')"
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=cli_environment(tmp_path), check=True)
@@ -412,7 +412,7 @@ def test_what_was_never_started_here_can_not_be_taken_up(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["list", "show", "resume"])
-def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: str, tmp_path: Path) -> None:
+def test_unreadable_journal_is_an_error_without_traceback(command: str, tmp_path: Path) -> None:
     """Item 3: a file that is none, one of a newer version, and a run whose beginning is damaged."""
     path = tmp_path / "runs.db"
     arguments = ["runs", command, *([] if command == "list" else ["run"]), "--journal", str(path)]

@@ -38,13 +38,13 @@ def tools(tmp_path: Path) -> dict[str, Tool]:
     return {tool.name: tool for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)}
 
 
-def test_these_are_the_tools(tools: dict[str, Tool]) -> None:
+def test_tool_names(tools: dict[str, Tool]) -> None:
     assert tools.keys() == {*SHAPES, "apply_patch"}
     assert all(tool.description and tool.source == "built-in" for tool in tools.values())
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_tool_takes_exactly_these(tools: dict[str, Tool], name: str) -> None:
+def test_tool_parameters(tools: dict[str, Tool], name: str) -> None:
     schema = tools[name].parameters
     assert (schema["required"], list(schema["properties"])) == SHAPES[name]
     assert schema["additionalProperties"] is False
@@ -64,13 +64,13 @@ def faults(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     return [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(arguments)]
 
 
-def test_read_file_with_file_path_is_told_of_absolute_path(tools: dict[str, Tool]) -> None:
+def test_read_file_with_file_path_suggests_absolute_path(tools: dict[str, Tool]) -> None:
     told = faults(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
     assert any("absolute_path" in one and "required" in one for one in told)
     assert any("file_path" in one and "unexpected" in one for one in told)
 
 
-def test_write_file_with_absolute_path_is_told_of_file_path(tools: dict[str, Tool]) -> None:
+def test_write_file_with_absolute_path_suggests_file_path(tools: dict[str, Tool]) -> None:
     told = faults(tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"})
     assert any('"file_path" is a required property' in one for one in told)
 
@@ -88,11 +88,11 @@ def test_write_file_with_absolute_path_is_told_of_file_path(tools: dict[str, Too
         ("run_shell_command", {"command": "ls", "env": {"A": "b"}}),
     ],
 )
-def test_what_makes_no_sense_is_no_valid_call(tools: dict[str, Tool], name: str, arguments: dict[str, Any]) -> None:
+def test_invalid_arguments_are_rejected(tools: dict[str, Tool], name: str, arguments: dict[str, Any]) -> None:
     assert faults(tools[name].parameters, arguments)
 
 
-def test_only_what_reads_in_the_workspace_or_asks_a_person_is_allowed_without_a_rule(tools: dict[str, Tool]) -> None:
+def test_only_reading_and_asking_need_no_rule(tools: dict[str, Tool]) -> None:
     arguments: dict[str, Any] = {
         "run_shell_command": {"command": "ls"},
         "read_many_files": {"paths": ["."]},
@@ -113,7 +113,7 @@ def test_only_what_reads_in_the_workspace_or_asks_a_person_is_allowed_without_a_
     assert verdicts == {name: "allow" if name in allowed else "ask" for name in tools}
 
 
-def test_annotations_say_what_a_tool_does(tools: dict[str, Tool]) -> None:
+def test_annotations_of_tools(tools: dict[str, Tool]) -> None:
     said = {name: tool.annotations for name, tool in tools.items()}
     assert {name for name, one in said.items() if one.read_only} == {
         *READING,
@@ -135,7 +135,7 @@ def test_annotations_say_what_a_tool_does(tools: dict[str, Tool]) -> None:
     assert not said["run_shell_command"].idempotent
 
 
-def test_a_call_says_which_file_it_is_about_whichever_way_that_is_spelled(
+def test_resources_of_a_call_are_resolved_paths(
     tools: dict[str, Tool], tmp_path: Path
 ) -> None:
     (tmp_path / "sub").mkdir()
@@ -151,7 +151,7 @@ def test_a_call_says_which_file_it_is_about_whichever_way_that_is_spelled(
 
 
 @pytest.mark.parametrize("path", ["sub/../../secret/a", "link/a", "sub/./../../secret/a"])
-def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> None:
+def test_rules_can_not_be_bypassed_by_dots_and_links(tmp_path: Path, path: str) -> None:
     root = tmp_path / "root"
     (root / "sub").mkdir(parents=True)
     (root / "secret").mkdir()
@@ -165,7 +165,7 @@ def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["sub/a", "./sub/a", "other/../sub/a", "link/a", "{root}/sub/a", "{root}/./link/a"])
-def test_a_rule_may_name_a_path_from_the_workspace_on(tmp_path: Path, path: str) -> None:
+def test_rules_may_use_paths_relative_to_the_workspace(tmp_path: Path, path: str) -> None:
     for name in ("sub", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("sub")
@@ -179,7 +179,7 @@ def test_a_rule_may_name_a_path_from_the_workspace_on(tmp_path: Path, path: str)
     assert denying.decide(tools["apply_patch"], patch).verdict == "deny"
 
 
-def test_rules_for_files_hold_for_patches_and_for_many_files(tmp_path: Path) -> None:
+def test_file_rules_apply_to_patches_and_read_many_files(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     (tmp_path / "key.pem").write_text("")
     tools = {tool.name: tool for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)}

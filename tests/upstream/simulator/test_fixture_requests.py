@@ -16,7 +16,7 @@ CASES = [(protocol, name) for protocol in PROTOCOLS for name in fixture_requests
 
 
 @pytest.mark.parametrize(("protocol", "name"), CASES)
-def test_every_request_is_answered(protocol: str, name: str) -> None:
+def test_every_fixture_request_gets_a_response(protocol: str, name: str) -> None:
     codec = PROTOCOLS[protocol]
     body = json.dumps(fixture_requests(protocol)[name]).encode()
     request = codec.decode_request(body, Route(model=address_options(protocol, "request").get("model")))

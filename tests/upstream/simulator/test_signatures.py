@@ -79,7 +79,7 @@ def called(protocol: str, base_url: str, *, stream: bool = False, **options: Any
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", MISSING)
-def test_a_proof_that_is_missing(base_url: str, protocol: str, stream: bool) -> None:
+def test_missing_signature_is_rejected(base_url: str, protocol: str, stream: bool) -> None:
     talk, calls = called(protocol, base_url, stream=stream)
     change, words = MISSING[protocol]
     talk.history = each(talk.history, change)
@@ -88,7 +88,7 @@ def test_a_proof_that_is_missing(base_url: str, protocol: str, stream: bool) -> 
 
 
 @pytest.mark.parametrize("protocol", CHANGED)
-def test_a_proof_of_another(base_url: str, protocol: str) -> None:
+def test_foreign_signature_is_rejected(base_url: str, protocol: str) -> None:
     talk, calls = called(protocol, base_url)
     field, words = CHANGED[protocol]
     talk.history = each(talk.history, with_other(field, FOREIGN))
@@ -96,21 +96,21 @@ def test_a_proof_of_another(base_url: str, protocol: str) -> None:
         talk.send_results(calls, ["18"])
 
 
-def test_thinking_that_was_edited(base_url: str) -> None:
+def test_edited_thinking_is_rejected(base_url: str) -> None:
     talk, calls = called("anthropic", base_url)
     talk.history = each(talk.history, with_other("thinking", "I never thought that."))
     with pytest.raises(talk.rejection, match="Invalid `signature`"):
         talk.send_results(calls, ["18"])
 
 
-def test_thinking_that_nobody_signed(base_url: str) -> None:
+def test_unsigned_thinking_is_rejected(base_url: str) -> None:
     talk, calls = called("anthropic", base_url)
     talk.history = each(talk.history, with_other("signature", ""))
     with pytest.raises(talk.rejection, match="Invalid `signature`"):
         talk.send_results(calls, ["18"])
 
 
-def test_manual_thinking_is_missed_in_its_own_words(base_url: str) -> None:
+def test_missing_thinking_with_budget_has_its_own_message(base_url: str) -> None:
     kind, _ = SDK_CLIENTS["anthropic"]
     talk = kind(base_url, "claude-haiku-4-5", options={"thinking": {"type": "enabled", "budget_tokens": 1024}})
     calls = talk.send_text(WISH).calls
@@ -123,14 +123,14 @@ def test_manual_thinking_is_missed_in_its_own_words(base_url: str) -> None:
 # ---- what a provider takes, though it is not what it gave
 
 
-def test_without_thinking_none_is_missed(base_url: str) -> None:
+def test_missing_thinking_is_accepted_when_thinking_is_off(base_url: str) -> None:
     talk, calls = called("anthropic", base_url)
     talk.history = each(talk.history, without(type="thinking"))
     talk.thinking = False
     assert "18" in talk.send_results(calls, ["18"]).text
 
 
-def test_an_item_without_a_name_stands_alone(base_url: str) -> None:
+def test_item_without_id_needs_no_reasoning(base_url: str) -> None:
     talk, calls = called("openai-responses", base_url)
     talk.history = each(
         each(talk.history, without(type="reasoning")),
@@ -147,7 +147,7 @@ def test_an_item_without_a_name_stands_alone(base_url: str) -> None:
         ("openai-responses", {"type": "function_call", "id": "fc_1", "call_id": "t1", "name": "f", "arguments": "{}"}),
     ],
 )
-def test_a_call_of_another_model_is_none_of_its_own(base_url: str, protocol: str, call: Any) -> None:
+def test_call_of_another_model_needs_no_thinking(base_url: str, protocol: str, call: Any) -> None:
     from tests.support.sdk.clients import ReceivedCall
 
     talk, _ = called(protocol, base_url)
@@ -179,12 +179,12 @@ def gemini_turns(signature: str | None, model: str, base_url: str) -> httpx.Resp
         ("AAAA", "gemini-2.5-flash", 200),
     ],
 )
-def test_signatures_of_gemini_by_its_generation(base_url: str, signature: str | None, model: str, status: int) -> None:
+def test_gemini_signatures_depend_on_the_generation(base_url: str, signature: str | None, model: str, status: int) -> None:
     answer = gemini_turns(signature, model, base_url)
     assert answer.status_code == status, answer.text
 
 
-def test_a_signature_in_the_other_alphabet(base_url: str) -> None:
+def test_signature_in_urlsafe_base64_is_accepted(base_url: str) -> None:
     for number in range(40):
         wish = {"contents": [{"parts": [{"text": f"get_weather {json.dumps({'city': str(number)})}"}]}]}
         tool = {"name": "get_weather", "parametersJsonSchema": {"type": "object"}}

@@ -58,7 +58,7 @@ def base_url() -> Iterator[str]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", SDK_CLIENTS)
-def test_a_broken_request_is_the_sdks_bad_request(base_url: str, protocol: str, stream: bool) -> None:
+def test_invalid_request_raises_bad_request_in_sdk(base_url: str, protocol: str, stream: bool) -> None:
     kind, model = SDK_CLIENTS[protocol]
     history, options, words = BROKEN[protocol]
     talk = kind(base_url, model, stream=stream, history=list(history), options=options)
@@ -87,26 +87,26 @@ def refused(protocol: str, answer: httpx.Response, status: int) -> str:
 
 
 @pytest.mark.parametrize("protocol", ADDRESSES)
-def test_a_body_that_is_no_json(base_url: str, protocol: str) -> None:
+def test_invalid_json_body_is_rejected(base_url: str, protocol: str) -> None:
     answer = http_client.post(base_url + ADDRESSES[protocol], content=b'{"model": ')
     assert "JSON" in refused(protocol, answer, 400)
 
 
 @pytest.mark.parametrize("protocol", ADDRESSES)
-def test_an_address_that_is_not_there(protocol: str) -> None:
+def test_unknown_path_is_not_found(protocol: str) -> None:
     with serve_app(Simulator([protocol])) as url:
         assert "/v1/nowhere" in refused(protocol, http_client.post(url + "/v1/nowhere", json={}), 404)
         assert ADDRESSES[protocol] in refused(protocol, http_client.get(url + ADDRESSES[protocol]), 404)
 
 
-def test_a_body_beyond_the_limit() -> None:
+def test_body_over_the_limit_is_rejected() -> None:
     with serve_app(Simulator(limit_body=1000)) as url:
         for protocol, path in ADDRESSES.items():
             answer = http_client.post(url + path, content=b" " * 2000)
             refused(protocol, answer, PROTOCOLS[protocol].surface.status_of("too_large"))
 
 
-def test_a_key_where_one_is_asked_for() -> None:
+def test_missing_key_is_rejected_when_required() -> None:
     with serve_app(Simulator(require_key=True)) as url:
         for protocol, path in ADDRESSES.items():
             without = http_client.post(url + path, json={})
@@ -117,7 +117,7 @@ def test_a_key_where_one_is_asked_for() -> None:
             assert with_key.status_code == 400
 
 
-def test_a_model_that_is_not_served() -> None:
+def test_unknown_model_is_rejected() -> None:
     with serve_app(Simulator(models=("another",))) as url:
         for kind, model in SDK_CLIENTS.values():
             with pytest.raises(Exception, match=re.escape(model)) as raised:
@@ -125,7 +125,7 @@ def test_a_model_that_is_not_served() -> None:
             assert getattr(raised.value, "status_code", getattr(raised.value, "code", None)) == 404
 
 
-def test_a_setting_that_only_a_later_version_refuses(base_url: str) -> None:
+def test_version_header_selects_validation_rules(base_url: str) -> None:
     body = {"model": "claude-haiku-4-5", "max_tokens": 9, "temperature": 0.5, "messages": [CALL]}
     old = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
     new = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2026-10-21"})
@@ -146,13 +146,13 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("headers", "path", "model"), LISTS)
-def test_models_are_listed_as_the_protocol_does(base_url: str, headers: dict[str, str], path: str, model: str) -> None:
+def test_models_are_listed_in_the_format_of_the_protocol(base_url: str, headers: dict[str, str], path: str, model: str) -> None:
     listed = http_client.get(base_url + path, headers=headers).json()
     names = [entry.get("id") or entry["name"] for entry in listed.get("data") or listed["models"]]
     assert model in names
 
 
-def test_the_sdks_read_the_lists(base_url: str) -> None:
+def test_sdks_parse_the_model_lists(base_url: str) -> None:
     import anthropic
     import ollama
     import openai
@@ -174,7 +174,7 @@ def test_the_sdks_read_the_lists(base_url: str) -> None:
 # ---- what the provider holds
 
 
-def test_a_conversation_goes_on_by_the_id_of_its_answer(base_url: str) -> None:
+def test_conversation_continues_by_previous_response_id(base_url: str) -> None:
     import openai
 
     with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
@@ -193,7 +193,7 @@ def test_a_conversation_goes_on_by_the_id_of_its_answer(base_url: str) -> None:
             client.responses.create(model=model, input="Hi", previous_response_id=forgotten.id)
 
 
-def test_an_interaction_goes_on_by_its_id(base_url: str) -> None:
+def test_interaction_continues_by_id(base_url: str) -> None:
     from google import genai
     from google.genai._gaos.lib.compat_errors import NotFoundError
 

@@ -145,7 +145,7 @@ async def _get(options: FetchOptions, url: str) -> tuple[str, str, bytes]:
                 if not content_type.startswith(_TEXT_TYPES) and not content_type.partition(";")[0].strip().endswith(
                     _TEXT_SUFFIXES
                 ):
-                    raise ToolError(f"not a text: {content_type}", "not_text")
+                    raise ToolError(f"not text: {content_type}", "not_text")
                 content_encoding = headers.get("content-encoding", "identity").strip().lower()
                 return (
                     str(location),

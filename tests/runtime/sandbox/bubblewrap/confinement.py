@@ -41,13 +41,13 @@ def alive(name: str) -> list[str]:
     return [line for line in lines if name in line and not line.startswith("Z")]
 
 
-def test_the_form_is_that_of_every_command(root: Path) -> None:
+def test_output_format_in_the_sandbox(root: Path) -> None:
     assert run_tool_for_text(shell(root), command="echo hello; echo oh >&2; exit 3") == (
         "Command: echo hello; echo oh >&2; exit 3\nDirectory: (root)\nOutput: hello\nError: oh\nExit Code: 3"
     )
 
 
-def test_the_workspace_is_written_and_is_where_it_is_outside(root: Path) -> None:
+def test_workspace_is_writable_at_the_same_path(root: Path) -> None:
     (root / "sub").mkdir()
     told = run_tool_for_text(shell(root), command="pwd; echo new > file; mkdir -p deep/er", directory="sub")
     assert output(told) == f"{root.resolve()}/sub"
@@ -55,7 +55,7 @@ def test_the_workspace_is_written_and_is_where_it_is_outside(root: Path) -> None
     assert (root / "sub" / "file").stat().st_uid == os.getuid()
 
 
-def test_nothing_else_is_written(root: Path) -> None:
+def test_everything_else_is_read_only(root: Path) -> None:
     beside = root.parent / "beside"
     beside.mkdir()
     (beside / "file").write_text("old")
@@ -66,7 +66,7 @@ def test_nothing_else_is_written(root: Path) -> None:
     assert (beside / "file").read_text() == "old"
 
 
-def test_what_is_private_is_not_there(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_paths_are_hidden(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     for name in (".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".local/state/toolwire/journal.db"):
         (home / name).parent.mkdir(parents=True)
@@ -87,7 +87,7 @@ def test_what_is_private_is_not_there(root: Path, tmp_path: Path, monkeypatch: p
     assert output(told).splitlines() == [".local", "works"]
 
 
-def test_a_home_that_is_the_workspace_keeps_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_as_workspace_hides_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "id_ed25519").write_text("canary-7f3a")
     (tmp_path / ".netrc").write_text("canary-7f3a")
@@ -100,14 +100,14 @@ def test_a_home_that_is_the_workspace_keeps_its_secrets(tmp_path: Path, monkeypa
     assert sorted(found.name for found in (tmp_path / ".ssh").iterdir()) == ["id_ed25519"]
 
 
-def test_passwords_keys_and_sockets_of_the_machine_are_not_there(root: Path) -> None:
+def test_system_passwords_keys_and_sockets_are_hidden(root: Path) -> None:
     told = run_tool_for_text(
         shell(root), command="cat /etc/shadow /etc/gshadow /etc/sudoers; ls -A /run /etc/ssh /root/.ssh"
     )
     assert output(told).replace("/run:", "").replace("/etc/ssh:", "").split() == []
 
 
-def test_what_is_hidden_in_the_workspace_is_empty(root: Path) -> None:
+def test_hidden_paths_in_the_workspace_are_empty(root: Path) -> None:
     (root / "state").mkdir()
     (root / "state" / "journal").write_text("canary-7f3a")
     (root / "token").write_text("canary-7f3a")
@@ -119,7 +119,7 @@ def test_what_is_hidden_in_the_workspace_is_empty(root: Path) -> None:
     assert (root / "state" / "journal").read_text() == "canary-7f3a"
 
 
-def test_what_git_would_run_next_is_not_written(root: Path) -> None:
+def test_files_that_git_executes_are_read_only(root: Path) -> None:
     subprocess.run(["git", "init", "-q", root], check=True)
     (root / "a").write_text("a")
     config = (root / ".git" / "config").read_text()
@@ -135,13 +135,13 @@ def test_what_git_would_run_next_is_not_written(root: Path) -> None:
     assert not (root / "elsewhere").exists()
 
 
-def test_hooks_that_are_not_there_are_not_made(root: Path) -> None:
+def test_missing_hooks_can_not_be_created(root: Path) -> None:
     subprocess.run(["git", "init", "-q", "--template=", root], check=True)
     run_tool_for_text(shell(root), command="mkdir -p .git/hooks; echo run > .git/hooks/pre-commit")
     assert not (root / ".git" / "hooks" / "pre-commit").exists()
 
 
-def test_the_persons_configuration_is_not_written(root: Path) -> None:
+def test_user_configuration_is_not_written(root: Path) -> None:
     (root / "toolwire.toml").write_text("[policy]\n")
     run_tool_for_text(
         shell(root), command="echo 'allow = [\"*\"]' >> toolwire.toml; rm -f toolwire.toml; mv toolwire.toml x"
@@ -149,7 +149,7 @@ def test_the_persons_configuration_is_not_written(root: Path) -> None:
     assert (root / "toolwire.toml").read_text() == "[policy]\n"
 
 
-def test_a_configuration_that_a_command_makes_is_put_aside(root: Path) -> None:
+def test_created_configuration_is_renamed(root: Path) -> None:
     mine = root / "sub" / "mine.toml"
     mine.parent.mkdir(exist_ok=True)
     told = run_tool_for_text(shell(root, protected=[mine]), command="echo x > toolwire.toml; ln -s ../a sub/mine.toml")
@@ -170,7 +170,7 @@ def test_there_is_no_network(root: Path) -> None:
     assert [line.split(":")[0].strip() for line in output(told).splitlines()[2:]] == ["lo"]
 
 
-def test_there_is_a_network_if_it_is_allowed(root: Path) -> None:
+def test_network_is_available_if_allowed(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         # The system takes the connection before anybody asks for it.
@@ -180,7 +180,7 @@ def test_there_is_a_network_if_it_is_allowed(root: Path) -> None:
     assert output(told) == "reached"
 
 
-def test_sockets_outside_are_not_reached_by_their_abstract_names(root: Path) -> None:
+def test_abstract_sockets_outside_are_unreachable(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("\0toolwire-abstract")
         server.listen()
@@ -191,13 +191,13 @@ def test_sockets_outside_are_not_reached_by_their_abstract_names(root: Path) -> 
         assert output(told) == "runs"
 
 
-def test_no_process_outside_is_seen_or_signalled(root: Path) -> None:
+def test_processes_outside_are_invisible(root: Path) -> None:
     told = run_tool_for_text(shell(root), command=f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'")
     assert "seen" not in output(told)
     assert int(output(told).splitlines()[-1]) < 10
 
 
-def test_no_namespace_can_be_made_and_nothing_mounted(root: Path) -> None:
+def test_namespaces_and_mounts_are_denied(root: Path) -> None:
     told = run_tool_for_text(
         shell(root),
         command="unshare -U true && echo user; unshare -m true && echo mount; mount -t tmpfs none /mnt && echo mounted;"
@@ -207,14 +207,14 @@ def test_no_namespace_can_be_made_and_nothing_mounted(root: Path) -> None:
     assert output(told).splitlines() == [str(uid), "CapEff:\t0000000000000000"]
 
 
-def test_devices_are_few(root: Path) -> None:
+def test_only_basic_devices_exist(root: Path) -> None:
     told = run_tool_for_text(shell(root), command="ls /dev; mknod x b 8 0 && echo made; head -c 1 /dev/mem")
     names = set(output(told).split())
     assert "made" not in names
     assert not names & {"sda", "vda", "mem", "kmem", "kvm", "fuse"}
 
 
-def test_temporary_folders_are_its_own_and_bounded(root: Path) -> None:
+def test_temporary_directories_are_private_and_limited(root: Path) -> None:
     run = shell(root, limits=CommandLimits(scratch_bytes=1024 * 1024))
     told = run_tool_for_text(
         run, command="for d in /tmp /var/tmp /dev/shm ~; do head -c 3000000 /dev/zero > $d/x; stat -c %s $d/x; done"
@@ -223,7 +223,7 @@ def test_temporary_folders_are_its_own_and_bounded(root: Path) -> None:
     assert output(run_tool_for_text(run, command="ls /tmp/x /var/tmp/x /dev/shm/x ~/x 2>/dev/null")) == ""
 
 
-def test_the_environment_has_no_secret(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_in_the_sandbox_has_no_secrets(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "TOOLWIRE_KEY", "SSH_AUTH_SOCK", "BASH_ENV"):
         monkeypatch.setenv(name, "canary-7f3a")
     assert "canary-7f3a" not in run_tool_for_text(shell(root), command="env; cat /proc/*/environ; cat /proc/*/cmdline")
@@ -236,7 +236,7 @@ def test_a_fork_bomb_is_stopped(root: Path, bomb: str) -> None:
     assert alive(str(root)) == []
 
 
-def test_memory_is_bounded_for_one_process_and_for_all(root: Path) -> None:
+def test_memory_is_limited_per_process_and_in_total(root: Path) -> None:
     run = shell(root, limits=CommandLimits(memory_bytes=200 * 1024 * 1024, seconds=300))
     grab = f"{PYTHON} -c 'import time; x = bytearray({{}} * 1024 * 1024); time.sleep(100)'"
     assert "MemoryError" in run_tool_for_text(run, command=grab.format(400))
@@ -244,7 +244,7 @@ def test_memory_is_bounded_for_one_process_and_for_all(root: Path) -> None:
     assert "used more than 209715200 bytes of memory" in single_text(many)
 
 
-def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:
+def test_all_processes_end_with_the_command(root: Path) -> None:
     name = f"sleep-{secrets.token_hex(8)}"
     started = f"cp $(command -v sleep) ./{name}; ./{name} 300 & env -i setsid ./{name} 300 & echo started"
     assert output(run_tool_for_text(shell(root), command=started)) == "started"
@@ -265,7 +265,7 @@ def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:
     asyncio.run(cancelled())
 
 
-def test_it_dies_with_who_started_it(root: Path) -> None:
+def test_command_dies_with_its_parent(root: Path) -> None:
     name = f"sleep-{secrets.token_hex(8)}"
     program = (
         "import sys, pathlib; from tests.support.runtime.tool_calls import run_tool_for_text;"
@@ -282,7 +282,7 @@ def test_it_dies_with_who_started_it(root: Path) -> None:
     wait_until(lambda: not alive(f"./{name} 300"))
 
 
-def test_a_link_out_of_the_workspace_leads_to_what_can_not_be_written(root: Path) -> None:
+def test_link_out_of_the_workspace_is_read_only(root: Path) -> None:
     beside = root.parent / "beside"
     beside.mkdir()
     (root / "link").symlink_to(beside)
@@ -290,7 +290,7 @@ def test_a_link_out_of_the_workspace_leads_to_what_can_not_be_written(root: Path
     assert list(beside.iterdir()) == []
 
 
-def test_a_sandboxed_command_need_not_ask_once_a_rule_allows_it(root: Path) -> None:
+def test_sandboxed_command_runs_with_a_rule(root: Path) -> None:
     run = shell(root)
     assert run.approval_reason({"command": "git status"}) is None
     policy = Policy(allow=["run_shell_command(command=git status*)"])

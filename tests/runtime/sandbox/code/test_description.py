@@ -56,19 +56,19 @@ def test_results_are_typed_by_their_schema() -> None:
     ]
 
 
-def test_arguments_that_python_has_no_names_for_are_given_whole() -> None:
+def test_arguments_without_python_names_are_one_mapping() -> None:
     assert "(arguments: Mapping[str, Any], /)" in code(tool("f", parameters=schema({"from": {}})))
     assert "(arguments: Mapping[str, Any], /)" in code(tool("f", parameters=schema({"x-y": {}})))
     assert "(input: str, /)" in code(tool("f", grammar=Grammar(syntax="regex", definition="a+")))
 
 
-def test_open_arguments_stay_open() -> None:
+def test_additional_properties_are_allowed() -> None:
     assert "(*, a: Any = ..., **others: Any)" in code(
         tool("f", parameters=schema({"a": {}}, additionalProperties=True))
     )
 
 
-def test_names_are_made_legal_and_hide_nothing() -> None:
+def test_names_become_legal_and_shadow_nothing() -> None:
     tools = [
         tool(name)
         for name in ("slack-send.message", "slack_send_message", "print", "class", "7zip", "asyncio", "__x__")
@@ -89,7 +89,7 @@ def test_names_are_made_legal_and_hide_nothing() -> None:
     properties=st.dictionaries(st.text(max_size=20), st.fixed_dictionaries({"description": st.text(max_size=80)})),
     values=st.lists(st.none() | st.text(max_size=20) | st.integers(), max_size=4),
 )
-def test_nothing_that_a_tool_says_becomes_code(name: str, description: str, properties: Any, values: Any) -> None:
+def test_tool_descriptions_never_become_code(name: str, description: str, properties: Any, values: Any) -> None:
     given_back = schema({"kind": {"enum": values}})
     one = tool(name, description=description, parameters=schema(properties), output_schema=given_back)
     ((identifier, stub),) = make_stubs([one]).items()
@@ -116,7 +116,7 @@ def test_nothing_that_a_tool_says_becomes_code(name: str, description: str, prop
         {"type": [[]]},
     ],
 )
-def test_no_schema_makes_a_stub_without_end(hostile: dict[str, Any]) -> None:
+def test_stub_size_is_limited_for_any_schema(hostile: dict[str, Any]) -> None:
     made = code(tool("f", parameters=hostile, output_schema=hostile))
     assert len(made) < 60_000
     assert isinstance(ast.parse(STUB_IMPORTS + made).body[-1], ast.AsyncFunctionDef)

@@ -62,7 +62,7 @@ def named(port: int) -> NetworkPolicy:
     return NetworkPolicy(hosts=(f"127.0.0.1:{port}",))
 
 
-def test_a_plain_request_is_passed_on_alone() -> None:
+def test_plain_request_is_forwarded_on_its_own_connection() -> None:
     server = Server()
     sent = b"POST http://127.0.0.1:%d/path?q=1 HTTP/1.1\r\nHost: other\r\nContent-Length: 3\r\nX-A: b\r\n"
     sent += b"Proxy-Connection: keep-alive\r\n\r\nabc"
@@ -80,7 +80,7 @@ def test_a_plain_request_is_passed_on_alone() -> None:
     assert body == b"abc"
 
 
-def test_a_tunnel_carries_both_ways() -> None:
+def test_tunnel_copies_both_directions() -> None:
     server = Server()
     sent = b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n"
     got, _ = exchange(server, named, lambda port: sent % port)
@@ -102,7 +102,7 @@ def test_a_tunnel_carries_both_ways() -> None:
         b"CONNECT 0x7f000001:%d HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_is_at_a_private_address_is_not_reached(sent: bytes) -> None:
+def test_private_address_is_not_reached(sent: bytes) -> None:
     server = Server()
     got, reports = exchange(server, lambda _: NetworkPolicy(hosts=("*",)), lambda port: sent % port)
     assert got.startswith(b"HTTP/1.1 403 ")
@@ -110,7 +110,7 @@ def test_what_is_at_a_private_address_is_not_reached(sent: bytes) -> None:
     assert "not on the public internet" in reports[0]
 
 
-def test_a_name_that_points_elsewhere_a_moment_later_leads_where_it_was_checked(monkeypatch: Any) -> None:
+def test_dns_rebinding_connects_to_the_checked_address(monkeypatch: Any) -> None:
     asked: list[str] = []
 
     def hostile(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
@@ -128,7 +128,7 @@ def test_a_name_that_points_elsewhere_a_moment_later_leads_where_it_was_checked(
     assert asked == ["rebinding.example"]
 
 
-def test_a_name_that_was_named_is_reached() -> None:
+def test_explicitly_allowed_name_is_reached() -> None:
     server = Server()
     got, _ = exchange(
         server,
@@ -150,12 +150,12 @@ def test_a_name_that_was_named_is_reached() -> None:
         (b"CONNECT content-autofill.googleapis.com:443 HTTP/1.1\r\n\r\n", b"403"),
     ],
 )
-def test_what_it_does_not_serve(sent: bytes, status: bytes) -> None:
+def test_unsupported_requests_are_rejected(sent: bytes, status: bytes) -> None:
     got, _ = exchange(Server(), named, lambda _: sent)
     assert got.split(b" ")[1] == status
 
 
-def test_a_body_of_no_stated_length_is_refused() -> None:
+def test_body_without_length_is_rejected() -> None:
     server = Server()
     sent = b"POST http://127.0.0.1:%d/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     got, _ = exchange(server, named, lambda port: sent % port)
@@ -164,6 +164,6 @@ def test_a_body_of_no_stated_length_is_refused() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"220 mail.example ESMTP\r\n\r\n", b"HTTP/1.1 101 Switching\r\n\r\n"])
-def test_an_answer_that_is_none_is_not_passed_on(answer: bytes) -> None:
+def test_invalid_response_is_not_forwarded(answer: bytes) -> None:
     got, _ = exchange(Server(answer), named, lambda port: b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % port)
     assert got.startswith(b"HTTP/1.1 502 ")

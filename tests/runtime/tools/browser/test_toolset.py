@@ -36,14 +36,14 @@ def considered(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> Pend
     return admit_call(call, "c", ToolCatalog({"computer": tool()}), Policy(**rules))
 
 
-def test_the_declared_display_is_that_of_the_pictures() -> None:
+def test_declared_display_has_the_screenshot_size() -> None:
     declared = tool(page_size=Size(1920, 1080), largest_image=LargestImage(edge=1568, pixels=1_150_000)).declaration()
     assert isinstance(declared, NativeTool)
     assert isinstance(declared.computer, Computer)
     assert (declared.computer.width, declared.computer.height) == (1429, 804)
 
 
-def test_only_the_actions_that_may_be_done_are_declared_and_taken() -> None:
+def test_only_allowed_actions_are_declared_and_accepted() -> None:
     made = tool(actions=frozenset({"screenshot", "scroll"}))
     assert made.native is not None
     assert made.native.computer is not None
@@ -84,11 +84,11 @@ def test_only_the_actions_that_may_be_done_are_declared_and_taken() -> None:
         ([{"kind": "click", "x": "one"}], {}, "ask"),
     ],
 )
-def test_rules_see_every_action(actions: list[dict[str, Any]], rules: dict[str, Any], verdict: str) -> None:
+def test_policy_checks_every_action(actions: list[dict[str, Any]], rules: dict[str, Any], verdict: str) -> None:
     assert considered(*actions, **rules).verdict == verdict
 
 
-def test_a_safety_check_asks_in_person_whatever_is_allowed() -> None:
+def test_safety_check_requires_a_person_despite_rules() -> None:
     pending = considered({"kind": "screenshot"}, checks=[CHECK], allow=["computer"])
     assert pending.verdict == "ask"
     ask = RunState(run="r").approval_request(pending)
@@ -97,7 +97,7 @@ def test_a_safety_check_asks_in_person_whatever_is_allowed() -> None:
     assert not RunState(run="r").approval_request(considered(CLICK)).requires_human
 
 
-def test_a_person_is_shown_what_would_be_done_and_which_rule_allows_it() -> None:
+def test_preview_lists_actions_and_suggested_rules() -> None:
     ask = RunState(run="r").approval_request(
         considered({"kind": "click", "x": 1, "y": 2}, {"kind": "type", "text": "a"})
     )
@@ -105,12 +105,12 @@ def test_a_person_is_shown_what_would_be_done_and_which_rule_allows_it() -> None
     assert ask.suggested_rules == ("computer(kind=click)", "computer(kind=type)")
 
 
-def test_it_does_not_start_where_it_may_not_go() -> None:
-    with pytest.raises(ToolwireError, match="not among the hosts"):
+def test_start_page_must_be_allowed() -> None:
+    with pytest.raises(ToolwireError, match="not an allowed host"):
         Browser("https://b.example/", hosts=["a.example"])
 
 
-def test_without_playwright_it_can_be_given_to_an_agent_and_says_what_is_missing() -> None:
+def test_missing_playwright_is_reported_on_open() -> None:
     program = (
         "import asyncio, sys; sys.modules['playwright'] = None; from toolwire import Browser; browser = Browser()\n"
         "assert len(asyncio.run(browser.tools())) == 1\n"
@@ -119,4 +119,4 @@ def test_without_playwright_it_can_be_given_to_an_agent_and_says_what_is_missing
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=DEADLINE
     )
-    assert done.stdout == "it needs Playwright: pip install 'toolwire[browser]'\n", done.stderr
+    assert done.stdout == "the browser needs Playwright: pip install 'toolwire[browser]'\n", done.stderr

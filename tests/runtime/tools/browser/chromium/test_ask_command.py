@@ -17,7 +17,7 @@ PLAYED = [
 ]
 
 
-def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
+def test_task_is_performed_shown_and_replayed(tmp_path: Path) -> None:
     write_script(tmp_path, *PLAYED)
     with serve_form(with_dialog=True) as site:
         done = run_toolwire(tmp_path, "ask", "Send the <form>.", "--browser", site.root, "--allow", "computer")
@@ -48,7 +48,7 @@ def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
     assert sizes == {(1280, 800)}
 
 
-def test_the_simulated_model_does_what_it_is_told_without_a_script(tmp_path: Path) -> None:
+def test_simulated_model_performs_actions_without_script(tmp_path: Path) -> None:
     with serve_form() as site:
         said = 'computer {"actions": [{"kind": "click", "x": 140, "y": 520}, {"kind": "read_text"}]}'
         done = run_toolwire(tmp_path, "ask", said, "--browser", site.root, "--allow", "computer")
@@ -57,7 +57,7 @@ def test_the_simulated_model_does_what_it_is_told_without_a_script(tmp_path: Pat
         assert "GET /done?name=&handle=100&list=0" in site.requests
 
 
-def test_what_no_rule_allows_is_not_done_and_looking_is(tmp_path: Path) -> None:
+def test_only_read_only_actions_run_without_rules(tmp_path: Path) -> None:
     write_script(tmp_path, *PLAYED)
     with serve_form() as site:
         done = run_toolwire(tmp_path, "ask", "Send the form.", "--browser", site.root, "--json")
@@ -67,7 +67,7 @@ def test_what_no_rule_allows_is_not_done_and_looking_is(tmp_path: Path) -> None:
     assert statuses == ["ok", "denied", "denied", "denied", "denied", "ok", "denied", "ok"]
 
 
-def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -> None:
+def test_configuration_sets_size_and_hosts(tmp_path: Path) -> None:
     with serve_form() as site:
         elsewhere = {"actions": [{"kind": "navigate", "url": site.root}]}
         more = '[browser]\nwidth = 800\nheight = 600\nredact = ["#send"]\nactions = ["navigate", "read_text"]\n'
@@ -92,7 +92,7 @@ def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -
         ("http://127.0.0.1/", '[browser]\nchromium = "no-such-program"\n', "'no-such-program' is not a program"),
     ],
 )
-def test_what_can_not_begin_is_said_before_a_model_is_asked(tmp_path: Path, start: str, more: str, why: str) -> None:
+def test_browser_errors_are_reported_before_the_model_is_called(tmp_path: Path, start: str, more: str, why: str) -> None:
     write_script(tmp_path, {"text": "Done."}, extra_config=more)
     done = run_toolwire(tmp_path, "ask", "Look.", "--browser", start)
     assert (done.code, done.out) == (2, "")

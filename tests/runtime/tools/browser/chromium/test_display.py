@@ -52,7 +52,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("largest", LIMITS.values(), ids=LIMITS)
 @pytest.mark.parametrize("scale", [1, 1.5, 2, 3])
-def test_a_click_hits_what_the_picture_shows_there(scale: float, largest: LargestImage) -> None:
+def test_click_hits_what_the_screenshot_shows(scale: float, largest: LargestImage) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         for below in (0, 900):
@@ -87,7 +87,7 @@ def test_a_click_hits_what_the_picture_shows_there(scale: float, largest: Larges
     ],
     ids=str,
 )
-def test_the_declared_size_is_that_of_the_picture(page: Size, scale: float, largest: LargestImage) -> None:
+def test_declared_size_equals_screenshot_size(page: Size, scale: float, largest: LargestImage) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         assert await evaluate(session, "[innerWidth, innerHeight, devicePixelRatio]") == [*page, scale]
@@ -110,7 +110,7 @@ FINE = """<!doctype html><body style="margin:0;height:2000px"><script>
 
 
 @pytest.mark.parametrize("scale", [1, 2])
-def test_a_part_is_shown_with_what_the_whole_picture_is_too_small_for(scale: float) -> None:
+def test_zoom_shows_more_detail(scale: float) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), Scroll(x=50, y=50, dy=50))
         whole = await session.perform([Zoom(x0=310, y0=210, x1=390, y1=290)])
@@ -128,7 +128,7 @@ def test_a_part_is_shown_with_what_the_whole_picture_is_too_small_for(scale: flo
         run_in_session(work, site, device_scale=scale, largest_picture=LargestImage(edge=640))
 
 
-def test_a_picture_changes_nothing_that_the_page_can_see() -> None:
+def test_screenshot_is_invisible_to_the_page() -> None:
     page = """<!doctype html><script>
       seen = []; onresize = () => seen.push(innerWidth); onscroll = () => seen.push(scrollY)</script>"""
 

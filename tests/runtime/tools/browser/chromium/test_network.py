@@ -79,12 +79,12 @@ def tried(
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_a_private_address_is_reached_in_no_way(name: str) -> None:
+def test_private_address_is_unreachable(name: str) -> None:
     with trap_port() as caught:
         assert tried(f"{name}:{caught.port}", NetworkPolicy(hosts=("*",)), list(ATTEMPTS), caught) == []
 
 
-def test_the_same_page_reaches_it_where_it_is_named() -> None:
+def test_explicitly_allowed_private_address_is_reachable() -> None:
     """Without this, the test above could pass because nothing was tried."""
     web = [name for name in ATTEMPTS if name not in ("stun", "turn", "webtransport", "prerender", "icon", "manifest")]
     with trap_port() as caught:
@@ -100,7 +100,7 @@ def test_the_same_page_reaches_it_where_it_is_named() -> None:
         assert reached()
 
 
-def test_hosts_that_are_not_listed_are_reached_in_no_way() -> None:
+def test_unlisted_hosts_are_unreachable() -> None:
     with trap_port() as caught:
         assert tried(f"127.0.0.1:{caught.port}", NetworkPolicy(hosts=()), list(ATTEMPTS), caught) == []
 
@@ -120,7 +120,7 @@ REFUSED = """<!doctype html><style>a { position: absolute; left: 0 }</style>
 
 
 @pytest.mark.parametrize("top", range(0, 300, 30))
-def test_a_page_that_is_not_listed_is_not_opened_although_pages_may_load_from_it(top: int) -> None:
+def test_resource_host_can_not_be_opened_as_a_page(top: int) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([Click(x=5, y=top + 8)])
@@ -138,7 +138,7 @@ def test_a_page_that_is_not_listed_is_not_opened_although_pages_may_load_from_it
         run_in_session(work, reach=NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,)))
 
 
-def test_a_frame_of_another_host_is_part_of_the_page() -> None:
+def test_frame_of_resource_host_is_loaded() -> None:
     async def work(session: BrowserSession) -> None:
         (_, text) = await perform_all(session, Navigate(url=f"{site.root}/"), ReadText())
         assert text == "outside\nframed"
@@ -148,7 +148,7 @@ def test_a_frame_of_another_host_is_part_of_the_page() -> None:
         run_in_session(work, reach=NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,)))
 
 
-def test_what_was_refused_is_told() -> None:
+def test_refusals_are_reported() -> None:
     async def work(session: BrowserSession) -> None:
         assert "not among the hosts" in (await perform_until_error(session, Navigate(url="http://example.com/"))).text
         assert "only http and https" in (await perform_until_error(session, Navigate(url="file:///etc/passwd"))).text
@@ -160,7 +160,7 @@ def test_what_was_refused_is_told() -> None:
         run_in_session(work, site)
 
 
-def test_the_address_of_a_machines_secrets_is_not_opened() -> None:
+def test_cloud_metadata_address_is_refused() -> None:
     async def work(session: BrowserSession) -> None:
         assert (
             "not on the public internet"
@@ -170,7 +170,7 @@ def test_the_address_of_a_machines_secrets_is_not_opened() -> None:
     run_in_session(work, reach=NetworkPolicy(hosts=("*",)))
 
 
-def test_chromium_itself_asks_nobody() -> None:
+def test_chromium_makes_no_background_requests() -> None:
     """Its own questions would be among what the proxy refused."""
 
     async def work(session: BrowserSession) -> None:
@@ -201,7 +201,7 @@ POWERS = """async () => {
 }"""
 
 
-def test_pages_have_no_powers() -> None:
+def test_pages_have_no_permissions() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), Click(x=100, y=100))
         powers = await current_page(session).evaluate(POWERS)
@@ -221,7 +221,7 @@ def test_pages_have_no_powers() -> None:
         run_in_session(work, site)
 
 
-def test_no_file_comes_or_goes() -> None:
+def test_downloads_and_uploads_are_disabled() -> None:
     page = """<!doctype html><style>a, input { position: absolute; left: 0 }</style><input type=file style="top:0">
       <a style="top:50px" href="/file">download</a><a style="top:80px" href="/x.txt" download>download</a>"""
     file = SitePage("data", headers={"Content-Disposition": "attachment; filename=evil.exe"})

@@ -47,7 +47,7 @@ PRESS = Click(x=10, y=10)
 
 
 @pytest.mark.parametrize("path", ["/tab", "/slow"])
-def test_a_link_to_a_new_tab_without_an_opener(path: str) -> None:
+def test_link_to_new_tab_without_opener(path: str) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([PRESS])
@@ -62,7 +62,7 @@ def test_a_link_to_a_new_tab_without_an_opener(path: str) -> None:
 @pytest.mark.parametrize(
     "opened", ["window.open('/tab')", "window.open('/slow')", "window.open('/tab', 'x', 'width=300,height=200')"]
 )
-def test_a_new_tab_comes_into_view_and_goes_again(opened: str) -> None:
+def test_new_tab_comes_into_view_until_closed(opened: str) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([PRESS])
@@ -82,7 +82,7 @@ def test_a_new_tab_comes_into_view_and_goes_again(opened: str) -> None:
         run_in_session(work, site)
 
 
-def test_there_are_not_too_many_tabs() -> None:
+def test_number_of_tabs_is_limited() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         assert "A new tab was closed, because too many are open." in await side_observations(session, PRESS)
@@ -100,7 +100,7 @@ def test_there_are_not_too_many_tabs() -> None:
         ("document.title = prompt('words', 'x')", "prompt", "null"),
     ],
 )
-def test_a_dialog_is_dismissed_and_told(script: str, kind: str, answer: str) -> None:
+def test_dialog_is_dismissed_and_reported(script: str, kind: str, answer: str) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         texts = await perform_all(session, PRESS)
@@ -111,7 +111,7 @@ def test_a_dialog_is_dismissed_and_told(script: str, kind: str, answer: str) -> 
         run_in_session(work, site)
 
 
-def test_a_dialog_is_accepted_if_that_is_wanted() -> None:
+def test_dialog_is_accepted_if_configured() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), PRESS)
         assert await evaluate(session, "document.title") == "true"
@@ -120,7 +120,7 @@ def test_a_dialog_is_accepted_if_that_is_wanted() -> None:
         run_in_session(work, site, accept_dialogs=True)
 
 
-def test_a_page_can_not_keep_the_model_from_leaving() -> None:
+def test_beforeunload_does_not_block_navigation() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), PRESS, Navigate(url=f"{site.root}/other"))
         assert await perform_all(session, ReadText()) == ["other"]
@@ -129,7 +129,7 @@ def test_a_page_can_not_keep_the_model_from_leaving() -> None:
         run_in_session(work, site)
 
 
-def test_a_crash_is_told_and_another_page_can_be_opened() -> None:
+def test_crash_is_reported_and_another_page_can_be_opened() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         view = await session._tabs.view()
@@ -161,7 +161,7 @@ def test_a_crash_is_told_and_another_page_can_be_opened() -> None:
         ("onwheel", Scroll(x=10, y=10, dy=10)),
     ],
 )
-def test_a_page_that_never_answers_is_given_up(event: str, action: Action) -> None:
+def test_unresponsive_page_is_closed(event: str, action: Action) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([action, Type(text="x")])
@@ -176,7 +176,7 @@ def test_a_page_that_never_answers_is_given_up(event: str, action: Action) -> No
         run_in_session(work, site, bounds=SessionLimits(action_seconds=5))
 
 
-def test_a_server_that_never_answers_is_not_waited_for() -> None:
+def test_unresponsive_server_is_not_waited_for() -> None:
     async def work(session: BrowserSession) -> None:
         assert (
             "longer than the 1 seconds" in (await perform_until_error(session, Navigate(url=f"{site.root}/slow"))).text
@@ -226,7 +226,7 @@ def test_a_server_that_never_answers_is_not_waited_for() -> None:
         ),
     ],
 )
-def test_what_is_not_done_says_why_and_ends_the_batch(
+def test_refused_action_ends_the_batch_with_a_reason(
     settings: dict[str, Any], actions: list[Action], texts: list[str]
 ) -> None:
     async def work(session: BrowserSession) -> None:
@@ -240,7 +240,7 @@ def test_what_is_not_done_says_why_and_ends_the_batch(
     run_in_session(work, **settings)
 
 
-def test_without_a_chromium_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_chromium_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     async def whole(settings: BrowserSettings) -> None:
         async with open_session(settings):
             pass
@@ -252,7 +252,7 @@ def test_without_a_chromium_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         asyncio.run(whole(BrowserSettings()))
 
 
-def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_processes_or_files_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     # A short path: Chromium puts a socket below it.
     with tempfile.TemporaryDirectory(prefix="left") as folder:
         monkeypatch.setenv("TMPDIR", folder)

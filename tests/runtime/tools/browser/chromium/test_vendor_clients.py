@@ -111,7 +111,7 @@ class Exchanges:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("client", "protocol", "lost"), CROSSED)
-def test_the_page_ends_as_it_does_in_the_clients_own_form(
+def test_page_state_equals_native_client_run(
     client: type[Client], protocol: str, lost: set[str], *, stream: bool
 ) -> None:
     with serve_form() as site, upstream(protocol, *task_turns()) as (url, asked), open_page(site.root) as page:
@@ -125,7 +125,7 @@ def test_the_page_ends_as_it_does_in_the_clients_own_form(
 
 
 @pytest.mark.parametrize("client", [Anthropic, Openai, Gemini])
-def test_and_that_is_what_it_does_there(client: type[Client]) -> None:
+def test_native_client_run_has_the_expected_state(client: type[Client]) -> None:
     """The same clients, on models of their own vendors."""
     protocol = {Anthropic: "anthropic", Openai: "openai-responses", Gemini: "gemini"}[client]
     with serve_form() as site, upstream(protocol, *task_turns()) as (url, _), open_page(site.root) as page:
@@ -140,7 +140,7 @@ def test_and_that_is_what_it_does_there(client: type[Client]) -> None:
     ("client", "protocol", "acknowledged"),
     [(Openai, "gemini", "safety_acknowledgement"), (Gemini, "openai-responses", "acknowledged_safety_checks")],
 )
-def test_what_the_clients_person_agreed_to_is_acknowledged(
+def test_check_approved_in_the_client_is_acknowledged(
     client: type[Client], protocol: str, acknowledged: str
 ) -> None:
     with (
@@ -154,7 +154,7 @@ def test_what_the_clients_person_agreed_to_is_acknowledged(
 
 
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini"])
-def test_a_check_that_a_client_has_no_words_for_stops_it(protocol: str) -> None:
+def test_check_without_client_support_stops_the_run(protocol: str) -> None:
     with (
         serve_form() as site,
         upstream(protocol, *task_turns(checks=(CHECK,))) as (url, _),

@@ -94,7 +94,7 @@ def finished(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "name", "declared"), FORMS)
-def test_the_task_is_done_in_the_vendors_own_form(protocol: str, name: str, declared: str) -> None:
+def test_task_in_native_vendor_format(protocol: str, name: str, declared: str) -> None:
     with serve_form() as site, serve_model(protocol, *task_turns()) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name)
         finished(run)
@@ -110,7 +110,7 @@ def _only_looks(protocol: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize(("client", "name", "upstream"), CROSSED)
-def test_the_task_is_done_in_another_vendors_form(client: str, name: str, upstream: str) -> None:
+def test_task_in_another_vendor_format(client: str, name: str, upstream: str) -> None:
     with (
         serve_form() as site,
         serve_model(upstream, *task_turns()) as asked,
@@ -124,7 +124,7 @@ def test_the_task_is_done_in_another_vendors_form(client: str, name: str, upstre
 
 @pytest.mark.parametrize(("protocol", "name", "acknowledged"), CHECKING)
 @pytest.mark.parametrize("person", [None, AutoApprover(), Somebody("no")], ids=["nobody", "--yes", "somebody says no"])
-def test_a_safety_check_is_not_acknowledged_without_a_person(
+def test_safety_check_is_not_acknowledged_without_a_person(
     protocol: str, name: str, acknowledged: str, person: Any
 ) -> None:
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
@@ -135,7 +135,7 @@ def test_a_safety_check_is_not_acknowledged_without_a_person(
 
 
 @pytest.mark.parametrize(("protocol", "name", "acknowledged"), CHECKING)
-def test_a_safety_check_that_a_person_agreed_to_is_acknowledged(protocol: str, name: str, acknowledged: str) -> None:
+def test_approved_safety_check_is_acknowledged(protocol: str, name: str, acknowledged: str) -> None:
     person = Somebody("always")
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person)
@@ -147,7 +147,7 @@ def test_a_safety_check_that_a_person_agreed_to_is_acknowledged(protocol: str, n
         assert acknowledged in json.dumps(upstream.bodies[-1])
 
 
-def test_an_earlier_always_does_not_acknowledge_a_safety_check() -> None:
+def test_earlier_always_does_not_acknowledge_a_safety_check() -> None:
     class OnceAlways(Somebody):
         async def approve(self, ask: ApprovalRequest) -> ApprovalAnswer:
             self.asked.append(ask)
@@ -163,7 +163,7 @@ def test_an_earlier_always_does_not_acknowledge_a_safety_check() -> None:
 
 
 @pytest.mark.parametrize(("client", "name", "upstream"), [("openai-responses", "gpt-5.5", "gemini")])
-def test_a_safety_check_crosses_to_the_person(client: str, name: str, upstream: str) -> None:
+def test_safety_check_is_translated_to_an_approval(client: str, name: str, upstream: str) -> None:
     person = Somebody("yes")
     with (
         serve_form() as site,
@@ -177,7 +177,7 @@ def test_a_safety_check_crosses_to_the_person(client: str, name: str, upstream: 
 
 
 @pytest.mark.parametrize(("protocol", "name", "_"), FORMS)
-def test_what_a_page_orders_changes_nothing(protocol: str, name: str, _: str) -> None:
+def test_instructions_in_a_page_have_no_effect(protocol: str, name: str, _: str) -> None:
     """Even where the model obeys: it does not get there, and what is said in a page is said in results only."""
     obeying = ScriptedTurn(actions=(Navigate(url="http://evil.example/"),))
     script = (ScriptedTurn(actions=(ReadText(),)), obeying, *task_turns())
@@ -206,7 +206,7 @@ def spoken(body: dict[str, Any]) -> list[str]:
     return [json.dumps(one) for one in found if one]
 
 
-def test_nothing_is_done_that_no_rule_allows() -> None:
+def test_actions_without_rule_are_not_performed() -> None:
     with serve_form() as site, serve_model("anthropic", *task_turns()) as upstream:
         run = run_task(provider_config("anthropic", upstream.url, "claude-opus-6"), site, "claude-opus-6", policy=None)
         statuses = [one.status for one in results(run)]
@@ -214,7 +214,7 @@ def test_nothing_is_done_that_no_rule_allows() -> None:
         assert sent(site) == []
 
 
-def test_an_address_that_is_typed_asks_a_person() -> None:
+def test_typed_address_needs_approval() -> None:
     """In a form that has a call for each key, no rule about addresses sees one."""
     person, name = Somebody("no"), "claude-opus-4-8"
     with serve_form() as site:
@@ -230,7 +230,7 @@ def test_an_address_that_is_typed_asks_a_person() -> None:
         assert "GET /elsewhere" in site.requests
 
 
-def test_each_run_has_a_browser_of_its_own_which_ends_with_it() -> None:
+def test_each_run_has_its_own_browser() -> None:
     async def twice(config: Config, site: Site) -> None:
         browser = Browser(site.root, hosts=[site.name])
         async with Agent("up/gpt-5.5", tools=[browser], config=config, policy=ALLOWED) as agent:
