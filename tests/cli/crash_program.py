@@ -1,7 +1,7 @@
-"""A program that is killed at every point of its journal, and taken up again: `test_runs.py` runs it, as a process.
+"""A program that is killed at every point of its journal and then resumed; `test_runs.py` runs it as a process.
 
-It forks, so that no time goes into starting: one child runs an agent and kills itself at the n-th point, the next one
-takes up what it left. Of every n it prints one line of JSON: what the journal held when it died, and what came of it.
+It forks, to save start-up time: one child runs an agent and kills itself at the n-th point, and the next child
+resumes the run. For each n it prints one line of JSON: the journal at the time of death, and the outcome.
 """
 
 import json
@@ -36,7 +36,7 @@ PROGRAM = "\n".join(
 
 
 class Model:
-    """Answers by what is in the conversation: which turn comes next is told by the results."""
+    """A model whose next turn depends on the results in the conversation."""
 
     name = "by-heart"
 
@@ -58,7 +58,7 @@ class Model:
 
 
 class KillPoints:
-    """Counts the points, and dies at one of them, by its number or its name."""
+    """Counts the points, and kills the process at one of them, by number or name."""
 
     def __init__(self, deadly: int | str | None) -> None:
         self.names: list[str] = []
@@ -161,7 +161,7 @@ def resume(folder: Path, deadly: int | None = None) -> dict[str, Any]:
 
 
 def run_forked(work: Callable[[], Any]) -> tuple[bool, Any]:
-    """Whether it was killed, and what it gave."""
+    """Run a function in a forked child. Return whether it was killed, and its result."""
     there, here = os.pipe()
     child = os.fork()
     if child == 0:
@@ -176,7 +176,7 @@ def run_forked(work: Callable[[], Any]) -> tuple[bool, Any]:
 
 
 def inspect_run(folder: Path) -> dict[str, Any]:
-    """What the journal and the disk hold."""
+    """Return the state of the journal and of the disk."""
     runs = RunStore(folder / "runs.db")
     found = runs.latest()
     steps = {step.name: step.outcome is not None for one in found for step in runs.steps(one.id)}
@@ -186,12 +186,14 @@ def inspect_run(folder: Path) -> dict[str, Any]:
     return {"runs": len(found), "ended": [one.end_event is not None for one in found], "steps": steps, "effects": wrote}
 
 
-# At these nothing else is under way: what is left to do has always as many points.
+# At these points nothing else is running, so the number of remaining points is constant.
 ALONE = ("after finish turn/1", "before finish call/2/c")
 
 
 def main(folder: Path, *, twice: bool) -> None:
-    """`twice`: the one that takes it up is killed as well, at each of its points, and a third one goes on."""
+    """Run all points. With `twice`, the resuming process is killed at each of its points too, and a third one
+    resumes.
+    """
     (folder / "whole").mkdir()
     _, points = run_forked(lambda: run(folder / "whole", None))
     deaths: list[tuple[int | str, int | None]] = [(one, None) for one in range(len(points))]
@@ -219,11 +221,11 @@ def main(folder: Path, *, twice: bool) -> None:
         sys.stdout.write(json.dumps(told | {"effects": inspect_run(here)["effects"]}) + "\n")
 
 
-# ---- two at once
+# ---- concurrent resumption
 
 
 class PausingConnection:
-    """A connection that tells when it has looked who holds a run, and then waits."""
+    """A connection that signals after it has read the holder of a run, and then waits."""
 
     def __init__(self, connection: SharedConnection, told: int, go: int) -> None:
         self.update = connection.update
@@ -248,7 +250,7 @@ def resume_run(path: Path, told: int, go: int) -> str:
 
 
 def race_for_run(folder: Path) -> None:
-    """Two processes take up a run, both of which saw that nobody holds it."""
+    """Let two processes resume a run after both have seen that its lease is free."""
     path = folder / "runs.db"
     runs = RunStore(path)
     runs.begin("run", b"{}").end(b"{}")

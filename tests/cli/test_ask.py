@@ -1,4 +1,4 @@
-"""`toolwire ask`, in processes of its own, on the embedded model."""
+"""`toolwire ask` as a subprocess, with the built-in simulator."""
 
 import json
 import os
@@ -38,7 +38,9 @@ def test_without_configuration_the_simulator_is_announced_once(tmp_path: Path) -
     assert done.code == 0
     assert done.out.startswith("I am a simulated model, so all I can do is repeat: hello there ")
     first, usage, where = done.err.splitlines()
-    assert first == "toolwire: no provider is configured: using the built-in simulator (run `toolwire doctor` for details)"
+    assert (
+        first == "toolwire: no provider is configured: using the built-in simulator (run `toolwire doctor` for details)"
+    )
     assert usage.startswith("finished: 1 turn, 0 calls, ")
     assert " tokens in, " in usage
     assert where == f"{done.run} in {tmp_path}/.state/toolwire/runs.db; continue with: toolwire ask --continue '...'"
@@ -111,7 +113,7 @@ def test_yes_approves_but_does_not_override_deny(tmp_path: Path) -> None:
 
 
 def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
-    """S-15: where bubblewrap does not work, `--yes` ran commands with all rights and said nothing."""
+    """S-15: without bubblewrap, `--yes` used to run commands with all permissions and without a note."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
     (tmp_path / "bin" / "bwrap").chmod(0o755)
@@ -204,7 +206,7 @@ def test_thinking_option_is_sent(tmp_path: Path) -> None:
     assert not events_named(run_toolwire(tmp_path, "ask", "hello", "--json").events, "thinking")
 
 
-# ---- tools of servers
+# ---- MCP tools
 
 
 def test_mcp_tools_are_offered_under_the_same_rules(tmp_path: Path) -> None:
@@ -245,7 +247,7 @@ def test_json_option_prints_only_events(tmp_path: Path) -> None:
     assert {"tool", "call_id", "arguments", "approval", "start", "end", "source"} <= call["record"].keys()
 
 
-# ---- what is piped in
+# ---- piped input
 
 
 def test_piped_input_is_marked_as_data(tmp_path: Path) -> None:
@@ -269,7 +271,7 @@ def test_long_piped_input_is_cut_with_a_note(tmp_path: Path) -> None:
     assert "aaend\n" in prompt
 
 
-# ---- going on
+# ---- --continue
 
 
 def test_continue_uses_the_last_conversation_of_the_workspace(tmp_path: Path) -> None:
@@ -285,7 +287,7 @@ def test_continue_uses_the_last_conversation_of_the_workspace(tmp_path: Path) ->
     assert run_toolwire(tmp_path, "ask", "what is in a.txt?", "--model", "gemini/gemini-9").code == 0
     assert run_toolwire(tmp_path, "ask", "hello", "--workspace", "other").code == 0
     done = run_toolwire(tmp_path, "ask", "and what was it?", "--continue", "--json")
-    # The third turn of the script is played after two answers: those of the run before.
+    # The third turn of the script matches after two replies: those of the previous run.
     assert done.events[-1]["text"] == "As I said: forty-two."
     assert done.events[0]["model"] == "gemini/gemini-9"
 
@@ -314,7 +316,7 @@ def test_change_is_previewed_and_needs_approval(tmp_path: Path) -> None:
         screen.read_until("[l]ater: ")
         screen.type_text("y\n")
         assert "+b" in screen.read_until("[l]ater: ")
-        assert (tmp_path / "a.txt").read_text() == "one\ntwo\n"  # nothing runs before all is decided
+        assert (tmp_path / "a.txt").read_text() == "one\ntwo\n"  # no call runs before all are decided
         screen.type_text("n\n")
         code, rest = screen.wait()
     assert code == 0
@@ -326,7 +328,7 @@ def test_change_is_previewed_and_needs_approval(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", ["y", "a"])
 def test_s_7_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
-    """S-7: blanks hid the end of a long line, and `y` ran it."""
+    """S-7: spaces used to hide the end of a long line, and `y` ran it."""
     command = f"touch seen{' ' * 2500}middle{' ' * 2500}; touch HIDDEN"
     write_script(tmp_path, calls_turn(shell_call(command)), text_reply("Done."))
     with open_terminal(tmp_path, "ask", "touch") as screen:
@@ -386,9 +388,9 @@ def test_ask_user_prompts_the_user(tmp_path: Path) -> None:
     with open_terminal(tmp_path, "ask", "paint it", "--allow", "write_file", stdin="the walls") as screen:
         assert "1. red" in screen.read_until("answer (a number, or your own text): ")
         wait_until((tmp_path / "a.txt").exists)
-        time.sleep(0.2)  # nothing may be shown now
+        time.sleep(0.2)  # nothing may be printed now
         screen.type_text("2\n")
-        # What was done meanwhile is told after the answer.
+        # Events that happened meanwhile are printed after the answer.
         assert screen.read_until("+ write_file").startswith("2\n")
         code, rest = screen.wait()
     assert code == 0
@@ -404,7 +406,7 @@ def test_ctrl_c_stops_the_tools_and_is_recorded(tmp_path: Path) -> None:
         code, rest = screen.wait()
     assert code == 130
     assert "cancelled (" in rest
-    assert "\x1b[?25h" in rest  # the cursor is there again
+    assert "\x1b[?25h" in rest  # the cursor is visible again
     (listed,) = [json.loads(line) for line in run_toolwire(tmp_path, "runs", "list", "--json").out.splitlines()]
     assert listed["state"] == "cancelled"
     assert not (tmp_path / "after").exists()
@@ -442,7 +444,7 @@ from toolwire.cli.run_session import build_output, follow_run
 @tool
 def block() -> str:
     Path("begun").touch()
-    time.sleep(600)  # in a thread: nobody can stop it
+    time.sleep(600)  # in a thread, which can't be cancelled
     return "done"
 
 agent = Agent(tools=[block], policy=Policy(allow=["block"]), journal="runs.db")
@@ -459,13 +461,13 @@ def test_second_ctrl_c_kills(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.stderr.readline() == b"toolwire: stopping... press Ctrl-C again to kill\n"
         assert process.stderr.readline().startswith(b"cancelled (")
-        time.sleep(0.2)  # it may not end by itself
+        time.sleep(0.2)  # it must not end by itself
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE) == -signal.SIGINT
 
 
-# ---- nothing acts on the terminal
+# ---- control characters
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;ZXZpbA==\x07\x9b31m\x08\x08\rgone \u202egnp.exe \x1bPq\x1b\\ kept"
 
@@ -476,7 +478,7 @@ def test_untrusted_text_does_not_control_the_terminal(tmp_path: Path) -> None:
     write_script(tmp_path, evil, calls_turn(("no_such" + EVIL, {})), text_reply(f"{EVIL} end"))
     with open_terminal(tmp_path, "ask", "read evil.txt") as screen:
         shown = screen.read_until("[l]ater: ")
-        # What is to be decided on is spelled out.
+        # Control characters in a call to approve are escaped.
         assert r"\x1b[2J\x1b]0;owned\x07" in shown
         assert r"\u202egnp.exe" in shown
         screen.type_text("n\n")

@@ -1,4 +1,4 @@
-"""`toolwire check`, as a shell user meets it."""
+"""`toolwire check` as a subprocess or through click's test runner."""
 
 import json
 from typing import Any

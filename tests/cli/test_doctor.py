@@ -19,7 +19,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 
 SECRET = "canary-of-a-key"
-# Not the keys of whoever runs the tests.
+# Not the keys in the environment of the tests.
 NO_KEYS = dict.fromkeys(KEY_VARIABLES.values())
 
 
@@ -66,7 +66,9 @@ def test_without_config_and_keys_the_simulator_is_used(tmp_path: Path, monkeypat
     assert "embedded simulator answers (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
 
 
-def test_providers_are_discovered_in_the_environment(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_are_discovered_in_the_environment(
+    base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with serve_app(Simulator()) as open_to_all:
         result = doctor(tmp_path, None, OLLAMA_HOST=open_to_all)
@@ -141,8 +143,8 @@ def test_unreadable_configuration_is_bad_input(tmp_path: Path, config: str, said
 FILES = ("state", "journal", "runs")
 
 
-def laid_out(folder: Path) -> dict[str, Path]:
-    """The three files, each as the program itself makes it."""
+def create_databases(folder: Path) -> dict[str, Path]:
+    """Create the three database files, each as the program itself creates it."""
     here = folder / "state" / "toolwire"
     open_store(StateSection(), {"XDG_STATE_HOME": str(folder / "state")}).close()
     open_record_store(here / "journal.db", max_age_days=1, max_bytes=1_000_000).close()
@@ -151,7 +153,7 @@ def laid_out(folder: Path) -> dict[str, Path]:
 
 
 def test_database_files_are_checked(tmp_path: Path) -> None:
-    files = laid_out(tmp_path)
+    files = create_databases(tmp_path)
     result = doctor(tmp_path, "")
     assert result.exit_code == 0, result.output
     for name, path in files.items():
@@ -160,8 +162,8 @@ def test_database_files_are_checked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_s_8_damage_behind_a_valid_header_is_found_on_open(name: str, tmp_path: Path) -> None:
-    """S-8 and item 3: an integrity check, for state, journal and runs, and by the doctor."""
-    path = laid_out(tmp_path)[name]
+    """S-8: integrity is checked for state, journal and runs, and by the doctor."""
+    path = create_databases(tmp_path)[name]
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(size - 4096)
@@ -183,8 +185,8 @@ def test_s_8_damage_behind_a_valid_header_is_found_on_open(name: str, tmp_path: 
 
 @pytest.mark.parametrize("name", FILES)
 def test_s_8_unusable_file_is_a_problem(name: str, tmp_path: Path) -> None:
-    """S-8 and item 3: one that is damaged, of a newer version, or without a column."""
-    path = laid_out(tmp_path)[name]
+    """S-8: a file that is damaged, of a newer version, or lacks a column."""
+    path = create_databases(tmp_path)[name]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 99")
     result = doctor(tmp_path, "")

@@ -1,4 +1,4 @@
-"""`toolwire journal`, over what a gateway recorded."""
+"""`toolwire journal`, on exchanges that a gateway recorded."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def config_of(folder: Path, url: str, more: str = "bodies = true") -> str:
 
 
 def record(folder: Path, url: str, client: str, *, stream: bool = False, more: str = "bodies = true") -> None:
-    """One exchange with Gemini's model, and the configuration that it was made with."""
+    """Record one exchange with a Gemini model, and return the configuration."""
     config = config_of(folder, url, more)
     (folder / "toolwire.toml").write_text(config, encoding="utf-8")
 
@@ -177,7 +177,7 @@ def test_export_writes_a_private_bundle(base_url: str, tmp_path: Path) -> None:
 
 
 def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
-    """It was recorded before it was configured."""
+    """The exchange is recorded before the key is configured."""
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     one = make_record(1, body=1)
     assert one.bodies is not None
@@ -207,9 +207,7 @@ def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
         (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
     ],
 )
-def test_failures_are_one_line_errors(
-    arguments: list[str], told: str, base_url: str, tmp_path: Path
-) -> None:
+def test_failures_are_one_line_errors(arguments: list[str], told: str, base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     result = journal(tmp_path, *arguments)
     assert result.exit_code == 2

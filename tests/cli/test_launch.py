@@ -1,4 +1,4 @@
-"""`toolwire launch`, with a program in the agent's place that writes down what it was started with."""
+"""`toolwire launch`, with a stub for the agent that records its environment."""
 
 import json
 import os
@@ -50,8 +50,8 @@ sys.exit(int(os.environ.get("FAKE_CODE", "0")))
 """
 
 
-class Told(Struct):
-    """What the agent saw."""
+class AgentRecord(Struct):
+    """The environment, arguments and files that the agent was started with."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -60,14 +60,14 @@ class Told(Struct):
     process: int
 
 
-class Desk(Struct):
-    """A user's machine with every agent installed, and nothing else."""
+class UserMachine(Struct):
+    """A user's machine with all agents installed."""
 
     folder: Path
 
     @property
-    def told(self) -> Told:
-        return Told(**json.loads((self.folder / "work" / "told.json").read_text()))
+    def told(self) -> AgentRecord:
+        return AgentRecord(**json.loads((self.folder / "work" / "told.json").read_text()))
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         without = {*KEY_VARIABLES.values(), "PATH", "HOME"}
@@ -90,32 +90,32 @@ class Desk(Struct):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> UserMachine:
     for name in ("bin", "home", "work", "tmp"):
         (tmp_path / name).mkdir()
     for agent in AGENTS.values():
         program = tmp_path / "bin" / agent.executable
         program.write_text(FAKE)
         program.chmod(0o755)
-    # Not the usual place, where a gateway of whoever runs the tests may be.
+    # Not the default port, where another gateway may be running.
     (tmp_path / "work" / "toolwire.toml").write_text("[server]\nport = 9\n")
-    return Desk(tmp_path)
+    return UserMachine(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[str]:
-    """A gateway that runs already, and wants a key."""
+    """The URL of a gateway that is already running and requires a key."""
     config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
     with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url:
         yield url
 
 
-def configured(desk: Desk, root: str) -> None:
+def configured(desk: UserMachine, root: str) -> None:
     port = root.rpartition(":")[2]
     (desk.folder / "work" / "toolwire.toml").write_text(f'[server]\nport = {port}\nkeys = ["{KEY}"]\n')
 
 
-def of_claude(told: Told) -> tuple[str, str, str]:
+def of_claude(told: AgentRecord) -> tuple[str, str, str]:
     assert "ANTHROPIC_API_KEY" not in told.environment
     assert json.loads(told.files[".claude.json"])["hasCompletedOnboarding"] is True
     assert told.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "any/model"
@@ -124,14 +124,14 @@ def of_claude(told: Told) -> tuple[str, str, str]:
     return told.environment["ANTHROPIC_BASE_URL"], told.environment["ANTHROPIC_AUTH_TOKEN"], model
 
 
-def of_codex(told: Told) -> tuple[str, str, str]:
+def of_codex(told: AgentRecord) -> tuple[str, str, str]:
     config = tomllib.loads(told.files["config.toml"])
     provider = config["model_providers"][config["model_provider"]]
     assert provider["wire_api"] == "responses"
     return provider["base_url"], told.environment[provider["env_key"]], config["model"]
 
 
-def of_gemini(told: Told) -> tuple[str, str, str]:
+def of_gemini(told: AgentRecord) -> tuple[str, str, str]:
     settings = json.loads(told.files[".gemini/settings.json"])
     assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
     assert "GOOGLE_GENAI_USE_VERTEXAI" not in told.environment
@@ -140,8 +140,8 @@ def of_gemini(told: Told) -> tuple[str, str, str]:
     return told.environment["GOOGLE_GEMINI_BASE_URL"], told.environment["GEMINI_API_KEY"], model
 
 
-def of_opencode(package: str) -> Callable[[Told], tuple[str, str, str]]:
-    def read(told: Told) -> tuple[str, str, str]:
+def of_opencode(package: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
+    def read(told: AgentRecord) -> tuple[str, str, str]:
         config = json.loads(told.environment["OPENCODE_CONFIG_CONTENT"])
         provider: dict[str, Any] = config["provider"]["toolwire"]
         assert provider["npm"] == package
@@ -151,8 +151,8 @@ def of_opencode(package: str) -> Callable[[Told], tuple[str, str, str]]:
     return read
 
 
-def of_qwen(kind: str, *names: str) -> Callable[[Told], tuple[str, str, str]]:
-    def read(told: Told) -> tuple[str, str, str]:
+def of_qwen(kind: str, *names: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
+    def read(told: AgentRecord) -> tuple[str, str, str]:
         assert told.arguments[:2] == ["--auth-type", kind]
         assert json.loads(told.files["settings.json"])["security"]["auth"]["selectedType"] == kind
         address, key, model = (told.environment[name] for name in names)
@@ -173,7 +173,7 @@ SETTINGS = {
     ("qwen", "anthropic"): (of_qwen("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"), ""),
     ("qwen", "gemini"): (of_qwen("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"), ""),
 }
-# What a user may have set, and what would lead an agent past the gateway.
+# Variables that a user may have set, and that would make an agent bypass the gateway.
 ELSEWHERE = {"ANTHROPIC_API_KEY": "theirs", "GOOGLE_GENAI_USE_VERTEXAI": "true", "OPENAI_BASE_URL": "http://elsewhere"}
 
 
@@ -182,7 +182,7 @@ def test_every_agent_and_protocol_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(("name", "protocol"), SETTINGS)
-def test_agent_is_configured_for_the_gateway(desk: Desk, root: str, name: str, protocol: str) -> None:
+def test_agent_is_configured_for_the_gateway(desk: UserMachine, root: str, name: str, protocol: str) -> None:
     configured(desk, root)
     options = ["--model", "any/model", "--protocol", protocol]
     code, said = desk.launch(name, *options, "--", "-p", "--yes", "Hi there", **ELSEWHERE)
@@ -193,7 +193,7 @@ def test_agent_is_configured_for_the_gateway(desk: Desk, root: str, name: str, p
     assert "127.0.0.1" in desk.told.environment["NO_PROXY"]
 
 
-def test_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
+def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
     assert desk.launch("claude", FAKE_CODE="3") == (3, "")
     assert desk.told.health == '{"status":"ok"}'
     assert desk.told.arguments == []
@@ -201,7 +201,7 @@ def test_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
         http_client.get(desk.told.environment["ANTHROPIC_BASE_URL"] + "/healthz")
 
 
-def test_no_files_remain_and_user_settings_are_unchanged(desk: Desk) -> None:
+def test_no_files_remain_and_user_settings_are_unchanged(desk: UserMachine) -> None:
     own = desk.folder / "home" / ".claude.json"
     own.write_text("{}")
     assert desk.launch("claude", "--model", "anthropic/claude-opus-5-5")[0] == 0
@@ -211,16 +211,16 @@ def test_no_files_remain_and_user_settings_are_unchanged(desk: Desk) -> None:
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
-def test_termination_signals_are_forwarded_to_the_agent(desk: Desk) -> None:
+def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> None:
     with desk.start("claude", FAKE_WAITS="600") as process:
         wait_until((desk.folder / "work" / "told.json").exists)
-        process.send_signal(signal.SIGINT)  # the agent's to understand
+        process.send_signal(signal.SIGINT)  # handled by the agent
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 7
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
-def test_unwritable_state_folder_is_a_one_line_error(desk: Desk) -> None:
+def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:
     (desk.folder / "state").write_text("in the way")
     place = desk.folder / "state" / "toolwire"
     assert desk.launch("claude") == (2, f"Error: can't write to {place}: Not a directory\n")
@@ -229,7 +229,11 @@ def test_unwritable_state_folder_is_a_one_line_error(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "config", "said"),
     [
-        (["codex", "--protocol", "ollama"], "", "codex does not support protocol 'ollama'; expected one of openai-responses"),
+        (
+            ["codex", "--protocol", "ollama"],
+            "",
+            "codex does not support protocol 'ollama'; expected one of openai-responses",
+        ),
         (["codex", "--config", "none.toml"], "", "none.toml: No such file or directory"),
         (["codex"], "[server]\nprot = 3\n", "toolwire.toml: unknown key server.prot"),
         (
@@ -239,7 +243,7 @@ def test_unwritable_state_folder_is_a_one_line_error(desk: Desk) -> None:
         ),
     ],
 )
-def test_start_failures_are_one_line_errors(desk: Desk, arguments: list[str], config: str, said: str) -> None:
+def test_start_failures_are_one_line_errors(desk: UserMachine, arguments: list[str], config: str, said: str) -> None:
     (desk.folder / "work" / "toolwire.toml").write_text(config + "\n[server]\nport = 9\n" * ("server" not in config))
     code, told = desk.launch(*arguments)
     assert code == 2
@@ -255,7 +259,7 @@ def test_missing_agent_names_the_package(tmp_path: Path, name: str) -> None:
     assert result.output == f"Error: {name} is not installed: npm install -g {AGENTS[name].package}\n"
 
 
-def test_started_gateway_ends_even_if_launch_is_killed(desk: Desk) -> None:
+def test_started_gateway_ends_even_if_launch_is_killed(desk: UserMachine) -> None:
     process = desk.start("claude", FAKE_WAITS="600")
     waited((desk.folder / "work" / "told.json").exists)
     root = desk.told.environment["ANTHROPIC_BASE_URL"]
@@ -281,15 +285,15 @@ def answers(root: str) -> bool:
         return False
 
 
-def commands_of(name: str) -> list[str]:
-    """What the guide of an agent says to run."""
+def guide_commands(name: str) -> list[str]:
+    """Return the commands in the guide of an agent."""
     guide = (Path(__file__).parents[2] / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
     return re.findall(r"^toolwire (launch .*)$", guide, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_commands_in_the_guide_start_the_agents(desk: Desk, name: str) -> None:
-    commands = commands_of(name)
+def test_commands_in_the_guide_start_the_agents(desk: UserMachine, name: str) -> None:
+    commands = guide_commands(name)
     assert commands
     for command in commands:
         _, agent, *arguments = shlex.split(command)

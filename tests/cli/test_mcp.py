@@ -1,4 +1,4 @@
-"""`toolwire mcp`, as a shell user meets it."""
+"""`toolwire mcp` through click's test runner and as a subprocess."""
 
 import asyncio
 import json
@@ -30,8 +30,8 @@ from toolwire.runtime.mcp.config import McpServerConfig
 ROOT = Path(__file__).parents[2]
 
 
-def configured(folder: Path, **servers: dict[str, Any]) -> Path:
-    """A configuration with the actor under each of these names."""
+def write_config(folder: Path, **servers: dict[str, Any]) -> Path:
+    """Write a configuration with the test server under each of these names."""
     sections = []
     for name, options in servers.items():
         arguments = json.dumps(["-S", str(SCRIPTED_SERVER), json.dumps(options)])
@@ -46,7 +46,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_list_prints_servers_states_and_tools(tmp_path: Path) -> None:
-    path = configured(
+    path = write_config(
         tmp_path, one={"tools": [tool_definition("echo", description="Says\nit again")]}, two={"tools": []}
     )
     with path.open("a", encoding="utf-8") as file:
@@ -64,7 +64,7 @@ def test_list_prints_servers_states_and_tools(tmp_path: Path) -> None:
 
 
 def test_call_prints_the_result(tmp_path: Path) -> None:
-    path = str(configured(tmp_path, one={}))
+    path = str(write_config(tmp_path, one={}))
     result = run("call", "one", "echo", '{"a": 1}', "--config", path)
     assert (result.exit_code, result.stdout) == (0, '{"a": 1}\n')
     failed = run("call", "one", "fail", "--config", path)
@@ -75,13 +75,13 @@ def test_call_prints_the_result(tmp_path: Path) -> None:
 
 
 def test_invalid_json_arguments_are_not_sent(tmp_path: Path) -> None:
-    result = run("call", "one", "echo", "{", "--config", str(configured(tmp_path, one={})))
+    result = run("call", "one", "echo", "{", "--config", str(write_config(tmp_path, one={})))
     assert result.exit_code == 1
     assert "not valid JSON" in result.stdout
 
 
 def test_unknown_server_can_not_be_called(tmp_path: Path) -> None:
-    result = run("call", "other", "echo", "--config", str(configured(tmp_path, one={})))
+    result = run("call", "other", "echo", "--config", str(write_config(tmp_path, one={})))
     assert (result.exit_code, result.stderr) == (2, "Error: there is no MCP server 'other'; expected one of one\n")
 
 
@@ -120,10 +120,8 @@ def serving(folder: Path, version: str, *options: str) -> McpServerConfig:
 
 
 @pytest.mark.parametrize("version", MCP_VERSIONS)
-def test_serve_over_stdio_applies_rules(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
+def test_serve_over_stdio_applies_rules(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_config(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
     settings = serving(tmp_path, version, "--servers-only", "--allow", "one__*", "--deny", "one__fail")
 
     async def work() -> None:
@@ -147,7 +145,7 @@ def test_serve_over_stdio_applies_rules(
 
 
 def test_serve_includes_built_in_tools(tmp_path: Path) -> None:
-    configured(tmp_path, one={"tools": [tool_definition("echo")]})
+    write_config(tmp_path, one={"tools": [tool_definition("echo")]})
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "note.txt").write_text("the key is sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", encoding="utf-8")
@@ -171,12 +169,12 @@ def test_serve_includes_built_in_tools(tmp_path: Path) -> None:
 
 
 def test_serve_without_keys_only_on_loopback(tmp_path: Path) -> None:
-    result = run("serve", "--config", str(configured(tmp_path)), "--http", "0.0.0.0:0")
+    result = run("serve", "--config", str(write_config(tmp_path)), "--http", "0.0.0.0:0")
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: 0.0.0.0 is reachable from other machines: set server.keys\n",
     )
-    assert run("serve", "--config", str(configured(tmp_path)), "--http", "nowhere").exit_code == 2
+    assert run("serve", "--config", str(write_config(tmp_path)), "--http", "nowhere").exit_code == 2
 
 
 @contextmanager
@@ -204,7 +202,7 @@ EVIL = ({"Host": "evil.example"}, {"Host": "127.0.0.1@evil.example"}, {"Origin":
 
 @pytest.mark.parametrize("version", MCP_VERSIONS)
 def test_serve_over_http_applies_rules(version: str, tmp_path: Path) -> None:
-    configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
+    write_config(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
 
     async def work(url: str) -> None:
         async with open_toolset(McpServerConfig(url=url, version=version), "me") as toolset:  # type: ignore[arg-type]
@@ -221,7 +219,7 @@ def test_serve_over_http_applies_rules(version: str, tmp_path: Path) -> None:
 
 
 def test_serve_over_http_requires_a_configured_key(tmp_path: Path) -> None:
-    path = configured(tmp_path, one={"tools": [tool_definition("echo")]})
+    path = write_config(tmp_path, one={"tools": [tool_definition("echo")]})
     path.write_text('[server]\nkeys = ["a-long-enough-key"]\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
 
     async def work(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Text by others on a terminal: shown without what it would obey, or spelled out."""
+"""Untrusted text on a terminal: control characters are removed or escaped."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""`toolwire runs`: what was recorded is listed, shown, taken up again after any death, and replayed."""
+"""`toolwire runs`: recorded runs are listed, shown, resumed after any crash, and replayed."""
 
 import contextlib
 import json
@@ -55,8 +55,8 @@ def deaths(folder: Path, *more: str) -> Iterator[Any]:
     return map(json.loads, done.stdout.splitlines())
 
 
-def judge(death: dict[str, Any]) -> None:
-    """Nothing is lost, nothing is done twice, and what nobody can know is said."""
+def check_outcome(death: dict[str, Any]) -> None:
+    """Assert that nothing is lost or done twice, and that calls in doubt are reported."""
     assert death["killed"]
     left, came, effects = death["left"], death["came"], death["effects"]
     if not left[-1]["runs"]:
@@ -75,7 +75,7 @@ def judge(death: dict[str, Any]) -> None:
 def test_run_killed_at_any_point_loses_and_repeats_nothing(tmp_path: Path) -> None:
     found = list(deaths(tmp_path))
     for death in found:
-        judge(death)
+        check_outcome(death)
     steps = ("turn/1", "turn/2", "turn/3", "approval/1/b", "call/1/a", "call/1/b", "call/2/c")
     points = {f"{when} {what} {step}" for when in ("before", "after") for what in ("begin", "finish") for step in steps}
     points |= {f"{when} {what}" for when in ("before", "after") for what in ("begin", "end")}
@@ -88,7 +88,7 @@ def test_run_killed_again_while_resuming_loses_and_repeats_nothing(tmp_path: Pat
     found = list(deaths(tmp_path, "twice"))
     assert len(found) > 40
     for death in found:
-        judge(death)
+        check_outcome(death)
 
 
 def test_program_killed_at_any_point_resumes_without_repeating_calls(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def wait_for(path: Path) -> None:
     wait_until(path.exists)
 
 
-def killed(folder: Path) -> str:
-    """A run that was killed while a command of it ran."""
+def kill_running_command(folder: Path) -> str:
+    """Start a run and kill it while one of its commands runs."""
     turn = calls_turn(shell_call("echo x >> effects; touch begun; sleep 600"), write_file_call(folder, "a.txt", "a"))
     write_script(folder, turn, text_reply("I can't tell whether it took effect."))
     with start_toolwire(folder, "ask", "do it", "--allow", "*", "--yes") as process:
@@ -131,7 +131,7 @@ def killed(folder: Path) -> str:
 
 
 def test_resume_after_kill_reports_calls_in_doubt(tmp_path: Path) -> None:
-    run = killed(tmp_path)
+    run = kill_running_command(tmp_path)
     before = shown(tmp_path)
     assert before["state"] == "interrupted"
     (doubt,) = before["in_doubt"]
@@ -191,12 +191,12 @@ def test_concurrent_resume_succeeds_once(tmp_path: Path) -> None:
     told = [(*process.communicate(timeout=DEADLINE), process.returncode) for process in both]
     assert sorted(code for *_, code in told) == [0, 2]
     (refused,) = [err for _, err, code in told if code == 2]
-    # The later it comes, the less there is: the run is held, or nothing of it waits any more.
+    # Depending on timing, the run is still held, or none of its calls is waiting any more.
     assert "is still going on, in" in refused or "is not waiting for approval; waiting calls: none" in refused
     assert (tmp_path / "effects").read_text() == "x\n"
 
 
-# ---- approvals that are given later
+# ---- later approvals
 
 
 def test_waiting_calls_are_approved_and_denied_by_id(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_waiting_calls_are_approved_and_denied_by_id(tmp_path: Path) -> None:
     assert f"waiting: toolwire runs resume {story['id']} --approve {a}" in page
     assert "  | +a" in page
     some = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", b, "--deny", c)
-    assert some.code == 3  # nobody said anything of the first one
+    assert some.code == 3  # the first call is not decided
     assert not list(tmp_path.glob("[abc].txt"))
     assert [ask["call_id"] for ask in shown(tmp_path)["waiting"]] == [a]
     assert run_toolwire(tmp_path, "runs", "resume", "last", "--approve", a).code == 0
@@ -234,7 +234,7 @@ await write_file(file_path="b.txt", content=text * 3)
     assert (waiting["tool"], "+aaa" in waiting["preview"], story["in_doubt"]) == ("write_file", True, [])
     states = [(call["tool"], call["state"]) for call in story["turns"][0]["calls"]]
     assert states == [("run_code", "not finished"), ("read_file", "ok"), ("write_file", "waiting")]
-    (tmp_path / "a.txt").unlink()  # it was read, and is not read again
+    (tmp_path / "a.txt").unlink()  # it was read before, and is not read again
     done = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting["call_id"])
     assert (done.code, done.out) == (0, "Done.\n")
     assert (tmp_path / "b.txt").read_text() == "aaa"
@@ -259,7 +259,7 @@ def test_approval_applies_only_to_the_call_as_shown(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "harmless")), text_reply("Done."))
     run_toolwire(tmp_path, "ask", "write", "--later")
     waiting = shown(tmp_path)["waiting"][0]["call_id"]
-    # Somebody changes what the model is recorded to have asked for, after it was looked at.
+    # Tamper with the recorded call after it was shown.
     import sqlite3
 
     with sqlite3.connect(tmp_path / ".state" / "toolwire" / "runs.db") as journal:
@@ -398,7 +398,7 @@ def test_replay_with_live_tools_shows_result_differences(tmp_path: Path) -> None
     changed = run_toolwire(tmp_path, "runs", "replay", "last", "--tools", "live")
     assert changed.code == 1
     assert "  | -two\n  | +2\n" in changed.out
-    # Approvals are asked for anew: with nobody there, the command is denied.
+    # Approvals are requested again: without an approver, the command is denied.
     assert 'changed /status: "ok" -> "denied"' in changed.out
     assert (tmp_path / "effects").read_text() == "x\nx\n"
 
@@ -413,7 +413,7 @@ def test_run_not_started_by_ask_can_not_be_resumed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["list", "show", "resume"])
 def test_unreadable_journal_is_an_error_without_traceback(command: str, tmp_path: Path) -> None:
-    """Item 3: a file that is none, one of a newer version, and a run whose beginning is damaged."""
+    """A file that is no database, one of a newer version, and a damaged run."""
     path = tmp_path / "runs.db"
     arguments = ["runs", command, *([] if command == "list" else ["run"]), "--journal", str(path)]
     runs = RunStore(path)

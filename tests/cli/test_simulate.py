@@ -1,4 +1,4 @@
-"""`toolwire simulate`: started as a user starts it."""
+"""`toolwire simulate` as a subprocess."""
 
 import json
 import os
@@ -23,8 +23,8 @@ TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 
 
 @contextmanager
-def simulating(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """The running command, and what it printed by the time it listens."""
+def run_simulator(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Start the command, and yield it with the lines it printed until it listens."""
     with subprocess.Popen(
         [*TOOLWIRE, "simulate", *arguments, "--port", "0"],
         stdout=subprocess.PIPE,
@@ -41,7 +41,7 @@ def simulating(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[st
 
 
 def test_printed_curl_commands_work_and_ctrl_c_stops() -> None:
-    with simulating("all") as (process, (where, *lines)):
+    with run_simulator("all") as (process, (where, *lines)):
         assert re.fullmatch(r"all at http://127\.0\.0\.1:\d+", where)
         assert len(lines) == len(PROTOCOLS)
         for line in lines:

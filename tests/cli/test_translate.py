@@ -1,4 +1,4 @@
-"""`toolwire translate`, as a shell user meets it."""
+"""`toolwire translate` through click's test runner and as a subprocess."""
 
 import json
 import subprocess
@@ -240,7 +240,7 @@ def test_installed_command_runs() -> None:
 
 
 def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
-    # More than a pipe holds, so that the write can't end before the reader has gone.
+    # More than a pipe can buffer, so that the write is still blocked when the reader closes.
     body = {**REQUEST, "messages": [{"role": "user", "content": "rain " * 100_000}]}
     (tmp_path / "request.json").write_text(json.dumps(body))
     command = [TOOLWIRE, "translate", "--from", "anthropic", "--to", "anthropic"]

@@ -1,4 +1,4 @@
-"""Compressed bodies: several gzip members, bounded in number, and output that is bounded in size."""
+"""Compressed bodies: several gzip members, limited in number, and limited output."""
 
 import gzip
 import zlib
@@ -30,7 +30,7 @@ def test_s_2_too_many_gzip_members_at_once_are_rejected() -> None:
 
 
 def test_s_2_stream_may_have_any_number_of_members() -> None:
-    """The bound is on the work of one step: a server may flush each event as a member of its own."""
+    """The limit applies to one chunk: a server may flush each event as its own member."""
     assert unpack("gzip", *(gzip.compress(b"x") for _ in range(2000))) == b"x" * 2000
 
 
@@ -38,7 +38,7 @@ def test_s_2_input_is_not_copied_for_each_member(monkeypatch: pytest.MonkeyPatch
     copied = 0
 
     class Counted:
-        """A decompressor that counts the bytes that it was given and did not use."""
+        """A decompressor that counts the bytes it was given and did not use."""
 
         def __init__(self, bits: int) -> None:
             self._inner = decompressobj(bits)
@@ -70,7 +70,7 @@ def test_decoded_size_is_limited() -> None:
 @pytest.mark.parametrize(
     "packed",
     [gzip.compress(b"abc")[:-1], EMPTY_MEMBER + b"\x1f", zlib.compress(b"abc")[:-4]],
-    ids=["trailer", "next member", "deflate"],  # the bytes hold the time: each worker would have other names
+    ids=["trailer", "next member", "deflate"],  # the bytes contain the time, so test ids would differ between workers
 )
 def test_truncated_body_is_an_error(packed: bytes) -> None:
     with pytest.raises(ContentEncodingError, match="truncated"):

@@ -1,4 +1,4 @@
-"""Addresses of providers: base URLs as people write them, and what is asked for below them."""
+"""Provider URLs: base URLs as users write them, and the request targets below them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The transport against real sockets: whole, streamed, reused, and everything an upstream can do wrong."""
+"""The transport on real sockets: complete and streamed responses, reuse, and upstream faults."""
 
 import asyncio
 import socket
@@ -83,7 +83,7 @@ def test_connection_is_reused_only_after_the_response_was_read() -> None:
 
 
 def test_s_9_closed_idle_connection_is_not_reused() -> None:
-    """S-9: the close is seen before anything is written, even if the event loop has not read it yet."""
+    """S-9: the close is detected before writing, even if the event loop has not read it yet."""
 
     async def work() -> None:
         listener = socket.create_server(("127.0.0.1", 0))
@@ -108,7 +108,7 @@ def test_s_9_closed_idle_connection_is_not_reused() -> None:
 
 
 def test_s_9_written_request_is_not_sent_again() -> None:
-    """S-9: a kept connection that is closed on the next request may have had its effect."""
+    """S-9: a request on a reused connection that is closed may have had its effect."""
     requests = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -310,10 +310,10 @@ def test_slow_reader_causes_backpressure() -> None:
         async with serve_upstream(fast) as origin:
             answer = await ask(Transport(), origin)
             before = -1
-            while sent > before:  # until all that lies between is full
+            while sent > before:  # until all buffers in between are full
                 before = sent
                 await run_event_loop()
-            assert sent < 30_000_000  # socket buffers and ours, then it has to wait
+            assert sent < 30_000_000  # after socket buffers and ours are full, it has to wait
             assert await answer.next()
             answer.close()
 

@@ -1,4 +1,4 @@
-"""The suite that needs bubblewrap says so where there is none."""
+"""The bubblewrap suite fails with a clear message without bubblewrap."""
 
 import os
 import subprocess

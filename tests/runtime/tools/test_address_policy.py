@@ -1,4 +1,4 @@
-"""Which addresses are fetched from."""
+"""The addresses that may be fetched from."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`apply_patch`: the format, how places are found, and that all of it happens or nothing."""
+"""`apply_patch`: the format, the search for context, and atomicity."""
 
 import asyncio
 import stat
@@ -28,13 +28,13 @@ def patched(root: Path, *lines: str) -> str:
 
 
 def files(root: Path) -> dict[str, str]:
-    """What each file holds; a folder holds nothing."""
+    """Return the content of each file; a directory has none."""
     found = sorted(root.rglob("*"))
     return {str(path.relative_to(root)): path.read_text() if path.is_file() else "" for path in found}
 
 
 def accepted(text: str) -> bool:
-    """Whether the grammar takes the whole text."""
+    """Return whether the grammar accepts the complete text."""
     tokenizer = llguidance.LLTokenizer("byte")
     matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(PATCH_GRAMMAR))
     tokens = tokenizer.tokenize_str(text)
@@ -153,7 +153,7 @@ def test_change_is_located_by_context(before: str, lines: list[str], after: str)
     ],
 )
 def test_missing_context_is_an_error(before: str, lines: list[str]) -> None:
-    with pytest.raises(ToolError, match="a has no line|a does not contain these lines"):
+    with pytest.raises(ToolError, match=r"a has no line|a does not contain these lines"):
         changed(before, *lines)
 
 
@@ -237,7 +237,7 @@ def test_failing_hunk_changes_nothing(tmp_path: Path, bad: list[str]) -> None:
 
 def test_write_failure_is_rolled_back(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\n")
-    # A name that can be planned and not be made: it is longer than a file system takes.
+    # A name that can be planned but not created, because it is too long for the file system.
     name = "x" * 250
     with pytest.raises(ToolError):
         patched(tmp_path, "*** Update File: a", "-one", "+two", f"*** Add File: {name}/{'y' * 300}", "+x")
@@ -270,7 +270,7 @@ PIECES = st.sampled_from(
 
 
 def unreadable(text: str) -> bool:
-    """An update of nothing is in the grammar, and is told apart."""
+    """Return whether the parser rejects the text. An empty update is valid in the grammar and is not counted."""
     try:
         parse_patch(text)
     except ToolError as fault:
@@ -287,16 +287,14 @@ def test_parser_accepts_what_the_grammar_accepts(lines: list[str], end: str) -> 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), length=st.integers(1, 12), ended=st.booleans(), newline=st.sampled_from(["\n", "\r\n"]))
-def test_change_with_context_applies_exactly(
-    data: st.DataObject, length: int, ended: bool, newline: str
-) -> None:
+def test_change_with_context_applies_exactly(data: st.DataObject, length: int, ended: bool, newline: str) -> None:
     lines = [f"line {number}" for number in range(length)]
     start = data.draw(st.integers(0, length - 1))
     stop = data.draw(st.integers(start + 1, length))
     new = data.draw(st.lists(st.sampled_from(["one", "two", ""]), max_size=3))
     around = [f" {line}" for line in lines[max(0, start - 2) : start]], [f" {line}" for line in lines[stop : stop + 2]]
     written = [*around[0], *(f"-{line}" for line in lines[start:stop]), *(f"+{line}" for line in new), *around[1]]
-    # Only the last line may lack its end, and a line that comes to be the last has one.
+    # Only the last line may lack a line ending.
     whole = ended or stop == length
     before = newline.join(lines) + (newline if ended else "")
     after = [*lines[:start], *new, *lines[stop:]]

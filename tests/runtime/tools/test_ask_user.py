@@ -1,4 +1,4 @@
-"""`ask_user`."""
+"""The `ask_user` tool."""
 
 from pathlib import Path
 

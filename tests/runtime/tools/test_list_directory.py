@@ -1,4 +1,4 @@
-"""`list_directory` and `glob`."""
+"""The `list_directory` and `glob` tools."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`read_file`, `read_many_files` and `view_image`."""
+"""The `read_file`, `read_many_files` and `view_image` tools."""
 
 import base64
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_path_may_be_relative_to_the_workspace(tmp_path: Path) -> None:
 
 
 def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="file not found: .*none"):
+    with pytest.raises(ToolError, match=r"file not found: .*none"):
         run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/none")
 
 
@@ -116,7 +116,7 @@ def test_huge_file_is_read_in_parts_quickly(tmp_path: Path) -> None:
     with (tmp_path / "a").open("wb") as file:
         file.write(b"first\n")
         file.truncate(300 * 1024 * 1024)
-    # Sparse: NUL bytes are only after what is looked at.
+    # Sparse: the NUL bytes are after the inspected part.
     content = b"x" * 9000 + b"\n"
     with (tmp_path / "a").open("r+b") as file:
         file.write(content * 3)

@@ -1,4 +1,4 @@
-"""`run_shell_command` where there is no sandbox: its form, its limits, and that nothing of it is left."""
+"""`run_shell_command` without a sandbox: output format, limits, and cleanup of processes."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ def shell(root: Path, limits: CommandLimits = ENOUGH) -> Tool:
 
 
 def stopped(root: Path, clock: Clock, command: str) -> ToolOutput:
-    """The output of a command that reaches its time limit after it has made the file `begun`."""
+    """Return the output of a command that times out after it has created the file `begun`."""
 
     async def work() -> ToolOutput:
         task = asyncio.ensure_future(run_tool_async(shell(root), command=command))
@@ -46,12 +46,12 @@ def stopped(root: Path, clock: Clock, command: str) -> ToolOutput:
 
 
 def marked(root: Path) -> str:
-    """A name that no other run has had."""
+    """Return a unique name."""
     return hashlib.sha256(f"{root} {os.getpid()} {BORN}".encode()).hexdigest()[:16]
 
 
 def alive(root: Path) -> list[str]:
-    """The processes with the mark of this folder in their arguments; one that is dead has none."""
+    """Return the running processes that have the marker of this folder in their arguments."""
     found = list[str]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -123,7 +123,7 @@ def test_long_output_keeps_head_and_tail(tmp_path: Path) -> None:
     assert "Output: 1\n2\n" in told
     assert "99999\n100000\nError: 1\n" in told
     assert told.count("bytes omitted]") == 2
-    # 588895 bytes are written to the one, and 288894 to the other.
+    # 588895 bytes are written to stdout, and 288894 to stderr.
     assert "[587895 bytes omitted]" in told
     assert "[287894 bytes omitted]" in told
 
@@ -161,7 +161,9 @@ def test_all_processes_are_killed_on_timeout(tmp_path: Path, clock: Clock) -> No
 
 
 @pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
-def test_fallbacks_without_pidfd_and_waitid(tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fallbacks_without_pidfd_and_waitid(
+    tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in missing:
         monkeypatch.delattr(os, name)
     name = f"sleep-{marked(tmp_path)}"
@@ -188,7 +190,7 @@ def test_all_processes_are_killed_on_cancellation(tmp_path: Path) -> None:
 
 
 def test_process_holding_output_open_does_not_block(tmp_path: Path) -> None:
-    # It leaves the session, and the mark in its environment behind, so nobody knows it.
+    # It leaves the session and clears its environment, so it can't be found.
     command = "env -i setsid sh -c 'while [ -e hold ]; do /bin/sleep 0.1; done' & sleep 0.5; echo done"
     hold = tmp_path / "hold"
     hold.touch()
@@ -199,7 +201,7 @@ def test_process_holding_output_open_does_not_block(tmp_path: Path) -> None:
 
 
 def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
-    # One that ends at 512 processes, so that a fault of ours would not stop the machine.
+    # The bomb ends at 512 processes, so that a failure of the limit does not stop the machine.
     bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 100; }; bomb 8"
     output = run_tool(
         shell(tmp_path, CommandLimits(processes=100, seconds=300)), command=f"{bomb} # {marked(tmp_path)}"
@@ -261,7 +263,7 @@ def test_without_sandbox_every_command_needs_a_person(tmp_path: Path) -> None:
 
 
 def test_sandbox_depends_on_bubblewrap(tmp_path: Path) -> None:
-    """With bubblewrap a command is sandboxed and need not ask; where it is missing, that is said."""
+    """With bubblewrap a command is sandboxed and needs no person; without it, the reason is reported."""
     (chosen,) = (one for one in built_in_tools(tmp_path) if one.name == "run_shell_command")
     why_not = detect_bubblewrap().unavailable_reason
     asks = chosen.approval_reason({"command": "ls"})

@@ -1,4 +1,4 @@
-"""What the built-in tools tell of themselves: the shapes of the seeds, and what bounds each."""
+"""The declarations of the built-in tools: parameters, annotations and policy."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from toolwire.runtime.policy import Policy
 from toolwire.runtime.tool import Tool
 from toolwire.runtime.tools import built_in_tools
 
-# Name: what is required, and what may be given.
+# Name: required parameters, and optional ones.
 SHAPES = {
     "run_shell_command": (["command"], ["command", "directory", "description"]),
     "read_file": (["absolute_path"], ["absolute_path", "offset", "limit"]),
@@ -135,9 +135,7 @@ def test_annotations_of_tools(tools: dict[str, Tool]) -> None:
     assert not said["run_shell_command"].idempotent
 
 
-def test_resources_of_a_call_are_resolved_paths(
-    tools: dict[str, Tool], tmp_path: Path
-) -> None:
+def test_resources_of_a_call_are_resolved_paths(tools: dict[str, Tool], tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "link").symlink_to("sub")
     wanted = frozenset({str(tmp_path.resolve() / "sub" / "a")})

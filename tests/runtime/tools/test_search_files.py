@@ -1,4 +1,4 @@
-"""`search_file_content`, by ripgrep and in Python alike."""
+"""`search_file_content`, with ripgrep and in pure Python."""
 
 import asyncio
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_ignored_files_are_skipped_from_any_start_directory(tmp_path: Path, sear
     lines = ".hidden:1: x\nsrc/c:1: x\nsrc/keep.log:1: x\nsrc/only-here:1: x"
     assert run_tool_for_text(search, pattern="^x") == lines
     assert run_tool_for_text(search, pattern="^x", path="src") == lines.partition("\n")[2]
-    # Who names it, means it.
+    # A file that is named explicitly is searched.
     assert run_tool_for_text(search, pattern="^x", path="build/a") == "build/a:1: x"
 
 
@@ -165,7 +165,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_files_outside_found_by_ripgrep_are_not_shown(tmp_path: Path) -> None:
     write(tmp_path, outside__secret="needle", root__a="needle")
     (tmp_path / "root" / "link").symlink_to("../outside/secret")
-    # As if a file had become a link after ripgrep had looked at its folder.
+    # As if a file became a link after ripgrep listed its directory.
     led = tmp_path / "led"
     led.write_text("#!/bin/sh\nprintf './a\\0./link\\0../outside/secret\\0'\n")
     led.chmod(0o755)
@@ -201,7 +201,7 @@ def test_no_pattern_takes_exponential_time(tmp_path: Path, search: Tool) -> None
 
 
 def test_ripgrep_is_killed_on_cancellation(tmp_path: Path) -> None:
-    # Anything that does not end by itself: sh ignores the options and reads the file.
+    # A command that does not end by itself: sh ignores the options and reads the file.
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\necho $$ > pid\nexec sleep 60\n")
     slow.chmod(0o755)

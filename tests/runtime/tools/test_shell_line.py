@@ -1,4 +1,4 @@
-"""Which commands a shell line runs, as far as it can be told."""
+"""The simple commands that a shell line runs, as far as they can be known."""
 
 import shutil
 import subprocess

@@ -25,7 +25,7 @@ def redirect(place: str) -> bytes:
 
 
 async def to_loopback(host: str, port: int) -> Sequence[str]:
-    """As a name server that answers with a private address."""
+    """Resolve every name to a loopback address."""
     return ["127.0.0.1"]
 
 

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def refused(workspace: Workspace, path: str) -> str:
-    """The kind of fault, for reading and for writing alike."""
+    """Return the error kind, which must be the same for reading and writing."""
     with pytest.raises(ToolError) as read:
         workspace.read(path, ENOUGH)
     with pytest.raises(ToolError) as written:
@@ -75,7 +75,7 @@ def test_absolute_path_with_root_as_string_prefix_is_outside(root: Path) -> None
     [
         "\u2025/outside/secret",  # one character that looks like two dots
         "\uff0e\uff0e/outside/secret",  # full-width dots
-        "..\u2215outside\u2215secret",  # a slash that is none
+        "..\u2215outside\u2215secret",  # a character that looks like a slash
         "%2e%2e/outside/secret",
         "..\\outside\\secret",
         "~/.ssh/id_rsa",
@@ -163,7 +163,7 @@ def test_circular_links_are_an_error(root: Path) -> None:
 
 
 def until(enough: Callable[[], bool], *, least: int) -> Iterator[int]:
-    """So many times, and on until it is enough, within reason: a busy machine may let one thread wait."""
+    """Repeat at least so many times, and until the condition holds: a busy machine may starve a thread."""
     deadline = time.monotonic() + 30
     for number in count():
         if number >= least and (enough() or time.monotonic() > deadline):
@@ -177,7 +177,7 @@ HERE = -100
 
 @contextmanager
 def swapping(place: Path, other: Path) -> Iterator[None]:
-    """What stands at a place changes places with a link to another, as fast as that goes; something is always there."""
+    """Swap a path with a link as fast as possible; the path always exists."""
     link = place.with_name("link-to-swap-in")
     link.symlink_to(other)
     libc, ended = ctypes.CDLL(None, use_errno=True), threading.Event()
@@ -207,7 +207,7 @@ def test_swapped_link_never_reveals_files_outside(root: Path, swapped: str) -> N
             except ToolError as fault:
                 seen.add(fault.kind.encode())
     assert SECRET not in seen
-    # It was really met in both states.
+    # Both states were really observed.
     assert b"inside" in seen
     assert b"outside" in seen
 
@@ -235,7 +235,7 @@ def test_special_files_are_refused(root: Path) -> None:
 
 
 def test_devices_and_proc_are_refused_anywhere() -> None:
-    # The root of a workspace may be above them.
+    # The root of a workspace may be a parent of them.
     devices = Workspace(Path("/dev"))
     with pytest.raises(ToolError) as fault:
         devices.read("null", ENOUGH)
@@ -370,7 +370,7 @@ async def _run(writer: Tool, given: Any) -> None:
 
 
 def test_s_19_no_tool_changes_a_file_outside_through_a_hard_link(root: Path) -> None:
-    """S-19: each tool that writes gives the workspace a file of its own; what has another name stays as it is."""
+    """S-19: each writing tool replaces the file in the workspace; its other hard links stay unchanged."""
     outside = root.parent / "store.txt"
     changes: list[tuple[str, Any]] = [
         ("write_file", {"content": "two\n"}),

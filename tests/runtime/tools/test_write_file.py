@@ -1,4 +1,4 @@
-"""`write_file` and `replace`."""
+"""The `write_file` and `replace` tools."""
 
 import stat
 from pathlib import Path
@@ -126,4 +126,7 @@ def test_long_diff_is_cut_and_huge_file_not_diffed(tmp_path: Path) -> None:
     assert long is not None
     assert len(long) < 21_000 + 40_000
     assert long.endswith("[rest of the diff not shown]\n")
-    assert write.preview({"file_path": "a", "content": "x" * 2_000_000}) == "a: 0 bytes before, 2000000 after; diff not shown\n"
+    assert (
+        write.preview({"file_path": "a", "content": "x" * 2_000_000})
+        == "a: 0 bytes before, 2000000 after; diff not shown\n"
+    )

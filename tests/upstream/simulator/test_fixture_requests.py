@@ -1,4 +1,4 @@
-"""Over all requests of the fixtures: what the model answers is what the SDK's types know, whole and streamed alike."""
+"""All fixture requests: the SDK's types accept the responses, complete and streamed."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_every_fixture_request_gets_a_response(protocol: str, name: str) -> None
     wire = b"".join([*map(encoder.encode, chunk_response(response)), encoder.close()])
     told, streamed = validation.summary(protocol, whole), validation.fold_stream(protocol, wire)
     if protocol == "openai-chat" and not request.include_usage:
-        # A stream says it only when asked.
+        # A stream reports usage only on request.
         for one in (told, *told["other_choices"]):
             one["usage"] = {}
     assert streamed == told

@@ -1,4 +1,4 @@
-"""What the model says: pure, so tried without a server."""
+"""The replies of the simulated model, tested without a server."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def function(name: str, parameters: dict[str, Any] | None = None) -> dict[str, A
 
 
 def request(*messages: Any, **more: Any) -> Request:
-    """A request of Chat; a bare text is what the user says."""
+    """Return a Chat request; a bare text is the user's message."""
     said = [{"role": "user", "content": one} if isinstance(one, str) else one for one in messages]
     body = {"model": "gpt-6-astra", "messages": said, **more}
     return PROTOCOLS["openai-chat"].decode_request(json.dumps(body).encode(), Route())
@@ -42,7 +42,7 @@ def calls(*messages: Any, **more: Any) -> list[tuple[str, Any]]:
     return [(call.name, json.loads(call.arguments)) for call in reply(*messages, **more).calls]
 
 
-# ---- what is read
+# ---- prompt
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_failed_result_is_described_as_failed() -> None:
     assert generate_reply(asked, "anthropic").text == "get_weather failed: station offline"
 
 
-# ---- which calls
+# ---- requested calls
 
 
 def test_name_followed_by_json_object_is_exactly_that_call() -> None:
@@ -198,7 +198,7 @@ def test_tool_for_programs_only_is_not_called() -> None:
     assert claude("alpha {}", tool) == [("alpha", "{}")]
 
 
-# ---- values of a schema
+# ---- schema examples
 
 PATTERNS = [
     r"^[a-z0-9-]+$",
@@ -270,7 +270,7 @@ def test_json_mode_returns_json() -> None:
     assert json.loads(text or "") == {"answer": "Say hello as JSON."}
 
 
-# ---- the answer
+# ---- response
 
 
 def parts(response: Response) -> list[Any]:

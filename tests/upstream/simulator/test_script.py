@@ -1,4 +1,4 @@
-"""Scripts: exact turns, and faults, on demand."""
+"""Scripts: exact turns and scripted failures."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ text = "Both are fine."
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    """Plays the turns above again and again, and fails when told to."""
+    """Serve a script that repeats the turns above and fails on request."""
     failing = "[[turns]]\nwhen = 'Fail.'\nrepeat = 0\nerror = {kind = 'invalid_request', message = 'Not today.'}\n"
     with serve_app(Simulator(script=script(TURNS * 2 * len(SDK_CLIENTS) + failing))) as url:
         yield url
@@ -124,7 +124,7 @@ def test_script_errors_name_the_location(text: str, words: list[str]) -> None:
     assert all(word in str(raised.value) for word in ["turns.toml", *words]), raised.value
 
 
-# ---- faults
+# ---- failures
 
 
 def test_scripted_error_sets_the_status() -> None:

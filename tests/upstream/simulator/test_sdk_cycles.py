@@ -1,4 +1,4 @@
-"""The simulated model alone, with each official SDK over a real connection."""
+"""The simulator with each official SDK over a real connection."""
 
 from collections.abc import Iterator
 from typing import Any

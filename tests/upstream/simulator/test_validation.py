@@ -1,4 +1,4 @@
-"""What the model refuses, in the provider's words, as the SDK's own kind of exception."""
+"""Rejected requests, with the provider's messages, as the exceptions of the SDKs."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 
 CALL = {"role": "user", "content": "Hi"}
-# A history that each provider refuses, or a setting, and what it says of it.
+# An invalid history or setting for each provider, and the provider's message.
 BROKEN: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "anthropic": (
         [
@@ -66,7 +66,7 @@ def test_invalid_request_raises_bad_request_in_sdk(base_url: str, protocol: str,
         talk.send_text("And now?")
 
 
-# ---- over bare HTTP: what no SDK can be made to send
+# ---- over plain HTTP: requests that no SDK sends
 
 ADDRESSES = {
     "anthropic": "/v1/messages",
@@ -80,7 +80,7 @@ ADDRESSES = {
 
 
 def refused(protocol: str, answer: httpx.Response, status: int) -> str:
-    """The message, in a body that the protocol's SDK knows as an error."""
+    """Return the error message of a response that the protocol's SDK recognizes as an error."""
     assert answer.status_code == status, answer.text
     assert validation.accept_error(protocol, answer.json()) is None
     return PROTOCOLS[protocol].decode_error(answer.content, status).message
@@ -133,7 +133,7 @@ def test_version_header_selects_validation_rules(base_url: str) -> None:
     assert "temperature" in refused("anthropic", new, 400)
 
 
-# ---- which protocol an address speaks, when all are served
+# ---- protocol of a path, when all are served
 
 LISTS = [
     ({}, "/v1/models", "gpt-6-astra"),
@@ -146,7 +146,9 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("headers", "path", "model"), LISTS)
-def test_models_are_listed_in_the_format_of_the_protocol(base_url: str, headers: dict[str, str], path: str, model: str) -> None:
+def test_models_are_listed_in_the_format_of_the_protocol(
+    base_url: str, headers: dict[str, str], path: str, model: str
+) -> None:
     listed = http_client.get(base_url + path, headers=headers).json()
     names = [entry.get("id") or entry["name"] for entry in listed.get("data") or listed["models"]]
     assert model in names
@@ -171,7 +173,7 @@ def test_sdks_parse_the_model_lists(base_url: str) -> None:
     assert http_client.get(f"{base_url}/api/version").json().keys() == {"version"}
 
 
-# ---- what the provider holds
+# ---- stored conversations
 
 
 def test_conversation_continues_by_previous_response_id(base_url: str) -> None:

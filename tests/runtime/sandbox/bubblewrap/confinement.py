@@ -1,4 +1,4 @@
-"""What a shell command can't do in the sandbox. Run by `make test-sandbox`, since it needs bubblewrap."""
+"""Confinement of shell commands in the sandbox. Run by `make test-sandbox`, because it needs bubblewrap."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
 from toolwire.runtime.sandbox.process import CommandLimits
 from toolwire.runtime.tool import Tool
 
-# The environment of the tests may be in a folder that no command sees.
+# The Python environment of the tests may be in a directory that is hidden from commands.
 PYTHON = Path(sys.executable).resolve()
 
 
@@ -173,7 +173,7 @@ def test_there_is_no_network(root: Path) -> None:
 def test_network_is_available_if_allowed(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        # The system takes the connection before anybody asks for it.
+        # The kernel accepts the connection before `accept` is called.
         told = run_tool_for_text(
             shell(root, network=True), command=f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached"
         )

@@ -1,4 +1,4 @@
-"""What a program is told of tools: typed functions, whose words are never more than a comment."""
+"""Stubs of tools: typed functions, in which descriptions are only comments."""
 
 import ast
 import keyword

@@ -1,4 +1,4 @@
-"""Code that wants out, or wants everything: it gets an error, and the next program runs as if nothing had been."""
+"""Hostile code: attempts to escape or to exhaust resources fail, and the next program is unaffected."""
 
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,7 @@ def test_endless_calls_are_stopped() -> None:
     assert output.is_error
     assert "at most 30 calls" in output_text(output)
     assert len(desk.calls) == 30
-    # Also where the code does not want to hear of it.
+    # Also if the code catches the exception.
     desk = SandboxTools()
     output = run_code(
         "while True:\n    try:\n        await add(a=1, b=1)\n    except RuntimeError:\n        pass", desk
@@ -204,7 +204,7 @@ def test_non_json_arguments_are_rejected_before_the_call() -> None:
 
 
 def test_limits_are_always_set() -> None:
-    """The sandbox itself has none."""
+    """The sandbox itself has no limits."""
     from toolwire.runtime.sandbox.code.program import _resource_limits
 
     assert all(_resource_limits(CodeLimits()).values())

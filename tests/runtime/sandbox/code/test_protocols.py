@@ -1,4 +1,4 @@
-"""A task of twenty calls in one turn of the model, whatever protocol it is asked in."""
+"""A task of twenty calls in one turn of the model, in every protocol."""
 
 import asyncio
 import json
@@ -36,12 +36,12 @@ def test_twenty_calls_take_one_turn(protocol: str) -> None:
         tools=(tool.declaration(),),
         messages=(Message(role="user", parts=(Text(text="Add up."),)),),
     )
-    # What the model is told, as its provider reads it.
+    # The request, as the provider decodes it.
     first = codec.encode_request(asked, target)
     (placed,) = conversation_tools(codec.decode_request(first.to_bytes(), Route()))
     assert placed.tool.name == RUN_CODE
     assert "async def add(*, a: int, b: int) -> Any: ..." in (getattr(placed.tool, "description", None) or "")
-    # What it answers, as its provider writes it.
+    # The response, as the provider encodes it.
     call = ToolCall(id="call_1", name=RUN_CODE, arguments=json.dumps({"code": CODE}))
     said = Candidate(messages=(Message(role="assistant", parts=(call,)),), stop=Stop(reason="tool_use"))
     wire = codec.encode_response(Response(origin="", id="r", model="m", candidates=(said,)), ResponseContext(created=1))
@@ -50,7 +50,7 @@ def test_twenty_calls_take_one_turn(protocol: str) -> None:
     (made,) = [part for message in spoken for part in message.parts if isinstance(part, ToolCall)]
     output = asyncio.run(_run(tool, sandbox, desk, made.arguments))
     assert len(desk.calls) == 20
-    # And what it reads next.
+    # The next request.
     result = ToolResult(call_id=made.id, name=made.name, content=output.content)
     messages = (*asked.messages, *spoken, Message(role="user", parts=(result,)))
     second = codec.encode_request(

@@ -1,4 +1,4 @@
-"""Seals: a snapshot that was changed, made elsewhere, or made for another call is refused."""
+"""Signatures: a snapshot that was changed, made elsewhere, or made for another call is rejected."""
 
 import pytest
 from hypothesis import given

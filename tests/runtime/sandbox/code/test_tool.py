@@ -1,4 +1,4 @@
-"""`run_code`: tools as functions, what comes back, and programs that go on after an interruption."""
+"""`run_code`: tools as functions, results, and programs that resume after an interruption."""
 
 import asyncio
 from typing import Any
@@ -212,7 +212,7 @@ async def _interrupted(code: str, desk: SandboxTools, memory: InMemorySteps, lim
     running = asyncio.ensure_future(sandbox.tool(list(desk.tools.values())).run({"code": code}, desk.context()))
     try:
         await desk.stopped.wait()
-        await wait_until_async(lambda: desk.running == 0)  # what was begun is done
+        await wait_until_async(lambda: desk.running == 0)  # calls that were started are finished
         await run_event_loop()
         assert not running.done()
         running.cancel()
@@ -260,7 +260,7 @@ def test_calls_after_the_last_snapshot_are_not_repeated() -> None:
     desk.stop_at = 3
     asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
     desk.stop_at = None
-    # As if it had been stopped right after a call: its outcome is known, and the program still waits for it.
+    # As if stopped right after a call: its outcome is recorded, but the program still waits for it.
     memory.intents.pop(next(name for name in reversed(memory.intents) if "/call/" in name))
     memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
     assert output_text(run_code(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
@@ -288,7 +288,7 @@ def test_tampered_steps_are_rejected(part: str) -> None:
     last = [name for name in kept if "/code/" in name or part == "outcomes"][-1]
     kept[last] = kept[last][:-1] + bytes([kept[last][-1] ^ 1])
     if part == "outcomes":
-        # It is read only where the program still waits for it.
+        # The outcome is read only while the program waits for it.
         memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
     made = len(desk.calls)
     with pytest.raises(ToolError, match="not written by this run") as fault:

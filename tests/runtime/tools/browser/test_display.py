@@ -1,4 +1,4 @@
-"""A pixel of the picture and what it shows."""
+"""The mapping between pixels of the screenshot and the page."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ def test_display_is_as_large_as_allowed(page: Size, largest: LargestImage) -> No
     display = Display.fit(page, largest)
     assert largest.admits(display.size)
     assert display.size == page or display.size < page
-    # Its shape is the page's, as far as whole pixels can have it.
+    # The aspect ratio is the page's, up to rounding.
     assert abs(display.size.height - page.height * display.scale) <= 0.5
     if largest.admits(page):
         assert display.size == page

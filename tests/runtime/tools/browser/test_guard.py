@@ -1,4 +1,4 @@
-"""What a person is asked about, by what a page says of itself."""
+"""Actions that need approval, judged by what a page says about itself."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What models call keys."""
+"""Key names that models use."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which addresses, names and schemes a browser may go to."""
+"""The addresses, names and schemes that a browser may open."""
 
 import ipaddress
 

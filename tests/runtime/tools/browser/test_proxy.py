@@ -1,4 +1,4 @@
-"""What goes through the proxy, and what does not, on real sockets."""
+"""The proxy on real sockets."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi"
 
 
 class Server:
-    """Keeps what it was sent, and answers the same to everyone."""
+    """Records what it receives, and sends the same response to every request."""
 
     def __init__(self, answer: bytes = OK) -> None:
         self.answer = answer
@@ -44,7 +44,7 @@ def exchange(
             async with run_proxy(reach(port), reports.append) as proxy:
                 reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
                 writer.write(send(port))
-                # An answer of a stated length ends there, whether or not the connection does.
+                # A response with a length ends there, even if the connection stays open.
                 got = await reader.readuntil(b"\r\n\r\n")
                 while not got.endswith((b"hi", b"\n")) or got.endswith(b"\r\n\r\n"):
                     piece = await reader.read(1000)
@@ -92,11 +92,11 @@ def test_tunnel_copies_both_directions() -> None:
     [
         b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n",
         b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n",
-        # Names that lead to loopback, by whatever file or server says so.
+        # Names that resolve to loopback.
         b"GET http://localhost:%d/ HTTP/1.1\r\n\r\n",
         b"CONNECT localhost:%d HTTP/1.1\r\n\r\n",
         b"CONNECT [::ffff:127.0.0.1]:%d HTTP/1.1\r\n\r\n",
-        # Spellings of 127.0.0.1 that only a resolver understands.
+        # Notations of 127.0.0.1 that only a resolver understands.
         b"CONNECT 127.1:%d HTTP/1.1\r\n\r\n",
         b"CONNECT 2130706433:%d HTTP/1.1\r\n\r\n",
         b"CONNECT 0x7f000001:%d HTTP/1.1\r\n\r\n",

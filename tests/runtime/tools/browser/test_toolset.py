@@ -1,4 +1,4 @@
-"""The browser among an agent's tools: what it is told as, decided by and asked for, before any is started."""
+"""The browser as a toolset, before any browser is started: declaration, policy and approval."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def test_only_allowed_actions_are_declared_and_accepted() -> None:
             {"allow": ["computer(kind=navigate, url=https://a.example/*)"]},
             "ask",
         ),
-        (  # how a form without a word for it goes to an address
+        (  # navigation in a format without a navigate action
             [*ADDRESS, ENTER],
             {"allow": ["computer"], "deny": ["computer(kind=navigate, url=*b.example*)"]},
             "deny",

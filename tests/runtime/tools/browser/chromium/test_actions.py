@@ -1,4 +1,4 @@
-"""Each action, on a page that tells what reached it."""
+"""Each action, on a page that reports what reached it."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ from toolwire.canonical.computer import (
 )
 from toolwire.runtime.tools.browser import BrowserSession, SessionLimits
 
-# Everything is where its style says, so that the tests need not look for it.
+# Elements have fixed positions, so that the tests know where they are.
 FORM = """<!doctype html>
 <style>body > * { position: absolute; margin: 0 } input, textarea { width: 200px; height: 20px }</style>
 <body style="margin:0;height:3000px">
@@ -68,7 +68,7 @@ PAGES: dict[str, str | SitePage] = {"/": FORM, "/second": SECOND}
 
 
 def perform(*actions: Action) -> dict[str, object]:
-    """What the page knows afterwards."""
+    """Perform actions, and return the state of the page afterwards."""
     state: dict[str, object] = {}
 
     async def work(session: BrowserSession) -> None:

@@ -1,4 +1,4 @@
-"""`toolwire ask --browser`, and what its runs show afterwards."""
+"""`toolwire ask --browser`, and the reports of its runs."""
 
 import json
 import re
@@ -92,7 +92,9 @@ def test_configuration_sets_size_and_hosts(tmp_path: Path) -> None:
         ("http://127.0.0.1/", '[browser]\nchromium = "no-such-program"\n', "'no-such-program' is not a program"),
     ],
 )
-def test_browser_errors_are_reported_before_the_model_is_called(tmp_path: Path, start: str, more: str, why: str) -> None:
+def test_browser_errors_are_reported_before_the_model_is_called(
+    tmp_path: Path, start: str, more: str, why: str
+) -> None:
     write_script(tmp_path, {"text": "Done."}, extra_config=more)
     done = run_toolwire(tmp_path, "ask", "Look.", "--browser", start)
     assert (done.code, done.out) == (2, "")

@@ -1,4 +1,4 @@
-"""What a person is asked about, on pages that say it plainly and on pages that would rather not."""
+"""Actions that need approval, on honest and on deceptive pages."""
 
 import logging
 
@@ -92,7 +92,7 @@ def test_cross_site_frame_is_inspected() -> None:
     with serve_site({"/": inner}, "127.0.0.2") as shop, serve_site({}) as site:
         place = "position:absolute;left:300px;top:40px;width:400px;height:300px;border:7px solid"
         frame = f"<iframe src='{shop.root}/' style='{place}'>"
-        # A frame of the site itself, around the other's: the way leads through both.
+        # A same-site frame around the cross-site one: the inspection goes through both.
         around = "position:absolute;left:20px;top:10px;width:800px;height:500px;border:0"
         site.pages["/"] = f"{WATCH}<iframe src=/middle style='{around}'>"
         site.pages["/middle"] = f"<body style='margin:0'>{frame}"
@@ -233,7 +233,7 @@ def test_waiting_for_approval_does_not_time_out(clock: Clock) -> None:
 
 
 def test_allowed_host_does_not_imply_approval() -> None:
-    """What is allowed to be opened is still asked about."""
+    """Actions on an allowed page still need approval."""
 
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))

@@ -1,4 +1,4 @@
-"""What a model points at in a picture is what it hits."""
+"""A click hits what the screenshot shows at that point."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.servers.sites import serve_site
 from toolwire.canonical.computer import Click, Navigate, Scroll, Zoom
 from toolwire.runtime.tools.browser import BrowserSession, LargestImage, Size
 
-# Each target has a colour of its own, which is its number; in corners, on odd pixels, in a frame, and below the fold.
+# Each target's color is its number. Targets are in corners, on odd pixels, in a frame, and below the fold.
 PLACES = [
     (0, 0),
     (1270, 0),
@@ -118,7 +118,7 @@ def test_zoom_shows_more_detail(scale: float) -> None:
         assert whole.screenshot is not None
         assert part is not None
         assert (whole.screenshot.width, part.width, part.height) == (640, 400, 400)
-        # Squares of one pixel are grey at half the size, and black and white when they are looked at closely.
+        # One-pixel squares are gray at half size, and black and white when zoomed.
         small, close = await color_centers(session, whole.screenshot), await color_centers(session, part)
         assert small.get(0x000000, (0,))[0] < 1000
         assert close[0x000000][0] > 60_000

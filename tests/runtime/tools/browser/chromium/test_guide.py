@@ -1,4 +1,4 @@
-"""The guide's program, which needs a browser, does what the guide says."""
+"""The program in the browser guide works as described."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Where pages can not go, whatever they try."""
+"""Network isolation of pages, whatever they try."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.support.servers.sites import PortTrap, SitePage, serve_site, trap_por
 from toolwire.canonical.computer import Click, Navigate, ReadText
 from toolwire.runtime.tools.browser import BrowserSession, NetworkPolicy
 
-# Every way that a page has to make a browser ask something of another server.
+# Every way in which a page can make a browser send a request to another server.
 ATTEMPTS = {
     "picture": "new Image().src = `${web}/picture`",
     "fetch": "fetch(`${web}/fetch`, {mode: 'no-cors'}).catch(() => 0)",
@@ -85,7 +85,7 @@ def test_private_address_is_unreachable(name: str) -> None:
 
 
 def test_explicitly_allowed_private_address_is_reachable() -> None:
-    """Without this, the test above could pass because nothing was tried."""
+    """Proves that the requests of the previous test are really attempted."""
     web = [name for name in ATTEMPTS if name not in ("stun", "turn", "webtransport", "prerender", "icon", "manifest")]
     with trap_port() as caught:
         host = f"127.0.0.1:{caught.port}"
@@ -171,7 +171,7 @@ def test_cloud_metadata_address_is_refused() -> None:
 
 
 def test_chromium_makes_no_background_requests() -> None:
-    """Its own questions would be among what the proxy refused."""
+    """The proxy would have refused and reported them."""
 
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), Click(x=10, y=10))

@@ -1,4 +1,4 @@
-"""What happens besides: tabs, dialogs, crashes; and where it all ends."""
+"""Events in pages: tabs, dialogs, crashes; and limits."""
 
 import asyncio
 import os
@@ -253,7 +253,7 @@ def test_missing_chromium_names_the_package(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_processes_or_files_remain(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A short path: Chromium puts a socket below it.
+    # A short path, because Chromium creates a socket below it.
     with tempfile.TemporaryDirectory(prefix="left") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         _look_for_rests(Path(folder))

@@ -1,4 +1,4 @@
-"""What is black in every picture, and absent from every text."""
+"""Redacted elements are black in screenshots and absent from texts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A client that runs one vendor's form itself, with that vendor's SDK, on a model that speaks another's."""
+"""A client that uses one vendor's SDK and computer tool, with a model of another vendor."""
 
 import json
 import re
@@ -78,7 +78,7 @@ ABOUT_THE_SCREEN = re.compile(
 
 @contextmanager
 def upstream(protocol: str, *said: ScriptedTurn) -> Iterator[tuple[str, RecordingSimulator]]:
-    """A gateway in front of a strict model, which goes by its own name there."""
+    """Serve a gateway in front of a strict simulator under its own name."""
     with serve_model(protocol, *said) as asked:
         host, port = asked.url.removeprefix("http://").split(":")
         config = (
@@ -92,7 +92,7 @@ def upstream(protocol: str, *said: ScriptedTurn) -> Iterator[tuple[str, Recordin
 
 
 class Exchanges:
-    """Those of a client with the gateway, and what the gateway says was lost in them."""
+    """The exchanges of a client with the gateway, and the reported losses."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -126,7 +126,7 @@ def test_page_state_equals_native_client_run(
 
 @pytest.mark.parametrize("client", [Anthropic, Openai, Gemini])
 def test_native_client_run_has_the_expected_state(client: type[Client]) -> None:
-    """The same clients, on models of their own vendors."""
+    """The same clients, with models of their own vendors."""
     protocol = {Anthropic: "anthropic", Openai: "openai-responses", Gemini: "gemini"}[client]
     with serve_form() as site, upstream(protocol, *task_turns()) as (url, _), open_page(site.root) as page:
         exchanges = Exchanges(url)
@@ -140,9 +140,7 @@ def test_native_client_run_has_the_expected_state(client: type[Client]) -> None:
     ("client", "protocol", "acknowledged"),
     [(Openai, "gemini", "safety_acknowledgement"), (Gemini, "openai-responses", "acknowledged_safety_checks")],
 )
-def test_check_approved_in_the_client_is_acknowledged(
-    client: type[Client], protocol: str, acknowledged: str
-) -> None:
+def test_check_approved_in_the_client_is_acknowledged(client: type[Client], protocol: str, acknowledged: str) -> None:
     with (
         serve_form() as site,
         upstream(protocol, *task_turns(checks=(CHECK,))) as (url, asked),

@@ -1,4 +1,4 @@
-"""The same task on the same page, by a model of any vendor, in the vendor's own form or in another's."""
+"""The same task on the same page, by models of any vendor, in the vendor's own format or in another's."""
 
 import asyncio
 import json
@@ -58,8 +58,8 @@ CHECKING = [
 ]
 
 
-class Somebody:
-    """Says the same to everything, and keeps what was asked."""
+class FixedApprover:
+    """An approver that always gives the same answer, and records the requests."""
 
     name = "somebody"
 
@@ -105,7 +105,7 @@ def test_task_in_native_vendor_format(protocol: str, name: str, declared: str) -
 
 
 def _only_looks(protocol: str, name: str) -> bool:
-    """Its form has no word for reading a text: it takes another picture."""
+    """Return turns without a read action, which the format lacks: they take a screenshot instead."""
     return protocol.startswith(("gemini", "openai-responses")) or name == "claude-opus-4-8"
 
 
@@ -123,7 +123,9 @@ def test_task_in_another_vendor_format(client: str, name: str, upstream: str) ->
 
 
 @pytest.mark.parametrize(("protocol", "name", "acknowledged"), CHECKING)
-@pytest.mark.parametrize("person", [None, AutoApprover(), Somebody("no")], ids=["nobody", "--yes", "somebody says no"])
+@pytest.mark.parametrize(
+    "person", [None, AutoApprover(), FixedApprover("no")], ids=["nobody", "--yes", "somebody says no"]
+)
 def test_safety_check_is_not_acknowledged_without_a_person(
     protocol: str, name: str, acknowledged: str, person: Any
 ) -> None:
@@ -136,7 +138,7 @@ def test_safety_check_is_not_acknowledged_without_a_person(
 
 @pytest.mark.parametrize(("protocol", "name", "acknowledged"), CHECKING)
 def test_approved_safety_check_is_acknowledged(protocol: str, name: str, acknowledged: str) -> None:
-    person = Somebody("always")
+    person = FixedApprover("always")
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person)
         finished(run)
@@ -148,7 +150,7 @@ def test_approved_safety_check_is_acknowledged(protocol: str, name: str, acknowl
 
 
 def test_earlier_always_does_not_acknowledge_a_safety_check() -> None:
-    class OnceAlways(Somebody):
+    class OnceAlways(FixedApprover):
         async def approve(self, ask: ApprovalRequest) -> ApprovalAnswer:
             self.asked.append(ask)
             return "no" if ask.requires_human else "always"
@@ -164,7 +166,7 @@ def test_earlier_always_does_not_acknowledge_a_safety_check() -> None:
 
 @pytest.mark.parametrize(("client", "name", "upstream"), [("openai-responses", "gpt-5.5", "gemini")])
 def test_safety_check_is_translated_to_an_approval(client: str, name: str, upstream: str) -> None:
-    person = Somebody("yes")
+    person = FixedApprover("yes")
     with (
         serve_form() as site,
         serve_model(upstream, *task_turns(checks=(CHECK,))) as asked,
@@ -178,7 +180,7 @@ def test_safety_check_is_translated_to_an_approval(client: str, name: str, upstr
 
 @pytest.mark.parametrize(("protocol", "name", "_"), FORMS)
 def test_instructions_in_a_page_have_no_effect(protocol: str, name: str, _: str) -> None:
-    """Even where the model obeys: it does not get there, and what is said in a page is said in results only."""
+    """Even if the model obeys, the action is not allowed, and page text appears only in results."""
     obeying = ScriptedTurn(actions=(Navigate(url="http://evil.example/"),))
     script = (ScriptedTurn(actions=(ReadText(),)), obeying, *task_turns())
     with serve_form(with_dialog=True) as site, serve_model(protocol, *script) as upstream:
@@ -193,7 +195,7 @@ def test_instructions_in_a_page_have_no_effect(protocol: str, name: str, _: str)
 
 
 def spoken(body: dict[str, Any]) -> list[str]:
-    """What a user or the system says in a request, in any form."""
+    """Return the user and system text of a request, in any format."""
     found: list[Any] = [
         body.get(name) for name in ("system", "instructions", "systemInstruction", "system_instruction")
     ]
@@ -215,8 +217,8 @@ def test_actions_without_rule_are_not_performed() -> None:
 
 
 def test_typed_address_needs_approval() -> None:
-    """In a form that has a call for each key, no rule about addresses sees one."""
-    person, name = Somebody("no"), "claude-opus-4-8"
+    """In a format with one call per key, no rule about URLs sees the address."""
+    person, name = FixedApprover("no"), "claude-opus-4-8"
     with serve_form() as site:
         said = (ScriptedTurn(actions=(Navigate(url=f"{site.root}/elsewhere"),)), ScriptedTurn(text="It is done."))
         with serve_model("anthropic", *said) as upstream:
