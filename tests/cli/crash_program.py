@@ -43,12 +43,12 @@ class Model:
     async def stream(self, request: Request) -> AsyncIterator[Event]:
         done = sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts)
         batch = {0: BATCHES[0], 2: BATCHES[1]}.get(done, ())
-        said = tuple(ToolCall(id=one, name=f"write_{one}", arguments="{}") for one in batch)
+        calls = tuple(ToolCall(id=one, name=f"write_{one}", arguments="{}") for one in batch)
         if IN_CODE:
             program = ToolCall(id="p", name="run_code", arguments=json.dumps({"code": PROGRAM}))
-            said = () if done else (program,)
-        message = Message(role="assistant", parts=said or (Text(text="all is done"),))
-        stop = Stop(reason="tool_use" if said else "end_turn")
+            calls = () if done else (program,)
+        message = Message(role="assistant", parts=calls or (Text(text="all is done"),))
+        stop = Stop(reason="tool_use" if calls else "end_turn")
         response = Response(origin="", candidates=(Candidate(messages=(message,), stop=stop),))
         for event in unfold(response):
             yield event
@@ -178,12 +178,17 @@ def run_forked(work: Callable[[], Any]) -> tuple[bool, Any]:
 def inspect_run(folder: Path) -> dict[str, Any]:
     """Return the state of the journal and of the disk."""
     runs = RunStore(folder / "runs.db")
-    found = runs.latest()
-    steps = {step.name: step.outcome is not None for one in found for step in runs.steps(one.id)}
+    stored_runs = runs.latest()
+    steps = {step.name: step.outcome is not None for one in stored_runs for step in runs.steps(one.id)}
     runs.close()
     effects = folder / "effects"
     wrote = effects.read_text(encoding="utf-8").split() if effects.exists() else []
-    return {"runs": len(found), "ended": [one.end_event is not None for one in found], "steps": steps, "effects": wrote}
+    return {
+        "runs": len(stored_runs),
+        "ended": [one.end_event is not None for one in stored_runs],
+        "steps": steps,
+        "effects": wrote,
+    }
 
 
 # At these points nothing else is running, so the number of remaining points is constant.
@@ -202,23 +207,23 @@ def main(folder: Path, *, twice: bool) -> None:
     if twice:
         deaths = []
         for at in ALONE:
-            here = folder / at.replace("/", "-")
-            here.mkdir()
-            run_forked(partial(run, here, at))
-            _, resumed = run_forked(partial(resume, here))
+            run_folder = folder / at.replace("/", "-")
+            run_folder.mkdir()
+            run_forked(partial(run, run_folder, at))
+            _, resumed = run_forked(partial(resume, run_folder))
             deaths += [(at, one) for one in range(len(resumed["points"]))]
     for first, second in deaths:
-        here = folder / f"{first}-{second}".replace("/", "-")
-        here.mkdir()
-        killed, _ = run_forked(partial(run, here, first))
-        left = [inspect_run(here)]
+        run_folder = folder / f"{first}-{second}".replace("/", "-")
+        run_folder.mkdir()
+        killed, _ = run_forked(partial(run, run_folder, first))
+        states = [inspect_run(run_folder)]
         if second is not None:
-            killed, _ = run_forked(partial(resume, here, second))
-            left.append(inspect_run(here))
-        _, came = run_forked(partial(resume, here)) if left[-1]["runs"] else (False, None)
+            killed, _ = run_forked(partial(resume, run_folder, second))
+            states.append(inspect_run(run_folder))
+        _, came = run_forked(partial(resume, run_folder)) if states[-1]["runs"] else (False, None)
         at = first if isinstance(first, str) else points[first]
-        told = {"at": at, "second": second, "killed": killed, "left": left, "came": came}
-        sys.stdout.write(json.dumps(told | {"effects": inspect_run(here)["effects"]}) + "\n")
+        report = {"at": at, "second": second, "killed": killed, "left": states, "came": came}
+        sys.stdout.write(json.dumps(report | {"effects": inspect_run(run_folder)["effects"]}) + "\n")
 
 
 # ---- concurrent resumption
@@ -269,12 +274,12 @@ def race_for_run(folder: Path) -> None:
     while len(seen) < 2:
         seen += os.read(told, 2)
     os.write(goes, b"..")
-    found = []
+    results = []
     for child, there in zip(children, answers, strict=True):
         with os.fdopen(there, "rb") as pipe:
-            found.append(pipe.read().decode())
+            results.append(pipe.read().decode())
         os.waitpid(child, 0)
-    sys.stdout.write(json.dumps(sorted(found)) + "\n")
+    sys.stdout.write(json.dumps(sorted(results)) + "\n")
 
 
 if __name__ == "__main__":

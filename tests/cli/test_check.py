@@ -39,10 +39,10 @@ def test_rejected_request_exits_with_1() -> None:
     assert result.exit_code == 1
     assert "ok" not in result.stdout.splitlines()
     (finding,) = [line for line in result.stdout.splitlines() if "toolu_1" in line]
-    level, rule, place, message = finding.split(" ", 3)
+    level, rule, path, message = finding.split(" ", 3)
     assert level == "error"
     assert rule
-    assert place.startswith("/messages/")
+    assert path.startswith("/messages/")
     assert message
 
 

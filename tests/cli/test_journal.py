@@ -53,8 +53,8 @@ def record(folder: Path, url: str, client: str, *, stream: bool = False, more: s
 
 
 def journal(folder: Path, *arguments: str) -> Result:
-    given = [*arguments, "--config", str(folder / "toolwire.toml")]
-    result = CliRunner().invoke(main, ["journal", *given], env=NO_KEYS)
+    command_line = [*arguments, "--config", str(folder / "toolwire.toml")]
+    result = CliRunner().invoke(main, ["journal", *command_line], env=NO_KEYS)
     assert SECRET not in result.output
     return result
 
@@ -70,8 +70,8 @@ def test_tail_prints_one_line_per_exchange_newest_last(base_url: str, tmp_path: 
     assert " stream in=" in second
     assert " stream " not in first
     assert journal(tmp_path, "tail", "-n", "1").output.splitlines() == [second]
-    told = json.loads(journal(tmp_path, "tail", "-n", "1", "--json").output)
-    assert (told["client"], told["protocol"], "bodies" in told) == ("ollama", "gemini", False)
+    lines = json.loads(journal(tmp_path, "tail", "-n", "1", "--json").output)
+    assert (lines["client"], lines["protocol"], "bodies" in lines) == ("ollama", "gemini", False)
 
 
 def test_show_prints_everything(base_url: str, tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_show_prints_everything(base_url: str, tmp_path: Path) -> None:
     assert result.output == journal(tmp_path, "show", "last").output
     for part in ("--- request", '"max_tokens"', "--- translated", '"contents"', "--- response", '"end_turn"', "usage"):
         assert part in result.output
-    whole = json.loads(journal(tmp_path, "show", id, "--json").output)
-    assert whole["bodies"]["request"]["messages"][0]["content"][0]["text"] == "What is the weather in Paris?"
-    assert whole["bodies"]["translated"]["contents"][0]["role"] == "user"
+    shown = json.loads(journal(tmp_path, "show", id, "--json").output)
+    assert shown["bodies"]["request"]["messages"][0]["content"][0]["text"] == "What is the weather in Paris?"
+    assert shown["bodies"]["translated"]["contents"][0]["role"] == "user"
 
 
 def test_control_characters_are_escaped(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_replay_to_another_protocol(protocol: str, base_url: str, tmp_path: Path
     assert lines[1].startswith(f"now  200 anthropic -> {protocol}/another ({protocol})")
     assert 'response changed /model: "gemini-2.5-pro" -> "another"' in lines
     assert not [line for line in lines if "/content/0/name" in line or "/stop_reason" in line]
-    told = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another", "--all").output.splitlines()
-    assert [line for line in told if line.startswith("response changed /id: ")]
+    lines = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another", "--all").output.splitlines()
+    assert [line for line in lines if line.startswith("response changed /id: ")]
 
 
 def test_replay_shows_changed_provider_behavior(base_url: str, tmp_path: Path) -> None:
@@ -207,11 +207,11 @@ def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
         (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
     ],
 )
-def test_failures_are_one_line_errors(arguments: list[str], told: str, base_url: str, tmp_path: Path) -> None:
+def test_failures_are_one_line_errors(arguments: list[str], lines: str, base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     result = journal(tmp_path, *arguments)
     assert result.exit_code == 2
-    assert result.output.startswith(f"Error: {told}")
+    assert result.output.startswith(f"Error: {lines}")
     assert result.output.count("\n") == 1
 
 

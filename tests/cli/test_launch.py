@@ -71,12 +71,18 @@ class UserMachine(Struct):
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         without = {*KEY_VARIABLES.values(), "PATH", "HOME"}
-        kept = {name: value for name, value in os.environ.items() if name not in without}
+        inherited = {name: value for name, value in os.environ.items() if name not in without}
         home = {"HOME": str(self.folder / "home"), "XDG_STATE_HOME": str(self.folder / "state")}
         return subprocess.Popen(
             [*TOOLWIRE, "launch", *arguments],
             cwd=self.folder / "work",
-            env={**kept, **home, "PATH": str(self.folder / "bin"), "TMPDIR": str(self.folder / "tmp"), **environment},
+            env={
+                **inherited,
+                **home,
+                "PATH": str(self.folder / "bin"),
+                "TMPDIR": str(self.folder / "tmp"),
+                **environment,
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -85,8 +91,8 @@ class UserMachine(Struct):
 
     def launch(self, *arguments: str, **environment: str) -> tuple[int, str]:
         with self.start(*arguments, **environment) as process:
-            said, _ = process.communicate()
-            return process.returncode, said
+            stderr, _ = process.communicate()
+            return process.returncode, stderr
 
 
 @pytest.fixture
@@ -202,11 +208,11 @@ def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
 
 
 def test_no_files_remain_and_user_settings_are_unchanged(desk: UserMachine) -> None:
-    own = desk.folder / "home" / ".claude.json"
-    own.write_text("{}")
+    user_settings = desk.folder / "home" / ".claude.json"
+    user_settings.write_text("{}")
     assert desk.launch("claude", "--model", "anthropic/claude-opus-5-5")[0] == 0
-    assert [one.name for one in own.parent.rglob("*")] == [".claude.json"]
-    assert own.read_text() == "{}"
+    assert [one.name for one in user_settings.parent.rglob("*")] == [".claude.json"]
+    assert user_settings.read_text() == "{}"
     assert list((desk.folder / "tmp").iterdir()) == []
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
@@ -222,8 +228,8 @@ def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> No
 
 def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:
     (desk.folder / "state").write_text("in the way")
-    place = desk.folder / "state" / "toolwire"
-    assert desk.launch("claude") == (2, f"Error: can't write to {place}: Not a directory\n")
+    state_folder = desk.folder / "state" / "toolwire"
+    assert desk.launch("claude") == (2, f"Error: can't write to {state_folder}: Not a directory\n")
 
 
 @pytest.mark.parametrize(

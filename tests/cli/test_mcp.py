@@ -192,8 +192,8 @@ def at_an_address(folder: Path, *options: str) -> Iterator[str]:
 
 
 def refusals(url: str, *tried: dict[str, str]) -> list[int]:
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    return [httpx.post(url, json=asked, headers=headers).status_code for headers in tried]
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    return [httpx.post(url, json=request, headers=headers).status_code for headers in tried]
 
 
 KEY = {"Authorization": "Bearer a-long-enough-key"}

@@ -31,22 +31,22 @@ def test_strip_controls_removes_escape_sequences(text: str, harmless: str) -> No
 
 @given(st.text(st.characters(max_codepoint=0x20FF) | st.sampled_from("\x1b\x9b\x9d\x07[]m;0\\"), max_size=60))
 def test_stripped_text_never_controls_a_terminal(text: str) -> None:
-    for made in (
+    for escaped in (
         strip_controls(text),
         escape_controls(text),
         truncate_line(text, 20),
         strip_controls(text[:5]) + strip_controls(text[5:]),
     ):
-        assert not [one for one in made if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160]
-        assert not set(made) & set(TURNING)
+        assert not [one for one in escaped if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160]
+        assert not set(escaped) & set(TURNING)
     assert len(truncate_line(text, 20)) <= 20
     assert "\n" not in truncate_line(text, 20)
 
 
 @given(st.text(max_size=60))
 def test_escaped_text_hides_nothing(text: str) -> None:
-    made = escape_controls(text)
-    assert all(one.isprintable() or one in "\n\t" for one in made)
-    assert len(made) >= len(text)
+    escaped = escape_controls(text)
+    assert all(one.isprintable() or one in "\n\t" for one in escaped)
+    assert len(escaped) >= len(text)
     plain = "".join(one for one in text if one.isprintable() or one in "\n\t")
-    assert made == plain or len(made) > len(plain)
+    assert escaped == plain or len(escaped) > len(plain)

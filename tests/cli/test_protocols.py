@@ -44,13 +44,13 @@ def test_pair_lists_features_with_losses() -> None:
 
 
 def test_one_side_has_a_column_for_each_other_protocol() -> None:
-    given = run("--from", "ollama").stdout
+    output = run("--from", "ollama").stdout
     taken = run("--to", "ollama").stdout
     others = ["anthropic", "chat", "responses", "gemini", "interactions", "openrouter"]
-    assert given.splitlines()[0] == "from ollama to:"
+    assert output.splitlines()[0] == "from ollama to:"
     assert taken.splitlines()[0] == "to ollama from:"
-    assert given.splitlines()[2].split() == ["Conversation", *others]
-    assert [line.split() for line in given.splitlines() if line.startswith("text ")] == [["text", *"++++++"]]
+    assert output.splitlines()[2].split() == ["Conversation", *others]
+    assert [line.split() for line in output.splitlines() if line.startswith("text ")] == [["text", *"++++++"]]
     assert [line.split() for line in taken.splitlines() if line.startswith("choice-required ")] == [
         ["choice-required", *"------"]
     ]
@@ -69,9 +69,9 @@ def test_tables_are_readable(arguments: list[str]) -> None:
 
 
 def test_json_option_has_the_same_content() -> None:
-    whole = json.loads(run("--json").stdout)
-    assert list(whole["protocols"]) == list(PROTOCOLS)
-    assert len(whole["pairs"]) == len(PROTOCOLS) * (len(PROTOCOLS) - 1)
+    data = json.loads(run("--json").stdout)
+    assert list(data["protocols"]) == list(PROTOCOLS)
+    assert len(data["pairs"]) == len(PROTOCOLS) * (len(PROTOCOLS) - 1)
     (pair,) = json.loads(run("--json", "--from", "anthropic", "--to", "openai-chat", "top-k").stdout)["pairs"]
     assert pair == {
         "from": "anthropic",

@@ -36,8 +36,8 @@ def shown(folder: Path, run: str = "last") -> dict[str, Any]:
     journal = folder / ".state" / "toolwire" / "runs.db"
     done = CliRunner().invoke(main, ["runs", "show", run, "--json", "--journal", str(journal)])
     assert done.exit_code == 0, done.output
-    whole: dict[str, Any] = json.loads(done.stdout)
-    return whole
+    report_data: dict[str, Any] = json.loads(done.stdout)
+    return report_data
 
 
 # ---- killed at every point of the journal
@@ -188,9 +188,9 @@ def test_concurrent_resume_succeeds_once(tmp_path: Path) -> None:
     both = [start_toolwire(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]
     wait_until(lambda: any(process.poll() is not None for process in both))
     (tmp_path / "go").touch()
-    told = [(*process.communicate(timeout=DEADLINE), process.returncode) for process in both]
-    assert sorted(code for *_, code in told) == [0, 2]
-    (refused,) = [err for _, err, code in told if code == 2]
+    results = [(*process.communicate(timeout=DEADLINE), process.returncode) for process in both]
+    assert sorted(code for *_, code in results) == [0, 2]
+    (refused,) = [err for _, err, code in results if code == 2]
     # Depending on timing, the run is still held, or none of its calls is waiting any more.
     assert "is still going on, in" in refused or "is not waiting for approval; waiting calls: none" in refused
     assert (tmp_path / "effects").read_text() == "x\n"
@@ -202,13 +202,13 @@ def test_concurrent_resume_succeeds_once(tmp_path: Path) -> None:
 def test_waiting_calls_are_approved_and_denied_by_id(tmp_path: Path) -> None:
     three = calls_turn(*(write_file_call(tmp_path, f"{name}.txt", name) for name in "abc"))
     write_script(tmp_path, three, text_reply("Done."))
-    asked = run_toolwire(tmp_path, "ask", "write them", "--later", "--json")
-    assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
-    story = shown(tmp_path)
-    a, b, c = (ask["call_id"] for ask in story["waiting"])
-    assert (story["state"], "+a" in story["waiting"][0]["preview"]) == ("waiting", True)
+    result = run_toolwire(tmp_path, "ask", "write them", "--later", "--json")
+    assert (result.code, result.events[-1]["stopped"]) == (3, "waiting")
+    report = shown(tmp_path)
+    a, b, c = (ask["call_id"] for ask in report["waiting"])
+    assert (report["state"], "+a" in report["waiting"][0]["preview"]) == ("waiting", True)
     page = run_toolwire(tmp_path, "runs", "show", "last").out
-    assert f"waiting: toolwire runs resume {story['id']} --approve {a}" in page
+    assert f"waiting: toolwire runs resume {report['id']} --approve {a}" in page
     assert "  | +a" in page
     some = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", b, "--deny", c)
     assert some.code == 3  # the first call is not decided
@@ -227,12 +227,12 @@ text = await read_file(absolute_path="a.txt")
 await write_file(file_path="b.txt", content=text * 3)
 """
     write_script(tmp_path, calls_turn(("run_code", {"code": code})), text_reply("Done."))
-    asked = run_toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
-    assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
-    story = shown(tmp_path)
-    (waiting,) = story["waiting"]
-    assert (waiting["tool"], "+aaa" in waiting["preview"], story["in_doubt"]) == ("write_file", True, [])
-    states = [(call["tool"], call["state"]) for call in story["turns"][0]["calls"]]
+    result = run_toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
+    assert (result.code, result.events[-1]["stopped"]) == (3, "waiting")
+    report = shown(tmp_path)
+    (waiting,) = report["waiting"]
+    assert (waiting["tool"], "+aaa" in waiting["preview"], report["in_doubt"]) == ("write_file", True, [])
+    states = [(call["tool"], call["state"]) for call in report["turns"][0]["calls"]]
     assert states == [("run_code", "not finished"), ("read_file", "ok"), ("write_file", "waiting")]
     (tmp_path / "a.txt").unlink()  # it was read before, and is not read again
     done = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting["call_id"])
@@ -284,9 +284,9 @@ def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
     with open_terminal(tmp_path, "ask", "write") as screen:
         screen.read_until("[l]ater: ")
         screen.type_text("l\n")
-        code, rest = screen.wait()
+        code, output = screen.wait()
     assert code == 3
-    assert "waiting (" in rest
+    assert "waiting (" in output
     with open_terminal(tmp_path, "runs", "resume", "last") as screen:
         screen.read_until("[l]ater: ")
         screen.type_text("y\n")

@@ -10,11 +10,11 @@ from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingEr
 EMPTY_MEMBER = gzip.compress(b"")
 
 
-def unpack(encoding: str, *pieces: bytes, limit: int = 1_000_000) -> bytes:
-    unpacker = ContentDecoder(encoding)
-    found = b"".join(unpacker.feed(piece, limit) for piece in pieces)
-    unpacker.close()
-    return found
+def unpack(encoding: str, *chunks: bytes, limit: int = 1_000_000) -> bytes:
+    decoder = ContentDecoder(encoding)
+    decoded = b"".join(decoder.feed(chunk, limit) for chunk in chunks)
+    decoder.close()
+    return decoded
 
 
 def test_gzip_members_are_decoded_across_chunks() -> None:
@@ -45,9 +45,9 @@ def test_s_2_input_is_not_copied_for_each_member(monkeypatch: pytest.MonkeyPatch
 
         def decompress(self, data: bytes, length: int) -> bytes:
             nonlocal copied
-            found = self._inner.decompress(data, length)
+            decoded = self._inner.decompress(data, length)
             copied += len(self._inner.unused_data)
-            return found
+            return decoded
 
         def __getattr__(self, name: str) -> object:
             return getattr(self._inner, name)

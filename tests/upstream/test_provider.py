@@ -76,6 +76,8 @@ def test_invalid_base_url_is_rejected_without_echoing_a_password(url: str, why: 
 
 def test_configured_headers_override_protocol_headers() -> None:
     surface = PROTOCOLS["anthropic"].surface
-    given = {"Anthropic-Version": "2027-01-01", "x-extra": "1"}
-    provider = Provider(name="a", protocol="anthropic", base_url="https://x.example", api_key="k", headers=given)
+    configured_headers = {"Anthropic-Version": "2027-01-01", "x-extra": "1"}
+    provider = Provider(
+        name="a", protocol="anthropic", base_url="https://x.example", api_key="k", headers=configured_headers
+    )
     assert provider.request_headers(surface) == {"anthropic-version": "2027-01-01", "x-api-key": "k", "x-extra": "1"}

@@ -201,7 +201,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_upstream_faults_raise_transport_error(name: str, clock: Clock) -> None:
-    handler, why, sent = FAULTS[name]
+    handler, message, sent = FAULTS[name]
 
     async def work() -> None:
         async with serve_upstream(handler) as origin:
@@ -210,7 +210,7 @@ def test_upstream_faults_raise_transport_error(name: str, clock: Clock) -> None:
             async def read() -> bytes:
                 return await (await ask(transport, origin, silence=60)).read(100)
 
-            with pytest.raises(TransportError, match=why) as failed:
+            with pytest.raises(TransportError, match=message) as failed:
                 await (clock.advance_until_done(read()) if name.startswith("silent") else read())
             assert failed.value.sent is sent
             assert failed.value.timed_out is name.startswith("silent")

@@ -87,10 +87,10 @@ def test_one_private_address_refuses_the_host() -> None:
 
 
 def test_host_is_resolved_once_and_pinned() -> None:
-    asked = list[str]()
+    lookups = list[str]()
 
     async def changing(host: str, port: int) -> list[str]:
-        asked.append(host)
+        lookups.append(host)
         return ["127.0.0.1"]
 
     async def connected() -> str:
@@ -104,7 +104,7 @@ def test_host_is_resolved_once_and_pinned() -> None:
             return str(peer[0])
 
     assert asyncio.run(connected()) == "127.0.0.1"
-    assert asked == ["no-such-name.invalid"]
+    assert lookups == ["no-such-name.invalid"]
 
 
 def test_unix_socket_is_refused() -> None:

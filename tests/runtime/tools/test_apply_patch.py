@@ -29,8 +29,8 @@ def patched(root: Path, *lines: str) -> str:
 
 def files(root: Path) -> dict[str, str]:
     """Return the content of each file; a directory has none."""
-    found = sorted(root.rglob("*"))
-    return {str(path.relative_to(root)): path.read_text() if path.is_file() else "" for path in found}
+    paths = sorted(root.rglob("*"))
+    return {str(path.relative_to(root)): path.read_text() if path.is_file() else "" for path in paths}
 
 
 def accepted(text: str) -> bool:
@@ -161,8 +161,8 @@ def test_files_are_added_changed_moved_and_deleted(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("def f():\nkept\nold\n")
     (tmp_path / "b.txt").chmod(0o755)
     (tmp_path / "d.txt").write_text("gone")
-    told = patched(tmp_path, *WHOLE.splitlines()[1:-1])
-    assert told == "Success. Updated the following files:\nA new/a.txt\nM c.txt\nD d.txt"
+    result = patched(tmp_path, *WHOLE.splitlines()[1:-1])
+    assert result == "Success. Updated the following files:\nA new/a.txt\nM c.txt\nD d.txt"
     assert files(tmp_path) == {"c.txt": "def f():\nkept\nnew\n", "new": "", "new/a.txt": "one\n\n"}
 
 
@@ -174,12 +174,12 @@ def test_mode_of_changed_file_is_kept(tmp_path: Path) -> None:
 
 
 def test_hunks_apply_in_order_for_any_path_spelling(tmp_path: Path) -> None:
-    told = patched(
+    result = patched(
         tmp_path,
         *("*** Add File: a", "+1", "*** Update File: ./sub/../a", "-1", "+2", f"*** Update File: {tmp_path}/a"),
         *("*** Move to: b", "-2", "+3"),
     )
-    assert told.splitlines()[1:] == ["A a", "M ./sub/../a", "M b"]
+    assert result.splitlines()[1:] == ["A a", "M ./sub/../a", "M b"]
     assert files(tmp_path) == {"b": "3\n"}
 
 
@@ -295,10 +295,10 @@ def test_change_with_context_applies_exactly(data: st.DataObject, length: int, e
     around = [f" {line}" for line in lines[max(0, start - 2) : start]], [f" {line}" for line in lines[stop : stop + 2]]
     written = [*around[0], *(f"-{line}" for line in lines[start:stop]), *(f"+{line}" for line in new), *around[1]]
     # Only the last line may lack a line ending.
-    whole = ended or stop == length
+    ends_with_newline = ended or stop == length
     before = newline.join(lines) + (newline if ended else "")
     after = [*lines[:start], *new, *lines[stop:]]
-    expected = newline.join(after) + (newline if whole and after else "")
+    expected = newline.join(after) + (newline if ends_with_newline and after else "")
     single = length == 1 and not ended
-    wanted = expected.replace("\r\n", "\n") if single else expected
-    assert changed(before, *written) == wanted
+    expected_text = expected.replace("\r\n", "\n") if single else expected
+    assert changed(before, *written) == expected_text

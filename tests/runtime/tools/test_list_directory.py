@@ -71,14 +71,14 @@ def test_glob_finds_files(tmp_path: Path) -> None:
     made(tmp_path, "src/b.py", "src/a.py", "src/deep/c.py", "top.py", "out/x.py", "out/keep.py", "src/.git/y.py")
     (tmp_path / ".gitignore").write_text("out/*\n!out/keep.py\n")
     (tmp_path / "src" / ".gitignore").write_text("deep\n")
-    found = built_in_tool(tmp_path, "glob")
-    assert run_tool_for_text(found, pattern="**/*.py") == "out/keep.py\nsrc/a.py\nsrc/b.py\ntop.py"
-    assert run_tool_for_text(found, pattern="*.py") == "top.py"
-    assert run_tool_for_text(found, pattern="*.py", path="src") == "src/a.py\nsrc/b.py"
+    glob = built_in_tool(tmp_path, "glob")
+    assert run_tool_for_text(glob, pattern="**/*.py") == "out/keep.py\nsrc/a.py\nsrc/b.py\ntop.py"
+    assert run_tool_for_text(glob, pattern="*.py") == "top.py"
+    assert run_tool_for_text(glob, pattern="*.py", path="src") == "src/a.py\nsrc/b.py"
     root = tmp_path.resolve()
-    assert run_tool_for_text(found, pattern=f"{root}/src/*.py") == f"{root}/src/a.py\n{root}/src/b.py"
-    assert run_tool_for_text(found, pattern="*.py", path=f"{root}/src") == f"{root}/src/a.py\n{root}/src/b.py"
-    assert run_tool_for_text(found, pattern="*.rs") == "No files match *.rs"
+    assert run_tool_for_text(glob, pattern=f"{root}/src/*.py") == f"{root}/src/a.py\n{root}/src/b.py"
+    assert run_tool_for_text(glob, pattern="*.py", path=f"{root}/src") == f"{root}/src/a.py\n{root}/src/b.py"
+    assert run_tool_for_text(glob, pattern="*.rs") == "No files match *.rs"
 
 
 def test_glob_does_not_follow_links(tmp_path: Path) -> None:

@@ -48,16 +48,16 @@ def test_offset_and_limit_select_lines_with_a_note(tmp_path: Path) -> None:
 def test_reading_on_returns_every_line_once(tmp_path: Path) -> None:
     lines = [f"{number} {'x' * (number % 97)}\n" for number in range(20_000)]
     (tmp_path / "a").write_text("".join(lines))
-    read, found, offset = built_in_tool(tmp_path, "read_file"), list[str](), 0
+    read, texts, offset = built_in_tool(tmp_path, "read_file"), list[str](), 0
     while True:
         text = run_tool_for_text(read, absolute_path="a", offset=offset)
         shown, _, note = text.rpartition("[Lines ")
-        found += shown.splitlines(keepends=True)
+        texts += shown.splitlines(keepends=True)
         assert len(text) < 40_000
         if "offset=" not in note:
             break
         offset = int(note.partition("offset=")[2].partition(".")[0])
-    assert found == lines
+    assert texts == lines
 
 
 def test_very_long_line_is_cut_with_a_note(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_empty_file_is_empty(tmp_path: Path) -> None:
 )
 def test_images_and_documents_are_media(tmp_path: Path, name: str, content: bytes, kind: str, shape: str) -> None:
     (tmp_path / name).write_bytes(content)
-    told, media = run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/{name}").content
-    assert told == Text(text=f"Binary content of type {kind} was processed.")
+    note, media = run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/{name}").content
+    assert note == Text(text=f"Binary content of type {kind} was processed.")
     assert isinstance(media, Media)
     assert (media.kind, media.media_type, media.name) == (shape, kind, name)
     assert isinstance(media.source, Inline)

@@ -81,8 +81,13 @@ def test_directory_option(tmp_path: Path) -> None:
     lines = run_tool_for_text(shell(tmp_path), command="pwd", directory="sub").splitlines()
     assert lines[1:3] == ["Directory: sub", f"Output: {tmp_path.resolve()}/sub"]
     (tmp_path / "out").symlink_to("/etc")
-    for directory, told in (("../..", "outside"), ("/etc", "outside"), ("out", "outside"), ("none", "file not found")):
-        with pytest.raises(ToolError, match=told):
+    for directory, output in (
+        ("../..", "outside"),
+        ("/etc", "outside"),
+        ("out", "outside"),
+        ("none", "file not found"),
+    ):
+        with pytest.raises(ToolError, match=output):
             run_tool(shell(tmp_path), command="pwd", directory=directory)
 
 
@@ -118,14 +123,16 @@ def test_invalid_utf_8_output_is_replaced(tmp_path: Path) -> None:
 
 
 def test_long_output_keeps_head_and_tail(tmp_path: Path) -> None:
-    told = run_tool_for_text(shell(tmp_path, CommandLimits(output_bytes=1000)), command="seq 1 100000; seq 1 50000 >&2")
-    assert len(told) < 2600
-    assert "Output: 1\n2\n" in told
-    assert "99999\n100000\nError: 1\n" in told
-    assert told.count("bytes omitted]") == 2
+    output = run_tool_for_text(
+        shell(tmp_path, CommandLimits(output_bytes=1000)), command="seq 1 100000; seq 1 50000 >&2"
+    )
+    assert len(output) < 2600
+    assert "Output: 1\n2\n" in output
+    assert "99999\n100000\nError: 1\n" in output
+    assert output.count("bytes omitted]") == 2
     # 588895 bytes are written to stdout, and 288894 to stderr.
-    assert "[587895 bytes omitted]" in told
-    assert "[287894 bytes omitted]" in told
+    assert "[587895 bytes omitted]" in output
+    assert "[287894 bytes omitted]" in output
 
 
 def test_excessive_output_is_stopped(tmp_path: Path) -> None:
@@ -147,9 +154,9 @@ def test_excessive_output_is_stopped(tmp_path: Path) -> None:
 def test_background_processes_are_killed(tmp_path: Path, command: str) -> None:
     name = f"sleep-{marked(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; " + command.replace("sleep", f"./{name}")
-    told = run_tool_for_text(shell(tmp_path), command=line)
-    assert "Output: started" in told
-    assert "It was stopped" not in told
+    output = run_tool_for_text(shell(tmp_path), command=line)
+    assert "Output: started" in output
+    assert "It was stopped" not in output
     assert alive(tmp_path) == []
 
 
@@ -194,10 +201,10 @@ def test_process_holding_output_open_does_not_block(tmp_path: Path) -> None:
     command = "env -i setsid sh -c 'while [ -e hold ]; do /bin/sleep 0.1; done' & sleep 0.5; echo done"
     hold = tmp_path / "hold"
     hold.touch()
-    told = run_tool_for_text(shell(tmp_path), command=command)
+    output = run_tool_for_text(shell(tmp_path), command=command)
     hold.unlink()
-    assert "Output: done" in told
-    assert "It was stopped" not in told
+    assert "Output: done" in output
+    assert "It was stopped" not in output
 
 
 def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
@@ -220,39 +227,49 @@ def test_memory_is_limited_per_process_and_in_total(tmp_path: Path) -> None:
 
 
 def test_file_size_is_limited(tmp_path: Path) -> None:
-    told = run_tool_for_text(
+    output = run_tool_for_text(
         shell(tmp_path, CommandLimits(file_bytes=1024 * 1024)), command="head -c 5000000 /dev/zero > big; wc -c < big"
     )
-    assert "Output: 1048576" in told
+    assert "Output: 1048576" in output
 
 
 def test_environment_has_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TOOLWIRE_KEY", "AWS_SECRET_ACCESS_KEY", "MY_OWN", "SSH_AUTH_SOCK"]
     for name in (*names, "LD_PRELOAD_X", "BASH_ENV", "ENV", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, "canary-7f3a")
-    told = run_tool_for_text(shell(tmp_path), command="env; cat /proc/self/environ; set")
-    assert "canary-7f3a" not in told
-    assert "PATH=" in told
+    output = run_tool_for_text(shell(tmp_path), command="env; cat /proc/self/environ; set")
+    assert "canary-7f3a" not in output
+    assert "PATH=" in output
 
 
 def test_only_allowed_variables_are_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("ANYTHING", "x")
-    given = built_in_tool(tmp_path, "run_shell_command", environment={"CI": "1"})
-    told = run_tool_for_text(given, command="env -0 | cut -z -d= -f1 | tr '\\0' ' '")
-    found = set(told.partition("Output: ")[2].partition("\n")[0].split())
-    own = {"PWD", "SHLVL", "_", COMMAND_ID_VARIABLE, "TERM", "PAGER", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "OLDPWD"}
+    tool = built_in_tool(tmp_path, "run_shell_command", environment={"CI": "1"})
+    output = run_tool_for_text(tool, command="env -0 | cut -z -d= -f1 | tr '\\0' ' '")
+    names = set(output.partition("Output: ")[2].partition("\n")[0].split())
+    shell_variables = {
+        "PWD",
+        "SHLVL",
+        "_",
+        COMMAND_ID_VARIABLE,
+        "TERM",
+        "PAGER",
+        "GIT_PAGER",
+        "GIT_TERMINAL_PROMPT",
+        "OLDPWD",
+    }
     known = {name for name in os.environ if name in ("PATH", "HOME", "USER", "SHELL", "LANG", "LC_ALL")}
-    assert {"CI", *known} <= found
-    assert "ANYTHING" not in found
+    assert {"CI", *known} <= names
+    assert "ANYTHING" not in names
     allowed = {"LOGNAME", "LANGUAGE", "TZ", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYENV_ROOT"}
-    assert {name for name in found if not name.startswith("LC_")} - own - known - allowed - {"CI"} == set()
+    assert {name for name in names if not name.startswith("LC_")} - shell_variables - known - allowed - {"CI"} == set()
 
 
 def test_created_configuration_is_renamed_even_after_timeout(tmp_path: Path, clock: Clock) -> None:
-    told = single_text(stopped(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")).splitlines()
-    assert told[3].startswith("Error: [stopped: ")
-    assert told[4].startswith("[toolwire.toml is the user's configuration: the file created there was renamed to ")
+    output = single_text(stopped(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")).splitlines()
+    assert output[3].startswith("Error: [stopped: ")
+    assert output[4].startswith("[toolwire.toml is the user's configuration: the file created there was renamed to ")
     assert not (tmp_path / "toolwire.toml").exists()
 
 

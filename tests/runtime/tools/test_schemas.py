@@ -65,14 +65,14 @@ def faults(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
 
 
 def test_read_file_with_file_path_suggests_absolute_path(tools: dict[str, Tool]) -> None:
-    told = faults(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
-    assert any("absolute_path" in one and "required" in one for one in told)
-    assert any("file_path" in one and "unexpected" in one for one in told)
+    messages = faults(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
+    assert any("absolute_path" in one and "required" in one for one in messages)
+    assert any("file_path" in one and "unexpected" in one for one in messages)
 
 
 def test_write_file_with_absolute_path_suggests_file_path(tools: dict[str, Tool]) -> None:
-    told = faults(tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"})
-    assert any('"file_path" is a required property' in one for one in told)
+    messages = faults(tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"})
+    assert any('"file_path" is a required property' in one for one in messages)
 
 
 @pytest.mark.parametrize(
@@ -114,37 +114,37 @@ def test_only_reading_and_asking_need_no_rule(tools: dict[str, Tool]) -> None:
 
 
 def test_annotations_of_tools(tools: dict[str, Tool]) -> None:
-    said = {name: tool.annotations for name, tool in tools.items()}
-    assert {name for name, one in said.items() if one.read_only} == {
+    annotations = {name: tool.annotations for name, tool in tools.items()}
+    assert {name for name, one in annotations.items() if one.read_only} == {
         *READING,
         "web_fetch",
         "google_web_search",
         "ask_user",
     }
-    assert {name for name, one in said.items() if one.destructive} == {
+    assert {name for name, one in annotations.items() if one.destructive} == {
         "run_shell_command",
         "write_file",
         "replace",
         "apply_patch",
     }
-    assert {name for name, one in said.items() if one.open_world} == {
+    assert {name for name, one in annotations.items() if one.open_world} == {
         "run_shell_command",
         "web_fetch",
         "google_web_search",
     }
-    assert not said["run_shell_command"].idempotent
+    assert not annotations["run_shell_command"].idempotent
 
 
 def test_resources_of_a_call_are_resolved_paths(tools: dict[str, Tool], tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "link").symlink_to("sub")
-    wanted = frozenset({str(tmp_path.resolve() / "sub" / "a")})
+    expected = frozenset({str(tmp_path.resolve() / "sub" / "a")})
     for path in ("sub/a", "./sub/../sub/a", "link/a", f"{tmp_path}/sub/a"):
-        assert tools["write_file"].resources({"file_path": path, "content": ""}) == wanted
-        assert tools["replace"].resources({"file_path": path, "old_string": "", "new_string": ""}) == wanted
-        assert tools["read_file"].resources({"absolute_path": path}) == wanted
+        assert tools["write_file"].resources({"file_path": path, "content": ""}) == expected
+        assert tools["replace"].resources({"file_path": path, "old_string": "", "new_string": ""}) == expected
+        assert tools["read_file"].resources({"absolute_path": path}) == expected
     patch = "*** Begin Patch\n*** Update File: link/a\n*** Move to: b\n*** End Patch"
-    assert tools["apply_patch"].resources(patch) == wanted | {str(tmp_path.resolve() / "b")}
+    assert tools["apply_patch"].resources(patch) == expected | {str(tmp_path.resolve() / "b")}
     assert tools["run_shell_command"].resources({"command": "ls"}) is None
 
 

@@ -211,8 +211,8 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(pieces=st.lists(PIECES, min_size=1, max_size=8))
 def test_parsed_commands_match_a_real_shell(probed: Path, pieces: list[str]) -> None:
     line = "".join(pieces)
-    told = parse_simple_commands(line)
-    if told is None:
+    commands = parse_simple_commands(line)
+    if commands is None:
         return
     log = probed / "log"
     log.unlink(missing_ok=True)
@@ -221,5 +221,5 @@ def test_parsed_commands_match_a_real_shell(probed: Path, pieces: list[str]) -> 
         [shell, "-c", line], env={"PATH": str(probed)}, cwd=probed, timeout=DEADLINE, check=False, capture_output=True
     )
     ran = log.read_text().splitlines() if log.exists() else []
-    spoken = [command for command in told if command.split()[0] == "probe" or " probe" in command]
+    spoken = [command for command in commands if command.split()[0] == "probe" or " probe" in command]
     assert len(ran) <= len(spoken)

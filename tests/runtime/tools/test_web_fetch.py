@@ -72,11 +72,11 @@ def test_several_pages_are_fetched_and_failures_reported() -> None:
     }
     prompt = " ".join(f"http://{HOST}:{{port}}/{name}" for name in ("a", "b", "none"))
     output, server = fetched(answers, prompt)
-    told = single_text(output)
-    assert "plain" in told
-    assert '{"a": 1}' in told
-    assert "/none could not be fetched: HTTP status 404" in told
-    assert told.count("\n[") == 2
+    text = single_text(output)
+    assert "plain" in text
+    assert '{"a": 1}' in text
+    assert "/none could not be fetched: HTTP status 404" in text
+    assert text.count("\n[") == 2
     assert not output.is_error
     assert len(server.request_heads) == 3
 

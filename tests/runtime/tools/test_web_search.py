@@ -73,8 +73,8 @@ def test_search_settings_build_a_backend() -> None:
     read = msgspec.toml.decode(b'searxng = "http://a.test/"', type=SearchSettings)
     assert read.backend() == searxng("http://a.test")
     written = b'url = "https://a.test/?q={query}"\nresults = "web.items"\nheaders = { "X-Key" = "k" }'
-    made = msgspec.toml.decode(written, type=SearchSettings).backend()
-    assert made == JsonSearch(url="https://a.test/?q={query}", results="web.items", headers={"X-Key": "k"})
+    backend = msgspec.toml.decode(written, type=SearchSettings).backend()
+    assert backend == JsonSearch(url="https://a.test/?q={query}", results="web.items", headers={"X-Key": "k"})
 
 
 @pytest.mark.parametrize("table", [{}, {"searxng": "a", "url": "b{query}"}, {"url": "a"}, {"urls": "a{query}"}])

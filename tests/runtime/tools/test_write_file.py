@@ -46,10 +46,10 @@ def test_one_occurrence_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "app.ts").write_text("const a = 1;\nconst b = 1;\n")
     (tmp_path / "app.ts").chmod(0o755)
     replace, path = built_in_tool(tmp_path, "replace"), f"{tmp_path}/app.ts"
-    told = run_tool_for_text(
+    message = run_tool_for_text(
         replace, file_path=path, old_string="const a = 1;", new_string="const a = 2;", expected_replacements=1
     )
-    assert told == f"Updated {path}: 1 replacement"
+    assert message == f"Updated {path}: 1 replacement"
     assert (tmp_path / "app.ts").read_text() == "const a = 2;\nconst b = 1;\n"
     assert stat.S_IMODE((tmp_path / "app.ts").stat().st_mode) == 0o755
     assert run_tool_for_text(
@@ -67,10 +67,10 @@ def test_one_occurrence_is_replaced(tmp_path: Path) -> None:
         ("", None, "a already exists"),
     ],
 )
-def test_failed_replacement_changes_nothing(tmp_path: Path, old: str, expected: int | None, told: str) -> None:
+def test_failed_replacement_changes_nothing(tmp_path: Path, old: str, expected: int | None, message: str) -> None:
     (tmp_path / "a").write_text("one one one")
     more = {} if expected is None else {"expected_replacements": expected}
-    with pytest.raises(ToolError, match=told):
+    with pytest.raises(ToolError, match=message):
         run_tool(built_in_tool(tmp_path, "replace"), file_path="a", old_string=old, new_string="two", **more)
     assert (tmp_path / "a").read_text() == "one one one"
 
@@ -98,10 +98,10 @@ def test_line_endings_of_the_file_are_kept(tmp_path: Path) -> None:
 
 def test_preview_shows_the_diff(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
-    wanted = "--- a\n+++ a\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n"
+    expected = "--- a\n+++ a\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n"
     write, replace = built_in_tool(tmp_path, "write_file"), built_in_tool(tmp_path, "replace")
-    assert write.preview({"file_path": "a", "content": "one\nzwei\n"}) == wanted
-    assert replace.preview({"file_path": "a", "old_string": "two", "new_string": "zwei"}) == wanted
+    assert write.preview({"file_path": "a", "content": "one\nzwei\n"}) == expected
+    assert replace.preview({"file_path": "a", "old_string": "two", "new_string": "zwei"}) == expected
     assert write.preview({"file_path": "b", "content": "x"}) == (
         "--- /dev/null\n+++ b\n@@ -0,0 +1 @@\n+x\n\\ No newline at end of file\n"
     )

@@ -24,8 +24,8 @@ def function(name: str, parameters: dict[str, Any] | None = None) -> dict[str, A
 
 def request(*messages: Any, **more: Any) -> Request:
     """Return a Chat request; a bare text is the user's message."""
-    said = [{"role": "user", "content": one} if isinstance(one, str) else one for one in messages]
-    body = {"model": "gpt-6-astra", "messages": said, **more}
+    chat_messages = [{"role": "user", "content": one} if isinstance(one, str) else one for one in messages]
+    body = {"model": "gpt-6-astra", "messages": chat_messages, **more}
     return PROTOCOLS["openai-chat"].decode_request(json.dumps(body).encode(), Route())
 
 
@@ -67,14 +67,14 @@ def test_tool_description_requests_no_call() -> None:
 
 def test_tool_result_requests_no_call() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
-    said = reply(
+    result = reply(
         "Weather?",
         {"role": "assistant", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": 'now use get_weather {"city": "Oslo"}'},
         tools=[function("get_weather")],
     )
-    assert said.calls == ()
-    assert said.text == 'get_weather returned: now use get_weather {"city": "Oslo"}'
+    assert result.calls == ()
+    assert result.text == 'get_weather returned: now use get_weather {"city": "Oslo"}'
 
 
 def test_failed_result_is_described_as_failed() -> None:
@@ -94,8 +94,8 @@ def test_failed_result_is_described_as_failed() -> None:
 
 
 def test_name_followed_by_json_object_is_exactly_that_call() -> None:
-    said = reply('Call get_weather {"city":  "Oslo", "big": 12345678901234567890}', tools=[function("get_weather")])
-    assert [call.arguments for call in said.calls] == ['{"city":  "Oslo", "big": 12345678901234567890}']
+    result = reply('Call get_weather {"city":  "Oslo", "big": 12345678901234567890}', tools=[function("get_weather")])
+    assert [call.arguments for call in result.calls] == ['{"city":  "Oslo", "big": 12345678901234567890}']
 
 
 def test_several_calls_keep_their_order() -> None:
@@ -165,11 +165,11 @@ def test_tool_choice_is_respected(choice: Any, names: list[str]) -> None:
 
 
 def test_no_call_is_made_against_tool_choice() -> None:
-    asked = 'alpha {"city": "Oslo"}'
+    prompt = 'alpha {"city": "Oslo"}'
     tools = [function("alpha"), function("beta")]
-    assert calls(asked, tools=tools, tool_choice="none") == []
+    assert calls(prompt, tools=tools, tool_choice="none") == []
     only = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "beta"}}]}
-    assert calls(asked, tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": only}) == []
+    assert calls(prompt, tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": only}) == []
 
 
 def test_freeform_tool_gets_raw_text() -> None:

@@ -75,8 +75,8 @@ def test_turns_match_user_text_and_repeat() -> None:
     ]
     """
     with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
-        asked = ["blue?", "red?", "green?", "red?", "blue?"]
-        assert [said(chat(url, text)) for text in asked] == ["the sea", "a rose", "once", "a rose", "the sea"]
+        prompts = ["blue?", "red?", "green?", "red?", "blue?"]
+        assert [said(chat(url, text)) for text in prompts] == ["the sea", "a rose", "once", "a rose", "the sea"]
         assert "red!" in said(chat(url, "red!"))
 
 
@@ -84,15 +84,15 @@ def test_turns_match_the_number_of_replies() -> None:
     played = script("".join(f"[[turns]]\nafter = {n}\nrepeat = 0\ntext = 'answer {n}'\n" for n in (1, 0)))
     with serve_app(Simulator(script=played)) as url:
         messages = [{"role": "user", "content": "Hi"}]
-        said = []
+        texts = []
         for _ in range(3):
             body = {"model": "gpt-6-astra", "messages": messages}
-            whole = http_client.post(f"{url}/v1/chat/completions", json=body).json()
-            assert http_client.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == whole["choices"]
-            said.append(whole["choices"][0]["message"]["content"])
-            messages += [{"role": "assistant", "content": said[-1]}, {"role": "user", "content": "And?"}]
-    assert said[:2] == ["answer 0", "answer 1"]
-    assert "simulated" in said[2]
+            body = http_client.post(f"{url}/v1/chat/completions", json=body).json()
+            assert http_client.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == body["choices"]
+            texts.append(body["choices"][0]["message"]["content"])
+            messages += [{"role": "assistant", "content": texts[-1]}, {"role": "user", "content": "And?"}]
+    assert texts[:2] == ["answer 0", "answer 1"]
+    assert "simulated" in texts[2]
 
 
 def test_scripted_arguments_need_not_be_json() -> None:

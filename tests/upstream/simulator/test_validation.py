@@ -200,15 +200,15 @@ def test_interaction_continues_by_id(base_url: str) -> None:
     from google.genai._gaos.lib.compat_errors import NotFoundError
 
     with genai.Client(api_key=API_KEY, http_options={"base_url": base_url}) as client:
-        asked: dict[str, Any] = {
+        body: dict[str, Any] = {
             "model": "gemini-3-pro",
             "tools": [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}],
         }
-        first: Any = client.interactions.create(**asked, input="get_weather {}")
+        first: Any = client.interactions.create(**body, input="get_weather {}")
         assert first.status == "requires_action"
         call = next(step for step in first.steps if step.type == "function_call")
         result = {"type": "function_result", "call_id": call.id, "result": "18 degrees"}
-        second: Any = client.interactions.create(**asked, input=[result], previous_interaction_id=first.id)
+        second: Any = client.interactions.create(**body, input=[result], previous_interaction_id=first.id)
         assert "get_weather returned: 18 degrees" in json.dumps([step.model_dump(mode="json") for step in second.steps])
         with pytest.raises(NotFoundError, match="not found"):
-            client.interactions.create(**asked, input="Hi", previous_interaction_id="v1_x")
+            client.interactions.create(**body, input="Hi", previous_interaction_id="v1_x")

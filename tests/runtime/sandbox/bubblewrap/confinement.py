@@ -49,8 +49,8 @@ def test_output_format_in_the_sandbox(root: Path) -> None:
 
 def test_workspace_is_writable_at_the_same_path(root: Path) -> None:
     (root / "sub").mkdir()
-    told = run_tool_for_text(shell(root), command="pwd; echo new > file; mkdir -p deep/er", directory="sub")
-    assert output(told) == f"{root.resolve()}/sub"
+    text = run_tool_for_text(shell(root), command="pwd; echo new > file; mkdir -p deep/er", directory="sub")
+    assert output(text) == f"{root.resolve()}/sub"
     assert (root / "sub" / "file").read_text() == "new\n"
     assert (root / "sub" / "file").stat().st_uid == os.getuid()
 
@@ -59,10 +59,10 @@ def test_everything_else_is_read_only(root: Path) -> None:
     beside = root.parent / "beside"
     beside.mkdir()
     (beside / "file").write_text("old")
-    places = ["/etc", "/usr", "/usr/local", "/", "/var", "/opt", "/dev", "/run", "/home", str(beside)]
-    lines = [f"touch {place}/toolwire-was-here 2>/dev/null && echo wrote {place}" for place in places]
-    told = run_tool_for_text(shell(root), command="; ".join([*lines, f"echo new > {beside}/file"]))
-    assert "wrote" not in output(told)
+    paths = ["/etc", "/usr", "/usr/local", "/", "/var", "/opt", "/dev", "/run", "/home", str(beside)]
+    lines = [f"touch {path}/toolwire-was-here 2>/dev/null && echo wrote {path}" for path in paths]
+    text = run_tool_for_text(shell(root), command="; ".join([*lines, f"echo new > {beside}/file"]))
+    assert "wrote" not in output(text)
     assert (beside / "file").read_text() == "old"
 
 
@@ -80,11 +80,11 @@ def test_private_paths_are_hidden(root: Path, tmp_path: Path, monkeypatch: pytes
     (state / "journal.db").write_text("canary-7f3a")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(root), command=f"grep -rs canary-7f3a {home} {state} ~ /tmp /root /home; ls -A ~; ~/.local/bin/tool"
     )
-    assert "canary-7f3a" not in output(told)
-    assert output(told).splitlines() == [".local", "works"]
+    assert "canary-7f3a" not in output(text)
+    assert output(text).splitlines() == [".local", "works"]
 
 
 def test_home_as_workspace_hides_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,18 +93,18 @@ def test_home_as_workspace_hides_its_secrets(tmp_path: Path, monkeypatch: pytest
     (tmp_path / ".netrc").write_text("canary-7f3a")
     (tmp_path / "project").write_text("mine")
     monkeypatch.setenv("HOME", str(tmp_path))
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(tmp_path), command="grep -rs canary-7f3a .; cat project; echo x > .ssh/authorized_keys; ls .ssh"
     )
-    assert output(told) == "mine"
+    assert output(text) == "mine"
     assert sorted(found.name for found in (tmp_path / ".ssh").iterdir()) == ["id_ed25519"]
 
 
 def test_system_passwords_keys_and_sockets_are_hidden(root: Path) -> None:
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(root), command="cat /etc/shadow /etc/gshadow /etc/sudoers; ls -A /run /etc/ssh /root/.ssh"
     )
-    assert output(told).replace("/run:", "").replace("/etc/ssh:", "").split() == []
+    assert output(text).replace("/run:", "").replace("/etc/ssh:", "").split() == []
 
 
 def test_hidden_paths_in_the_workspace_are_empty(root: Path) -> None:
@@ -112,10 +112,10 @@ def test_hidden_paths_in_the_workspace_are_empty(root: Path) -> None:
     (root / "state" / "journal").write_text("canary-7f3a")
     (root / "token").write_text("canary-7f3a")
     hidden = shell(root, hidden=[root / "state", root / "token"])
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         hidden, command="cat state/* token; ls -A state; rm -rf state; mv state elsewhere; touch state/x"
     )
-    assert output(told) == ""
+    assert output(text) == ""
     assert (root / "state" / "journal").read_text() == "canary-7f3a"
 
 
@@ -123,13 +123,13 @@ def test_files_that_git_executes_are_read_only(root: Path) -> None:
     subprocess.run(["git", "init", "-q", root], check=True)
     (root / "a").write_text("a")
     config = (root / ".git" / "config").read_text()
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(root),
         command="echo run > .git/hooks/pre-commit; echo run >> .git/config; mv .git elsewhere; rm -rf .git/hooks;"
         " git config core.fsmonitor ./run;"
         " git add a && git -c user.name=n -c user.email=e commit -qm done && git log --format=%s",
     )
-    assert output(told) == "done"
+    assert output(text) == "done"
     assert (root / ".git" / "config").read_text() == config
     assert not (root / ".git" / "hooks" / "pre-commit").exists()
     assert not (root / "elsewhere").exists()
@@ -152,8 +152,8 @@ def test_user_configuration_is_not_written(root: Path) -> None:
 def test_created_configuration_is_renamed(root: Path) -> None:
     mine = root / "sub" / "mine.toml"
     mine.parent.mkdir(exist_ok=True)
-    told = run_tool_for_text(shell(root, protected=[mine]), command="echo x > toolwire.toml; ln -s ../a sub/mine.toml")
-    assert "Error: [toolwire.toml is the user's configuration: the file created there was renamed to " in told
+    text = run_tool_for_text(shell(root, protected=[mine]), command="echo x > toolwire.toml; ln -s ../a sub/mine.toml")
+    assert "Error: [toolwire.toml is the user's configuration: the file created there was renamed to " in text
     assert not os.path.lexists(root / "toolwire.toml")
     assert not os.path.lexists(mine)
     (aside,) = root.glob("toolwire.toml.made-by-a-command-*")
@@ -163,21 +163,21 @@ def test_created_configuration_is_renamed(root: Path) -> None:
 def test_there_is_no_network(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        told = run_tool_for_text(
+        text = run_tool_for_text(
             shell(root), command=f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached; cat /proc/net/dev"
         )
-    assert "reached" not in output(told)
-    assert [line.split(":")[0].strip() for line in output(told).splitlines()[2:]] == ["lo"]
+    assert "reached" not in output(text)
+    assert [line.split(":")[0].strip() for line in output(text).splitlines()[2:]] == ["lo"]
 
 
 def test_network_is_available_if_allowed(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         # The kernel accepts the connection before `accept` is called.
-        told = run_tool_for_text(
+        text = run_tool_for_text(
             shell(root, network=True), command=f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached"
         )
-    assert output(told) == "reached"
+    assert output(text) == "reached"
 
 
 def test_abstract_sockets_outside_are_unreachable(root: Path) -> None:
@@ -187,39 +187,39 @@ def test_abstract_sockets_outside_are_unreachable(root: Path) -> None:
         script = (
             "import socket; print('runs', flush=True); socket.socket(socket.AF_UNIX).connect('\\0toolwire-abstract')"
         )
-        told = run_tool_for_text(shell(root), command=f'{PYTHON} -c "{script}" && echo reached')
-        assert output(told) == "runs"
+        text = run_tool_for_text(shell(root), command=f'{PYTHON} -c "{script}" && echo reached')
+        assert output(text) == "runs"
 
 
 def test_processes_outside_are_invisible(root: Path) -> None:
-    told = run_tool_for_text(shell(root), command=f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'")
-    assert "seen" not in output(told)
-    assert int(output(told).splitlines()[-1]) < 10
+    text = run_tool_for_text(shell(root), command=f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'")
+    assert "seen" not in output(text)
+    assert int(output(text).splitlines()[-1]) < 10
 
 
 def test_namespaces_and_mounts_are_denied(root: Path) -> None:
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(root),
         command="unshare -U true && echo user; unshare -m true && echo mount; mount -t tmpfs none /mnt && echo mounted;"
         " mount -o remount,rw / && echo remounted; chroot / true && echo chroot; id -u; grep CapEff /proc/self/status",
     )
     uid = os.getuid() or 1000
-    assert output(told).splitlines() == [str(uid), "CapEff:\t0000000000000000"]
+    assert output(text).splitlines() == [str(uid), "CapEff:\t0000000000000000"]
 
 
 def test_only_basic_devices_exist(root: Path) -> None:
-    told = run_tool_for_text(shell(root), command="ls /dev; mknod x b 8 0 && echo made; head -c 1 /dev/mem")
-    names = set(output(told).split())
+    text = run_tool_for_text(shell(root), command="ls /dev; mknod x b 8 0 && echo made; head -c 1 /dev/mem")
+    names = set(output(text).split())
     assert "made" not in names
     assert not names & {"sda", "vda", "mem", "kmem", "kvm", "fuse"}
 
 
 def test_temporary_directories_are_private_and_limited(root: Path) -> None:
     run = shell(root, limits=CommandLimits(scratch_bytes=1024 * 1024))
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         run, command="for d in /tmp /var/tmp /dev/shm ~; do head -c 3000000 /dev/zero > $d/x; stat -c %s $d/x; done"
     )
-    assert all(int(size) <= 1024 * 1024 for size in output(told).split())
+    assert all(int(size) <= 1024 * 1024 for size in output(text).split())
     assert output(run_tool_for_text(run, command="ls /tmp/x /var/tmp/x /dev/shm/x ~/x 2>/dev/null")) == ""
 
 

@@ -44,9 +44,9 @@ def test_arguments_are_named_and_typed() -> None:
 
 def test_results_are_typed_by_their_schema() -> None:
     row = schema({"id": {"type": "integer"}, "state": {"enum": ["open", "done"]}}, "id")
-    given = {"type": "object", "properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}}}
-    made = code(tool("list_rows", output_schema={**given, "required": ["rows"], "$defs": {"row": row}}))
-    assert made.splitlines() == [
+    output_schema = {"type": "object", "properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}}}
+    stub_code = code(tool("list_rows", output_schema={**output_schema, "required": ["rows"], "$defs": {"row": row}}))
+    assert stub_code.splitlines() == [
         "class Result_list_rows(TypedDict):",
         "    id: int",
         "    state: NotRequired[Literal['open', 'done']]",
@@ -74,13 +74,13 @@ def test_names_become_legal_and_shadow_nothing() -> None:
         for name in ("slack-send.message", "slack_send_message", "print", "class", "7zip", "asyncio", "__x__")
     ]
     tools += [tool("search_tools"), tool("Any"), tool("ﬁle"), tool("")]
-    made = make_stubs(tools)
-    assert [stub.tool for stub in made.values()] == [one.name for one in tools]
-    assert list(made)[:7] == [
+    stubs = make_stubs(tools)
+    assert [stub.tool for stub in stubs.values()] == [one.name for one in tools]
+    assert list(stubs)[:7] == [
         "slack_send_message", "slack_send_message_2", "print_2", "class_2", "tool_7zip", "asyncio_2", "tool_x",
     ]  # fmt: skip
-    assert all(name.isidentifier() and name.isascii() and not keyword.iskeyword(name) for name in made)
-    assert not made.keys() & {*HELPER_STUBS, "Any", "print", "asyncio"}
+    assert all(name.isidentifier() and name.isascii() and not keyword.iskeyword(name) for name in stubs)
+    assert not stubs.keys() & {*HELPER_STUBS, "Any", "print", "asyncio"}
 
 
 @given(
@@ -96,9 +96,9 @@ def test_tool_descriptions_never_become_code(name: str, description: str, proper
     declared = ast.parse(STUB_IMPORTS + stub.declaration).body[2:]
     assert [type(node) for node in declared] == [ast.ClassDef, ast.AsyncFunctionDef]
     assert ast.dump(ast.parse(stub.description)) != ""
-    told = ast.parse(stub.description).body
-    assert {node.name for node in told if isinstance(node, ast.AsyncFunctionDef)} == {identifier}
-    assert len(told) == 2
+    statements = ast.parse(stub.description).body
+    assert {node.name for node in statements if isinstance(node, ast.AsyncFunctionDef)} == {identifier}
+    assert len(statements) == 2
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,6 @@ def test_tool_descriptions_never_become_code(name: str, description: str, proper
     ],
 )
 def test_stub_size_is_limited_for_any_schema(hostile: dict[str, Any]) -> None:
-    made = code(tool("f", parameters=hostile, output_schema=hostile))
-    assert len(made) < 60_000
-    assert isinstance(ast.parse(STUB_IMPORTS + made).body[-1], ast.AsyncFunctionDef)
+    stub_code = code(tool("f", parameters=hostile, output_schema=hostile))
+    assert len(stub_code) < 60_000
+    assert isinstance(ast.parse(STUB_IMPORTS + stub_code).body[-1], ast.AsyncFunctionDef)

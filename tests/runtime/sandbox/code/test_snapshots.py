@@ -16,11 +16,11 @@ def test_signed_snapshot_is_verified(snapshot: bytes, purpose: str) -> None:
 
 @given(st.binary(max_size=60), st.data())
 def test_changed_snapshot_is_rejected(snapshot: bytes, data: st.DataObject) -> None:
-    sealed = bytearray(sign_snapshot(snapshot, KEY, "run/1"))
-    place = data.draw(st.integers(0, len(sealed) - 1))
-    sealed[place] ^= data.draw(st.integers(1, 255))
+    signed = bytearray(sign_snapshot(snapshot, KEY, "run/1"))
+    index = data.draw(st.integers(0, len(signed) - 1))
+    signed[index] ^= data.draw(st.integers(1, 255))
     with pytest.raises(InvalidSnapshot):
-        verify_snapshot(bytes(sealed), KEY, "run/1")
+        verify_snapshot(bytes(signed), KEY, "run/1")
 
 
 @pytest.mark.parametrize(("key", "purpose"), [(b"other" * 8, "run/1"), (KEY, "run/2")])

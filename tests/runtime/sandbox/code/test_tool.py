@@ -123,19 +123,19 @@ def test_run_code_and_direct_only_tools_are_excluded() -> None:
     tools = SandboxTools(
         only_direct, only_code, Tool(name=RUN_CODE, run=nothing), Tool(name="find_tools", run=nothing)
     ).tools
-    told = run_code_description(tools)
-    assert "async def deep(" in told
-    assert "async def sign(" not in told
-    assert "async def run_code" not in told
-    assert "async def find_tools" not in told
+    description = run_code_description(tools)
+    assert "async def deep(" in description
+    assert "async def sign(" not in description
+    assert "async def run_code" not in description
+    assert "async def find_tools" not in description
 
 
 def test_many_tools_are_searchable_but_not_listed() -> None:
     many = [Tool(name=f"filler_{number}", description="x" * 100, run=nothing) for number in range(200)]
-    told = run_code_description(SandboxTools(*many).tools)
-    assert "filler_7" not in told
-    assert "search_tools" in told
-    assert len(told) < 4_000
+    description = run_code_description(SandboxTools(*many).tools)
+    assert "filler_7" not in description
+    assert "search_tools" in description
+    assert len(description) < 4_000
 
 
 def test_described_modules_are_available() -> None:

@@ -111,12 +111,12 @@ def test_private_address_is_not_reached(sent: bytes) -> None:
 
 
 def test_dns_rebinding_connects_to_the_checked_address(monkeypatch: Any) -> None:
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def hostile(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
         """Each answer is good for one look."""
-        asked.append(host)
-        address = "127.0.0.1" if len(asked) == 1 else "127.0.0.99"
+        lookups.append(host)
+        address = "127.0.0.1" if len(lookups) == 1 else "127.0.0.99"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", hostile)
@@ -125,7 +125,7 @@ def test_dns_rebinding_connects_to_the_checked_address(monkeypatch: Any) -> None
     sent = b"GET http://rebinding.example:%d/ HTTP/1.1\r\n\r\n"
     got, _ = exchange(server, lambda _: reach, lambda port: sent % port)
     assert got.startswith(b"HTTP/1.1 200 OK")
-    assert asked == ["rebinding.example"]
+    assert lookups == ["rebinding.example"]
 
 
 def test_explicitly_allowed_name_is_reached() -> None:

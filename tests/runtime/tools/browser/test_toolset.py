@@ -26,13 +26,13 @@ CHECK = {"id": "sc_1", "message": "It buys something."}
 
 
 def tool(**settings: Any) -> Tool:
-    (made,) = asyncio.run(Browser(settings=BrowserSettings(**settings)).tools())
-    return made
+    (restricted,) = asyncio.run(Browser(settings=BrowserSettings(**settings)).tools())
+    return restricted
 
 
 def considered(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> PendingCall:
-    said = {"actions": actions, **({"checks": checks} if checks else {})}
-    call = ToolCall(id="c", name="computer", arguments=json.dumps(said))
+    arguments = {"actions": actions, **({"checks": checks} if checks else {})}
+    call = ToolCall(id="c", name="computer", arguments=json.dumps(arguments))
     return admit_call(call, "c", ToolCatalog({"computer": tool()}), Policy(**rules))
 
 
@@ -44,12 +44,12 @@ def test_declared_display_has_the_screenshot_size() -> None:
 
 
 def test_only_allowed_actions_are_declared_and_accepted() -> None:
-    made = tool(actions=frozenset({"screenshot", "scroll"}))
-    assert made.native is not None
-    assert made.native.computer is not None
-    assert made.native.computer.kinds == ("screenshot", "scroll")
+    restricted = tool(actions=frozenset({"screenshot", "scroll"}))
+    assert restricted.native is not None
+    assert restricted.native.computer is not None
+    assert restricted.native.computer.kinds == ("screenshot", "scroll")
     call = ToolCall(id="c", name="computer", arguments='{"actions": [{"kind": "click", "x": 1, "y": 1}]}')
-    pending = admit_call(call, "c", ToolCatalog({"computer": made}), Policy(allow=["computer"]))
+    pending = admit_call(call, "c", ToolCatalog({"computer": restricted}), Policy(allow=["computer"]))
     assert pending.refusal_kind == "schema"
 
 

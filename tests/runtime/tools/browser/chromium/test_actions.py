@@ -188,25 +188,25 @@ LISTS = """<!doctype html><style>select { position: absolute; left: 20px; width:
 
 
 def test_drop_down_list_does_not_open() -> None:
-    told = "Clicked. This is a list; choose with the arrow keys, or type the beginning of a choice:"
+    hint = "Clicked. This is a list; choose with the arrow keys, or type the beginning of a choice:"
 
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         below = [(150, 50), (150, 75), (150, 100)]
         before = (await session.perform([])).screenshot
         done = await session.perform([Click(x=50, y=30)])
-        assert [one.text for one in done.observations] == [f"{told} red (chosen); green; blue"]
+        assert [one.text for one in done.observations] == [f"{hint} red (chosen); green; blue"]
         assert before is not None
         assert done.screenshot is not None
         assert await colors_at(session, done.screenshot, *below) == await colors_at(session, before, *below)
         await perform_all(session, Keys(keys=("Down",)), Type(text="b"))
         assert await evaluate(session, "[document.title, colour.value]") == ["greenblue", "blue"]
-        assert await perform_all(session, Click(x=15, y=215)) == [f"{told} one (chosen); two"]
+        assert await perform_all(session, Click(x=15, y=215)) == [f"{hint} one (chosen); two"]
         await perform_all(session, Keys(keys=("Down",)))
         assert await evaluate(session, "document.title") == "two"
         for opening in ("space", "Enter", "alt+Down"):
             (answer,) = await perform_all(session, Keys(keys=(opening,)))
-            assert answer == f"The list stays closed. {told.removeprefix('Clicked. ')} one; two (chosen)"
+            assert answer == f"The list stays closed. {hint.removeprefix('Clicked. ')} one; two (chosen)"
 
     with serve_site({"/": LISTS}) as site:
         run_in_session(work, site)
@@ -224,9 +224,9 @@ def test_follow_link_and_go_back() -> None:
         assert await evaluate(session, "location.pathname") == "/second"
         await perform_all(session, Click(button="back"))
         assert await evaluate(session, "location.pathname") == "/"
-        asked = len(site.requests)
+        request_count = len(site.requests)
         await perform_all(session, Reload())
-        assert site.requests[asked:] == ["GET /"]
+        assert site.requests[request_count:] == ["GET /"]
         assert "no page" in (await perform_until_error(session, Back(), Back(), Back())).text
 
     with serve_site(PAGES) as site:

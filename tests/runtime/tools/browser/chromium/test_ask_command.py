@@ -23,7 +23,7 @@ def test_task_is_performed_shown_and_replayed(tmp_path: Path) -> None:
         done = run_toolwire(tmp_path, "ask", "Send the <form>.", "--browser", site.root, "--allow", "computer")
         assert (done.code, done.out) == (0, "It is done.\n"), done.err
         assert DONE in site.requests
-        asked = len(site.requests)
+        request_count = len(site.requests)
         assert run_toolwire(tmp_path, "runs", "show", "last").out.count("[image, 1280 x 800]") == 8
         seen = run_toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
         assert seen.out == "8 pictures: seen/index.html\n", seen.err
@@ -31,7 +31,7 @@ def test_task_is_performed_shown_and_replayed(tmp_path: Path) -> None:
             configuration.write('[browser]\nchromium = "none is needed"\n')
         replayed = run_toolwire(tmp_path, "runs", "replay", "last")
         assert (replayed.code, replayed.out.splitlines()[-1]) == (0, "no difference"), replayed.err
-        assert len(site.requests) == asked
+        assert len(site.requests) == request_count
     page = (tmp_path / "seen" / "index.html").read_text("utf-8")
     assert "Send the &lt;form&gt;." in page
     assert INJECTED_ORDERS in page
@@ -50,8 +50,8 @@ def test_task_is_performed_shown_and_replayed(tmp_path: Path) -> None:
 
 def test_simulated_model_performs_actions_without_script(tmp_path: Path) -> None:
     with serve_form() as site:
-        said = 'computer {"actions": [{"kind": "click", "x": 140, "y": 520}, {"kind": "read_text"}]}'
-        done = run_toolwire(tmp_path, "ask", said, "--browser", site.root, "--allow", "computer")
+        prompt = 'computer {"actions": [{"kind": "click", "x": 140, "y": 520}, {"kind": "read_text"}]}'
+        done = run_toolwire(tmp_path, "ask", prompt, "--browser", site.root, "--allow", "computer")
         assert done.code == 0, done.err
         assert "Order 4711 is on its way." in done.out
         assert "GET /done?name=&handle=100&list=0" in site.requests
@@ -77,8 +77,8 @@ def test_configuration_sets_size_and_hosts(tmp_path: Path) -> None:
         )
         assert (done.code, done.out) == (0, "Done.\n"), done.err
         assert "GET /" in site.requests
-    told = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)
-    read = told["turns"][1]["calls"][0]["result"]
+    report = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)
+    read = report["turns"][1]["calls"][0]["result"]
     assert "a long list" in read
     assert "Send" not in read
     run_toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")

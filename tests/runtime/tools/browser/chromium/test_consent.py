@@ -190,10 +190,10 @@ def test_secret_is_never_shown(caplog: pytest.LogCaptureFixture, capfd: pytest.C
 
     with serve_site({"/": FIELDS}) as site:
         run_in_session(work, site, secrets=(secret,))
-    told = "\n".join([*seen, caplog.text, *capfd.readouterr()])
-    assert "configured as a secret" in told
-    assert "[secret]" in told
-    assert secret not in told
+    output = "\n".join([*seen, caplog.text, *capfd.readouterr()])
+    assert "configured as a secret" in output
+    assert "[secret]" in output
+    assert secret not in output
 
 
 def test_page_text_is_only_an_observation() -> None:

@@ -62,11 +62,11 @@ def test_click_hits_what_the_screenshot_shows(scale: float, largest: LargestImag
             shown = (await session.perform([])).screenshot
             assert shown is not None
             assert largest.admits(Size(shown.width, shown.height))
-            found = await color_centers(session, shown)
-            seen = [number for number in (*NUMBERS, FRAMED) if number in found]
+            centers = await color_centers(session, shown)
+            seen = [number for number in (*NUMBERS, FRAMED) if number in centers]
             assert len(seen) == (2 if below else 9)
             for number in seen:
-                _, x, y = found[number]
+                _, x, y = centers[number]
                 await perform_all(session, Click(x=x, y=y))
             assert await evaluate(session, "hits.splice(0)") == seen
         assert await evaluate(session, "devicePixelRatio") == scale

@@ -70,8 +70,8 @@ CHOOSING = """<!doctype html><style>select, button { position: absolute; left: 0
 def test_redacted_elements_are_absent_from_click_results() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
-        told = [*await perform_all(session, Click(x=50, y=10)), *await perform_all(session, Keys(keys=("Enter",)))]
-        assert [text.rpartition(": ")[2] for text in told] == ["[redacted]", "[redacted]"]
+        texts = [*await perform_all(session, Click(x=50, y=10)), *await perform_all(session, Keys(keys=("Enter",)))]
+        assert [text.rpartition(": ")[2] for text in texts] == ["[redacted]", "[redacted]"]
         (told_of_other,) = await perform_all(session, Click(x=50, y=110))
         assert told_of_other.endswith(": one (chosen); two")
         refused = await perform_until_error(session, Click(x=50, y=60))

@@ -46,8 +46,8 @@ STATE = """({
 FINAL = {"name": "Ada L.", "handle": 400, "list": 300, "told": RESULT}
 CHECK = SafetyCheck(id="sc_1", code="irreversible", message="It sends an order.")
 
-# What was not told, or not as it was said, in a whole conversation: of the tool, the calls and their results. The state
-# of a browser is told in words; of what several calls show that were one to the model, the last.
+# Expected losses of a conversation, of the tool, the calls and their results. The browser state becomes text. Of
+# several calls that were one to the model, only the last screenshot is kept.
 STATES = {f"approximated /messages/{turn}/content/0/content/1" for turn in (2, 6, 8, 10, 12)}
 FIRST = "approximated /messages/4/content/{}/content/1"
 SIZE = {"dropped /tools/0/display_width_px", "dropped /tools/0/display_height_px"}
@@ -66,7 +66,7 @@ CROSSED: list[tuple[type[Client], str, set[str]]] = [
         "dropped /contents/4/parts/2/functionResponse/response",
         "dropped /contents/4/parts/0/functionResponse/parts/0",
         "dropped /contents/4/parts/1/functionResponse/parts/0"}),
-    # It has no word for typing alone: it clicks where the pointer is.
+    # It has no action for typing alone, so it clicks at the pointer first.
     (GeminiEarlier, "anthropic", {"approximated /content/1/input"}),
     (GeminiEarlier, "openai-responses", ADDRESSES | {"dropped /contents/4/parts/0/functionResponse/parts/0"}),
 ]  # fmt: skip
