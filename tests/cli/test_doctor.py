@@ -105,17 +105,17 @@ def answering(status: int) -> object:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "said"),
+    ("status", "code", "message"),
     [
         (404, 0, "answers, and has no list of models"),
         (302, 1, "answered 302; a redirect is not followed"),
         (503, 1, "answered 503; try again later"),
     ],
 )
-def test_provider_responses_and_advice(tmp_path: Path, status: int, code: int, said: str) -> None:
+def test_provider_responses_and_advice(tmp_path: Path, status: int, code: int, message: str) -> None:
     with serve_app(answering(status)) as url:
         result = doctor(tmp_path, provider("anthropic", url))
-    assert (result.exit_code, said in result.output) == (code, True), result.output
+    assert (result.exit_code, message in result.output) == (code, True), result.output
 
 
 def test_public_server_without_keys_is_a_problem(tmp_path: Path) -> None:
@@ -127,17 +127,17 @@ def test_public_server_without_keys_is_a_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("[server]\nprot = 3\n", "unknown key server.prot"),
         (provider("anthropic", "http://x", 'api_key = "env:UNSET_KEY"'), "variable UNSET_KEY is not set"),
         ("[server", "toolwire.toml"),
     ],
 )
-def test_unreadable_configuration_is_bad_input(tmp_path: Path, config: str, said: str) -> None:
+def test_unreadable_configuration_is_bad_input(tmp_path: Path, config: str, message: str) -> None:
     result = doctor(tmp_path, config)
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 FILES = ("state", "journal", "runs")

@@ -199,19 +199,19 @@ def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        (["show", "ex_none"], "exchange not found: 'ex_none' (see `toolwire journal tail`)"),
-        (["replay", "ex_none"], "exchange not found: 'ex_none' in the journal"),
+        (["show", "ex_none"], "exchange not found: ex_none (see `toolwire journal tail`)"),
+        (["replay", "ex_none"], "exchange not found: ex_none"),
         (["replay", "last", "--to", "nobody/m"], "there is no provider 'nobody': use --to with one of anthropic, "),
         (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
     ],
 )
-def test_failures_are_one_line_errors(arguments: list[str], lines: str, base_url: str, tmp_path: Path) -> None:
+def test_failures_are_one_line_errors(arguments: list[str], message: str, base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     result = journal(tmp_path, *arguments)
     assert result.exit_code == 2
-    assert result.output.startswith(f"Error: {lines}")
+    assert result.output.startswith(f"Error: {message}")
     assert result.output.count("\n") == 1
 
 

@@ -233,7 +233,7 @@ def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "config", "said"),
+    ("arguments", "config", "message"),
     [
         (
             ["codex", "--protocol", "ollama"],
@@ -249,11 +249,11 @@ def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:
         ),
     ],
 )
-def test_start_failures_are_one_line_errors(desk: UserMachine, arguments: list[str], config: str, said: str) -> None:
+def test_start_failures_are_one_line_errors(desk: UserMachine, arguments: list[str], config: str, message: str) -> None:
     (desk.folder / "work" / "toolwire.toml").write_text(config + "\n[server]\nport = 9\n" * ("server" not in config))
     code, told = desk.launch(*arguments)
     assert code == 2
-    assert said in told
+    assert message in told
     assert told.count("\n") == 1
     assert not (desk.folder / "work" / "told.json").exists()
 

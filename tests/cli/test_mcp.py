@@ -56,7 +56,7 @@ def test_list_prints_servers_states_and_tools(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "off: disabled",
-        "one: up, 2025-11-25, 1 tools",
+        "one: up, 2025-11-25, 1 tool",
         "  one__echo  Says it again",
         "two: up, 2025-11-25, 0 tools",
         "gone: down: there is no program 'no-such-program-anywhere'",
@@ -82,7 +82,7 @@ def test_invalid_json_arguments_are_not_sent(tmp_path: Path) -> None:
 
 def test_unknown_server_can_not_be_called(tmp_path: Path) -> None:
     result = run("call", "other", "echo", "--config", str(write_config(tmp_path, one={})))
-    assert (result.exit_code, result.stderr) == (2, "Error: there is no MCP server 'other'; expected one of one\n")
+    assert (result.exit_code, result.stderr) == (2, "Error: unknown MCP server 'other'; expected one of one\n")
 
 
 def test_import_converts_mcp_servers_json_to_toml(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_logout_deletes_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     folder = tmp_path / "toolwire" / "mcp"
     store = TokenFile(folder, "far", "https://far.example/mcp")
     asyncio.run(store.set_tokens(OAuthToken(access_token="t")))
-    assert run("logout", "far", "--config", str(path)).stdout == "far: forgotten\n"
+    assert run("logout", "far", "--config", str(path)).stdout == "far: signed out\n"
     assert list(folder.iterdir()) == []
-    assert run("logout", "far", "--config", str(path)).stdout == "far: there was nothing\n"
+    assert run("logout", "far", "--config", str(path)).stdout == "far: no tokens stored\n"
 
 
 def serving(folder: Path, version: str, *options: str) -> McpServerConfig:

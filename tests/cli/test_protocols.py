@@ -91,21 +91,21 @@ def test_same_protocol_is_unchanged() -> None:
 
 def test_feature_not_supported_by_the_source() -> None:
     shown = run("--from", "ollama", "--to", "gemini", "cache-marks").stdout
-    assert "ollama has no words for it: cache marks" in shown
+    assert "not supported by ollama: cache marks" in shown
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["cache-mark"], "unknown feature 'cache-mark': did you mean cache-marks"),
         (["xyzzy"], "unknown feature 'xyzzy': 'toolwire protocols --from P' lists them"),
         (["--from", "antropic"], "unknown protocol 'antropic'; expected one of anthropic, "),
     ],
 )
-def test_unknown_name_is_a_one_line_error(arguments: list[str], said: str) -> None:
+def test_unknown_name_is_a_one_line_error(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"Error: {said}")
+    assert result.stderr.startswith(f"Error: {message}")
     assert result.stderr.count("\n") == 1
 
 

@@ -25,7 +25,7 @@ with the reasons.
 | ◐ | varies: some forms are translated, others are reported or refused |
 | · | reported: left out, and reported |
 | ✗ | refused: may not be left out, so the request is refused |
-| | the protocol has no words for it |
+| | not supported by the protocol |
 
 ## How much arrives
 

@@ -58,7 +58,7 @@ def test_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: str
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "message"),
     [
         ("ftp://a.example", "does not start with http"),
         ("a.example", "does not start with http"),
@@ -68,8 +68,8 @@ def test_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: str
         ("http://a.example/\u00e9", "characters that are not allowed in a URL"),
     ],
 )
-def test_invalid_base_url_is_rejected_without_echoing_a_password(url: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why) as refused:
+def test_invalid_base_url_is_rejected_without_echoing_a_password(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
         parse_origin(url)
     assert "secret" not in str(refused.value)
 

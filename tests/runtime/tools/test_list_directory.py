@@ -30,12 +30,12 @@ def test_empty_directory_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [("none", "file not found: none"), ("..", "outside"), ("/etc", "outside"), ("f", "f is a file, not a directory")],
 )
-def test_unlistable_path_is_an_error(tmp_path: Path, path: str, told: str) -> None:
+def test_unlistable_path_is_an_error(tmp_path: Path, path: str, message: str) -> None:
     made(tmp_path, "f")
-    with pytest.raises(ToolError, match=told):
+    with pytest.raises(ToolError, match=message):
         run_tool(built_in_tool(tmp_path, "list_directory"), path=path)
 
 

@@ -57,7 +57,7 @@ def test_path_selects_a_directory_or_file(tmp_path: Path, search: Tool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("include", "found"),
+    ("include", "expected"),
     [
         ("*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
         ("src/*.py", ["src/b.py"]),
@@ -65,11 +65,11 @@ def test_path_selects_a_directory_or_file(tmp_path: Path, search: Tool) -> None:
         ("*.log", []),
     ],
 )
-def test_include_filters_files_by_glob(tmp_path: Path, search: Tool, include: str, found: list[str]) -> None:
+def test_include_filters_files_by_glob(tmp_path: Path, search: Tool, include: str, expected: list[str]) -> None:
     write(tmp_path, a_dot_py="x", src__b_dot_py="x", src__d_dot_txt="x", src__deep__c_dot_py="x", e_dot_log="x")
     write(tmp_path, _dot_gitignore="*.log\n")
     text = run_tool_for_text(search, pattern="x", include=include)
-    assert [line.partition(":")[0] for line in text.splitlines() if ":" in line] == found
+    assert [line.partition(":")[0] for line in text.splitlines() if ":" in line] == expected
 
 
 def test_ignored_files_are_skipped_from_any_start_directory(tmp_path: Path, search: Tool) -> None:

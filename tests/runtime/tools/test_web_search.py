@@ -89,7 +89,7 @@ def test_no_results_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         ({"other": []}, "no list at 'results'"),
         ([], "no list at 'results'"),
@@ -99,8 +99,8 @@ def test_no_results_are_reported(tmp_path: Path) -> None:
         (page_response(b"[" * 5_000_000), "too large"),
     ],
 )
-def test_service_errors_do_not_reveal_the_key(tmp_path: Path, body: Any, told: str) -> None:
-    with pytest.raises(ToolError, match=told) as fault:
+def test_service_errors_do_not_reveal_the_key(tmp_path: Path, body: Any, message: str) -> None:
+    with pytest.raises(ToolError, match=message) as fault:
         searched(tmp_path, body, "x", "/?k=secret-key&q=x", url="{base}/?k=secret-key&q={query}")
     assert "secret-key" not in str(fault.value)
 

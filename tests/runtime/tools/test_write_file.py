@@ -24,7 +24,7 @@ def test_directory_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="is a directory"):
         run_tool(built_in_tool(tmp_path, "write_file"), file_path="sub", content="")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ToolError, match="has a part that is no folder"):
+    with pytest.raises(ToolError, match="has a part that is not a directory"):
         run_tool(built_in_tool(tmp_path, "write_file"), file_path="file/below", content="")
 
 
@@ -58,7 +58,7 @@ def test_one_occurrence_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "expected", "told"),
+    ("old", "expected", "message"),
     [
         ("one", None, "old_string occurs 3 times in a, expected 1"),
         ("one", 2, "old_string occurs 3 times in a, expected 2"),

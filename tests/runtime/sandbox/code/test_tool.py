@@ -85,7 +85,7 @@ def test_call_without_await_is_never_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "said"),
+    ("code", "kind", "message"),
     [
         ("await add(a=1)", "code_types", "No argument provided for required parameter `b`"),
         ("await add(a=1, b='2')", "code_types", "Expected `int`"),
@@ -96,11 +96,11 @@ def test_call_without_await_is_never_made() -> None:
         ("x = [1]\nx[len(x) + 7]", "code_error", "IndexError"),
     ],
 )
-def test_errors_are_reported_for_the_model_to_fix(code: str, kind: str, said: str) -> None:
+def test_errors_are_reported_for_the_model_to_fix(code: str, kind: str, message: str) -> None:
     desk = SandboxTools()
     output = run_code(code, desk)
     assert (output.is_error, output.error_kind) == (True, kind)
-    assert said in output_text(output)
+    assert message in output_text(output)
     assert desk.calls == []
 
 

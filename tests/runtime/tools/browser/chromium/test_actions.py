@@ -270,7 +270,7 @@ def test_read_text_is_limited() -> None:
 
 def test_wait_is_limited() -> None:
     async def work(session: BrowserSession) -> None:
-        assert await perform_all(session, Wait(seconds=60)) == ["Waited 0.3 seconds, the longest that is allowed."]
+        assert await perform_all(session, Wait(seconds=60)) == ["Waited 0.3 seconds, the maximum."]
 
     run_in_session(work, bounds=SessionLimits(wait_seconds=0.3))
 

@@ -86,19 +86,19 @@ def test_configuration_sets_size_and_hosts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "more", "why"),
+    ("start", "more", "message"),
     [
         ("file:///etc/passwd", "", "the browser can't open file:///etc/passwd: only http and https"),
         ("http://127.0.0.1/", '[browser]\nchromium = "no-such-program"\n', "'no-such-program' is not a program"),
     ],
 )
 def test_browser_errors_are_reported_before_the_model_is_called(
-    tmp_path: Path, start: str, more: str, why: str
+    tmp_path: Path, start: str, more: str, message: str
 ) -> None:
     write_script(tmp_path, {"text": "Done."}, extra_config=more)
     done = run_toolwire(tmp_path, "ask", "Look.", "--browser", start)
     assert (done.code, done.out) == (2, "")
-    assert why in done.err
+    assert message in done.err
 
 
 def test_hosts_without_a_browser_are_bad_input(tmp_path: Path) -> None:

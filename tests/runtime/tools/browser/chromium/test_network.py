@@ -229,13 +229,13 @@ def test_downloads_and_uploads_are_disabled() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         assert await side_observations(session, Click(x=20, y=10)) == [
-            "The page asked for a file; choosing files is off."
+            "The page asked for a file; file uploads are disabled."
         ]
         assert await side_observations(session, Click(x=5, y=58)) == [
-            "The page offered the file 'evil.exe'; downloads are off."
+            "The page offered the file 'evil.exe'; downloads are disabled."
         ]
         assert await side_observations(session, Click(x=5, y=88)) == [
-            "The page offered the file 'x.txt'; downloads are off."
+            "The page offered the file 'x.txt'; downloads are disabled."
         ]
         assert await evaluate(session, "document.querySelector('input').files.length") == 0
 

@@ -167,7 +167,7 @@ def test_unresponsive_page_is_closed(event: str, action: Action) -> None:
         done = await session.perform([action, Type(text="x")])
         assert [one.is_error for one in done.observations] == [True, True, True]
         assert "longer than the 5 seconds" in done.observations[0].text
-        assert "1 more of the actions" in done.observations[1].text
+        assert "1 more actions" in done.observations[1].text
         assert "does not answer" in done.observations[2].text
         await perform_all(session, Navigate(url=f"{site.root}/other"))
 
@@ -192,7 +192,7 @@ def test_unresponsive_server_is_not_waited_for() -> None:
         (
             {"bounds": SessionLimits(batch_actions=2)},
             [Wait(seconds=0), Wait(seconds=0), Wait(seconds=0), Wait(seconds=0)],
-            ["Waited", "Waited", "Refused: at most 2 actions can be performed at once.", "1 more of the actions"],
+            ["Waited", "Waited", "Refused: at most 2 actions can be performed at once.", "1 more actions"],
         ),
         (
             {"bounds": SessionLimits(actions=1)},
@@ -202,7 +202,7 @@ def test_unresponsive_server_is_not_waited_for() -> None:
         (
             {"bounds": SessionLimits(session_seconds=0)},
             [Wait(seconds=0)],
-            ["Refused: the 0 seconds of this session are over."],
+            ["Refused: the session has exceeded its 0 seconds."],
         ),
         (
             {"actions": frozenset({"wait"})},
@@ -215,8 +215,8 @@ def test_unresponsive_server_is_not_waited_for() -> None:
             ["Refused: the action back is not allowed here."],
         ),
         ({}, [object()], ["Refused: unknown action object."]),
-        ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside of the display, which is 1280x800."]),
-        ({}, [Zoom(x0=5, y0=5, x1=5, y1=9)], ["Failed: (5, 5) to (5, 9) is not a part of the display of 1280x800."]),
+        ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside the display, which is 1280x800."]),
+        ({}, [Zoom(x0=5, y0=5, x1=5, y1=9)], ["Failed: (5, 5) to (5, 9) is not a valid region of the 1280x800 display."]),
         ({}, [Keys(keys=("Frobnicate",))], ["Refused: unknown key 'Frobnicate'."]),
         ({}, [Keys(keys=("ctrl", "v"))], ["Refused: the clipboard is disabled; use the action that types text."]),
         (
