@@ -94,7 +94,7 @@ def test_unreachable_provider_is_a_problem(tmp_path: Path) -> None:
     assert "see whether base_url is right" in result.output
 
 
-def answering(status: int) -> object:
+def status_app(status: int) -> object:
     async def app(scope: dict[str, object], receive: object, send: object) -> None:
         if scope["type"] == "http":
             start = {"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]}
@@ -113,7 +113,7 @@ def answering(status: int) -> object:
     ],
 )
 def test_provider_responses_and_advice(tmp_path: Path, status: int, code: int, message: str) -> None:
-    with serve_app(answering(status)) as url:
+    with serve_app(status_app(status)) as url:
         result = doctor(tmp_path, provider("anthropic", url))
     assert (result.exit_code, message in result.output) == (code, True), result.output
 

@@ -28,7 +28,7 @@ def base_url() -> Iterator[str]:
         yield url
 
 
-def config_of(folder: Path, url: str, more: str = "bodies = true") -> str:
+def journal_config(folder: Path, url: str, more: str = "bodies = true") -> str:
     providers = "".join(
         f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "{url}"\napi_key = "{SECRET}"\n'
         for name in PROTOCOL_NAMES
@@ -39,7 +39,7 @@ def config_of(folder: Path, url: str, more: str = "bodies = true") -> str:
 
 def record(folder: Path, url: str, client: str, *, stream: bool = False, more: str = "bodies = true") -> None:
     """Record one exchange with a Gemini model, and return the configuration."""
-    config = config_of(folder, url, more)
+    config = journal_config(folder, url, more)
     (folder / "toolwire.toml").write_text(config, encoding="utf-8")
 
     async def work() -> None:
@@ -131,7 +131,7 @@ def test_replay_to_another_protocol(protocol: str, base_url: str, tmp_path: Path
 def test_replay_shows_changed_provider_behavior(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "openai-chat")
     with serve_app(Simulator(models=("only-this",))) as strict:
-        (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, strict), encoding="utf-8")
+        (tmp_path / "toolwire.toml").write_text(journal_config(tmp_path, strict), encoding="utf-8")
         result = journal(tmp_path, "replay", "last")
     assert result.exit_code == 1, result.output
     assert "now  404 openai-chat -> gemini/gemini-2.5-pro (gemini)" in result.output
@@ -185,7 +185,7 @@ def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
     one.tenant = "digest-of-a-key"
     store.add(make_batch([one]))
     store.close()
-    (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, "http://127.0.0.1:9"), encoding="utf-8")
+    (tmp_path / "toolwire.toml").write_text(journal_config(tmp_path, "http://127.0.0.1:9"), encoding="utf-8")
     for arguments in (["tail"], ["tail", "--json"], ["show", "last"], ["show", "last", "--json"]):
         result = journal(tmp_path, *arguments)
         assert result.exit_code == 0

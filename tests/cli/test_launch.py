@@ -66,7 +66,7 @@ class UserMachine(Struct):
     folder: Path
 
     @property
-    def told(self) -> AgentRecord:
+    def record(self) -> AgentRecord:
         return AgentRecord(**json.loads((self.folder / "work" / "told.json").read_text()))
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -121,34 +121,34 @@ def configured(desk: UserMachine, root: str) -> None:
     (desk.folder / "work" / "toolwire.toml").write_text(f'[server]\nport = {port}\nkeys = ["{KEY}"]\n')
 
 
-def of_claude(told: AgentRecord) -> tuple[str, str, str]:
-    assert "ANTHROPIC_API_KEY" not in told.environment
-    assert json.loads(told.files[".claude.json"])["hasCompletedOnboarding"] is True
-    assert told.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "any/model"
-    option, model, *_ = told.arguments
+def claude_target(record: AgentRecord) -> tuple[str, str, str]:
+    assert "ANTHROPIC_API_KEY" not in record.environment
+    assert json.loads(record.files[".claude.json"])["hasCompletedOnboarding"] is True
+    assert record.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "any/model"
+    option, model, *_ = record.arguments
     assert option == "--model"
-    return told.environment["ANTHROPIC_BASE_URL"], told.environment["ANTHROPIC_AUTH_TOKEN"], model
+    return record.environment["ANTHROPIC_BASE_URL"], record.environment["ANTHROPIC_AUTH_TOKEN"], model
 
 
-def of_codex(told: AgentRecord) -> tuple[str, str, str]:
-    config = tomllib.loads(told.files["config.toml"])
+def codex_target(record: AgentRecord) -> tuple[str, str, str]:
+    config = tomllib.loads(record.files["config.toml"])
     provider = config["model_providers"][config["model_provider"]]
     assert provider["wire_api"] == "responses"
-    return provider["base_url"], told.environment[provider["env_key"]], config["model"]
+    return provider["base_url"], record.environment[provider["env_key"]], config["model"]
 
 
-def of_gemini(told: AgentRecord) -> tuple[str, str, str]:
-    settings = json.loads(told.files[".gemini/settings.json"])
+def gemini_target(record: AgentRecord) -> tuple[str, str, str]:
+    settings = json.loads(record.files[".gemini/settings.json"])
     assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
-    assert "GOOGLE_GENAI_USE_VERTEXAI" not in told.environment
-    option, model, *_ = told.arguments
+    assert "GOOGLE_GENAI_USE_VERTEXAI" not in record.environment
+    option, model, *_ = record.arguments
     assert option == "-m"
-    return told.environment["GOOGLE_GEMINI_BASE_URL"], told.environment["GEMINI_API_KEY"], model
+    return record.environment["GOOGLE_GEMINI_BASE_URL"], record.environment["GEMINI_API_KEY"], model
 
 
-def of_opencode(package: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
-    def read(told: AgentRecord) -> tuple[str, str, str]:
-        config = json.loads(told.environment["OPENCODE_CONFIG_CONTENT"])
+def opencode_target(package: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
+    def read(record: AgentRecord) -> tuple[str, str, str]:
+        config = json.loads(record.environment["OPENCODE_CONFIG_CONTENT"])
         provider: dict[str, Any] = config["provider"]["toolwire"]
         assert provider["npm"] == package
         assert config["model"] == config["small_model"] == f"toolwire/{next(iter(provider['models']))}"
@@ -157,27 +157,27 @@ def of_opencode(package: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
     return read
 
 
-def of_qwen(kind: str, *names: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
-    def read(told: AgentRecord) -> tuple[str, str, str]:
-        assert told.arguments[:2] == ["--auth-type", kind]
-        assert json.loads(told.files["settings.json"])["security"]["auth"]["selectedType"] == kind
-        address, key, model = (told.environment[name] for name in names)
+def qwen_target(kind: str, *names: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
+    def read(record: AgentRecord) -> tuple[str, str, str]:
+        assert record.arguments[:2] == ["--auth-type", kind]
+        assert json.loads(record.files["settings.json"])["security"]["auth"]["selectedType"] == kind
+        address, key, model = (record.environment[name] for name in names)
         return address, key, model
 
     return read
 
 
 SETTINGS = {
-    ("claude", "anthropic"): (of_claude, ""),
-    ("codex", "openai-responses"): (of_codex, "/v1"),
-    ("gemini", "gemini"): (of_gemini, ""),
-    ("opencode", "anthropic"): (of_opencode("@ai-sdk/anthropic"), "/v1"),
-    ("opencode", "openai-responses"): (of_opencode("@ai-sdk/openai"), "/v1"),
-    ("opencode", "openai-chat"): (of_opencode("@ai-sdk/openai-compatible"), "/v1"),
-    ("opencode", "gemini"): (of_opencode("@ai-sdk/google"), "/v1beta"),
-    ("qwen", "openai-chat"): (of_qwen("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"), "/v1"),
-    ("qwen", "anthropic"): (of_qwen("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"), ""),
-    ("qwen", "gemini"): (of_qwen("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"), ""),
+    ("claude", "anthropic"): (claude_target, ""),
+    ("codex", "openai-responses"): (codex_target, "/v1"),
+    ("gemini", "gemini"): (gemini_target, ""),
+    ("opencode", "anthropic"): (opencode_target("@ai-sdk/anthropic"), "/v1"),
+    ("opencode", "openai-responses"): (opencode_target("@ai-sdk/openai"), "/v1"),
+    ("opencode", "openai-chat"): (opencode_target("@ai-sdk/openai-compatible"), "/v1"),
+    ("opencode", "gemini"): (opencode_target("@ai-sdk/google"), "/v1beta"),
+    ("qwen", "openai-chat"): (qwen_target("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"), "/v1"),
+    ("qwen", "anthropic"): (qwen_target("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"), ""),
+    ("qwen", "gemini"): (qwen_target("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"), ""),
 }
 # Variables that a user may have set, and that would make an agent bypass the gateway.
 ELSEWHERE = {"ANTHROPIC_API_KEY": "theirs", "GOOGLE_GENAI_USE_VERTEXAI": "true", "OPENAI_BASE_URL": "http://elsewhere"}
@@ -194,17 +194,17 @@ def test_agent_is_configured_for_the_gateway(desk: UserMachine, root: str, name:
     code, said = desk.launch(name, *options, "--", "-p", "--yes", "Hi there", **ELSEWHERE)
     assert (code, said) == (0, "")
     read, path = SETTINGS[name, protocol]
-    assert read(desk.told) == (root + path, KEY, "any/model")
-    assert desk.told.arguments[-3:] == ["-p", "--yes", "Hi there"]
-    assert "127.0.0.1" in desk.told.environment["NO_PROXY"]
+    assert read(desk.record) == (root + path, KEY, "any/model")
+    assert desk.record.arguments[-3:] == ["-p", "--yes", "Hi there"]
+    assert "127.0.0.1" in desk.record.environment["NO_PROXY"]
 
 
 def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
     assert desk.launch("claude", FAKE_CODE="3") == (3, "")
-    assert desk.told.health == '{"status":"ok"}'
-    assert desk.told.arguments == []
+    assert desk.record.health == '{"status":"ok"}'
+    assert desk.record.arguments == []
     with pytest.raises(Exception, match="refused"):
-        http_client.get(desk.told.environment["ANTHROPIC_BASE_URL"] + "/healthz")
+        http_client.get(desk.record.environment["ANTHROPIC_BASE_URL"] + "/healthz")
 
 
 def test_no_files_remain_and_user_settings_are_unchanged(desk: UserMachine) -> None:
@@ -251,10 +251,10 @@ def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:
 )
 def test_start_failures_are_one_line_errors(desk: UserMachine, arguments: list[str], config: str, message: str) -> None:
     (desk.folder / "work" / "toolwire.toml").write_text(config + "\n[server]\nport = 9\n" * ("server" not in config))
-    code, told = desk.launch(*arguments)
+    code, record = desk.launch(*arguments)
     assert code == 2
-    assert message in told
-    assert told.count("\n") == 1
+    assert message in record
+    assert record.count("\n") == 1
     assert not (desk.folder / "work" / "told.json").exists()
 
 
@@ -268,14 +268,14 @@ def test_missing_agent_names_the_package(tmp_path: Path, name: str) -> None:
 def test_started_gateway_ends_even_if_launch_is_killed(desk: UserMachine) -> None:
     process = desk.start("claude", FAKE_WAITS="600")
     waited((desk.folder / "work" / "told.json").exists)
-    root = desk.told.environment["ANTHROPIC_BASE_URL"]
-    assert answers(root)
+    root = desk.record.environment["ANTHROPIC_BASE_URL"]
+    assert is_healthy(root)
     process.kill()
     process.wait()
     try:
-        waited(lambda: not answers(root))
+        waited(lambda: not is_healthy(root))
     finally:
-        os.kill(desk.told.process, signal.SIGKILL)
+        os.kill(desk.record.process, signal.SIGKILL)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -284,7 +284,7 @@ def waited(so: Callable[[], bool]) -> None:
     wait_until(so)
 
 
-def answers(root: str) -> bool:
+def is_healthy(root: str) -> bool:
     try:
         return http_client.get(f"{root}/healthz").status_code == 200
     except httpx.HTTPError:
@@ -308,4 +308,4 @@ def test_commands_in_the_guide_start_the_agents(desk: UserMachine, name: str) ->
         code, said = desk.launch(agent, *arguments)
         assert (code, said) == (0, "")
         behind = arguments[arguments.index("--") + 1 :] if "--" in arguments else []
-        assert desk.told.arguments[len(desk.told.arguments) - len(behind) :] == behind
+        assert desk.record.arguments[len(desk.record.arguments) - len(behind) :] == behind

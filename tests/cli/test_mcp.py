@@ -109,7 +109,7 @@ def test_logout_deletes_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run("logout", "far", "--config", str(path)).stdout == "far: no tokens stored\n"
 
 
-def serving(folder: Path, version: str, *options: str) -> McpServerConfig:
+def serve_config(folder: Path, version: str, *options: str) -> McpServerConfig:
     program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
     return McpServerConfig(
         command=sys.executable,
@@ -122,7 +122,7 @@ def serving(folder: Path, version: str, *options: str) -> McpServerConfig:
 @pytest.mark.parametrize("version", MCP_VERSIONS)
 def test_serve_over_stdio_applies_rules(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_config(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
-    settings = serving(tmp_path, version, "--servers-only", "--allow", "one__*", "--deny", "one__fail")
+    settings = serve_config(tmp_path, version, "--servers-only", "--allow", "one__*", "--deny", "one__fail")
 
     async def work() -> None:
         async with open_toolset(settings, "me") as toolset:
@@ -151,7 +151,7 @@ def test_serve_includes_built_in_tools(tmp_path: Path) -> None:
     (folder / "note.txt").write_text("the key is sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", encoding="utf-8")
 
     async def work() -> None:
-        async with open_toolset(serving(tmp_path, MCP_VERSIONS[1], "--workspace", str(folder)), "me") as toolset:
+        async with open_toolset(serve_config(tmp_path, MCP_VERSIONS[1], "--workspace", str(folder)), "me") as toolset:
             names = [one.name for one in await toolset.tools()]
             assert names[-1] == "me__one__echo"
             assert {"me__read_file", "me__run_shell_command", "me__apply_patch"} <= set(names)
@@ -178,8 +178,8 @@ def test_serve_without_keys_only_on_loopback(tmp_path: Path) -> None:
 
 
 @contextmanager
-def at_an_address(folder: Path, *options: str) -> Iterator[str]:
-    settings = serving(folder, "auto", "--http", "127.0.0.1:0", *options)
+def serve_over_http(folder: Path, *options: str) -> Iterator[str]:
+    settings = serve_config(folder, "auto", "--http", "127.0.0.1:0", *options)
     environment = {**os.environ, **settings.env}
     with subprocess.Popen(
         [settings.command or "", *settings.args], env=environment, stderr=subprocess.PIPE, text=True
@@ -213,7 +213,7 @@ def test_serve_over_http_applies_rules(version: str, tmp_path: Path) -> None:
                 "denied: "
             )
 
-    with at_an_address(tmp_path, "--servers-only", "--allow", "one__*", "--deny", "one__fail") as url:
+    with serve_over_http(tmp_path, "--servers-only", "--allow", "one__*", "--deny", "one__fail") as url:
         assert refusals(url, *EVIL) == [403, 403, 403]
         asyncio.run(work(url))
 
@@ -226,7 +226,7 @@ def test_serve_over_http_requires_a_configured_key(tmp_path: Path) -> None:
         async with open_toolset(McpServerConfig(url=url, headers=KEY), "me") as toolset:
             assert [one.name for one in await toolset.tools()] == ["me__one__echo"], toolset.error
 
-    with at_an_address(tmp_path, "--servers-only") as url:
+    with serve_over_http(tmp_path, "--servers-only") as url:
         assert refusals(url, {}, {"Authorization": "Bearer another-key"}) == [401, 401]
         assert refusals(f"{url}?key=a-long-enough-key", {}) == [401]
         assert refusals(url, {**KEY, "Origin": "http://evil.example"}) == [403]

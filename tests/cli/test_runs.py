@@ -32,7 +32,7 @@ from toolwire.journal.runs import RunStore
 ROOT = Path(__file__).parents[2]
 
 
-def shown(folder: Path, run: str = "last") -> dict[str, Any]:
+def run_report(folder: Path, run: str = "last") -> dict[str, Any]:
     journal = folder / ".state" / "toolwire" / "runs.db"
     done = CliRunner().invoke(main, ["runs", "show", run, "--json", "--journal", str(journal)])
     assert done.exit_code == 0, done.output
@@ -43,7 +43,7 @@ def shown(folder: Path, run: str = "last") -> dict[str, Any]:
 # ---- killed at every point of the journal
 
 
-def deaths(folder: Path, *more: str) -> Iterator[Any]:
+def run_crash_program(folder: Path, *more: str) -> Iterator[Any]:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "cli" / "crash_program.py"), str(folder), *more],
         env=cli_environment(folder),
@@ -73,7 +73,7 @@ def check_outcome(death: dict[str, Any]) -> None:
 
 
 def test_run_killed_at_any_point_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    found = list(deaths(tmp_path))
+    found = list(run_crash_program(tmp_path))
     for death in found:
         check_outcome(death)
     steps = ("turn/1", "turn/2", "turn/3", "approval/1/b", "call/1/a", "call/1/b", "call/2/c")
@@ -85,14 +85,14 @@ def test_run_killed_at_any_point_loses_and_repeats_nothing(tmp_path: Path) -> No
 
 
 def test_run_killed_again_while_resuming_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    found = list(deaths(tmp_path, "twice"))
+    found = list(run_crash_program(tmp_path, "twice"))
     assert len(found) > 40
     for death in found:
         check_outcome(death)
 
 
 def test_program_killed_at_any_point_resumes_without_repeating_calls(tmp_path: Path) -> None:
-    found = list(deaths(tmp_path, "code"))
+    found = list(run_crash_program(tmp_path, "code"))
     for death in found:
         assert death["killed"]
         left, came, effects = death["left"][-1], death["came"], death["effects"]
@@ -132,7 +132,7 @@ def kill_running_command(folder: Path) -> str:
 
 def test_resume_after_kill_reports_calls_in_doubt(tmp_path: Path) -> None:
     run = kill_running_command(tmp_path)
-    before = shown(tmp_path)
+    before = run_report(tmp_path)
     assert before["state"] == "interrupted"
     (doubt,) = before["in_doubt"]
     done = run_toolwire(tmp_path, "runs", "resume", run)
@@ -141,7 +141,7 @@ def test_resume_after_kill_reports_calls_in_doubt(tmp_path: Path) -> None:
     assert "in doubt: it may have taken effect, and was not run again" in done.err
     assert (tmp_path / "effects").read_text() == "x\n"
     assert (tmp_path / "a.txt").read_text() == "a"
-    after = shown(tmp_path, run)
+    after = run_report(tmp_path, run)
     assert [one["state"] for one in after["turns"][0]["calls"]] == ["in doubt", "ok"]
     assert after["state"] == "finished"
     again = run_toolwire(tmp_path, "runs", "resume", run)
@@ -177,14 +177,14 @@ def test_running_run_can_not_be_resumed(tmp_path: Path) -> None:
 
 
 def test_stale_lease_is_taken_by_one_of_two_processes(tmp_path: Path) -> None:
-    (answers,) = deaths(tmp_path, "race")
+    (answers,) = run_crash_program(tmp_path, "race")
     assert answers == ["taken", "the run run is still going on, in a process that has just taken it up"]
 
 
 def test_concurrent_resume_succeeds_once(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(WAITS), text_reply("Done."))
     assert run_toolwire(tmp_path, "ask", "do it", "--later").code == 3
-    call = shown(tmp_path)["waiting"][0]["call_id"]
+    call = run_report(tmp_path)["waiting"][0]["call_id"]
     both = [start_toolwire(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]
     wait_until(lambda: any(process.poll() is not None for process in both))
     (tmp_path / "go").touch()
@@ -204,7 +204,7 @@ def test_waiting_calls_are_approved_and_denied_by_id(tmp_path: Path) -> None:
     write_script(tmp_path, three, text_reply("Done."))
     result = run_toolwire(tmp_path, "ask", "write them", "--later", "--json")
     assert (result.code, result.events[-1]["stopped"]) == (3, "waiting")
-    report = shown(tmp_path)
+    report = run_report(tmp_path)
     a, b, c = (ask["call_id"] for ask in report["waiting"])
     assert (report["state"], "+a" in report["waiting"][0]["preview"]) == ("waiting", True)
     page = run_toolwire(tmp_path, "runs", "show", "last").out
@@ -213,10 +213,10 @@ def test_waiting_calls_are_approved_and_denied_by_id(tmp_path: Path) -> None:
     some = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", b, "--deny", c)
     assert some.code == 3  # the first call is not decided
     assert not list(tmp_path.glob("[abc].txt"))
-    assert [ask["call_id"] for ask in shown(tmp_path)["waiting"]] == [a]
+    assert [ask["call_id"] for ask in run_report(tmp_path)["waiting"]] == [a]
     assert run_toolwire(tmp_path, "runs", "resume", "last", "--approve", a).code == 0
     assert sorted(path.name for path in tmp_path.glob("[abc].txt")) == ["a.txt", "b.txt"]
-    records = [call["record"]["approval"] for call in shown(tmp_path)["turns"][0]["calls"]]
+    records = [call["record"]["approval"] for call in run_report(tmp_path)["turns"][0]["calls"]]
     assert records == ["yes by person", "yes by person", "no by person"]
 
 
@@ -229,7 +229,7 @@ await write_file(file_path="b.txt", content=text * 3)
     write_script(tmp_path, calls_turn(("run_code", {"code": code})), text_reply("Done."))
     result = run_toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
     assert (result.code, result.events[-1]["stopped"]) == (3, "waiting")
-    report = shown(tmp_path)
+    report = run_report(tmp_path)
     (waiting,) = report["waiting"]
     assert (waiting["tool"], "+aaa" in waiting["preview"], report["in_doubt"]) == ("write_file", True, [])
     states = [(call["tool"], call["state"]) for call in report["turns"][0]["calls"]]
@@ -246,11 +246,11 @@ await write_file(file_path="b.txt", content=text * 3)
 def test_only_waiting_calls_can_be_decided(option: str, tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "a")), text_reply("Done."))
     run_toolwire(tmp_path, "ask", "write", "--later")
-    waiting = shown(tmp_path)["waiting"][0]["call_id"]
+    waiting = run_report(tmp_path)["waiting"][0]["call_id"]
     done = run_toolwire(tmp_path, "runs", "resume", "last", option, "call_2_0")
     assert (done.code, done.err) == (
         2,
-        f"Error: no call 'call_2_0' is not waiting for approval; waiting calls: {waiting}\n",
+        f"Error: call 'call_2_0' is not waiting for approval; waiting calls: {waiting}\n",
     )
     assert not (tmp_path / "a.txt").exists()
 
@@ -258,7 +258,7 @@ def test_only_waiting_calls_can_be_decided(option: str, tmp_path: Path) -> None:
 def test_approval_applies_only_to_the_call_as_shown(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "harmless")), text_reply("Done."))
     run_toolwire(tmp_path, "ask", "write", "--later")
-    waiting = shown(tmp_path)["waiting"][0]["call_id"]
+    waiting = run_report(tmp_path)["waiting"][0]["call_id"]
     # Tamper with the recorded call after it was shown.
     import sqlite3
 
@@ -272,7 +272,7 @@ def test_approval_applies_only_to_the_call_as_shown(tmp_path: Path) -> None:
     done = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting)
     assert done.code == 3
     assert not (tmp_path / "a.txt").exists()
-    assert "horrible" in shown(tmp_path)["waiting"][0]["arguments"]
+    assert "horrible" in run_report(tmp_path)["waiting"][0]["arguments"]
 
 
 def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
@@ -379,7 +379,7 @@ def test_replay_shows_effects_of_current_rules(tmp_path: Path) -> None:
     config = (tmp_path / "toolwire.toml").read_text()
     (tmp_path / "toolwire.toml").write_text(f'{config}\n[policy]\ndeny = ["run_shell_command"]\n')
     done = run_toolwire(tmp_path, "runs", "replay", "last")
-    call = shown(tmp_path)["turns"][0]["calls"][0]["id"]
+    call = run_report(tmp_path)["turns"][0]["calls"][0]["id"]
     assert done.code == 1
     assert f'turn 1 run_shell_command {call}: changed /status: "ok" -> "denied"' in done.out
     assert f"turn 1 run_shell_command {call}: changed /content/0/text\n" in done.out

@@ -23,7 +23,7 @@ async def _run(root: Path, text: str) -> str:
     return str(await apply_patch.run(text, tool_context(apply_patch)))
 
 
-def patched(root: Path, *lines: str) -> str:
+def apply_patch(root: Path, *lines: str) -> str:
     return asyncio.run(_run(root, patch(*lines)))
 
 
@@ -33,7 +33,7 @@ def files(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() if path.is_file() else "" for path in paths}
 
 
-def accepted(text: str) -> bool:
+def grammar_accepts(text: str) -> bool:
     """Return whether the grammar accepts the complete text."""
     tokenizer = llguidance.LLTokenizer("byte")
     matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(PATCH_GRAMMAR))
@@ -58,7 +58,7 @@ WHOLE = patch(
 
 
 def test_grammar_and_parser_accept_every_construct() -> None:
-    assert accepted(WHOLE)
+    assert grammar_accepts(WHOLE)
     added, updated, deleted = parse_patch(WHOLE)
     assert added == AddFile("new/a.txt", "one\n\n")
     assert deleted == DeleteFile("d.txt")
@@ -89,7 +89,7 @@ def test_grammar_and_parser_accept_every_construct() -> None:
     ],
 )
 def test_parser_rejects_what_the_grammar_rejects(text: str) -> None:
-    assert not accepted(text)
+    assert not grammar_accepts(text)
     with pytest.raises(ToolError, match="of the patch is invalid"):
         parse_patch(text)
 
@@ -108,7 +108,7 @@ def test_patch_may_have_windows_line_endings() -> None:
     assert parse_patch(WHOLE.replace("\n", "\r\n")) == parse_patch(WHOLE)
 
 
-def changed(text: str, *lines: str) -> str:
+def apply_changes(text: str, *lines: str) -> str:
     (update,) = parse_patch(patch("*** Update File: a", *lines))
     assert isinstance(update, UpdateFile)
     return apply_update(update, text)
@@ -138,7 +138,7 @@ def changed(text: str, *lines: str) -> str:
     ],
 )
 def test_change_is_located_by_context(before: str, lines: list[str], after: str) -> None:
-    assert changed(before, *lines) == after
+    assert apply_changes(before, *lines) == after
 
 
 @pytest.mark.parametrize(
@@ -154,14 +154,14 @@ def test_change_is_located_by_context(before: str, lines: list[str], after: str)
 )
 def test_missing_context_is_an_error(before: str, lines: list[str]) -> None:
     with pytest.raises(ToolError, match=r"a has no line|a does not contain these lines"):
-        changed(before, *lines)
+        apply_changes(before, *lines)
 
 
 def test_files_are_added_changed_moved_and_deleted(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("def f():\nkept\nold\n")
     (tmp_path / "b.txt").chmod(0o755)
     (tmp_path / "d.txt").write_text("gone")
-    result = patched(tmp_path, *WHOLE.splitlines()[1:-1])
+    result = apply_patch(tmp_path, *WHOLE.splitlines()[1:-1])
     assert result == "Success. Updated the following files:\nA new/a.txt\nM c.txt\nD d.txt"
     assert files(tmp_path) == {"c.txt": "def f():\nkept\nnew\n", "new": "", "new/a.txt": "one\n\n"}
 
@@ -169,12 +169,12 @@ def test_files_are_added_changed_moved_and_deleted(tmp_path: Path) -> None:
 def test_mode_of_changed_file_is_kept(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n")
     (tmp_path / "a").chmod(0o750)
-    patched(tmp_path, "*** Update File: a", "-x", "+y")
+    apply_patch(tmp_path, "*** Update File: a", "-x", "+y")
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o750
 
 
 def test_hunks_apply_in_order_for_any_path_spelling(tmp_path: Path) -> None:
-    result = patched(
+    result = apply_patch(
         tmp_path,
         *("*** Add File: a", "+1", "*** Update File: ./sub/../a", "-1", "+2", f"*** Update File: {tmp_path}/a"),
         *("*** Move to: b", "-2", "+3"),
@@ -185,14 +185,14 @@ def test_hunks_apply_in_order_for_any_path_spelling(tmp_path: Path) -> None:
 
 def test_file_can_be_moved_without_changes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9")
-    patched(tmp_path, "*** Update File: a", "*** Move to: b")
+    apply_patch(tmp_path, "*** Update File: a", "*** Move to: b")
     assert (tmp_path / "b").read_bytes() == b"caf\xe9"
     assert not (tmp_path / "a").exists()
 
 
 def test_invalid_utf_8_is_preserved(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9\nx\n")
-    patched(tmp_path, "*** Update File: a", "-x", "+y")
+    apply_patch(tmp_path, "*** Update File: a", "-x", "+y")
     assert (tmp_path / "a").read_bytes() == b"caf\xe9\ny\n"
 
 
@@ -230,7 +230,7 @@ def test_failing_hunk_changes_nothing(tmp_path: Path, bad: list[str]) -> None:
     good = ["*** Add File: new", "+x", "*** Update File: b", "-one", "+two", "*** Delete File: gone"]
     for lines in ([*good, *bad], [*bad, *good]):
         with pytest.raises(ToolError):
-            patched(root, *lines)
+            apply_patch(root, *lines)
         assert files(root) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["root"]
 
@@ -240,10 +240,10 @@ def test_write_failure_is_rolled_back(tmp_path: Path) -> None:
     # A name that can be planned but not created, because it is too long for the file system.
     name = "x" * 250
     with pytest.raises(ToolError):
-        patched(tmp_path, "*** Update File: a", "-one", "+two", f"*** Add File: {name}/{'y' * 300}", "+x")
+        apply_patch(tmp_path, "*** Update File: a", "-one", "+two", f"*** Add File: {name}/{'y' * 300}", "+x")
     assert files(tmp_path) == {"a": "one\n"}
     with pytest.raises(ToolError):
-        patched(tmp_path, "*** Add File: new/f", "+x", "*** Add File: new/f/g", "+x", "*** Delete File: a")
+        apply_patch(tmp_path, "*** Add File: new/f", "+x", "*** Add File: new/f/g", "+x", "*** Delete File: a")
     assert files(tmp_path) == {"a": "one\n"}
 
 
@@ -269,7 +269,7 @@ PIECES = st.sampled_from(
 )
 
 
-def unreadable(text: str) -> bool:
+def parser_rejects(text: str) -> bool:
     """Return whether the parser rejects the text. An empty update is valid in the grammar and is not counted."""
     try:
         parse_patch(text)
@@ -282,7 +282,7 @@ def unreadable(text: str) -> bool:
 @given(lines=st.lists(PIECES, max_size=7), end=st.sampled_from(["", "\n"]))
 def test_parser_accepts_what_the_grammar_accepts(lines: list[str], end: str) -> None:
     text = patch(*lines) + end
-    assert not (accepted(text) and unreadable(text))
+    assert not (grammar_accepts(text) and parser_rejects(text))
 
 
 @settings(max_examples=200, deadline=None)
@@ -301,4 +301,4 @@ def test_change_with_context_applies_exactly(data: st.DataObject, length: int, e
     expected = newline.join(after) + (newline if ends_with_newline and after else "")
     single = length == 1 and not ended
     expected_text = expected.replace("\r\n", "\n") if single else expected
-    assert changed(before, *written) == expected_text
+    assert apply_changes(before, *written) == expected_text

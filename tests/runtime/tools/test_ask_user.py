@@ -9,7 +9,7 @@ from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest
 from toolwire.runtime.tool import ToolError
 
 
-class Someone:
+class RecordingApprover:
     name = "someone"
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Someone:
 
 
 def test_user_is_asked(tmp_path: Path) -> None:
-    someone = Someone()
+    someone = RecordingApprover()
     assert run_tool_for_text(built_in_tool(tmp_path, "ask_user"), someone, question="How many?") == "42"
     assert run_tool_for_text(built_in_tool(tmp_path, "ask_user"), someone, question="Which?", choices=["a", "b"]) == "b"
     assert someone.asked == [("How many?", ()), ("Which?", ("a", "b"))]

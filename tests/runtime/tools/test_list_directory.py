@@ -9,14 +9,14 @@ from tests.support.runtime.tool_calls import built_in_tool, run_tool, run_tool_f
 from toolwire.runtime.tool import ToolError
 
 
-def made(root: Path, *names: str) -> None:
+def create_files(root: Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
 
 
 def test_directory_is_listed(tmp_path: Path) -> None:
-    made(tmp_path, "b.txt", "a/deep", ".hidden")
+    create_files(tmp_path, "b.txt", "a/deep", ".hidden")
     (tmp_path / "link").symlink_to("/etc")
     assert (
         run_tool_for_text(built_in_tool(tmp_path, "list_directory"), path=f"{tmp_path}")
@@ -34,13 +34,13 @@ def test_empty_directory_is_reported(tmp_path: Path) -> None:
     [("none", "file not found: none"), ("..", "outside"), ("/etc", "outside"), ("f", "f is a file, not a directory")],
 )
 def test_unlistable_path_is_an_error(tmp_path: Path, path: str, message: str) -> None:
-    made(tmp_path, "f")
+    create_files(tmp_path, "f")
     with pytest.raises(ToolError, match=message):
         run_tool(built_in_tool(tmp_path, "list_directory"), path=path)
 
 
 def test_names_with_line_breaks_are_escaped(tmp_path: Path) -> None:
-    made(tmp_path, "a\nfake", "b\x1b[2J")
+    create_files(tmp_path, "a\nfake", "b\x1b[2J")
     (tmp_path / os.fsdecode(b"\xff")).write_text("")
     assert run_tool_for_text(built_in_tool(tmp_path, "list_directory"), path=".") == "a\\x0afake\nb\\x1b[2J\n\ufffd"
 
@@ -68,7 +68,9 @@ def test_total_length_of_names_is_limited(tmp_path: Path) -> None:
 
 
 def test_glob_finds_files(tmp_path: Path) -> None:
-    made(tmp_path, "src/b.py", "src/a.py", "src/deep/c.py", "top.py", "out/x.py", "out/keep.py", "src/.git/y.py")
+    create_files(
+        tmp_path, "src/b.py", "src/a.py", "src/deep/c.py", "top.py", "out/x.py", "out/keep.py", "src/.git/y.py"
+    )
     (tmp_path / ".gitignore").write_text("out/*\n!out/keep.py\n")
     (tmp_path / "src" / ".gitignore").write_text("deep\n")
     glob = built_in_tool(tmp_path, "glob")
@@ -83,8 +85,8 @@ def test_glob_finds_files(tmp_path: Path) -> None:
 
 def test_glob_does_not_follow_links(tmp_path: Path) -> None:
     outside, root = tmp_path / "outside", tmp_path / "root"
-    made(outside, "secret.py")
-    made(root, "a.py")
+    create_files(outside, "secret.py")
+    create_files(root, "a.py")
     (root / "out").symlink_to(outside)
     (root / "secret.py").symlink_to(outside / "secret.py")
     (root / "loop").symlink_to(".")
@@ -95,7 +97,7 @@ def test_glob_does_not_follow_links(tmp_path: Path) -> None:
 
 
 def test_hidden_entries_are_not_listed(tmp_path: Path) -> None:
-    made(tmp_path, "a", "state/journal")
+    create_files(tmp_path, "a", "state/journal")
     settings = {"hidden": [tmp_path / "state"]}
     assert run_tool_for_text(built_in_tool(tmp_path, "list_directory", **settings), path=".") == "a"
     assert run_tool_for_text(built_in_tool(tmp_path, "glob", **settings), pattern="**") == "a"
@@ -109,11 +111,11 @@ def test_deep_directories_are_walked_to_a_limit(tmp_path: Path) -> None:
         os.close(handle)
         handle = deeper
     os.close(handle)
-    made(tmp_path, "d/d/a")
+    create_files(tmp_path, "d/d/a")
     assert run_tool_for_text(built_in_tool(tmp_path, "glob"), pattern="**/a") == "d/d/a"
 
 
 def test_invalid_or_expensive_gitignore_rules_do_no_harm(tmp_path: Path) -> None:
-    made(tmp_path, "a" * 200, "b.log")
+    create_files(tmp_path, "a" * 200, "b.log")
     (tmp_path / ".gitignore").write_text("[z-a]\n\\\n" + "*a" * 50 + "b\n*.log\n")
     assert run_tool_for_text(built_in_tool(tmp_path, "glob"), pattern="*") == f".gitignore\n{'a' * 200}"

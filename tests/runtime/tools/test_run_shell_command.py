@@ -33,7 +33,7 @@ def shell(root: Path, limits: CommandLimits = ENOUGH) -> Tool:
     return built_in_tool(root, "run_shell_command", limits=limits)
 
 
-def stopped(root: Path, clock: Clock, command: str) -> ToolOutput:
+def run_until_timeout(root: Path, clock: Clock, command: str) -> ToolOutput:
     """Return the output of a command that times out after it has created the file `begun`."""
 
     async def work() -> ToolOutput:
@@ -45,12 +45,12 @@ def stopped(root: Path, clock: Clock, command: str) -> ToolOutput:
     return asyncio.run(work())
 
 
-def marked(root: Path) -> str:
+def unique_name(root: Path) -> str:
     """Return a unique name."""
     return hashlib.sha256(f"{root} {os.getpid()} {BORN}".encode()).hexdigest()[:16]
 
 
-def alive(root: Path) -> list[str]:
+def running_processes(root: Path) -> list[str]:
     """Return the running processes that have the marker of this folder in their arguments."""
     found = list[str]()
     for entry in Path("/proc").iterdir():
@@ -59,7 +59,7 @@ def alive(root: Path) -> list[str]:
                 line = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
             except OSError:
                 continue
-            if marked(root) in line and entry.name != str(os.getpid()):
+            if unique_name(root) in line and entry.name != str(os.getpid()):
                 found.append(line)
     return found
 
@@ -102,7 +102,9 @@ def test_failed_command_is_a_result_and_stopped_command_an_error(tmp_path: Path)
 
 
 def test_output_before_a_timeout_is_returned(tmp_path: Path, clock: Clock) -> None:
-    lines = single_text(stopped(tmp_path, clock, "echo begun; echo oh >&2; touch begun; sleep 600")).splitlines()
+    lines = single_text(
+        run_until_timeout(tmp_path, clock, "echo begun; echo oh >&2; touch begun; sleep 600")
+    ).splitlines()
     assert lines[2:5] == [
         "Output: begun",
         "Error: oh",
@@ -152,19 +154,19 @@ def test_excessive_output_is_stopped(tmp_path: Path) -> None:
     ],
 )
 def test_background_processes_are_killed(tmp_path: Path, command: str) -> None:
-    name = f"sleep-{marked(tmp_path)}"
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; " + command.replace("sleep", f"./{name}")
     output = run_tool_for_text(shell(tmp_path), command=line)
     assert "Output: started" in output
     assert "It was stopped" not in output
-    assert alive(tmp_path) == []
+    assert running_processes(tmp_path) == []
 
 
 def test_all_processes_are_killed_on_timeout(tmp_path: Path, clock: Clock) -> None:
-    name = f"sleep-{marked(tmp_path)}"
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
-    assert stopped(tmp_path, clock, line).error_kind == "timeout"
-    assert alive(tmp_path) == []
+    assert run_until_timeout(tmp_path, clock, line).error_kind == "timeout"
+    assert running_processes(tmp_path) == []
 
 
 @pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
@@ -173,14 +175,14 @@ def test_fallbacks_without_pidfd_and_waitid(
 ) -> None:
     for name in missing:
         monkeypatch.delattr(os, name)
-    name = f"sleep-{marked(tmp_path)}"
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & echo started; exit 3"
     assert run_tool_for_text(shell(tmp_path), command=line).endswith("Output: started\nError: (none)\nExit Code: 3")
-    assert alive(tmp_path) == []
+    assert running_processes(tmp_path) == []
 
 
 def test_all_processes_are_killed_on_cancellation(tmp_path: Path) -> None:
-    name = f"sleep-{marked(tmp_path)}"
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
     run = shell(tmp_path)
 
@@ -191,7 +193,7 @@ def test_all_processes_are_killed_on_cancellation(tmp_path: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert alive(tmp_path) == []
+        assert running_processes(tmp_path) == []
 
     asyncio.run(cancelled())
 
@@ -211,10 +213,10 @@ def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
     # The bomb ends at 512 processes, so that a failure of the limit does not stop the machine.
     bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 100; }; bomb 8"
     output = run_tool(
-        shell(tmp_path, CommandLimits(processes=100, seconds=300)), command=f"{bomb} # {marked(tmp_path)}"
+        shell(tmp_path, CommandLimits(processes=100, seconds=300)), command=f"{bomb} # {unique_name(tmp_path)}"
     )
     assert "started more than 100 processes" in single_text(output)
-    assert alive(tmp_path) == []
+    assert running_processes(tmp_path) == []
 
 
 def test_memory_is_limited_per_process_and_in_total(tmp_path: Path) -> None:
@@ -267,7 +269,9 @@ def test_only_allowed_variables_are_passed(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_created_configuration_is_renamed_even_after_timeout(tmp_path: Path, clock: Clock) -> None:
-    output = single_text(stopped(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")).splitlines()
+    output = single_text(
+        run_until_timeout(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")
+    ).splitlines()
     assert output[3].startswith("Error: [stopped: ")
     assert output[4].startswith("[toolwire.toml is the user's configuration: the file created there was renamed to ")
     assert not (tmp_path / "toolwire.toml").exists()

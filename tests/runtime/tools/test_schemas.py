@@ -60,18 +60,20 @@ def test_apply_patch_is_a_grammar_tool(tools: dict[str, Tool]) -> None:
     assert declared.grammar.syntax == "lark"
 
 
-def faults(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
+def validation_errors(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     return [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(arguments)]
 
 
 def test_read_file_with_file_path_suggests_absolute_path(tools: dict[str, Tool]) -> None:
-    messages = faults(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
+    messages = validation_errors(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
     assert any("absolute_path" in one and "required" in one for one in messages)
     assert any("file_path" in one and "unexpected" in one for one in messages)
 
 
 def test_write_file_with_absolute_path_suggests_file_path(tools: dict[str, Tool]) -> None:
-    messages = faults(tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"})
+    messages = validation_errors(
+        tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"}
+    )
     assert any('"file_path" is a required property' in one for one in messages)
 
 
@@ -89,7 +91,7 @@ def test_write_file_with_absolute_path_suggests_file_path(tools: dict[str, Tool]
     ],
 )
 def test_invalid_arguments_are_rejected(tools: dict[str, Tool], name: str, arguments: dict[str, Any]) -> None:
-    assert faults(tools[name].parameters, arguments)
+    assert validation_errors(tools[name].parameters, arguments)
 
 
 def test_only_reading_and_asking_need_no_rule(tools: dict[str, Tool]) -> None:

@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def refused(workspace: Workspace, path: str) -> str:
+def refusal_kind(workspace: Workspace, path: str) -> str:
     """Return the error kind, which must be the same for reading and writing."""
     with pytest.raises(ToolError) as read:
         workspace.read(path, ENOUGH)
@@ -58,7 +58,7 @@ def refused(workspace: Workspace, path: str) -> str:
     ],
 )
 def test_path_outside_is_refused(root: Path, path: str) -> None:
-    assert refused(Workspace(root), path) == "outside"
+    assert refusal_kind(Workspace(root), path) == "outside"
 
 
 def test_absolute_path_with_root_as_string_prefix_is_outside(root: Path) -> None:
@@ -66,8 +66,8 @@ def test_absolute_path_with_root_as_string_prefix_is_outside(root: Path) -> None
     beside.mkdir()
     (beside / "secret").write_bytes(SECRET)
     workspace = Workspace(root)
-    assert refused(workspace, str(beside / "secret")) == "outside"
-    assert refused(workspace, f"{root}/../outside/secret") == "outside"
+    assert refusal_kind(workspace, str(beside / "secret")) == "outside"
+    assert refusal_kind(workspace, f"{root}/../outside/secret") == "outside"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_names_that_look_like_dots_are_names(root: Path, path: str) -> None:
 
 @pytest.mark.parametrize(("path", "kind"), [("", "path"), ("fi\0le", "path"), ("\udc00\ud800", "path")])
 def test_invalid_path_is_refused(root: Path, path: str, kind: str) -> None:
-    assert refused(Workspace(root), path) == kind
+    assert refusal_kind(Workspace(root), path) == kind
 
 
 @pytest.mark.parametrize("path", ["a" * 300, "/".join(["a" * 200] * 100)])
@@ -162,7 +162,7 @@ def test_circular_links_are_an_error(root: Path) -> None:
     assert fault.value.kind == "link"
 
 
-def until(enough: Callable[[], bool], *, least: int) -> Iterator[int]:
+def repeat_until(enough: Callable[[], bool], *, least: int) -> Iterator[int]:
     """Repeat at least so many times, and until the condition holds: a busy machine may starve a thread."""
     deadline = time.monotonic() + 30
     for number in count():
@@ -176,7 +176,7 @@ HERE = -100
 
 
 @contextmanager
-def swapping(place: Path, other: Path) -> Iterator[None]:
+def swap_with_link(place: Path, other: Path) -> Iterator[None]:
     """Swap a path with a link as fast as possible; the path always exists."""
     link = place.with_name("link-to-swap-in")
     link.symlink_to(other)
@@ -200,8 +200,8 @@ def test_swapped_link_never_reveals_files_outside(root: Path, swapped: str) -> N
     (root / "inner" / "secret").write_bytes(b"inside")
     target = root.parent / "outside" / ("" if swapped == "inner" else "secret")
     workspace, seen = Workspace(root), set[bytes]()
-    with swapping(root / swapped, target):
-        for _ in until(lambda: {b"inside", b"outside"} <= seen, least=3000):
+    with swap_with_link(root / swapped, target):
+        for _ in repeat_until(lambda: {b"inside", b"outside"} <= seen, least=3000):
             try:
                 seen.add(workspace.read("inner/secret", ENOUGH))
             except ToolError as fault:
@@ -217,8 +217,8 @@ def test_swapped_link_is_never_written_through(root: Path, swapped: str) -> None
     (root / "inner" / "secret").write_bytes(b"inside")
     target = root.parent / "outside" / ("" if swapped == "inner" else "secret")
     workspace, written = Workspace(root), list[bool]()
-    with swapping(root / swapped, target):
-        for _ in until(lambda: bool(written), least=150):
+    with swap_with_link(root / swapped, target):
+        for _ in repeat_until(lambda: bool(written), least=150):
             with suppress(ToolError):
                 workspace.write("inner/secret", b"changed")
                 written.append(True)
@@ -231,7 +231,7 @@ def test_special_files_are_refused(root: Path) -> None:
     os.mkfifo(root / "pipe")
     workspace = Workspace(root)
     for path in ("pipe", "inner", "."):
-        assert refused(workspace, path) == "not_a_file"
+        assert refusal_kind(workspace, path) == "not_a_file"
 
 
 def test_devices_and_proc_are_refused_anywhere() -> None:
@@ -301,7 +301,7 @@ def test_concurrent_reader_sees_old_or_new_content(root: Path) -> None:
     thread.start()
     seen = set[bytes]()
     try:
-        for _ in until(lambda: len(seen) > 1, least=200):
+        for _ in repeat_until(lambda: len(seen) > 1, least=200):
             seen.add(workspace.read("file", 1_000_000))
     finally:
         ended.set()

@@ -61,7 +61,7 @@ def chat(url: str, text: str = "Hi", **more: Any) -> httpx.Response:
     return http_client.post(f"{url}/v1/chat/completions", json=body)
 
 
-def said(answer: httpx.Response) -> str:
+def response_text(answer: httpx.Response) -> str:
     text: str = answer.json()["choices"][0]["message"]["content"]
     return text
 
@@ -76,8 +76,14 @@ def test_turns_match_user_text_and_repeat() -> None:
     """
     with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         prompts = ["blue?", "red?", "green?", "red?", "blue?"]
-        assert [said(chat(url, text)) for text in prompts] == ["the sea", "a rose", "once", "a rose", "the sea"]
-        assert "red!" in said(chat(url, "red!"))
+        assert [response_text(chat(url, text)) for text in prompts] == [
+            "the sea",
+            "a rose",
+            "once",
+            "a rose",
+            "the sea",
+        ]
+        assert "red!" in response_text(chat(url, "red!"))
 
 
 def test_turns_match_the_number_of_replies() -> None:
@@ -105,7 +111,7 @@ def test_scripted_arguments_need_not_be_json() -> None:
 def test_script_in_json() -> None:
     played = parse_script(b'{"turns": [{"text": "Hello."}]}', "turns.json", toml=False)
     with serve_app(Simulator(["openai-chat"], script=played)) as url:
-        assert said(chat(url)) == "Hello."
+        assert response_text(chat(url)) == "Hello."
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,7 @@ def test_cut_closes_the_connection(stream: bool) -> None:
     with serve_app(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url:
         with pytest.raises(httpx.RemoteProtocolError):
             chat(url, stream=stream)
-        assert "Hi" in said(chat(url))
+        assert "Hi" in response_text(chat(url))
 
 
 def test_cut_stream_raises_in_the_sdk() -> None:

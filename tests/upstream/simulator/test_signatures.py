@@ -48,7 +48,7 @@ def remove_objects(**fields: str) -> Callable[[dict[str, Any]], Any]:
     return lambda one: None if all(one.get(name) == value for name, value in fields.items()) else one
 
 
-def with_other(field: str, value: str) -> Callable[[dict[str, Any]], Any]:
+def replace_field(field: str, value: str) -> Callable[[dict[str, Any]], Any]:
     return lambda one: {**one, field: value} if one.get(field) else one
 
 
@@ -71,7 +71,7 @@ CHANGED: dict[str, tuple[str, str]] = {
 }
 
 
-def called(protocol: str, base_url: str, *, stream: bool = False, **options: Any) -> tuple[SdkClient, Any]:
+def call_tool(protocol: str, base_url: str, *, stream: bool = False, **options: Any) -> tuple[SdkClient, Any]:
     kind, model = SDK_CLIENTS[protocol]
     talk = kind(base_url, model, stream=stream, thinking=True, options=options)
     return talk, talk.send_text(WISH).calls
@@ -80,7 +80,7 @@ def called(protocol: str, base_url: str, *, stream: bool = False, **options: Any
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", MISSING)
 def test_missing_signature_is_rejected(base_url: str, protocol: str, stream: bool) -> None:
-    talk, calls = called(protocol, base_url, stream=stream)
+    talk, calls = call_tool(protocol, base_url, stream=stream)
     change, words = MISSING[protocol]
     talk.history = map_objects(talk.history, change)
     with pytest.raises(talk.rejection, match=re.escape(words)):
@@ -89,23 +89,23 @@ def test_missing_signature_is_rejected(base_url: str, protocol: str, stream: boo
 
 @pytest.mark.parametrize("protocol", CHANGED)
 def test_foreign_signature_is_rejected(base_url: str, protocol: str) -> None:
-    talk, calls = called(protocol, base_url)
+    talk, calls = call_tool(protocol, base_url)
     field, words = CHANGED[protocol]
-    talk.history = map_objects(talk.history, with_other(field, FOREIGN))
+    talk.history = map_objects(talk.history, replace_field(field, FOREIGN))
     with pytest.raises(talk.rejection, match=re.escape(words)):
         talk.send_results(calls, ["18"])
 
 
 def test_edited_thinking_is_rejected(base_url: str) -> None:
-    talk, calls = called("anthropic", base_url)
-    talk.history = map_objects(talk.history, with_other("thinking", "I never thought that."))
+    talk, calls = call_tool("anthropic", base_url)
+    talk.history = map_objects(talk.history, replace_field("thinking", "I never thought that."))
     with pytest.raises(talk.rejection, match="Invalid `signature`"):
         talk.send_results(calls, ["18"])
 
 
 def test_unsigned_thinking_is_rejected(base_url: str) -> None:
-    talk, calls = called("anthropic", base_url)
-    talk.history = map_objects(talk.history, with_other("signature", ""))
+    talk, calls = call_tool("anthropic", base_url)
+    talk.history = map_objects(talk.history, replace_field("signature", ""))
     with pytest.raises(talk.rejection, match="Invalid `signature`"):
         talk.send_results(calls, ["18"])
 
@@ -124,14 +124,14 @@ def test_missing_thinking_with_budget_has_its_own_message(base_url: str) -> None
 
 
 def test_missing_thinking_is_accepted_when_thinking_is_off(base_url: str) -> None:
-    talk, calls = called("anthropic", base_url)
+    talk, calls = call_tool("anthropic", base_url)
     talk.history = map_objects(talk.history, remove_objects(type="thinking"))
     talk.thinking = False
     assert "18" in talk.send_results(calls, ["18"]).text
 
 
 def test_item_without_id_needs_no_reasoning(base_url: str) -> None:
-    talk, calls = called("openai-responses", base_url)
+    talk, calls = call_tool("openai-responses", base_url)
     talk.history = map_objects(
         map_objects(talk.history, remove_objects(type="reasoning")),
         lambda one: {name: value for name, value in one.items() if name != "id"},
@@ -150,7 +150,7 @@ def test_item_without_id_needs_no_reasoning(base_url: str) -> None:
 def test_call_of_another_model_needs_no_thinking(base_url: str, protocol: str, call: Any) -> None:
     from tests.support.sdk.clients import ReceivedCall
 
-    talk, _ = called(protocol, base_url)
+    talk, _ = call_tool(protocol, base_url)
     talk.history = [talk.history[0], call]
     assert "18" in talk.send_results([ReceivedCall("t1", "f", {})], ["18"]).text
 

@@ -79,7 +79,7 @@ ADDRESSES = {
 }
 
 
-def refused(protocol: str, answer: httpx.Response, status: int) -> str:
+def error_message(protocol: str, answer: httpx.Response, status: int) -> str:
     """Return the error message of a response that the protocol's SDK recognizes as an error."""
     assert answer.status_code == status, answer.text
     assert validation.accept_error(protocol, answer.json()) is None
@@ -89,28 +89,28 @@ def refused(protocol: str, answer: httpx.Response, status: int) -> str:
 @pytest.mark.parametrize("protocol", ADDRESSES)
 def test_invalid_json_body_is_rejected(base_url: str, protocol: str) -> None:
     answer = http_client.post(base_url + ADDRESSES[protocol], content=b'{"model": ')
-    assert "JSON" in refused(protocol, answer, 400)
+    assert "JSON" in error_message(protocol, answer, 400)
 
 
 @pytest.mark.parametrize("protocol", ADDRESSES)
 def test_unknown_path_is_not_found(protocol: str) -> None:
     with serve_app(Simulator([protocol])) as url:
-        assert "/v1/nowhere" in refused(protocol, http_client.post(url + "/v1/nowhere", json={}), 404)
-        assert ADDRESSES[protocol] in refused(protocol, http_client.get(url + ADDRESSES[protocol]), 404)
+        assert "/v1/nowhere" in error_message(protocol, http_client.post(url + "/v1/nowhere", json={}), 404)
+        assert ADDRESSES[protocol] in error_message(protocol, http_client.get(url + ADDRESSES[protocol]), 404)
 
 
 def test_body_over_the_limit_is_rejected() -> None:
     with serve_app(Simulator(limit_body=1000)) as url:
         for protocol, path in ADDRESSES.items():
             answer = http_client.post(url + path, content=b" " * 2000)
-            refused(protocol, answer, PROTOCOLS[protocol].surface.status_of("too_large"))
+            error_message(protocol, answer, PROTOCOLS[protocol].surface.status_of("too_large"))
 
 
 def test_missing_key_is_rejected_when_required() -> None:
     with serve_app(Simulator(require_key=True)) as url:
         for protocol, path in ADDRESSES.items():
             without = http_client.post(url + path, json={})
-            refused(protocol, without, 403 if protocol.startswith("gemini") else 401)
+            error_message(protocol, without, 403 if protocol.startswith("gemini") else 401)
             with_key = http_client.post(
                 url + path, content=b"{", headers=dict([PROTOCOLS[protocol].surface.auth_header(API_KEY)])
             )
@@ -130,7 +130,7 @@ def test_version_header_selects_validation_rules(base_url: str) -> None:
     old = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
     new = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2026-10-21"})
     assert old.status_code == 200, old.text
-    assert "temperature" in refused("anthropic", new, 400)
+    assert "temperature" in error_message("anthropic", new, 400)
 
 
 # ---- protocol of a path, when all are served

@@ -36,7 +36,7 @@ def output(result: str) -> str:
     return result.partition("\nOutput: ")[2].rpartition("\nError: ")[0]
 
 
-def alive(name: str) -> list[str]:
+def running_processes(name: str) -> list[str]:
     lines = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout.splitlines()
     return [line for line in lines if name in line and not line.startswith("Z")]
 
@@ -233,7 +233,7 @@ def test_environment_in_the_sandbox_has_no_secrets(root: Path, monkeypatch: pyte
 def test_a_fork_bomb_is_stopped(root: Path, bomb: str) -> None:
     ended = run_tool(shell(root, limits=CommandLimits(processes=100, seconds=300)), command=f"{bomb}; sleep 300")
     assert "started more than 100 processes" in single_text(ended)
-    assert alive(str(root)) == []
+    assert running_processes(str(root)) == []
 
 
 def test_memory_is_limited_per_process_and_in_total(root: Path) -> None:
@@ -248,9 +248,9 @@ def test_all_processes_end_with_the_command(root: Path) -> None:
     name = f"sleep-{secrets.token_hex(8)}"
     started = f"cp $(command -v sleep) ./{name}; ./{name} 300 & env -i setsid ./{name} 300 & echo started"
     assert output(run_tool_for_text(shell(root), command=started)) == "started"
-    assert alive(name) == []
+    assert running_processes(name) == []
     stopped = run_tool(shell(root, limits=CommandLimits(seconds=1)), command=f"{started}; wait")
-    assert (stopped.error_kind, alive(name)) == ("timeout", [])
+    assert (stopped.error_kind, running_processes(name)) == ("timeout", [])
 
     async def cancelled() -> None:
         run = shell(root)
@@ -260,7 +260,7 @@ def test_all_processes_end_with_the_command(root: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert alive(name) == []
+        assert running_processes(name) == []
 
     asyncio.run(cancelled())
 
@@ -279,7 +279,7 @@ def test_command_dies_with_its_parent(root: Path) -> None:
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not alive(f"./{name} 300"))
+    wait_until(lambda: not running_processes(f"./{name} 300"))
 
 
 def test_link_out_of_the_workspace_is_read_only(root: Path) -> None:

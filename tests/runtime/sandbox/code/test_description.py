@@ -13,11 +13,11 @@ from toolwire.runtime.sandbox.code.description import HELPER_STUBS, STUB_IMPORTS
 from toolwire.runtime.tool import Tool, ToolContext
 
 
-async def nothing(arguments: Any, calling: ToolContext) -> None: ...
+async def do_nothing(arguments: Any, calling: ToolContext) -> None: ...
 
 
 def tool(name: str, **more: Any) -> Tool:
-    return Tool(name=name, run=nothing, **more)
+    return Tool(name=name, run=do_nothing, **more)
 
 
 def schema(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:

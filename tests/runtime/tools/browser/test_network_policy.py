@@ -90,9 +90,9 @@ def test_only_http_and_https_urls_are_opened(url: str) -> None:
     ],
 )
 def test_entry_allows_exactly_what_it_names(entry: str, opened: str, refused: str) -> None:
-    reach = NetworkPolicy(hosts=(entry,))
-    assert reach.navigation_refusal(opened) is None
-    assert reach.navigation_refusal(refused) is not None
+    policy = NetworkPolicy(hosts=(entry,))
+    assert policy.navigation_refusal(opened) is None
+    assert policy.navigation_refusal(refused) is not None
 
 
 @pytest.mark.parametrize("entry", ["", "http://example.com", "example.com/path", "me@example.com", "example.com:http"])
@@ -101,35 +101,35 @@ def test_invalid_entry_is_an_error(entry: str) -> None:
         NetworkPolicy(hosts=(entry,))
 
 
-def reached(reach: NetworkPolicy, host: str, address: str) -> bool:
-    return reach.address_refusal(host, 80, ipaddress.ip_address(address)) is None
+def allows_address(policy: NetworkPolicy, host: str, address: str) -> bool:
+    return policy.address_refusal(host, 80, ipaddress.ip_address(address)) is None
 
 
 def test_host_name_does_not_allow_a_private_address() -> None:
-    reach = NetworkPolicy(hosts=("example.com", "*"))
-    assert reached(reach, "example.com", "93.184.216.34")
-    assert not reached(reach, "example.com", "127.0.0.1")
-    assert not reached(reach, "example.com", "169.254.169.254")
+    policy = NetworkPolicy(hosts=("example.com", "*"))
+    assert allows_address(policy, "example.com", "93.184.216.34")
+    assert not allows_address(policy, "example.com", "127.0.0.1")
+    assert not allows_address(policy, "example.com", "169.254.169.254")
 
 
 def test_private_host_name_allows_a_private_address() -> None:
-    reach = NetworkPolicy(hosts=("*",), private_hosts=("intranet.example", "*.corp.example"))
-    assert reached(reach, "intranet.example", "10.0.0.5")
-    assert reached(reach, "wiki.corp.example", "10.0.0.6")
-    assert not reached(reach, "other.example", "10.0.0.5")
+    policy = NetworkPolicy(hosts=("*",), private_hosts=("intranet.example", "*.corp.example"))
+    assert allows_address(policy, "intranet.example", "10.0.0.5")
+    assert allows_address(policy, "wiki.corp.example", "10.0.0.6")
+    assert not allows_address(policy, "other.example", "10.0.0.5")
 
 
 def test_localhost_must_be_loopback() -> None:
-    reach = NetworkPolicy(hosts=("localhost",))
-    assert reached(reach, "localhost", "127.0.0.1")
-    assert reached(reach, "LOCALHOST.", "::1")
-    assert not reached(reach, "localhost", "10.0.0.1")
-    assert not reached(NetworkPolicy(hosts=("*",)), "localhost", "127.0.0.1")
+    policy = NetworkPolicy(hosts=("localhost",))
+    assert allows_address(policy, "localhost", "127.0.0.1")
+    assert allows_address(policy, "LOCALHOST.", "::1")
+    assert not allows_address(policy, "localhost", "10.0.0.1")
+    assert not allows_address(NetworkPolicy(hosts=("*",)), "localhost", "127.0.0.1")
 
 
 def test_resources_load_from_page_and_resource_hosts() -> None:
-    reach = NetworkPolicy(hosts=("example.com",), resource_hosts=("cdn.example.net",))
-    assert reach.request_refusal("example.com", 443) is None
-    assert reach.request_refusal("cdn.example.net", 443) is None
-    assert reach.request_refusal("evil.test", 443) is not None
-    assert reach.navigation_refusal("https://cdn.example.net") is not None
+    policy = NetworkPolicy(hosts=("example.com",), resource_hosts=("cdn.example.net",))
+    assert policy.request_refusal("example.com", 443) is None
+    assert policy.request_refusal("cdn.example.net", 443) is None
+    assert policy.request_refusal("evil.test", 443) is not None
+    assert policy.navigation_refusal("https://cdn.example.net") is not None

@@ -58,7 +58,7 @@ def exchange(
     return asyncio.run(whole()), reports
 
 
-def named(port: int) -> NetworkPolicy:
+def policy_for(port: int) -> NetworkPolicy:
     return NetworkPolicy(hosts=(f"127.0.0.1:{port}",))
 
 
@@ -67,7 +67,7 @@ def test_plain_request_is_forwarded_on_its_own_connection() -> None:
     sent = b"POST http://127.0.0.1:%d/path?q=1 HTTP/1.1\r\nHost: other\r\nContent-Length: 3\r\nX-A: b\r\n"
     sent += b"Proxy-Connection: keep-alive\r\n\r\nabc"
     after = b"GET http://elsewhere.example/ HTTP/1.1\r\nCookie: of=elsewhere\r\n\r\n"
-    got, reports = exchange(server, named, lambda port: sent % port + after)
+    got, reports = exchange(server, policy_for, lambda port: sent % port + after)
     assert got.endswith(b"\r\nConnection: close\r\n\r\nhi")
     assert b"keep-alive" not in got
     assert reports == []
@@ -83,7 +83,7 @@ def test_plain_request_is_forwarded_on_its_own_connection() -> None:
 def test_tunnel_copies_both_directions() -> None:
     server = Server()
     sent = b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n"
-    got, _ = exchange(server, named, lambda port: sent % port)
+    got, _ = exchange(server, policy_for, lambda port: sent % port)
     assert got == b"HTTP/1.1 200 Connection established\r\n\r\n" + OK
 
 
@@ -151,19 +151,19 @@ def test_explicitly_allowed_name_is_reached() -> None:
     ],
 )
 def test_unsupported_requests_are_rejected(sent: bytes, status: bytes) -> None:
-    got, _ = exchange(Server(), named, lambda _: sent)
+    got, _ = exchange(Server(), policy_for, lambda _: sent)
     assert got.split(b" ")[1] == status
 
 
 def test_body_without_length_is_rejected() -> None:
     server = Server()
     sent = b"POST http://127.0.0.1:%d/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    got, _ = exchange(server, named, lambda port: sent % port)
+    got, _ = exchange(server, policy_for, lambda port: sent % port)
     assert got.startswith(b"HTTP/1.1 501 ")
     assert server.received in ([], [b""])
 
 
 @pytest.mark.parametrize("answer", [b"220 mail.example ESMTP\r\n\r\n", b"HTTP/1.1 101 Switching\r\n\r\n"])
 def test_invalid_response_is_not_forwarded(answer: bytes) -> None:
-    got, _ = exchange(Server(answer), named, lambda port: b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % port)
+    got, _ = exchange(Server(answer), policy_for, lambda port: b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % port)
     assert got.startswith(b"HTTP/1.1 502 ")

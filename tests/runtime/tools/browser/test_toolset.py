@@ -30,7 +30,7 @@ def tool(**settings: Any) -> Tool:
     return restricted
 
 
-def considered(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> PendingCall:
+def admit_actions(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> PendingCall:
     arguments = {"actions": actions, **({"checks": checks} if checks else {})}
     call = ToolCall(id="c", name="computer", arguments=json.dumps(arguments))
     return admit_call(call, "c", ToolCatalog({"computer": tool()}), Policy(**rules))
@@ -85,21 +85,21 @@ def test_only_allowed_actions_are_declared_and_accepted() -> None:
     ],
 )
 def test_policy_checks_every_action(actions: list[dict[str, Any]], rules: dict[str, Any], verdict: str) -> None:
-    assert considered(*actions, **rules).verdict == verdict
+    assert admit_actions(*actions, **rules).verdict == verdict
 
 
 def test_safety_check_requires_a_person_despite_rules() -> None:
-    pending = considered({"kind": "screenshot"}, checks=[CHECK], allow=["computer"])
+    pending = admit_actions({"kind": "screenshot"}, checks=[CHECK], allow=["computer"])
     assert pending.verdict == "ask"
     ask = RunState(run="r").approval_request(pending)
     assert ask.requires_human
     assert ask.reason == "the provider requires a person's approval: It buys something."
-    assert not RunState(run="r").approval_request(considered(CLICK)).requires_human
+    assert not RunState(run="r").approval_request(admit_actions(CLICK)).requires_human
 
 
 def test_preview_lists_actions_and_suggested_rules() -> None:
     ask = RunState(run="r").approval_request(
-        considered({"kind": "click", "x": 1, "y": 2}, {"kind": "type", "text": "a"})
+        admit_actions({"kind": "click", "x": 1, "y": 2}, {"kind": "type", "text": "a"})
     )
     assert ask.preview == "click x=1 y=2\ntype text=a"
     assert ask.suggested_rules == ("computer(kind=click)", "computer(kind=type)")

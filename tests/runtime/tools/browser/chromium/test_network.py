@@ -54,15 +54,15 @@ ATTEMPTS = {
 
 
 def page(host: str, attempts: list[str]) -> str:
-    tried = "\n".join(f"try {{ {ATTEMPTS[name]} }} catch (error) {{ }}" for name in attempts)
+    attempt_requests = "\n".join(f"try {{ {ATTEMPTS[name]} }} catch (error) {{ }}" for name in attempts)
     return f"""<!doctype html><body><script>
       const host = "{host}", web = `http://${{host}}`;
       const add = (tag, fields) => document.body.append(Object.assign(document.createElement(tag), fields));
-      {tried}
+      {attempt_requests}
     </script>"""
 
 
-def tried(
+def attempt_requests(
     host: str, reach: NetworkPolicy, attempts: list[str], caught: PortTrap, wanted: Callable[[], bool] | None = None
 ) -> list[str]:
     """`wanted`: until this holds; without it, for a while in which nothing may be touched."""
@@ -81,7 +81,7 @@ def tried(
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_private_address_is_unreachable(name: str) -> None:
     with trap_port() as caught:
-        assert tried(f"{name}:{caught.port}", NetworkPolicy(hosts=("*",)), list(ATTEMPTS), caught) == []
+        assert attempt_requests(f"{name}:{caught.port}", NetworkPolicy(hosts=("*",)), list(ATTEMPTS), caught) == []
 
 
 def test_explicitly_allowed_private_address_is_reachable() -> None:
@@ -96,13 +96,13 @@ def test_explicitly_allowed_private_address_is_reachable() -> None:
             seen = " ".join(caught.connections)
             return all(path in seen for path in paths)
 
-        tried(host, NetworkPolicy(hosts=("*",), resource_hosts=(host,)), web, caught, reached)
+        attempt_requests(host, NetworkPolicy(hosts=("*",), resource_hosts=(host,)), web, caught, reached)
         assert reached()
 
 
 def test_unlisted_hosts_are_unreachable() -> None:
     with trap_port() as caught:
-        assert tried(f"127.0.0.1:{caught.port}", NetworkPolicy(hosts=()), list(ATTEMPTS), caught) == []
+        assert attempt_requests(f"127.0.0.1:{caught.port}", NetworkPolicy(hosts=()), list(ATTEMPTS), caught) == []
 
 
 REFUSED = """<!doctype html><style>a { position: absolute; left: 0 }</style>

@@ -166,7 +166,7 @@ def test_unresponsive_page_is_closed(event: str, action: Action) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([action, Type(text="x")])
         assert [one.is_error for one in done.observations] == [True, True, True]
-        assert "longer than the 5 seconds" in done.observations[0].text
+        assert "timed out after 5 seconds" in done.observations[0].text
         assert "1 more actions" in done.observations[1].text
         assert "does not answer" in done.observations[2].text
         await perform_all(session, Navigate(url=f"{site.root}/other"))
@@ -179,7 +179,7 @@ def test_unresponsive_page_is_closed(event: str, action: Action) -> None:
 def test_unresponsive_server_is_not_waited_for() -> None:
     async def work(session: BrowserSession) -> None:
         assert (
-            "longer than the 1 seconds" in (await perform_until_error(session, Navigate(url=f"{site.root}/slow"))).text
+            "timed out after 1 seconds" in (await perform_until_error(session, Navigate(url=f"{site.root}/slow"))).text
         )
 
     with serve_site({"/slow": SitePage("x", delay=4)}) as site:
@@ -216,7 +216,11 @@ def test_unresponsive_server_is_not_waited_for() -> None:
         ),
         ({}, [object()], ["Refused: unknown action object."]),
         ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside the display, which is 1280x800."]),
-        ({}, [Zoom(x0=5, y0=5, x1=5, y1=9)], ["Failed: (5, 5) to (5, 9) is not a valid region of the 1280x800 display."]),
+        (
+            {},
+            [Zoom(x0=5, y0=5, x1=5, y1=9)],
+            ["Failed: (5, 5) to (5, 9) is not a valid region of the 1280x800 display."],
+        ),
         ({}, [Keys(keys=("Frobnicate",))], ["Refused: unknown key 'Frobnicate'."]),
         ({}, [Keys(keys=("ctrl", "v"))], ["Refused: the clipboard is disabled; use the action that types text."]),
         (
@@ -256,10 +260,10 @@ def test_no_processes_or_files_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     # A short path, because Chromium creates a socket below it.
     with tempfile.TemporaryDirectory(prefix="left") as folder:
         monkeypatch.setenv("TMPDIR", folder)
-        _look_for_rests(Path(folder))
+        _assert_nothing_remains(Path(folder))
 
 
-def _look_for_rests(folder: Path) -> None:
+def _assert_nothing_remains(folder: Path) -> None:
     seen: list[str] = []
 
     def running() -> list[str]:

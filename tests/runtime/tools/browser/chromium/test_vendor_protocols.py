@@ -79,15 +79,15 @@ def results(run: Run) -> list[ToolResult]:
     return [part for message in run.messages for part in message.parts if isinstance(part, ToolResult)]
 
 
-def said_in(result: ToolResult) -> str:
+def result_text(result: ToolResult) -> str:
     return "".join(part.text for part in result.content or () if isinstance(part, Text))
 
 
-def sent(site: Site) -> list[str]:
+def submitted_requests(site: Site) -> list[str]:
     return [asked for asked in site.requests if "/done" in asked]
 
 
-def finished(run: Run) -> None:
+def assert_finished(run: Run) -> None:
     assert (run.stopped, run.text, run.reason) == ("finished", "It is done.", "")
     assert [one.status for one in results(run)] == ["ok"] * len(results(run))
     assert all(any(isinstance(part, Media) for part in one.content or ()) for one in results(run))
@@ -97,11 +97,11 @@ def finished(run: Run) -> None:
 def test_task_in_native_vendor_format(protocol: str, name: str, declared: str) -> None:
     with serve_form() as site, serve_model(protocol, *task_turns()) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name)
-        finished(run)
-        assert sent(site) == [DONE]
+        assert_finished(run)
+        assert submitted_requests(site) == [DONE]
         assert declared in json.dumps(upstream.bodies[0]["tools"])
         assert len(upstream.bodies) == len(STEPS) + 1
-        assert sum(RESULT in said_in(one) for one in results(run)) == (0 if _only_looks(protocol, name) else 1)
+        assert sum(RESULT in result_text(one) for one in results(run)) == (0 if _only_looks(protocol, name) else 1)
 
 
 def _only_looks(protocol: str, name: str) -> bool:
@@ -117,8 +117,8 @@ def test_task_in_another_vendor_format(client: str, name: str, upstream: str) ->
         serve_gateway_for(upstream, asked.url) as url,
     ):
         run = run_task(provider_config(client, url, name), site, name)
-        finished(run)
-        assert sent(site) == [DONE]
+        assert_finished(run)
+        assert submitted_requests(site) == [DONE]
         assert len(asked.bodies) == len(STEPS) + 1
 
 
@@ -131,7 +131,7 @@ def test_safety_check_is_not_acknowledged_without_a_person(
 ) -> None:
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person)
-        assert sent(site) == []
+        assert submitted_requests(site) == []
         assert [one.status for one in results(run)].count("denied") == 1
         assert acknowledged not in json.dumps(upstream.bodies)
 
@@ -141,8 +141,8 @@ def test_approved_safety_check_is_acknowledged(protocol: str, name: str, acknowl
     person = FixedApprover("always")
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person)
-        finished(run)
-        assert sent(site) == [DONE]
+        assert_finished(run)
+        assert submitted_requests(site) == [DONE]
         (ask,) = person.asked
         assert ask.requires_human
         assert "It sends an order." in ask.reason
@@ -160,7 +160,7 @@ def test_earlier_always_does_not_acknowledge_a_safety_check() -> None:
         run_task(
             provider_config("openai-responses", upstream.url, "gpt-5.5"), site, "gpt-5.5", person=person, policy=None
         )
-        assert sent(site) == []
+        assert submitted_requests(site) == []
         assert [ask.requires_human for ask in person.asked] == [False, True]
 
 
@@ -172,8 +172,8 @@ def test_safety_check_is_translated_to_an_approval(client: str, name: str, upstr
         serve_model(upstream, *task_turns(checks=(CHECK,))) as asked,
         serve_gateway_for(upstream, asked.url) as url,
     ):
-        finished(run_task(provider_config(client, url, name), site, name, person=person))
-        assert sent(site) == [DONE]
+        assert_finished(run_task(provider_config(client, url, name), site, name, person=person))
+        assert submitted_requests(site) == [DONE]
         assert "It sends an order." in person.asked[0].reason
         assert "safety_acknowledgement" in json.dumps(asked.bodies[-1])
 
@@ -186,15 +186,15 @@ def test_instructions_in_a_page_have_no_effect(protocol: str, name: str, _: str)
     with serve_form(with_dialog=True) as site, serve_model(protocol, *script) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name)
         assert run.stopped == "finished"
-        assert sent(site) == [DONE]
-        assert [said_in(one).count("not among the hosts") for one in results(run) if one.status != "ok"] == [1]
+        assert submitted_requests(site) == [DONE]
+        assert [result_text(one).count("not among the hosts") for one in results(run) if one.status != "ok"] == [1]
         told = [body for body in upstream.bodies if INJECTED_ORDERS in json.dumps(body)]
         assert len(told) == len(upstream.bodies) - 1
         for body in told:
-            assert [text for text in spoken(body) if INJECTED_ORDERS in text] == []
+            assert [text for text in prompt_texts(body) if INJECTED_ORDERS in text] == []
 
 
-def spoken(body: dict[str, Any]) -> list[str]:
+def prompt_texts(body: dict[str, Any]) -> list[str]:
     """Return the user and system text of a request, in any format."""
     found: list[Any] = [
         body.get(name) for name in ("system", "instructions", "systemInstruction", "system_instruction")
@@ -213,7 +213,7 @@ def test_actions_without_rule_are_not_performed() -> None:
         run = run_task(provider_config("anthropic", upstream.url, "claude-opus-6"), site, "claude-opus-6", policy=None)
         statuses = [one.status for one in results(run)]
         assert statuses == ["ok", "denied", "denied", "denied", "denied", "ok", "denied", "ok"]
-        assert sent(site) == []
+        assert submitted_requests(site) == []
 
 
 def test_typed_address_needs_approval() -> None:
@@ -228,7 +228,7 @@ def test_typed_address_needs_approval() -> None:
         assert "GET /elsewhere" not in site.requests
         person.says = "yes"
         with serve_model("anthropic", *said) as upstream:
-            finished(run_task(provider_config("anthropic", upstream.url, name), site, name, person=person))
+            assert_finished(run_task(provider_config("anthropic", upstream.url, name), site, name, person=person))
         assert "GET /elsewhere" in site.requests
 
 
@@ -237,9 +237,9 @@ def test_each_run_has_its_own_browser() -> None:
         browser = Browser(site.root, hosts=[site.name])
         async with Agent("up/gpt-5.5", tools=[browser], config=config, policy=ALLOWED) as agent:
             for _ in range(2):
-                finished(await agent.run("Send the form."))
+                assert_finished(await agent.run("Send the form."))
                 assert browser._sessions == {}
 
     with serve_form() as site, serve_model("openai-responses", *task_turns(), *task_turns()) as upstream:
         asyncio.run(twice(provider_config("openai-responses", upstream.url, "gpt-5.5"), site))
-        assert sent(site) == [DONE, DONE]  # in the same page the name would be there twice
+        assert submitted_requests(site) == [DONE, DONE]  # in the same page the name would be there twice
