@@ -1,4 +1,4 @@
-"""What is particular to Gemini's requests: spelling, the SDKs' form, bags of tools, where media of results stand."""
+"""Requests of the Gemini protocol: field spelling, SDK forms, tool bags and media of results."""
 
 import json
 from typing import Any
@@ -20,8 +20,8 @@ def decoded(body: Any, **route: Any) -> Request:
     return CODEC.decode_request(json.dumps(body).encode(), Route(**route))
 
 
-def parts(*said: Any) -> tuple[Any, ...]:
-    return decoded({"contents": [{"role": "user", "parts": list(said)}]}).messages[0].parts
+def parts(*wire_parts: Any) -> tuple[Any, ...]:
+    return decoded({"contents": [{"role": "user", "parts": list(wire_parts)}]}).messages[0].parts
 
 
 def result(response: Any, **fields: Any) -> dict[str, Any]:
@@ -33,34 +33,35 @@ def choice(config: Any) -> Any:
     return decoded({"contents": [HELLO], "tools": tools, "toolConfig": {"functionCallingConfig": config}}).tool_choice
 
 
-def test_model_and_stream_are_in_the_address() -> None:
+def test_model_and_streaming_are_in_the_path() -> None:
     request = decoded({"contents": [HELLO]}, model="gemini-3-pro", stream=True)
     assert (request.model, request.stream) == ("gemini-3-pro", True)
-    made = CODEC.encode_request(request, Target())
-    assert made.route.path == "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
-    assert made.body.keys() == {"contents"}
+    encoded = CODEC.encode_request(request, Target())
+    assert encoded.route.path == "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
+    assert encoded.body.keys() == {"contents"}
     chat = {"model": "gemini-3-pro", "messages": [{"role": "user", "content": "Hello"}]}
     route = tw.translate(chat, "openai-chat", "gemini").route
     assert (route.path, route.model) == ("/v1beta/models/gemini-3-pro:generateContent", "gemini-3-pro")
 
 
 @pytest.mark.parametrize("model", ["models/a", "tunedModels/b", "publishers/google/models/c"])
-def test_a_model_with_its_own_path_keeps_it(model: str) -> None:
-    made = CODEC.encode_request(decoded({"contents": [HELLO]}, model=model), Target())
-    assert made.route.path == f"/v1beta/{model}:generateContent"
+def test_a_full_resource_name_is_used_as_the_path(model: str) -> None:
+    encoded = CODEC.encode_request(decoded({"contents": [HELLO]}, model=model), Target())
+    assert encoded.route.path == f"/v1beta/{model}:generateContent"
 
 
-def test_snake_case_is_read_as_camel_case() -> None:
+def test_snake_case_decodes_like_camel_case() -> None:
     call = {"name": "f", "args": {}, "id": "a"}
     snake = decoded({"contents": [{"role": "model", "parts": [{"function_call": call, "thought_signature": "YQ=="}]}]})
     camel = decoded({"contents": [{"role": "model", "parts": [{"functionCall": call, "thoughtSignature": "YQ=="}]}]})
-    (one,), (other,) = snake.messages[0].parts, camel.messages[0].parts
-    assert isinstance(one, ToolCall)
-    assert isinstance(other, ToolCall)
-    assert (one.id, one.name, one.arguments, one.signature) == (other.id, other.name, other.arguments, other.signature)
+    (snake_call,), (camel_call,) = snake.messages[0].parts, camel.messages[0].parts
+    assert isinstance(snake_call, ToolCall)
+    assert isinstance(camel_call, ToolCall)
+    assert (snake_call.id, snake_call.name) == (camel_call.id, camel_call.name)
+    assert (snake_call.arguments, snake_call.signature) == (camel_call.arguments, camel_call.signature)
 
 
-def test_losses_are_named_as_their_source_spells_them() -> None:
+def test_loss_paths_use_the_spelling_of_the_source() -> None:
     body = {
         "contents": [HELLO, {"role": "model", "parts": [{"text": "Hi", "thought_signature": "YQ=="}]}, HELLO],
         "generation_config": {"top_k": 3, "thinking_config": {"include_thoughts": True, "odd": 1}},
@@ -73,14 +74,14 @@ def test_losses_are_named_as_their_source_spells_them() -> None:
     } <= losses
 
 
-def test_a_value_of_the_wrong_type_is_refused_at_its_own_place() -> None:
+def test_a_wrong_type_in_snake_case_is_reported_with_its_path() -> None:
     with pytest.raises(tw.DecodeError) as caught:
         decoded({"contents": [{"role": "user", "parts": [{"function_call": "f"}]}]})
     assert caught.value.path == "/contents/0/parts/0/function_call"
 
 
 @pytest.mark.parametrize("contents", ["Hello", ["Hello"], [{"text": "Hello"}], HELLO, [HELLO]])
-def test_the_sdks_take_contents_of_many_forms(contents: Any) -> None:
+def test_contents_are_accepted_in_all_forms_of_the_sdks(contents: Any) -> None:
     body = {"model": "m", "contents": contents, "config": {"temperature": 1}}
     request = decoded(body)
     assert request.model == "m"
@@ -90,28 +91,28 @@ def test_the_sdks_take_contents_of_many_forms(contents: Any) -> None:
     assert tw.translate(body, "gemini", "gemini").value == body
 
 
-def test_the_config_of_the_sdks_is_the_same_as_the_body() -> None:
+def test_sdk_config_translates_like_the_request_body() -> None:
     config = {
         "system_instruction": "Be brief.",
         "temperature": 0.5,
         "tools": [{"function_declarations": [{"name": "f", "parameters_json_schema": CITY}]}],
         "thinking_config": {"thinking_level": "LOW"},
     }
-    rest = {
+    body = {
         "contents": [HELLO],
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
         "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": CITY}]}],
         "generationConfig": {"temperature": 0.5, "thinkingConfig": {"thinkingLevel": "LOW"}},
     }
-    told = tw.translate({"model": "m", "contents": "Hello", "config": config}, "gemini", "openai-chat").value
-    assert told == tw.translate(rest, "gemini", "openai-chat", model="m").value
+    from_config = tw.translate({"model": "m", "contents": "Hello", "config": config}, "gemini", "openai-chat").value
+    assert from_config == tw.translate(body, "gemini", "openai-chat", model="m").value
     losses = tw.translate(
         {"model": "m", "contents": "Hello", "config": {"top_k": 4, "http_options": {}}}, "gemini", "openai-chat"
     ).losses
     assert {loss.path for loss in losses} == {"/config/top_k", "/config/http_options"}
 
 
-def test_a_bag_of_tools_is_taken_apart_and_put_together() -> None:
+def test_tool_bags_are_split_and_restored() -> None:
     body = {
         "contents": [HELLO],
         "tools": [{"functionDeclarations": [{"name": "f"}], "googleSearch": {}}, {"urlContext": {}}, {}],
@@ -123,12 +124,12 @@ def test_a_bag_of_tools_is_taken_apart_and_put_together() -> None:
     assert tw.translate(body, "gemini", "gemini").value == body
 
 
-@pytest.mark.parametrize("words", [("OBJECT", "STRING"), (6, 1), ("object", "string")])
-def test_types_in_capitals_or_numbers_are_json_schema_to_others(words: tuple[Any, Any]) -> None:
-    schema = {"type": words[0], "properties": {"type": {"type": words[1], "enum": ["OBJECT"]}}}
+@pytest.mark.parametrize("types", [("OBJECT", "STRING"), (6, 1), ("object", "string")])
+def test_openapi_types_become_json_schema_types(types: tuple[Any, Any]) -> None:
+    schema = {"type": types[0], "properties": {"type": {"type": types[1], "enum": ["OBJECT"]}}}
     body = {"contents": [HELLO], "tools": [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]}
-    told = tw.translate(body, "gemini", "openai-chat", model="m").value["tools"][0]["function"]["parameters"]
-    assert told == {"type": "object", "properties": {"type": {"type": "string", "enum": ["OBJECT"]}}}
+    parameters = tw.translate(body, "gemini", "openai-chat", model="m").value["tools"][0]["function"]["parameters"]
+    assert parameters == {"type": "object", "properties": {"type": {"type": "string", "enum": ["OBJECT"]}}}
     assert tw.translate(body, "gemini", "gemini").value == body
 
 
@@ -145,12 +146,18 @@ def test_types_in_capitals_or_numbers_are_json_schema_to_others(words: tuple[Any
         ({}, None, [], False),
     ],
 )
-def test_modes(config: Any, mode: Any, names: list[str], required: bool) -> None:
-    found = choice(config)
-    assert (found.mode, [one.name for one in found.names], found.required) == (mode, names, required)
+def test_function_calling_modes_decode_to_tool_choices(
+    config: Any, mode: Any, names: list[str], required: bool
+) -> None:
+    tool_choice = choice(config)
+    assert (tool_choice.mode, [tool_ref.name for tool_ref in tool_choice.names], tool_choice.required) == (
+        mode,
+        names,
+        required,
+    )
 
 
-def test_validated_is_a_loss_to_others_and_what_all_strict_functions_become() -> None:
+def test_validated_mode_is_lost_elsewhere_and_used_for_strict_functions() -> None:
     tools = [{"functionDeclarations": [{"name": "f"}]}]
     config = {"functionCallingConfig": {"mode": "VALIDATED"}}
     losses = tw.translate({"contents": [HELLO], "tools": tools, "toolConfig": config}, "gemini", "anthropic").losses
@@ -165,9 +172,9 @@ def test_validated_is_a_loss_to_others_and_what_all_strict_functions_become() ->
         "messages": [{"role": "user", "content": "Hello"}],
         "tools": [{"type": "function", "function": function}],
     }
-    made = tw.translate(chat, "openai-chat", "gemini")
-    assert made.value["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED"}
-    assert made.losses == []
+    translation = tw.translate(chat, "openai-chat", "gemini")
+    assert translation.value["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED"}
+    assert translation.losses == []
 
 
 @pytest.mark.parametrize(
@@ -179,24 +186,24 @@ def test_validated_is_a_loss_to_others_and_what_all_strict_functions_become() ->
         ({}, "ok", None),
     ],
 )
-def test_results_by_convention(response: Any, status: str, content: Any) -> None:
-    (found,) = parts(result(response))
-    assert isinstance(found, ToolResult)
-    assert found.status == status
-    texts = [part.text for part in found.content or () if isinstance(part, Text)]
+def test_results_under_conventional_keys_decode_to_text(response: Any, status: str, content: Any) -> None:
+    (tool_result,) = parts(result(response))
+    assert isinstance(tool_result, ToolResult)
+    assert tool_result.status == status
+    texts = [part.text for part in tool_result.content or () if isinstance(part, Text)]
     assert texts == ([] if content is None else [content.text])
 
 
 @pytest.mark.parametrize("response", [{"a": 1}, {"output": [1]}, {"output": "a", "b": 2}, {"error": None}])
-def test_other_objects_are_kept_whole(response: Any) -> None:
-    (found,) = parts(result(response))
-    assert isinstance(found, ToolResult)
-    (data,) = found.content or ()
+def test_other_result_objects_stay_json(response: Any) -> None:
+    (tool_result,) = parts(result(response))
+    assert isinstance(tool_result, ToolResult)
+    (data,) = tool_result.content or ()
     assert isinstance(data, Data)
     assert json.loads(bytes(data.json)) == response
 
 
-def test_big_integers_and_order_survive() -> None:
+def test_big_integers_and_key_order_are_preserved() -> None:
     args = '{"b":12345678901234567890123,"a":1.0,"b":2}'
     body = '{"contents":[{"parts":[{"functionCall":{"name":"f","args":%s}}],"role":"model"}]}' % args  # noqa: UP031
     request = CODEC.decode_request(body.encode(), Route())
@@ -206,7 +213,7 @@ def test_big_integers_and_order_survive() -> None:
     assert CODEC.encode_request(request, Target()).to_bytes().decode() == body
 
 
-def test_media_beside_a_result_are_its_own() -> None:
+def test_media_after_a_result_belong_to_it() -> None:
     image = {"inlineData": {"mimeType": "image/png", "data": "aaaa"}}
     first, second, text = parts(result({"output": "a"}), image, result({"output": "b"}), {"text": "and?"})
     assert isinstance(first, ToolResult)
@@ -216,7 +223,7 @@ def test_media_beside_a_result_are_its_own() -> None:
     assert isinstance(text, Text)
 
 
-def test_a_loss_in_media_beside_a_result_is_at_the_media() -> None:
+def test_losses_in_media_after_a_result_point_to_the_media() -> None:
     history = [
         HELLO,
         {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
@@ -232,39 +239,39 @@ def test_a_loss_in_media_beside_a_result_is_at_the_media() -> None:
     assert "/contents/2/parts/1/mediaResolution/level" in {loss.path for loss in losses}
 
 
-def test_thoughts_are_reasoning_and_their_flag_comes_home() -> None:
+def test_thoughts_decode_to_reasoning_and_round_trip() -> None:
     body = {
         "contents": [
             HELLO,
             {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "", "thought": True}]},
         ]
     }
-    found = decoded(body).messages[1].parts
-    assert all(isinstance(part, Reasoning) for part in found)
+    decoded_parts = decoded(body).messages[1].parts
+    assert all(isinstance(part, Reasoning) for part in decoded_parts)
     assert tw.translate(body, "gemini", "gemini").value == body
 
 
-def test_reasoning_of_others_is_not_sent() -> None:
+def test_foreign_reasoning_is_not_sent() -> None:
     thinking = {"type": "thinking", "thinking": "secret plan", "signature": "c2ln"}
     messages = [
         {"role": "user", "content": "Go"},
         {"role": "assistant", "content": [thinking, {"type": "text", "text": "Done."}]},
         {"role": "user", "content": "More"},
     ]
-    made = tw.translate({"model": "m", "max_tokens": 9, "messages": messages}, "anthropic", "gemini")
-    assert "secret plan" not in made.to_bytes().decode()
-    assert "/messages/1/content/0" in {loss.path for loss in made.losses}
+    translation = tw.translate({"model": "m", "max_tokens": 9, "messages": messages}, "anthropic", "gemini")
+    assert "secret plan" not in translation.to_bytes().decode()
+    assert "/messages/1/content/0" in {loss.path for loss in translation.losses}
 
 
-def test_an_encoded_message_of_no_protocol_is_completed() -> None:
+def test_a_request_without_origin_is_completed() -> None:
     call = ToolCall(id=None, name="f", arguments="")
-    answer = ToolResult(call_id=None, name="f", content=(Text(text="ok"),))
+    result = ToolResult(call_id=None, name="f", content=(Text(text="ok"),))
     request = Request(
         origin="",
         messages=(
             Message(role="user", parts=(Text(text="Go"),)),
             Message(role="assistant", parts=(call,)),
-            Message(role="user", parts=(answer,)),
+            Message(role="user", parts=(result,)),
         ),
     )
     body = json.loads(CODEC.encode_request(request, Target()).to_bytes())
@@ -272,7 +279,7 @@ def test_an_encoded_message_of_no_protocol_is_completed() -> None:
     assert body["contents"][2]["parts"] == [{"functionResponse": {"name": "f", "response": {"output": "ok"}}}]
 
 
-def test_summaries_in_place_of_binary_results() -> None:
+def test_binary_results_can_be_replaced_by_summaries() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aaaa"}}
     messages = [
         {"role": "user", "content": "Go"},
@@ -280,116 +287,116 @@ def test_summaries_in_place_of_binary_results() -> None:
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [image]}]},
     ]
     body = {"model": "m", "max_tokens": 9, "messages": messages}
-    made = tw.translate(body, "anthropic", "gemini", binary_results="summary").value
-    response = made["contents"][2]["parts"][0]["functionResponse"]
+    encoded = tw.translate(body, "anthropic", "gemini", binary_results="summary").value
+    response = encoded["contents"][2]["parts"][0]["functionResponse"]
     assert response["response"] == {"output": "Binary content of type image/png was processed."}
     assert "parts" not in response
 
 
-def test_hosted_tools_as_functions() -> None:
+def test_hosted_tools_become_functions_or_losses() -> None:
     tools = [{"type": "web_search_20250305", "name": "web_search"}]
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go"}], "tools": tools}
-    made = tw.translate(body, "anthropic", "gemini", hosted_tools="function").value
-    assert made["tools"][0]["functionDeclarations"][0]["name"] == "google_web_search"
-    both: list[Any] = [{"googleSearch": {}, "codeExecution": {}}]
-    back = tw.translate({"contents": [HELLO], "tools": both}, "gemini", "openai-chat", model="m")
-    assert "tools" not in back.value
-    assert "/tools/0/googleSearch" in {loss.path for loss in back.losses}
+    encoded = tw.translate(body, "anthropic", "gemini", hosted_tools="function").value
+    assert encoded["tools"][0]["functionDeclarations"][0]["name"] == "google_web_search"
+    hosted_tools: list[Any] = [{"googleSearch": {}, "codeExecution": {}}]
+    translation = tw.translate({"contents": [HELLO], "tools": hosted_tools}, "gemini", "openai-chat", model="m")
+    assert "tools" not in translation.value
+    assert "/tools/0/googleSearch" in {loss.path for loss in translation.losses}
     with pytest.raises(tw.LossyTranslationError, match="/tools/0/googleSearch"):
         tw.translate({"contents": [HELLO], "tools": [{"googleSearch": {}}]}, "gemini", "openai-chat", model="m")
 
 
 @pytest.mark.parametrize(
-    ("model", "field", "told"),
+    ("model", "field", "expected"),
     [
         ("gemini-2.0-flash", "responseSchema", {"type": "string", "nullable": True}),
         ("gemini-2.5-pro", "responseJsonSchema", {"type": ["string", "null"]}),
     ],
 )
-def test_a_format_is_told_in_the_schemas_of_the_model(model: str, field: str, told: Any) -> None:
+def test_output_schemas_use_the_dialect_of_the_model(model: str, field: str, expected: Any) -> None:
     schema = {"type": "object", "properties": {"a": {"type": ["string", "null"]}}, "required": ["a"]}
     output = {"format": {"type": "json_schema", "schema": schema}}
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "output_config": output}
-    made = tw.translate(body, "anthropic", "gemini", model=model)
-    assert made.value["generationConfig"][field] == {**schema, "properties": {"a": told}}
+    translation = tw.translate(body, "anthropic", "gemini", model=model)
+    assert translation.value["generationConfig"][field] == {**schema, "properties": {"a": expected}}
     changed = ["/output_config/format/schema/properties/a/type/0", "/output_config/format/schema/properties/a/type/1"]
-    assert [loss.path for loss in made.losses] == (changed if field == "responseSchema" else [])
+    assert [loss.path for loss in translation.losses] == (changed if field == "responseSchema" else [])
 
 
-def test_older_types_in_a_json_schema_are_read_as_gemini_reads_them() -> None:
+def test_openapi_types_in_a_json_schema_are_converted() -> None:
     schema = {"type": "OBJECT", "properties": {"score": {"type": "INTEGER"}}, "required": ["score"]}
     config = {"responseMimeType": "application/json", "responseJsonSchema": schema}
     body = {"contents": [HELLO], "generationConfig": config}
-    made = tw.translate(body, "gemini", "openai-responses", model="m").value
-    told = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
-    assert made["text"]["format"]["schema"] == told
+    encoded = tw.translate(body, "gemini", "openai-responses", model="m").value
+    expected = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+    assert encoded["text"]["format"]["schema"] == expected
     assert tw.translate(body, "gemini", "gemini", model="m").value == body
 
 
-def test_where_there_is_no_thinking_no_thoughts_are_asked_for() -> None:
+def test_disabled_thinking_requests_no_thoughts() -> None:
     body = {"model": "m", "input": "Hello", "reasoning": {"effort": "none", "summary": "auto"}}
-    made = tw.translate(body, "openai-responses", "gemini")
-    assert made.value["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 0}
-    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/reasoning/summary")]
+    translation = tw.translate(body, "openai-responses", "gemini")
+    assert translation.value["generationConfig"]["thinkingConfig"] == {"thinkingBudget": 0}
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [("dropped", "/reasoning/summary")]
 
 
-def test_the_limit_and_the_tier_are_ones_that_the_target_has() -> None:
-    said = {"role": "user", "content": "Hello"}
-    body = {"model": "m", "max_tokens": 0, "service_tier": "standard_only", "messages": [said]}
-    made = tw.translate(body, "anthropic", "gemini")
-    assert made.value["generationConfig"] == {"maxOutputTokens": 1}
-    assert made.value["serviceTier"] == "standard"
-    told = {(loss.kind, loss.path) for loss in made.losses}
-    assert told == {("approximated", "/max_tokens"), ("approximated", "/service_tier")}
+def test_limit_and_tier_are_mapped_to_supported_values() -> None:
+    message = {"role": "user", "content": "Hello"}
+    body = {"model": "m", "max_tokens": 0, "service_tier": "standard_only", "messages": [message]}
+    translation = tw.translate(body, "anthropic", "gemini")
+    assert translation.value["generationConfig"] == {"maxOutputTokens": 1}
+    assert translation.value["serviceTier"] == "standard"
+    losses = {(loss.kind, loss.path) for loss in translation.losses}
+    assert losses == {("approximated", "/max_tokens"), ("approximated", "/service_tier")}
 
 
 @pytest.mark.parametrize("names", [(), ("f",)])
 @pytest.mark.parametrize("target", ["gemini-interactions", "anthropic"])
-def test_that_calls_are_held_to_their_schemas_is_a_mode_of_both_of_googles(names: tuple[str, ...], target: str) -> None:
+def test_validated_mode_passes_between_googles_protocols(names: tuple[str, ...], target: str) -> None:
     calling = {"mode": "VALIDATED", **({"allowedFunctionNames": list(names)} if names else {})}
     tools = [{"functionDeclarations": [{"name": "f"}, {"name": "g"}]}]
     body = {"contents": [HELLO], "tools": tools, "toolConfig": {"functionCallingConfig": calling}}
-    made = tw.translate(body, "gemini", target)
-    place = "/toolConfig/functionCallingConfig/mode"
-    assert (place in {loss.path for loss in made.losses}) is (target == "anthropic")
+    translation = tw.translate(body, "gemini", target)
+    path = "/toolConfig/functionCallingConfig/mode"
+    assert (path in {loss.path for loss in translation.losses}) is (target == "anthropic")
     if target == "gemini-interactions":
-        assert tw.translate(made.value, target, "gemini").value["toolConfig"] == body["toolConfig"]
+        assert tw.translate(translation.value, target, "gemini").value["toolConfig"] == body["toolConfig"]
 
 
 @pytest.mark.parametrize("target", ["gemini", "gemini-interactions"])
-def test_a_file_of_another_provider_in_a_result_is_a_line(target: str) -> None:
+def test_a_foreign_file_in_a_result_becomes_a_summary(target: str) -> None:
     image = {"type": "image", "source": {"type": "file", "file_id": "file_1"}}
     call = {"type": "tool_use", "id": "toolu_1", "name": "shot", "input": {}}
-    found = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}
     messages = [
         {"role": "user", "content": "Look"},
         {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [found]},
+        {"role": "user", "content": [result]},
     ]
-    made = tw.translate({"model": "m", "max_tokens": 9, "messages": messages}, "anthropic", target)
-    assert "Binary content of type image was processed." in json.dumps(made.value)
-    assert ("dropped", "/messages/2/content/0/content/0") in {(loss.kind, loss.path) for loss in made.losses}
+    translation = tw.translate({"model": "m", "max_tokens": 9, "messages": messages}, "anthropic", target)
+    assert "Binary content of type image was processed." in json.dumps(translation.value)
+    assert ("dropped", "/messages/2/content/0/content/0") in {(loss.kind, loss.path) for loss in translation.losses}
 
 
 @pytest.mark.parametrize("data", ["__77774=", "-_-_", "ab-c"])
-@pytest.mark.parametrize("where", ["part", "result", "thought"])
-def test_bytes_as_googles_sdk_for_python_writes_them_are_read_by_others(data: str, where: str) -> None:
-    """It has the alphabet of base64 that is for addresses; the others' APIs refuse it."""
+@pytest.mark.parametrize("location", ["part", "result", "thought"])
+def test_url_safe_base64_is_converted_for_other_providers(data: str, location: str) -> None:
+    """The SDK writes URL-safe base64, which other providers reject."""
     blob = {"inlineData": {"mimeType": "image/png", "data": data}}
-    said = {"part": blob, "result": result({}, parts=[blob]), "thought": blob | {"thought": True}}[where]
-    called = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
-    role = "model" if where == "thought" else "user"
-    body = {"contents": [HELLO, *([called] if where == "result" else []), {"role": role, "parts": [said]}]}
+    part = {"part": blob, "result": result({}, parts=[blob]), "thought": blob | {"thought": True}}[location]
+    call = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+    role = "model" if location == "thought" else "user"
+    body = {"contents": [HELLO, *([call] if location == "result" else []), {"role": role, "parts": [part]}]}
     assert tw.translate(body, "gemini", "gemini").value == body
-    if where != "thought":
-        usual = data.replace("-", "+").replace("_", "/")
+    if location != "thought":
+        standard = data.replace("-", "+").replace("_", "/")
         for target in ("anthropic", "openai-responses", "openai-chat", "ollama", "gemini-interactions"):
             sent = json.dumps(tw.translate(body, "gemini", target, model="m").value)
-            assert (usual in sent, data in sent) == (True, False)
+            assert (standard in sent, data in sent) == (True, False)
 
 
 @pytest.mark.parametrize("data", ["a-b+", "a-b"])
-def test_what_is_no_base64_stays_as_it_is(data: str) -> None:
+def test_invalid_base64_is_passed_through(data: str) -> None:
     body = {"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": data}}]}]}
     assert tw.translate(body, "gemini", "gemini").value == body
     assert data in json.dumps(tw.translate(body, "gemini", "anthropic", model="m").value)

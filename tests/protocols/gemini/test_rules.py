@@ -1,4 +1,4 @@
-"""Every rule of the Gemini API, with a body that breaks just that one."""
+"""Each rule of the Gemini API, with request bodies that break only that rule."""
 
 import inspect
 import re
@@ -10,8 +10,8 @@ from tests.support.samples.fixture_files import fixtures
 from toolwire.protocols.gemini import fields, rules
 
 HELLO = {"role": "user", "parts": [{"text": "Hello"}]}
-CALLED: dict[str, Any] = {"functionCall": {"name": "f", "args": {}}}
-CALL = {"role": "model", "parts": [CALLED]}
+CALL_PART: dict[str, Any] = {"functionCall": {"name": "f", "args": {}}}
+CALL = {"role": "model", "parts": [CALL_PART]}
 RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}
 TOOLS = [{"functionDeclarations": [{"name": "f"}]}]
 
@@ -54,7 +54,7 @@ BROKEN: dict[str, list[Any]] = {
     "role": [body({"role": "assistant", "parts": [{"text": "a"}]})],
     "cache-and-more": [body(cachedContent="cachedContents/a")],
     "result-without-call": [body(HELLO, RESULT)],
-    "result-count": [body(HELLO, {"role": "model", "parts": [CALLED, CALLED]}, RESULT)],
+    "result-count": [body(HELLO, {"role": "model", "parts": [CALL_PART, CALL_PART]}, RESULT)],
     "call-after-model": [body(HELLO, {"role": "model", "parts": [{"text": "a"}]}, CALL)],
     "signature-missing": [body(HELLO, CALL, RESULT, model="gemini-3-pro")],
     "safety-decision": [
@@ -74,32 +74,34 @@ BROKEN: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("rule", "broken"), [(rule, one) for rule, listed in BROKEN.items() for one in listed])
-def test_a_body_that_breaks_just_this_rule(rule: str, broken: Any) -> None:
+@pytest.mark.parametrize(("rule", "broken"), [(rule, body) for rule, bodies in BROKEN.items() for body in bodies])
+def test_each_body_breaks_only_its_rule(rule: str, broken: Any) -> None:
     assert {finding.rule for finding in rules.check_request(broken)} == {f"gemini.{rule}"}
 
 
-def test_every_rule_has_such_a_body() -> None:
+def test_every_rule_has_a_broken_body() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields)
     assert set(re.findall(r'_finding\(\s*"([a-z-]+)"', source)) == set(BROKEN)
 
 
 @pytest.mark.parametrize(("name", "case"), [pytest.param(*pair, id=pair[0]) for pair in fixtures("gemini", "rejected")])
-def test_what_the_server_refused_is_refused_in_its_words(name: str, case: Any) -> None:
+def test_recorded_rejections_are_found_with_the_servers_message(name: str, case: Any) -> None:
     errors = [finding for finding in rules.check_request(case["request"]) if finding.level == "error"]
     assert errors
     assert case["said"] is None or case["said"] in {finding.message for finding in errors}
 
 
-def test_signatures_are_wanted_since_the_users_last_words_only() -> None:
-    signed = {"role": "model", "parts": [{**CALLED, "thoughtSignature": "YQ=="}]}
+def test_signatures_are_required_only_after_the_last_user_text() -> None:
+    signed = {"role": "model", "parts": [{**CALL_PART, "thoughtSignature": "YQ=="}]}
     assert rules.check_request(body(HELLO, CALL, RESULT, HELLO), model="gemini-3-pro") == []
     assert rules.check_request(body(HELLO, signed, RESULT), model="gemini-3-pro") == []
     assert rules.check_request(body(HELLO, CALL, RESULT), model="gemini-2.5-pro") == []
-    assert [found.level for found in rules.check_request(body(HELLO, CALL, RESULT), model="gemini-3-pro")] == ["error"]
+    assert [finding.level for finding in rules.check_request(body(HELLO, CALL, RESULT), model="gemini-3-pro")] == [
+        "error"
+    ]
 
 
-def test_names_of_either_spelling_are_known() -> None:
+def test_field_names_are_accepted_in_both_spellings() -> None:
     snake = {
         "contents": [{"role": "model", "parts": [{"function_call": {"name": "f"}, "thought_signature": "YQ=="}]}],
         "generation_config": {"top_k": 1, "thinking_config": {"thinking_budget": 0}},

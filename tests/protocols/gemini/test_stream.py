@@ -1,4 +1,4 @@
-"""What is particular to Gemini's streams: two framings, chunks that are whole responses, arguments by their paths."""
+"""Gemini streams: two framings, complete responses as chunks, and partial arguments."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ def chunk(*parts: Any, reason: str | None = None, **fields: Any) -> Any:
 
 
 def sse(*chunks: Any) -> bytes:
-    return b"".join(f"data: {json.dumps(one)}\r\n\r\n".encode() for one in chunks)
+    return b"".join(f"data: {json.dumps(chunk)}\r\n\r\n".encode() for chunk in chunks)
 
 
 def events(wire: bytes) -> list[Any]:
@@ -37,69 +37,69 @@ def events(wire: bytes) -> list[Any]:
     return decoder.feed(wire) + decoder.close()
 
 
-def told(*chunks: Any) -> Response:
+def fold_chunks(*chunks: Any) -> Response:
     return fold(events(sse(*chunks)))
 
 
 def parts(*chunks: Any) -> tuple[Part, ...]:
-    return told(*chunks).candidates[0].messages[0].parts
+    return fold_chunks(*chunks).candidates[0].messages[0].parts
 
 
-def test_texts_of_one_kind_are_one_part() -> None:
-    found = parts(
+def test_consecutive_texts_of_one_kind_are_one_part() -> None:
+    decoded = parts(
         chunk({"text": "Let me", "thought": True}),
         chunk({"text": " think.", "thought": True}),
         chunk({"text": "Pa"}),
         chunk({"text": "ris."}, reason="STOP"),
     )
-    assert [type(part) for part in found] == [Reasoning, Text]
-    assert isinstance(found[1], Text)
-    assert found[1].text == "Paris."
+    assert [type(part) for part in decoded] == [Reasoning, Text]
+    assert isinstance(decoded[1], Text)
+    assert decoded[1].text == "Paris."
 
 
-def test_a_signed_text_is_never_joined_with_others() -> None:
-    found = parts(
+def test_signed_text_stays_a_separate_part() -> None:
+    decoded = parts(
         chunk({"text": "One "}),
         chunk({"text": "two ", "thoughtSignature": "YQ=="}),
         chunk({"text": "three"}, reason="STOP"),
     )
-    assert [(part.text, part.signature is not None) for part in found if isinstance(part, Text)] == [
+    assert [(part.text, part.signature is not None) for part in decoded if isinstance(part, Text)] == [
         ("One ", False),
         ("two ", True),
         ("three", False),
     ]
 
 
-def test_plain_text_costs_nothing_but_its_delta() -> None:
-    found = events(sse(chunk({"text": "a"}), chunk({"text": "b"}), chunk({"text": "c"}, reason="STOP")))
-    deltas = [event for event in found if isinstance(event, PartDelta)]
+def test_text_deltas_are_plain() -> None:
+    decoded = events(sse(chunk({"text": "a"}), chunk({"text": "b"}), chunk({"text": "c"}, reason="STOP")))
+    deltas = [event for event in decoded if isinstance(event, PartDelta)]
     assert [delta.plain for delta in deltas] == [True, True, True]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_an_array_is_read_like_events(size: int) -> None:
+def test_a_json_array_decodes_like_sse(size: int) -> None:
     chunks = [chunk({"text": 'a "}{" \\'}), chunk({"text": "é{"}), chunk({"text": "c"}, reason="STOP")]
     wire = json.dumps(chunks, indent=1, ensure_ascii=False).encode()
     decoder = CODEC.stream_decoder(ResponseContext())
     pieces = [wire[start : start + size] for start in range(0, len(wire), size)]
-    found = [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
-    assert fold(found) == told(*chunks)
+    decoded = [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
+    assert fold(decoded) == fold_chunks(*chunks)
 
 
-def test_an_error_in_place_of_a_stream_is_told() -> None:
+def test_an_error_body_in_place_of_a_stream_is_decoded() -> None:
     body = [{"error": {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED"}}]
     failed = events(json.dumps(body, indent=2).encode())[-1]
     assert isinstance(failed, ResponseFailed)
     assert (failed.error.kind, failed.error.status, failed.broken) == ("rate_limit", 429, False)
 
 
-def test_an_end_without_a_reason_is_a_cut() -> None:
+def test_a_stream_without_finish_reason_is_broken() -> None:
     failed = events(sse(chunk({"text": "Hel"})))[-1]
     assert isinstance(failed, ResponseFailed)
     assert failed.broken
 
 
-def test_the_last_counts_hold_and_chunks_that_count_nothing_do_not() -> None:
+def test_the_last_token_counts_win() -> None:
     first = {"promptTokenCount": 3, "totalTokenCount": 3}
     last = {"promptTokenCount": 3, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 10}
     wire = sse(
@@ -107,19 +107,23 @@ def test_the_last_counts_hold_and_chunks_that_count_nothing_do_not() -> None:
         chunk({"text": "b"}, reason="STOP", usageMetadata=last),
         {"usageMetadata": {"trafficType": "ON_DEMAND"}},
     )
-    found = events(wire)
-    (report,) = [event for event in found if isinstance(event, UsageReport)]
+    decoded = events(wire)
+    (report,) = [event for event in decoded if isinstance(event, UsageReport)]
     assert (report.usage.output_tokens, report.usage.reasoning, report.usage.total) == (7, 5, 10)
-    assert isinstance(found[-1], ResponseEnd)
+    assert isinstance(decoded[-1], ResponseEnd)
 
 
-def call_piece(*pieces: Any, more: bool = True, **fields: Any) -> Any:
-    call = {**fields, **({"partialArgs": list(pieces)} if pieces else {}), **({"willContinue": True} if more else {})}
+def call_piece(*pieces: Any, will_continue: bool = True, **fields: Any) -> Any:
+    call = {
+        **fields,
+        **({"partialArgs": list(pieces)} if pieces else {}),
+        **({"willContinue": True} if will_continue else {}),
+    }
     return chunk({"functionCall": call})
 
 
-def test_arguments_by_their_paths() -> None:
-    (one, two) = parts(
+def test_partial_arguments_are_joined_by_path() -> None:
+    (first, second) = parts(
         call_piece(name="plan", id="c1"),
         call_piece({"jsonPath": "$.to", "stringValue": "Ro", "willContinue": True}),
         call_piece(),
@@ -131,16 +135,16 @@ def test_arguments_by_their_paths() -> None:
             {"jsonPath": "$['a.b'][\"it's\"]", "nullValue": "NULL_VALUE"},
             {"jsonPath": r"$['a.b']['it\'s \\']", "stringValue": ""},
         ),
-        call_piece(more=False),
+        call_piece(will_continue=False),
         chunk({"functionCall": {"name": "now"}}, reason="STOP"),
     )
-    assert isinstance(one, ToolCall)
-    assert (one.id, one.name) == ("c1", "plan")
-    assert one.arguments == (
+    assert isinstance(first, ToolCall)
+    assert (first.id, first.name) == ("c1", "plan")
+    assert first.arguments == (
         '{"to":"Rome \\"","stops":[{"n":2.5,"ok":true},null,[false]],"a.b":{"it\'s":null,"it\'s \\\\":""}}'
     )
-    assert isinstance(two, ToolCall)
-    assert (two.name, two.arguments) == ("now", "{}")
+    assert isinstance(second, ToolCall)
+    assert (second.name, second.arguments) == ("now", "{}")
 
 
 def quoted(key: str) -> str:
@@ -148,16 +152,16 @@ def quoted(key: str) -> str:
 
 
 def paths(value: Any, path: str = "$") -> list[dict[str, Any]]:
-    """A value as its pieces; what is empty has none."""
+    """List the pieces of a value; empty containers have none."""
     if isinstance(value, dict):
-        return [one for key, inner in value.items() for one in paths(inner, f"{path}['{quoted(key)}']")]
+        return [piece for key, inner in value.items() for piece in paths(inner, f"{path}['{quoted(key)}']")]
     if isinstance(value, list):
-        return [one for index, inner in enumerate(value) for one in paths(inner, f"{path}[{index}]")]
+        return [piece for index, inner in enumerate(value) for piece in paths(inner, f"{path}[{index}]")]
     if isinstance(value, str):
-        cut = len(value) // 2
+        middle = len(value) // 2
         pieces: list[dict[str, Any]] = [
-            {"stringValue": value[:cut], "willContinue": True},
-            {"stringValue": value[cut:]},
+            {"stringValue": value[:middle], "willContinue": True},
+            {"stringValue": value[middle:]},
         ]
         return [{"jsonPath": path, **piece} for piece in pieces]
     kinds = {bool: "boolValue", int: "numberValue", type(None): "nullValue"}
@@ -176,44 +180,44 @@ def paths(value: Any, path: str = "$") -> list[dict[str, Any]]:
         min_size=1,
     )
 )
-def test_the_deltas_make_the_arguments(value: dict[str, Any]) -> None:
-    found = events(
+def test_partial_argument_deltas_form_the_json_value(value: dict[str, Any]) -> None:
+    decoded = events(
         sse(
             call_piece(name="plan"),
             *(call_piece(piece) for piece in paths(value)),
-            call_piece(more=False),
+            call_piece(will_continue=False),
             chunk(reason="STOP"),
         )
     )
-    deltas = [event.text for event in found if isinstance(event, PartDelta)]
+    deltas = [event.text for event in decoded if isinstance(event, PartDelta)]
     assert json.loads("".join(deltas)) == value
-    (call,) = fold(found).candidates[0].messages[0].parts
+    (call,) = fold(decoded).candidates[0].messages[0].parts
     assert isinstance(call, ToolCall)
     assert call.arguments == "".join(deltas)
     assert len(deltas) > 1
 
 
-def test_what_goes_back_ends_the_stream() -> None:
-    found = events(
+def test_returning_to_a_closed_object_fails_the_stream() -> None:
+    decoded = events(
         sse(
             call_piece(name="plan"),
             call_piece({"jsonPath": "$.a.b", "numberValue": 1}, {"jsonPath": "$.c", "numberValue": 2}),
             call_piece({"jsonPath": "$.a.d", "numberValue": 3}),
         )
     )
-    assert isinstance(found[-1], ResponseFailed)
-    assert "'a'" in found[-1].error.message
+    assert isinstance(decoded[-1], ResponseFailed)
+    assert "'a'" in decoded[-1].error.message
 
 
-def test_a_call_that_was_cut_is_not_complete() -> None:
-    response = told(call_piece(name="plan"), call_piece({"jsonPath": "$.to", "stringValue": "Ro"}))
+def test_a_truncated_call_is_incomplete() -> None:
+    response = fold_chunks(call_piece(name="plan"), call_piece({"jsonPath": "$.to", "stringValue": "Ro"}))
     (call,) = response.candidates[0].messages[0].parts
     assert isinstance(call, ToolCall)
     assert not call.complete
 
 
 @pytest.mark.parametrize("path", ["$.__proto__.a", "$.a.b", "$[0]", "", "$.x[99999999]", "$.a[0][0]", DEEP])
-def test_any_path_is_bounded(path: str) -> None:
+def test_hostile_paths_are_rejected_or_harmless(path: str) -> None:
     arguments = PartialArguments()
     text = arguments.add(PartialArgumentShape(json_path="$.a", string_value="text"))
     try:
@@ -224,28 +228,30 @@ def test_any_path_is_bounded(path: str) -> None:
     assert isinstance(json.loads(text + arguments.close()), dict)
 
 
-def test_objects_are_found_whatever_is_between_them() -> None:
+def test_json_objects_are_split_byte_by_byte() -> None:
     splitter = JsonObjectSplitter()
-    found = [one for byte in b'[{"a":"}\\""}\n,\n{"b":{}}]' for one in splitter.feed(bytes([byte]))]
-    assert found == [b'{"a":"}\\""}', b'{"b":{}}']
+    objects = [item for byte in b'[{"a":"}\\""}\n,\n{"b":{}}]' for item in splitter.feed(bytes([byte]))]
+    assert objects == [b'{"a":"}\\""}', b'{"b":{}}']
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat", "openai-responses"])
-def test_candidates_may_interleave(target: str) -> None:
-    def both(first: str, second: str, reason: str | None = None) -> Any:
-        made = chunk({"text": first}, reason=reason)
-        made["candidates"].append({**chunk({"text": second}, reason=reason)["candidates"][0], "index": 1})
-        return made
+def test_interleaved_candidates_are_decoded(target: str) -> None:
+    def two_candidates(first: str, second: str, reason: str | None = None) -> Any:
+        encoded = chunk({"text": first}, reason=reason)
+        encoded["candidates"].append({**chunk({"text": second}, reason=reason)["candidates"][0], "index": 1})
+        return encoded
 
-    response = told(both("a", "x"), both("b", "y", "STOP"))
-    texts = [part.text for one in response.candidates for part in one.messages[0].parts if isinstance(part, Text)]
+    response = fold_chunks(two_candidates("a", "x"), two_candidates("b", "y", "STOP"))
+    texts = [
+        part.text for candidate in response.candidates for part in candidate.messages[0].parts if isinstance(part, Text)
+    ]
     assert texts == ["ab", "xy"]
-    stream = tw.translate_stream([sse(both("a", "x"), both("b", "y", "STOP"))], "gemini", target)
+    stream = tw.translate_stream([sse(two_candidates("a", "x"), two_candidates("b", "y", "STOP"))], "gemini", target)
     assert b"".join(stream)
     assert stream.error is None
 
 
-def test_text_of_others_arrives_as_it_grows() -> None:
+def test_foreign_text_is_streamed_delta_by_delta() -> None:
     wire = chat_stream({"content": "Hel"}, {"content": "lo"}, finish_reason="length")
     out = b"".join(tw.translate_stream([wire], "openai-chat", "gemini")).decode()
     frames = [json.loads(line[6:]) for line in out.splitlines() if line.startswith("data: ")]
@@ -255,15 +261,15 @@ def test_text_of_others_arrives_as_it_grows() -> None:
     assert frames[0]["responseId"] == frames[-1]["responseId"]
 
 
-def test_a_cut_upstream_ends_with_an_error() -> None:
+def test_an_incomplete_source_ends_with_an_error() -> None:
     encoder = CODEC.stream_encoder(ResponseContext())
     assert json.loads(encoder.close()[6:])["error"]["status"] == "INTERNAL"
 
 
-def test_why_a_prompt_was_blocked_is_reported_where_it_stands() -> None:
+def test_block_reason_loss_is_the_same_in_streams() -> None:
     body = {"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "m"}
     stream = tw.translate_stream([sse(body)], "gemini", "ollama")
     b"".join(stream)
-    whole = tw.translate(body, "gemini", "ollama", "response").losses
-    assert "/promptFeedback/blockReason" in {loss.path for loss in whole}
-    assert {loss.path for loss in stream.losses} == {loss.path for loss in whole}
+    losses = tw.translate(body, "gemini", "ollama", "response").losses
+    assert "/promptFeedback/blockReason" in {loss.path for loss in losses}
+    assert {loss.path for loss in stream.losses} == {loss.path for loss in losses}

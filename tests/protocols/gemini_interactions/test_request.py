@@ -1,4 +1,4 @@
-"""What the Interactions codec makes of its own requests, and of those of others."""
+"""Requests of the Interactions protocol, decoded and encoded from other protocols."""
 
 import json
 from typing import Any
@@ -45,22 +45,22 @@ def losses(source: str, body: dict[str, Any], **target: Any) -> list[tuple[str, 
     return [(loss.kind, loss.path) for loss in encoding.report.resolve(request, PROTOCOLS[source].wire_names)]
 
 
-def anthropic(*messages: Any, **more: Any) -> dict[str, Any]:
+def anthropic(*messages: Any, **fields: Any) -> dict[str, Any]:
     tools = [{"name": "f", "input_schema": {"type": "object"}}]
-    return {"model": "m", "max_tokens": 64, "tools": tools, "messages": list(messages), **more}
+    return {"model": "m", "max_tokens": 64, "tools": tools, "messages": list(messages), **fields}
 
 
 # ---- decode
 
 
-@pytest.mark.parametrize("said", ["Hi", {"type": "text", "text": "Hi"}, [{"type": "text", "text": "Hi"}]])
-def test_input_that_is_no_step_is_one_message_of_the_user(said: Any) -> None:
-    (message,) = decode(input=said).messages
+@pytest.mark.parametrize("input_value", ["Hi", {"type": "text", "text": "Hi"}, [{"type": "text", "text": "Hi"}]])
+def test_input_without_steps_is_one_user_message(input_value: Any) -> None:
+    (message,) = decode(input=input_value).messages
     assert message.role == "user"
     assert [part.text for part in message.parts if isinstance(part, Text)] == ["Hi"]
 
 
-def test_every_step_is_a_message() -> None:
+def test_each_step_is_one_message() -> None:
     steps = [
         {"type": "user_input", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"type": "thought", "signature": "AAAA"},
@@ -72,12 +72,12 @@ def test_every_step_is_a_message() -> None:
     assert roles == ["user", "assistant", "assistant", "user", "assistant"]
 
 
-def test_arguments_are_the_source_text() -> None:
+def test_arguments_keep_their_json_text() -> None:
     ((call,),) = [message.parts for message in decode(input=[CALL]).messages]
     assert call == ToolCall(id="c1", name="f", arguments='{"n":12345678901234567890}', at="")
 
 
-def test_a_thought_is_sealed_by_google() -> None:
+def test_thought_signatures_are_issued_by_google() -> None:
     thought = {"type": "thought", "signature": "AAAA", "summary": [{"type": "text", "text": "hm"}]}
     (part,) = decode(input=[thought]).messages[0].parts
     assert isinstance(part, Reasoning)
@@ -97,7 +97,7 @@ def test_a_thought_is_sealed_by_google() -> None:
         ),
     ],
 )
-def test_results(result: Any, content: Any) -> None:
+def test_function_results_decode_to_content(result: Any, content: Any) -> None:
     step = {"type": "function_result", "call_id": "c1", "name": "f", "result": result, "is_error": True}
     (part,) = decode(input=[CALL, step]).messages[1].parts
     assert isinstance(part, ToolResult)
@@ -110,7 +110,7 @@ def test_results(result: Any, content: Any) -> None:
         assert part.content == (content,)
 
 
-def test_a_list_that_is_no_content_is_data() -> None:
+def test_a_result_list_without_types_is_data() -> None:
     step = {"type": "function_result", "call_id": "c1", "result": [1, {"temp": 2}]}
     (part,) = decode(input=[CALL, step]).messages[1].parts
     assert isinstance(part, ToolResult)
@@ -119,21 +119,25 @@ def test_a_list_that_is_no_content_is_data() -> None:
     assert bytes(only.json) == b'[1,{"temp":2}]'
 
 
-def test_what_google_ran_is_the_servers() -> None:
+def test_hosted_calls_are_server_side() -> None:
     call = {"type": "google_search_call", "id": "g", "arguments": {"queries": ["q"]}, "signature": "AAAA"}
     result = {"type": "google_search_result", "call_id": "g", "result": [{"search_suggestions": "s"}]}
-    (asked,), (found,) = (message.parts for message in decode(input=[call, result]).messages)
-    assert isinstance(asked, ToolCall)
-    assert isinstance(found, ToolResult)
-    assert (asked.name, asked.executor, asked.native) == ("google_search", "server", "google_search_call")
-    assert asked.signature is not None
-    assert asked.signature.data == "AAAA"
-    assert (found.executor, found.native) == ("server", "google_search_result")
-    assert found.content is not None
-    assert isinstance(found.content[0], OpaquePart)
+    (decoded_call,), (decoded_result,) = (message.parts for message in decode(input=[call, result]).messages)
+    assert isinstance(decoded_call, ToolCall)
+    assert isinstance(decoded_result, ToolResult)
+    assert (decoded_call.name, decoded_call.executor, decoded_call.native) == (
+        "google_search",
+        "server",
+        "google_search_call",
+    )
+    assert decoded_call.signature is not None
+    assert decoded_call.signature.data == "AAAA"
+    assert (decoded_result.executor, decoded_result.native) == ("server", "google_search_result")
+    assert decoded_result.content is not None
+    assert isinstance(decoded_result.content[0], OpaquePart)
 
 
-def test_tools_choice_and_settings() -> None:
+def test_tools_choice_and_settings_are_decoded() -> None:
     request = decode(
         input="x",
         tools=[TOOL, {"type": "google_search"}],
@@ -162,16 +166,16 @@ def test_tools_choice_and_settings() -> None:
     assert request.continuation == Continuation(kind="interaction", id="v1", store=True, background=False)
 
 
-def test_citations_count_characters() -> None:
-    note = {"type": "url_citation", "url": "https://a", "start_index": 3, "end_index": 8}
-    step = {"type": "model_output", "content": [{"type": "text", "text": "Le café est", "annotations": [note]}]}
+def test_citation_offsets_count_characters() -> None:
+    annotation = {"type": "url_citation", "url": "https://a", "start_index": 3, "end_index": 8}
+    step = {"type": "model_output", "content": [{"type": "text", "text": "Le café est", "annotations": [annotation]}]}
     (part,) = decode(input=[step]).messages[0].parts
     assert isinstance(part, Text)
     assert part.annotations is not None
     assert (part.annotations[0].start, part.annotations[0].end) == (3, 7)
 
 
-def test_media_by_address() -> None:
+def test_media_by_url_are_decoded() -> None:
     image = {"type": "image", "uri": "https://a/b.png", "resolution": "low"}
     (part,) = decode(input=[{"type": "user_input", "content": [image]}]).messages[0].parts
     assert isinstance(part, Media)
@@ -192,16 +196,16 @@ def test_media_by_address() -> None:
         ({"input": "x", "generation_config": []}, "/generation_config"),
     ],
 )
-def test_what_is_wrong_is_named(body: dict[str, Any], path: str) -> None:
-    with pytest.raises(tw.DecodeError) as refused:
+def test_decode_errors_point_to_the_invalid_value(body: dict[str, Any], path: str) -> None:
+    with pytest.raises(tw.DecodeError) as error:
         decode(**body)
-    assert refused.value.path == path
+    assert error.value.path == path
 
 
-# ---- encode from others
+# ---- encode from other protocols
 
 
-def test_a_tool_cycle_becomes_steps() -> None:
+def test_calls_and_results_become_steps() -> None:
     use = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "late", "is_error": True}
     value, _, _ = encode(
@@ -223,7 +227,7 @@ def test_a_tool_cycle_becomes_steps() -> None:
     ]
 
 
-def test_media_in_a_result_is_content() -> None:
+def test_media_in_a_result_become_content_or_a_summary() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image", "source": source}]}
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
@@ -238,7 +242,7 @@ def test_media_in_a_result_is_content() -> None:
     assert value["input"][2]["result"] == "Binary content of type image/png was processed."
 
 
-def test_another_vendors_thinking_is_not_sent() -> None:
+def test_foreign_thinking_is_not_sent() -> None:
     thinking = {"type": "thinking", "thinking": "hm", "signature": "sig"}
     body = anthropic(
         {"role": "user", "content": "Go"},
@@ -250,11 +254,11 @@ def test_another_vendors_thinking_is_not_sent() -> None:
     assert ("dropped", "/messages/1/content/0") in losses("anthropic", body)
 
 
-def test_google_s_own_proof_on_a_call_becomes_a_thought_before_it() -> None:
-    seal = Signature(issuer="google", data="AAAA", kind="signature")
-    call = ToolCall(id="c1", name="f", arguments="{}", signature=seal)
-    asked = Message(role="user", parts=(Text(text="Go"),))
-    request = Request(origin="gemini", messages=(asked, Message(role="assistant", parts=(call,))))
+def test_a_google_signature_on_a_call_becomes_a_thought_before_it() -> None:
+    signature = Signature(issuer="google", data="AAAA", kind="signature")
+    call = ToolCall(id="c1", name="f", arguments="{}", signature=signature)
+    question = Message(role="user", parts=(Text(text="Go"),))
+    request = Request(origin="gemini", messages=(question, Message(role="assistant", parts=(call,))))
     value = json.loads(CODEC.encode_request(request, Target()).to_bytes())
     assert value["input"][1:] == [
         {"type": "thought", "signature": "AAAA"},
@@ -262,7 +266,7 @@ def test_google_s_own_proof_on_a_call_becomes_a_thought_before_it() -> None:
     ]
 
 
-def test_system_text_within_a_conversation_is_a_reminder() -> None:
+def test_mid_conversation_system_text_becomes_a_reminder() -> None:
     messages = [
         {"role": "system", "content": "First."},
         {"role": "user", "content": "Hi"},
@@ -279,7 +283,7 @@ def test_system_text_within_a_conversation_is_a_reminder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "expected"),
     [
         ({"type": "any"}, "any"),
         ({"type": "auto"}, "auto"),
@@ -287,31 +291,31 @@ def test_system_text_within_a_conversation_is_a_reminder() -> None:
         ({"type": "tool", "name": "f"}, {"allowed_tools": {"mode": "any", "tools": ["f"]}}),
     ],
 )
-def test_choice(choice: Any, told: Any) -> None:
+def test_tool_choices_are_encoded(choice: Any, expected: Any) -> None:
     value, _, _ = encode("anthropic", anthropic({"role": "user", "content": "Go"}, tool_choice=choice))
-    assert value["generation_config"]["tool_choice"] == told
+    assert value["generation_config"]["tool_choice"] == expected
 
 
-def test_one_call_at_a_time_can_t_be_said() -> None:
+def test_disabled_parallel_calls_are_a_loss() -> None:
     choice = {"type": "auto", "disable_parallel_tool_use": True}
     body = anthropic({"role": "user", "content": "Go"}, tool_choice=choice)
     assert ("dropped", "/tool_choice/disable_parallel_tool_use") in losses("anthropic", body)
 
 
 @pytest.mark.parametrize(
-    ("tool", "told"),
+    ("tool", "expected"),
     [
         ({"type": "web_search_20250305", "name": "web_search"}, [{"type": "google_search"}]),
         ({"type": "web_fetch_20250910", "name": "web_fetch"}, [{"type": "url_context"}]),
         ({"type": "code_execution_20250825", "name": "code_execution"}, [{"type": "code_execution"}]),
     ],
 )
-def test_hosted_tools_that_both_have(tool: Any, told: Any) -> None:
+def test_shared_hosted_tools_are_encoded(tool: Any, expected: Any) -> None:
     value, _, _ = encode("anthropic", anthropic({"role": "user", "content": "Go"}, tools=[tool]))
-    assert value.get("tools") == told
+    assert value.get("tools") == expected
 
 
-def test_arguments_that_are_no_object_are_told_inside_one() -> None:
+def test_invalid_arguments_are_wrapped_in_an_object() -> None:
     function = {"name": "f", "arguments": '{"a": '}
     call = {"id": "c", "type": "function", "function": function}
     messages = [
@@ -325,52 +329,54 @@ def test_arguments_that_are_no_object_are_told_inside_one() -> None:
     assert ("approximated", "/messages/1/tool_calls/0/function/arguments") in losses("openai-chat", body)
 
 
-def test_schemas_are_told_as_google_takes_them() -> None:
+def test_schemas_are_fitted_to_google() -> None:
     schema = {"type": "object", "properties": {"on": {"const": "yes"}}}
-    told = {"type": "object", "properties": {"on": {"enum": ["yes"]}}}
+    expected = {"type": "object", "properties": {"on": {"enum": ["yes"]}}}
     output = {"format": {"type": "json_schema", "schema": schema}}
     body = anthropic({"role": "user", "content": "Hi"}, output_config=output)
     body["tools"][0]["input_schema"] = schema
-    made, _, _ = encode("anthropic", body)
-    assert made["tools"][0]["parameters"] == made["response_format"]["schema"] == told
+    encoded, _, _ = encode("anthropic", body)
+    assert encoded["tools"][0]["parameters"] == encoded["response_format"]["schema"] == expected
     assert losses("anthropic", body) == [
-        ("approximated", f"/{place}/properties/on/const")
-        for place in ("tools/0/input_schema", "output_config/format/schema")
+        ("approximated", f"/{location}/properties/on/const")
+        for location in ("tools/0/input_schema", "output_config/format/schema")
     ]
 
 
-def test_strict_functions_that_may_be_chosen_freely_are_a_mode() -> None:
-    strict = {"type": "function", "function": {"name": "f", "strict": True}}
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [strict]}
-    made = tw.translate(body, "openai-chat", "gemini-interactions")
-    assert made.value["generation_config"] == {"tool_choice": "validated"}
-    assert made.losses == []
-    loose = {"type": "function", "function": {"name": "g"}}
-    mixed = tw.translate({**body, "tools": [strict, loose]}, "openai-chat", "gemini-interactions")
+def test_strict_functions_use_validated_mode() -> None:
+    strict_tool = {"type": "function", "function": {"name": "f", "strict": True}}
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": [strict_tool]}
+    translation = tw.translate(body, "openai-chat", "gemini-interactions")
+    assert translation.value["generation_config"] == {"tool_choice": "validated"}
+    assert translation.losses == []
+    loose_tool = {"type": "function", "function": {"name": "g"}}
+    mixed = tw.translate({**body, "tools": [strict_tool, loose_tool]}, "openai-chat", "gemini-interactions")
     assert "generation_config" not in mixed.value
     assert [loss.path for loss in mixed.losses] == ["/tools/0/function/strict"]
 
 
-def test_a_budget_is_reported_once() -> None:
+def test_a_thinking_budget_is_reported_once() -> None:
     config = {"thinkingConfig": {"thinkingBudget": 2048}}
     body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "generationConfig": config}
-    made = tw.translate(body, "gemini", "gemini-interactions")
-    assert [loss.path for loss in made.losses] == ["/generationConfig/thinkingConfig/thinkingBudget"]
+    translation = tw.translate(body, "gemini", "gemini-interactions")
+    assert [loss.path for loss in translation.losses] == ["/generationConfig/thinkingConfig/thinkingBudget"]
 
 
-def test_a_text_document_is_reported_as_told() -> None:
+def test_a_text_document_is_sent_as_text() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "Rain."}
-    said = {"role": "user", "content": [{"type": "document", "source": source}]}
-    made = tw.translate({"model": "m", "max_tokens": 9, "messages": [said]}, "anthropic", "gemini-interactions")
-    assert made.value["input"] == [{"type": "user_input", "content": [{"type": "text", "text": "Rain."}]}]
-    assert [(loss.kind, loss.path) for loss in made.losses] == [("approximated", "/messages/0/content/0/source")]
+    message = {"role": "user", "content": [{"type": "document", "source": source}]}
+    translation = tw.translate(
+        {"model": "m", "max_tokens": 9, "messages": [message]}, "anthropic", "gemini-interactions"
+    )
+    assert translation.value["input"] == [{"type": "user_input", "content": [{"type": "text", "text": "Rain."}]}]
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [("approximated", "/messages/0/content/0/source")]
 
 
 @pytest.mark.parametrize(
-    ("display", "told"), [({}, "auto"), ({"display": "summarized"}, "auto"), ({"display": "omitted"}, "none")]
+    ("display", "expected"), [({}, "auto"), ({"display": "summarized"}, "auto"), ({"display": "omitted"}, "none")]
 )
-def test_whoever_turns_thinking_on_is_shown_it_unless_it_says_otherwise(display: dict[str, str], told: str) -> None:
-    said = {"role": "user", "content": "Hi"}
-    body = {"model": "m", "max_tokens": 9, "messages": [said], "thinking": {"type": "adaptive", **display}}
-    made = tw.translate(body, "anthropic", "gemini-interactions").value
-    assert made["generation_config"]["thinking_summaries"] == told
+def test_enabled_thinking_requests_summaries_unless_omitted(display: dict[str, str], expected: str) -> None:
+    message = {"role": "user", "content": "Hi"}
+    body = {"model": "m", "max_tokens": 9, "messages": [message], "thinking": {"type": "adaptive", **display}}
+    encoded = tw.translate(body, "anthropic", "gemini-interactions").value
+    assert encoded["generation_config"]["thinking_summaries"] == expected

@@ -1,4 +1,4 @@
-"""Every rule of the Interactions API, with a body that breaks just that one."""
+"""Each rule of the Interactions API, with a request body that breaks only that rule."""
 
 import inspect
 import json
@@ -16,12 +16,12 @@ USER = {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]}
 CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}
 RESULT = {"type": "function_result", "call_id": "c1", "result": "x"}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
-SEARCHED = {"type": "google_search_result", "call_id": "g", "result": []}
+SEARCH_RESULT = {"type": "google_search_result", "call_id": "g", "result": []}
 
 
 def body(*steps: Any, **changes: Any) -> dict[str, Any]:
-    whole = {"model": "m", "input": [*(steps or (USER,))], "tools": [TOOL], **changes}
-    return {name: value for name, value in whole.items() if value is not ...}
+    request = {"model": "m", "input": [*(steps or (USER,))], "tools": [TOOL], **changes}
+    return {name: value for name, value in request.items() if value is not ...}
 
 
 def choice(value: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ BROKEN: list[tuple[str, Any, str]] = [
         ),
         "/input/2",
     ),
-    ("built-in-call-missing", body(USER, SEARCHED), "/input/1/call_id"),
+    ("built-in-call-missing", body(USER, SEARCH_RESULT), "/input/1/call_id"),
     ("choice-value", body(**choice("required")), "/generation_config/tool_choice"),
     ("choice-without-tools", body(tools=..., **choice("any")), "/generation_config/tool_choice"),
     (
@@ -77,39 +77,39 @@ BROKEN: list[tuple[str, Any, str]] = [
 ]
 
 
-def found(value: Any, **options: Any) -> list[Finding]:
+def findings(value: Any, **options: Any) -> list[Finding]:
     return rules.check_request(value, **options)
 
 
 @pytest.mark.parametrize(("rule", "value", "path"), BROKEN, ids=[rule for rule, _, _ in BROKEN])
-def test_a_rule_finds_what_breaks_it_and_nothing_else(rule: str, value: Any, path: str) -> None:
-    assert [(finding.rule, finding.path) for finding in found(value)] == [(f"gemini-interactions.{rule}", path)]
+def test_each_body_breaks_only_its_rule(rule: str, value: Any, path: str) -> None:
+    assert [(finding.rule, finding.path) for finding in findings(value)] == [(f"gemini-interactions.{rule}", path)]
 
 
-def test_every_rule_is_broken_here() -> None:
+def test_every_rule_has_a_broken_body() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields)
-    named = set(re.findall(r'_finding\(\s*"([\w-]+)"', source)) | {"field-type", "field-word", "field-missing"}
-    assert named == {rule for rule, _, _ in BROKEN}
+    rule_names = set(re.findall(r'_finding\(\s*"([\w-]+)"', source)) | {"field-type", "field-word", "field-missing"}
+    assert rule_names == {rule for rule, _, _ in BROKEN}
 
 
-def test_what_the_wire_facts_show_has_no_error() -> None:
+def test_recorded_requests_have_no_errors() -> None:
     for path in non_empty(sorted((FIXTURES / "gemini_interactions" / "requests").glob("*.json"))):
-        errors = [finding for finding in found(json.loads(path.read_bytes())) if finding.level == "error"]
+        errors = [finding for finding in findings(json.loads(path.read_bytes())) if finding.level == "error"]
         assert errors == [], path.stem
 
 
 def test_stored_calls_need_not_be_repeated() -> None:
-    assert found(body(RESULT, previous_interaction_id="v1")) == []
+    assert findings(body(RESULT, previous_interaction_id="v1")) == []
 
 
-def test_a_result_may_stand_in_what_the_user_says() -> None:
-    assert found(body(USER, CALL, {"type": "user_input", "content": [RESULT]})) == []
+def test_results_are_allowed_in_user_input() -> None:
+    assert findings(body(USER, CALL, {"type": "user_input", "content": [RESULT]})) == []
 
 
-def test_calls_at_the_end_may_wait() -> None:
-    assert found(body(USER, CALL)) == []
+def test_trailing_calls_need_no_result() -> None:
+    assert findings(body(USER, CALL)) == []
 
 
-def test_a_compatible_server_is_only_warned_of() -> None:
-    assert [finding.level for finding in found(body(tools=[TOOL, TOOL]), compatible=True)] == ["warning"]
-    assert [finding.level for finding in found(body(USER, RESULT), compatible=True)] == ["error"]
+def test_compatible_servers_get_warnings() -> None:
+    assert [finding.level for finding in findings(body(tools=[TOOL, TOOL]), compatible=True)] == ["warning"]
+    assert [finding.level for finding in findings(body(USER, RESULT), compatible=True)] == ["error"]

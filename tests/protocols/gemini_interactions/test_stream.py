@@ -1,4 +1,4 @@
-"""Streams of the Interactions API, read and written."""
+"""Streams of the Interactions protocol, decoded and encoded."""
 
 import json
 import re
@@ -56,9 +56,9 @@ def frames(wire: bytes) -> list[Any]:
     return [json.loads(data) for data in splitter.feed(wire) + splitter.close() if data != b"[DONE]"]
 
 
-def written(*told: Event) -> list[Any]:
+def encode_events(*events: Event) -> list[Any]:
     encoder = CODEC.stream_encoder(ResponseContext())
-    return frames(encoder.encode(told) + encoder.close())
+    return frames(encoder.encode(events) + encoder.close())
 
 
 def test_every_stream_folds_to_its_response() -> None:
@@ -67,17 +67,19 @@ def test_every_stream_folds_to_its_response() -> None:
         if not (FOLDER / "streams" / f"{path.stem}.sse").is_file():
             continue
         body = json.dumps(json.loads(path.read_bytes()), ensure_ascii=False, separators=(",", ":"))
-        whole = CODEC.decode_response(body.encode(), ResponseContext())
-        told = folded(path.stem)
-        assert [_said(part) for part in parts(told)] == [_said(part) for part in parts(whole)], path.stem
-        assert told.usage == whole.usage, path.stem
-        assert told.candidates[0].stop == whole.candidates[0].stop, path.stem
+        expected = CODEC.decode_response(body.encode(), ResponseContext())
+        streamed = folded(path.stem)
+        assert [_content_of(part) for part in parts(streamed)] == [_content_of(part) for part in parts(expected)], (
+            path.stem
+        )
+        assert streamed.usage == expected.usage, path.stem
+        assert streamed.candidates[0].stop == expected.candidates[0].stop, path.stem
         compared += 1
     assert compared > 20
 
 
-def _said(part: Any) -> Any:
-    """A part without how it was spelt; a summary in several pieces is one text."""
+def _content_of(part: Any) -> Any:
+    """Return the content of a part without its wire form; a summary in several pieces is one text."""
     match part:
         case ToolCall():
             return part.id, part.name, json.loads(part.arguments or "{}"), part.signature, part.executor
@@ -88,7 +90,9 @@ def _said(part: Any) -> Any:
             media = [block.source for block in part.content if isinstance(block, Media)]
             return "".join(texts), media, part.signature, part.hidden
         case Text():
-            return part.text, [(note.url, note.title, note.start, note.end) for note in part.annotations or ()]
+            return part.text, [
+                (citation.url, citation.title, citation.start, citation.end) for citation in part.annotations or ()
+            ]
         case Media():
             return part.kind, part.source, part.media_type
         case _:
@@ -96,40 +100,40 @@ def _said(part: Any) -> Any:
 
 
 def _bodies(part: ToolResult) -> list[Any]:
-    bodies = [json.loads(bytes(getattr(one, "body", b"null"))) for one in part.content or ()]
+    bodies = [json.loads(bytes(getattr(content, "body", b"null"))) for content in part.content or ()]
     return [body for body in bodies if body != []]
 
 
-def test_frames_of_ordinary_streams_come_home_one_by_one() -> None:
+def test_frames_round_trip_unchanged() -> None:
     for name in ("text", "one_call", "parallel_calls", "google_search", "code_execution", "event_ids", "checkpoints"):
         encoder = CODEC.stream_encoder(ResponseContext())
-        again = encoder.encode(events(stream(name))) + encoder.close()
-        assert frames(again) == frames(stream(name)), name
+        round_trip = encoder.encode(events(stream(name))) + encoder.close()
+        assert frames(round_trip) == frames(stream(name)), name
 
 
-def test_plain_deltas_are_marked() -> None:
+def test_text_deltas_are_plain() -> None:
     deltas = [event for event in events(stream("text")) if isinstance(event, PartDelta)]
     assert all(delta.plain for delta in deltas[1:])
 
 
-def test_arguments_of_the_start_count_if_there_are_no_others() -> None:
+def test_arguments_in_step_start_are_used_without_deltas() -> None:
     (call,) = parts(folded("arguments_in_start"))
     assert json.loads(call.arguments) == {"city": "Paris"}
     (empty,) = parts(folded("call_completed"))
     assert empty.arguments == "{}"
 
 
-def test_annotations_count_the_whole_text() -> None:
+def test_annotation_offsets_count_the_complete_text() -> None:
     (text,) = parts(folded("annotation_alias"))
     assert text.annotations is not None
     assert (text.annotations[0].start, text.annotations[0].end) == (3, 7)
 
 
-def test_steps_that_only_the_end_tells() -> None:
+def test_steps_only_in_the_completed_frame_are_emitted() -> None:
     assert [type(part) for part in parts(folded("steps_in_completed"))] == [Reasoning, Text, ToolCall]
 
 
-def test_a_cut_stream_is_broken() -> None:
+def test_truncated_streams_are_broken() -> None:
     for name in ("cut_in_call", "cut_in_frame", "not_json"):
         last = events(stream(name, "broken_streams"))[-1]
         assert isinstance(last, ResponseFailed), name
@@ -144,11 +148,11 @@ def test_an_error_is_not_a_broken_stream() -> None:
     assert last.error.kind == "server"
 
 
-# ---- from others
+# ---- encode from other protocols
 
 
-def test_two_texts_are_two_steps() -> None:
-    told = written(
+def test_two_foreign_texts_become_two_steps() -> None:
+    encoded = encode_events(
         ResponseStart(origin="anthropic", id="msg_1", model="m"),
         MessageStart(),
         PartStart(index=0, part=Text(text="")),
@@ -162,20 +166,20 @@ def test_two_texts_are_two_steps() -> None:
         UsageReport(usage=Usage(input_tokens=3, output_tokens=5, reasoning=2)),
         ResponseEnd(),
     )
-    kinds = [(frame["event_type"], frame.get("index")) for frame in told]
-    step = ["step.start", "step.delta", "step.stop"]
-    assert kinds == [
+    frame_kinds = [(frame["event_type"], frame.get("index")) for frame in encoded]
+    step_kinds = ["step.start", "step.delta", "step.stop"]
+    assert frame_kinds == [
         ("interaction.created", None),
-        *[(kind, 0) for kind in step],
-        *[(kind, 1) for kind in step],
+        *[(kind, 0) for kind in step_kinds],
+        *[(kind, 1) for kind in step_kinds],
         ("interaction.completed", None),
     ]
-    usage = told[-1]["interaction"]["usage"]
+    usage = encoded[-1]["interaction"]["usage"]
     assert (usage["total_output_tokens"], usage["total_thought_tokens"], usage["total_tokens"]) == (3, 2, 8)
 
 
-def test_interleaved_calls_follow_one_another() -> None:
-    told = written(
+def test_interleaved_foreign_calls_are_sequenced() -> None:
+    encoded = encode_events(
         ResponseStart(origin="openai-chat"),
         PartStart(index=0, part=ToolCall(id="a", name="f", arguments="")),
         PartStart(index=1, part=ToolCall(id="b", name="f", arguments="")),
@@ -186,64 +190,67 @@ def test_interleaved_calls_follow_one_another() -> None:
         PartEnd(index=1),
         ResponseEnd(),
     )
-    order = [frame["index"] for frame in told if "index" in frame]
+    order = [frame["index"] for frame in encoded if "index" in frame]
     assert order == sorted(order)
     texts: dict[int, str] = {}
-    for frame in told:
+    for frame in encoded:
         if frame["event_type"] == "step.delta":
             texts[frame["index"]] = texts.get(frame["index"], "") + frame["delta"]["arguments"]
     assert texts == {0: "{}", 1: '{"x":1}'}
-    assert told[-1]["interaction"]["status"] == "requires_action"
+    assert encoded[-1]["interaction"]["status"] == "requires_action"
 
 
-def test_a_thought_opens_when_there_is_something_to_show() -> None:
-    hidden = Signature(issuer="anthropic", data="x", kind="encrypted")
-    told = written(
+def test_a_foreign_thought_opens_with_its_first_text() -> None:
+    signature = Signature(issuer="anthropic", data="x", kind="encrypted")
+    encoded = encode_events(
         ResponseStart(origin="anthropic"),
-        PartStart(index=0, part=Reasoning(signature=hidden)),
+        PartStart(index=0, part=Reasoning(signature=signature)),
         PartEnd(index=0),
         PartStart(index=1, part=Reasoning()),
         PartDelta(index=1, text="hm", kind="full"),
         PartEnd(index=1),
         ResponseEnd(),
     )
-    assert [frame["event_type"] for frame in told[1:4]] == ["step.start", "step.delta", "step.stop"]
-    assert told[2]["delta"] == {"type": "thought_summary", "content": {"type": "text", "text": "hm"}}
+    assert [frame["event_type"] for frame in encoded[1:4]] == ["step.start", "step.delta", "step.stop"]
+    assert encoded[2]["delta"] == {"type": "thought_summary", "content": {"type": "text", "text": "hm"}}
 
 
-def test_citations_of_others_count_bytes() -> None:
-    note = Citation(url="https://a", start=3, end=7)
-    told = written(
+def test_foreign_citation_offsets_become_byte_offsets() -> None:
+    citation = Citation(url="https://a", start=3, end=7)
+    encoded = encode_events(
         ResponseStart(origin="openai-chat"),
         PartStart(index=0, part=Text(text="")),
         PartDelta(index=0, text="Le café est", plain=True),
-        PartDelta(index=0, annotation=note),
+        PartDelta(index=0, annotation=citation),
         PartEnd(index=0),
         ResponseEnd(),
     )
-    (cited,) = [frame["delta"]["annotations"][0] for frame in told if "annotations" in frame.get("delta", {})]
-    assert (cited["start_index"], cited["end_index"]) == (3, 8)
+    (annotation,) = [frame["delta"]["annotations"][0] for frame in encoded if "annotations" in frame.get("delta", {})]
+    assert (annotation["start_index"], annotation["end_index"]) == (3, 8)
 
 
-def test_a_stream_that_is_cut_ends_with_an_error() -> None:
-    told = written(
+def test_an_incomplete_source_ends_with_an_error() -> None:
+    encoded = encode_events(
         ResponseStart(origin="anthropic"), PartStart(index=0, part=Text(text="")), PartDelta(index=0, text="a")
     )
-    assert told[-1]["event_type"] == "error"
-    assert told[-1]["error"]["code"] == "internal"
+    assert encoded[-1]["event_type"] == "error"
+    assert encoded[-1]["error"]["code"] == "internal"
 
 
-def test_the_sentinel_ends_it() -> None:
+def test_the_stream_ends_with_the_done_sentinel() -> None:
     encoder = CODEC.stream_encoder(ResponseContext())
     wire = encoder.encode([ResponseStart(origin="anthropic"), ResponseEnd()]) + encoder.close()
     assert wire.endswith(b"event: done\ndata: [DONE]\n\n")
 
 
 @pytest.mark.parametrize("name", recorded_bodies.fixture_streams("gemini-interactions"))
-def test_our_reader_of_events_is_the_sdks(name: str) -> None:
+def test_lenient_event_parser_matches_the_sdk(name: str) -> None:
     wire = recorded_bodies.fixture_streams("gemini-interactions")[name].decode()
-    told = re.findall(r"^data: (\{.*)$", wire, re.MULTILINE)
-    assert told
-    for event in [*told, *(re.sub(r'("(?:event_)?type": ?")', r"\1of_tomorrow.", event) for event in told)]:
-        data = f'{{"data":{event}}}'
+    payloads = re.findall(r"^data: (\{.*)$", wire, re.MULTILINE)
+    assert payloads
+    for payload in [
+        *payloads,
+        *(re.sub(r'("(?:event_)?type": ?")', r"\1of_tomorrow.", payload) for payload in payloads),
+    ]:
+        data = f'{{"data":{payload}}}'
         assert parse_leniently(data) == unmarshal_json(data, InteractionSSEStreamEvent)

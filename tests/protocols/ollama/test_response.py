@@ -1,4 +1,4 @@
-"""What is particular to Ollama's answers: their one stop reason, their times, and errors that are only a text."""
+"""Responses of the Ollama protocol: stop reasons, timestamps and errors that are only text."""
 
 import json
 from typing import Any
@@ -17,10 +17,10 @@ from toolwire.protocols.ollama.response import format_rfc3339, parse_rfc3339
 OLLAMA = "ollama"
 
 
-def answer(message: Any = None, **fields: Any) -> Any:
-    said = {"role": "assistant", "content": "Hi.", **(message or {})}
+def response_body(message: Any = None, **fields: Any) -> Any:
+    full_message = {"role": "assistant", "content": "Hi.", **(message or {})}
     envelope = {"model": "qwen3", "created_at": "2026-01-01T00:00:01.5Z"}
-    return {**envelope, "message": said, "done": True, "done_reason": "stop", **fields}
+    return {**envelope, "message": full_message, "done": True, "done_reason": "stop", **fields}
 
 
 def decoded(body: Any) -> Response:
@@ -31,7 +31,7 @@ CALL = {"function": {"name": "f", "arguments": {}}}
 
 
 @pytest.mark.parametrize(
-    ("reason", "calls", "meant"),
+    ("reason", "calls", "expected"),
     [
         ("stop", [], "end_turn"),
         ("stop", [CALL], "tool_use"),
@@ -43,14 +43,14 @@ CALL = {"function": {"name": "f", "arguments": {}}}
         ("custom", [], "other"),
     ],
 )
-def test_the_reason_depends_on_the_calls(reason: str, calls: list[Any], meant: str) -> None:
-    stop = decoded(answer({"tool_calls": calls}, done_reason=reason)).candidates[0].stop
+def test_done_reasons_decode_with_regard_to_calls(reason: str, calls: list[Any], expected: str) -> None:
+    stop = decoded(response_body({"tool_calls": calls}, done_reason=reason)).candidates[0].stop
     assert stop is not None
-    assert (stop.reason, stop.raw) == (meant, reason)
+    assert (stop.reason, stop.raw) == (expected, reason)
 
 
-def test_an_answer_that_only_says_done_has_ended() -> None:
-    body = answer()
+def test_done_without_reason_is_a_stop() -> None:
+    body = response_body()
     del body["done_reason"]
     assert translated_body(body, OLLAMA, CHAT, "response")["choices"][0]["finish_reason"] == "stop"
     assert translated_body(body, OLLAMA, OLLAMA, "response") == body
@@ -67,9 +67,9 @@ def test_an_answer_that_only_says_done_has_ended() -> None:
         ("yesterday", None),
     ],
 )
-def test_times_are_read(text: str, seconds: float | None) -> None:
+def test_timestamps_are_decoded_and_round_trip(text: str, seconds: float | None) -> None:
     assert parse_rfc3339(text) == seconds
-    body = answer(created_at=text)
+    body = response_body(created_at=text)
     assert translated_body(body, OLLAMA, OLLAMA, "response") == body
     if seconds is not None:
         assert parse_rfc3339(format_rfc3339(seconds)) == int(seconds)
@@ -78,10 +78,10 @@ def test_times_are_read(text: str, seconds: float | None) -> None:
         assert "/created_at" in loss_paths(body, OLLAMA, CHAT, "response")
 
 
-def test_another_protocols_answer_is_one_message_with_its_counts() -> None:
-    said = {"role": "assistant", "content": "Hi", "reasoning_content": "Well.", "tool_calls": [chat_call("call_1")]}
-    made = translated_body(chat_response(said), CHAT, OLLAMA, "response")
-    assert made == {
+def test_foreign_responses_become_one_message() -> None:
+    message = {"role": "assistant", "content": "Hi", "reasoning_content": "Well.", "tool_calls": [chat_call("call_1")]}
+    encoded = translated_body(chat_response(message), CHAT, OLLAMA, "response")
+    assert encoded == {
         "model": "gpt-4o",
         "created_at": "1970-01-01T00:00:01Z",
         "message": {
@@ -97,24 +97,24 @@ def test_another_protocols_answer_is_one_message_with_its_counts() -> None:
         "prompt_eval_count": 9,
         "eval_count": 7,
     }
-    assert loss_paths(chat_response(said), CHAT, OLLAMA, "response") == {"/id"}
+    assert loss_paths(chat_response(message), CHAT, OLLAMA, "response") == {"/id"}
 
 
-def test_a_reason_that_there_is_no_word_for_is_reported() -> None:
+def test_unsupported_stop_reasons_are_reported() -> None:
     body = anthropic_response({"type": "text", "text": "No."}, stop_reason="refusal")
     assert translated_body(body, ANTHROPIC, OLLAMA, "response")["done_reason"] == "stop"
     assert "/stop_reason" in loss_paths(body, ANTHROPIC, OLLAMA, "response")
 
 
-def test_a_namespace_is_restored_in_the_answer() -> None:
+def test_namespaces_are_restored_in_responses() -> None:
     request = {
         "model": "gpt-5",
         "input": "Go on.",
         "tools": [{"type": "namespace", "name": "files", "description": "d", "tools": [_function("read")]}],
     }
-    asked = {"tool_calls": [{"id": "call_1", "function": {"name": "files__read", "arguments": {}}}]}
-    made = toolwire.translate(answer(asked), OLLAMA, "openai-responses", "response", request=request).value
-    (call,) = [item for item in made["output"] if item["type"] == "function_call"]
+    message = {"tool_calls": [{"id": "call_1", "function": {"name": "files__read", "arguments": {}}}]}
+    encoded = toolwire.translate(response_body(message), OLLAMA, "openai-responses", "response", request=request).value
+    (call,) = [item for item in encoded["output"] if item["type"] == "function_call"]
     assert (call["namespace"], call["name"]) == ("files", "read")
 
 
@@ -135,12 +135,12 @@ def _function(name: str) -> Any:
         ("boom", None, "other"),
     ],
 )
-def test_an_error_is_told_by_its_text_and_status(text: str, status: int | None, kind: str) -> None:
+def test_error_kinds_follow_message_and_status(text: str, status: int | None, kind: str) -> None:
     error = CODEC.decode_error(json.dumps({"error": text}).encode(), status)
     assert (error.kind, error.message, error.status) == (kind, text, status)
 
 
-def test_an_error_of_another_protocol_keeps_its_text() -> None:
+def test_foreign_errors_keep_only_their_message() -> None:
     body = {"error": {"message": "Overloaded", "type": "overloaded_error", "param": None, "code": "overloaded"}}
     assert translated_body(body, CHAT, OLLAMA, "error") == {"error": "Overloaded"}
     assert loss_paths(body, CHAT, OLLAMA, "error") == {"/error/type", "/error/code"}

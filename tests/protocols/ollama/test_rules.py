@@ -1,4 +1,4 @@
-"""Every rule of Ollama's server, with a body that breaks just that one and what the server says to it."""
+"""Each rule of the Ollama server, with a request body that breaks only that rule and the server's message."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from toolwire.protocols.ollama.rules import check_request
 
 USER = {"role": "user", "content": "Hi"}
 CALL = {"function": {"name": "f", "arguments": {}}}
-ASKS = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+CALL_MESSAGE = {"role": "assistant", "content": "", "tool_calls": [CALL]}
 GO_TYPE = "json: cannot unmarshal {} into Go struct field ChatRequest.{} of type {}"
 
 
@@ -74,12 +74,12 @@ BROKEN: list[tuple[Any, str, str, str]] = [
     ),
 ]
 
-DOUBTFUL: list[tuple[Any, str, str]] = [
+WARNED: list[tuple[Any, str, str]] = [
     (body({"role": "wizard", "content": ""}), "role-unknown", "/messages/0/role"),
     (body({"role": "tool", "content": "x", "tool_name": "f"}), "result-without-call", "/messages/0"),
-    (body(ASKS, {"role": "tool", "content": "x"}), "result-nameless", "/messages/1"),
+    (body(CALL_MESSAGE, {"role": "tool", "content": "x"}), "result-nameless", "/messages/1"),
     (
-        body({**ASKS, "tool_calls": [CALL, CALL]}, {"role": "tool", "content": "x", "tool_name": "f"}),
+        body({**CALL_MESSAGE, "tool_calls": [CALL, CALL]}, {"role": "tool", "content": "x", "tool_name": "f"}),
         "result-ambiguous",
         "/messages/1",
     ),
@@ -92,21 +92,26 @@ DOUBTFUL: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "rule", "path", "said"), BROKEN)
-def test_what_is_wrong_is_found(wrong: Any, rule: str, path: str, said: str) -> None:
-    (found,) = [finding for finding in check_request(wrong) if finding.level == "error"]
-    assert (found.rule, found.path, found.message) == (f"ollama.{rule}", path, said)
+@pytest.mark.parametrize(("request_body", "rule", "path", "message"), BROKEN)
+def test_each_broken_rule_is_found_with_the_servers_message(
+    request_body: Any, rule: str, path: str, message: str
+) -> None:
+    (finding,) = [finding for finding in check_request(request_body) if finding.level == "error"]
+    assert (finding.rule, finding.path, finding.message) == (f"ollama.{rule}", path, message)
 
 
-@pytest.mark.parametrize(("odd", "rule", "path"), DOUBTFUL)
-def test_what_is_odd_is_warned_of(odd: Any, rule: str, path: str) -> None:
-    (found,) = check_request(odd)
-    assert (found.rule, found.path, found.level) == (f"ollama.{rule}", path, "warning")
+@pytest.mark.parametrize(("request_body", "rule", "path"), WARNED)
+def test_each_doubtful_request_gets_one_warning(request_body: Any, rule: str, path: str) -> None:
+    (finding,) = check_request(request_body)
+    assert (finding.rule, finding.path, finding.level) == (f"ollama.{rule}", path, "warning")
 
 
-def test_no_fixture_is_called_wrong() -> None:
-    wrong = {name: [one for one in check_request(one) if one.level == "error"] for name, one in _accepted()}
-    assert {name: found for name, found in wrong.items() if found} == {}
+def test_accepted_requests_have_no_errors() -> None:
+    errors = {
+        name: [finding for finding in check_request(request) if finding.level == "error"]
+        for name, request in _accepted()
+    }
+    assert {name: findings for name, findings in errors.items() if findings} == {}
 
 
 def _accepted() -> list[tuple[str, Any]]:
@@ -114,7 +119,7 @@ def _accepted() -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "rejected"), fixtures("ollama", "rejected"))
-def test_what_the_server_rejects_is_found(name: str, rejected: Any) -> None:
-    errors = [found.message for found in check_request(rejected["request"]) if found.level == "error"]
+def test_recorded_rejections_are_found(name: str, rejected: Any) -> None:
+    errors = [finding.message for finding in check_request(rejected["request"]) if finding.level == "error"]
     assert errors
     assert rejected["said"] is None or rejected["said"] in errors

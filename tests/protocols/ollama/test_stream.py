@@ -1,4 +1,4 @@
-"""What is particular to Ollama's streams: whole calls, times and extras on every line, errors in the middle."""
+"""Ollama streams: complete calls, timestamps and extras on each line, and errors in the middle."""
 
 import json
 from typing import Any
@@ -33,49 +33,49 @@ LAST = {**line({}), "done": True, "done_reason": "stop", "eval_count": 7}
 
 
 def wire(*lines: Any) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+    return b"".join(json.dumps(body).encode() + b"\n" for body in lines)
 
 
 def lines(data: bytes) -> list[Any]:
-    return [json.loads(one) for one in data.splitlines()]
+    return [json.loads(row) for row in data.splitlines()]
 
 
-def test_lines_come_home_as_they_were() -> None:
-    said = [
+def test_lines_round_trip_unchanged() -> None:
+    stream_lines = [
         line({"thinking": "Well."}),
         line({"content": "Yes"}),
         line({"content": "."}),
         line({"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}),
         {**LAST, "created_at": "2026-01-01T00:00:02Z", "total_duration": 5},
     ]
-    assert lines(translate_stream_bytes(wire(*said), OLLAMA, OLLAMA)) == said
+    assert lines(translate_stream_bytes(wire(*stream_lines), OLLAMA, OLLAMA)) == stream_lines
 
 
-def test_what_a_line_says_beside_its_message_comes_home() -> None:
+def test_extras_of_lines_round_trip_and_are_reported_elsewhere() -> None:
     first, second = [{"token": "a", "logprob": -1}], [{"token": "b", "logprob": -2}]
-    said = [
+    stream_lines = [
         line({"content": "a"}, logprobs=first, remote_host="h"),
         line({"content": "b", "mood": "fine"}, logprobs=second, remote_host="h"),
         {**LAST, "remote_host": "h"},
     ]
-    assert lines(translate_stream_bytes(wire(*said), OLLAMA, OLLAMA)) == said
-    stream = toolwire.translate_stream([wire(*said)], OLLAMA, CHAT)
+    assert lines(translate_stream_bytes(wire(*stream_lines), OLLAMA, OLLAMA)) == stream_lines
+    stream = toolwire.translate_stream([wire(*stream_lines)], OLLAMA, CHAT)
     assert b"".join(stream)
     assert {"/logprobs/0", "/logprobs/1", "/remote_host", "/message/mood"} <= {loss.path for loss in stream.losses}
 
 
-def test_a_call_is_one_line_once_it_is_whole() -> None:
+def test_a_foreign_call_is_sent_as_one_complete_line() -> None:
     fragments = [chat_fragment(0, '{"a"', id="call_1", name="f"), chat_fragment(0, ":1}")]
-    made = lines(translate_stream_bytes(chat_stream({"content": "Hi"}, *fragments), CHAT, OLLAMA))
-    assert [one["message"].get("tool_calls") for one in made] == [
+    encoded = lines(translate_stream_bytes(chat_stream({"content": "Hi"}, *fragments), CHAT, OLLAMA))
+    assert [row["message"].get("tool_calls") for row in encoded] == [
         None,
         [{"id": "call_1", "function": {"index": 0, "name": "f", "arguments": {"a": 1}}}],
         None,
     ]
-    assert [one["done"] for one in made] == [False, False, True]
+    assert [row["done"] for row in encoded] == [False, False, True]
 
 
-def test_calls_that_interleave_come_one_after_the_other() -> None:
+def test_interleaved_foreign_calls_are_sequenced() -> None:
     fragments = [
         chat_fragment(0, '{"a"', id="call_1", name="f"),
         chat_fragment(1, '{"b"', id="call_2", name="g"),
@@ -86,7 +86,7 @@ def test_calls_that_interleave_come_one_after_the_other() -> None:
     assert [(call["id"], call["arguments"]) for call in calls] == [("call_1", {"a": 1}), ("call_2", {"b": 2})]
 
 
-def test_thinking_text_and_calls_of_another_protocol_arrive() -> None:
+def test_foreign_thinking_text_and_calls_are_encoded() -> None:
     thinking = anthropic_block(
         0,
         {"type": "thinking", "thinking": "", "signature": ""},
@@ -95,34 +95,34 @@ def test_thinking_text_and_calls_of_another_protocol_arrive() -> None:
     )
     events = [*thinking, *anthropic_text_block(1, "Let ", "me see."), *anthropic_call_block(2, "toolu_1")]
     stream = toolwire.translate_stream([anthropic_stream(*events)], ANTHROPIC, OLLAMA)
-    told = fold_stream(b"".join(stream))
-    assert (told["reasoning"], told["text"], told["stop"]) == ("Well.", "Let me see.", "tool_use")
-    assert told["calls"] == [{"id": "toolu_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
-    assert told["usage"]["output"] == 7
+    folded = fold_stream(b"".join(stream))
+    assert (folded["reasoning"], folded["text"], folded["stop"]) == ("Well.", "Let me see.", "tool_use")
+    assert folded["calls"] == [{"id": "toolu_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
+    assert folded["usage"]["output"] == 7
     assert "/content/0/signature" in {loss.path for loss in stream.losses}
 
 
-def test_a_second_answer_is_dropped_and_reported() -> None:
-    other = {**chat_chunk({"content": "other"}), "choices": [{"index": 1, "delta": {"content": "other"}}]}
+def test_a_second_candidate_is_dropped_and_reported() -> None:
+    second_chunk = {**chat_chunk({"content": "other"}), "choices": [{"index": 1, "delta": {"content": "other"}}]}
     stream = toolwire.translate_stream(
-        [chat_events(chat_chunk({"content": "Hi"}), other, chat_chunk({}, "stop"))], CHAT, OLLAMA
+        [chat_events(chat_chunk({"content": "Hi"}), second_chunk, chat_chunk({}, "stop"))], CHAT, OLLAMA
     )
     assert fold_stream(b"".join(stream))["text"] == "Hi"
     assert "/choices/1" in {loss.path for loss in stream.losses}
 
 
 @pytest.mark.parametrize("name", ["cut_after_text", "cut_in_line", "not_json", "nothing"])
-def test_a_stream_that_is_cut_or_unreadable_is_broken(name: str) -> None:
+def test_truncated_or_invalid_streams_are_broken(name: str) -> None:
     stream = toolwire.translate_stream([_broken(name)], OLLAMA, CHAT)
     assert b'"error"' in b"".join(stream)
     assert stream.broken
 
 
 @pytest.mark.parametrize("name", ["error_midway", "error_first"])
-def test_an_error_in_the_middle_is_the_servers(name: str) -> None:
+def test_an_error_line_is_passed_on(name: str) -> None:
     stream = toolwire.translate_stream([_broken(name)], OLLAMA, OLLAMA)
-    made = lines(b"".join(stream))
-    assert made[-1] == lines(_broken(name))[-1]
+    encoded = lines(b"".join(stream))
+    assert encoded[-1] == lines(_broken(name))[-1]
     assert stream.error is not None
     assert not stream.broken
 
@@ -131,5 +131,5 @@ def _broken(name: str) -> bytes:
     return (fixture_folder(OLLAMA) / "broken_streams" / f"{name}.ndjson").read_bytes()
 
 
-def test_what_follows_the_last_line_is_ignored() -> None:
+def test_lines_after_the_last_are_ignored() -> None:
     assert lines(translate_stream_bytes(wire(LAST, line({"content": "late"})), OLLAMA, OLLAMA)) == [LAST]

@@ -1,4 +1,4 @@
-"""The items of a Responses request: what each becomes, and what comes of it elsewhere."""
+"""Items of the Responses API: decoding, and translation to other protocols."""
 
 import json
 from typing import Any
@@ -89,32 +89,32 @@ SEARCH_OUTPUT = {
 }
 
 
-def read(*items: Any, **fields: Any) -> Request:
+def decode_request(*items: Any, **fields: Any) -> Request:
     return CODEC.decode_request(json.dumps(responses_request(*items, **fields)).encode(), Route())
 
 
-def last(*items: Any) -> Message:
-    return read(*items).messages[-1]
+def last_message(*items: Any) -> Message:
+    return decode_request(*items).messages[-1]
 
 
-def only(*items: Any) -> Any:
-    (part,) = last(*items).parts
+def only_part(*items: Any) -> Any:
+    (part,) = last_message(*items).parts
     return part
 
 
 # ---- items
 
 
-def test_an_item_is_a_message_and_its_id_status_and_phase_are_the_message_s() -> None:
-    said = {"type": "output_text", "text": "Hm.", "annotations": []}
-    message = last(
+def test_item_is_a_message_with_its_id_status_and_phase() -> None:
+    text = {"type": "output_text", "text": "Hm.", "annotations": []}
+    message = last_message(
         {
             "type": "message",
             "id": "msg_1",
             "role": "assistant",
             "status": "completed",
             "phase": "commentary",
-            "content": [said],
+            "content": [text],
         }
     )
     assert (message.role, message.id, message.status, message.phase) == (
@@ -126,16 +126,16 @@ def test_an_item_is_a_message_and_its_id_status_and_phase_are_the_message_s() ->
     assert message.parts == (Text(text="Hm.", annotations=()),)
 
 
-def test_a_call_has_two_ids_that_are_never_one() -> None:
-    message = last(responses_call("call_1", id="fc_1", status="completed", namespace="crm"))
+def test_call_id_and_item_id_stay_separate() -> None:
+    message = last_message(responses_call("call_1", id="fc_1", status="completed", namespace="crm"))
     (call,) = message.parts
     assert isinstance(call, ToolCall)
     assert (message.id, call.id, call.namespace, call.at) == ("fc_1", "call_1", "crm", "")
 
 
-def test_a_call_of_a_tool_as_its_own_namespace_has_none() -> None:
+def test_namespace_equal_to_the_tool_name_is_removed_unless_declared() -> None:
     call = responses_call("call_1", "rates", namespace="rates")
-    assert only(call).namespace is None
+    assert only_part(call).namespace is None
     assert (
         tool_calls_in(ANTHROPIC, translated_body(responses_request(USER_MESSAGE, call), RESPONSES, ANTHROPIC))[0][
             "name"
@@ -143,25 +143,25 @@ def test_a_call_of_a_tool_as_its_own_namespace_has_none() -> None:
         == "rates"
     )
     group = {"type": "namespace", "name": "rates", "description": "", "tools": [responses_tool("rates")]}
-    assert read(call, tools=[group]).messages[0].parts[0].namespace == "rates"  # type: ignore[union-attr]
+    assert decode_request(call, tools=[group]).messages[0].parts[0].namespace == "rates"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    ("item", "hidden", "kinds", "sealed"),
+    ("item", "hidden", "kinds", "encrypted"),
     [
         ({"summary": [], "encrypted_content": "gA"}, "omitted", [], "gA"),
         ({"summary": [{"type": "summary_text", "text": "S"}]}, None, ["summary"], None),
         ({"summary": [], "content": [{"type": "reasoning_text", "text": "T"}]}, None, ["full"], None),
     ],
 )
-def test_reasoning_keeps_summary_content_and_seal_apart(
-    item: Any, hidden: str | None, kinds: list[str], sealed: str | None
+def test_reasoning_keeps_summary_content_and_encrypted_content_separate(
+    item: Any, hidden: str | None, kinds: list[str], encrypted: str | None
 ) -> None:
-    part = only({"type": "reasoning", "id": "rs_1", **item})
+    part = only_part({"type": "reasoning", "id": "rs_1", **item})
     assert isinstance(part, Reasoning)
     assert part.hidden == hidden
     assert [getattr(text, "kind", None) for text in part.content] == kinds
-    assert (part.signature and part.signature.data) == sealed
+    assert (part.signature and part.signature.data) == encrypted
     assert part.signature is None or part.signature.issuer == "openai"
 
 
@@ -178,8 +178,8 @@ def test_reasoning_keeps_summary_content_and_seal_apart(
         ({**SEARCH, "execution": "server"}, OpaquePart),
     ],
 )
-def test_other_items_become_what_they_mean(item: Any, kind: type) -> None:
-    assert isinstance(only(item), kind)
+def test_other_items_decode_to_their_canonical_part(item: Any, kind: type) -> None:
+    assert isinstance(only_part(item), kind)
 
 
 @pytest.mark.parametrize(
@@ -192,45 +192,48 @@ def test_other_items_become_what_they_mean(item: Any, kind: type) -> None:
         (SEARCH, "tool_search", SEARCH["arguments"]),
     ],
 )
-def test_a_native_call_that_the_client_answers_is_a_call(call: Any, name: str, arguments: Any) -> None:
-    part = only(call)
+def test_native_client_call_decodes_to_a_tool_call(call: Any, name: str, arguments: Any) -> None:
+    part = only_part(call)
     assert isinstance(part, ToolCall)
     assert (part.native, part.name, part.executor) == (call["type"], name, "client")
     assert json.loads(part.arguments) == arguments
 
 
-def test_several_actions_are_an_object_for_others_in_a_stream_too() -> None:
-    whole = translated_body(responses_response(COMPUTER), RESPONSES, ANTHROPIC, "response")
+def test_computer_actions_become_an_object_in_bodies_and_streams() -> None:
+    response = translated_body(responses_response(COMPUTER), RESPONSES, ANTHROPIC, "response")
     wire = responses_stream(*responses_item_events(0, COMPUTER), output=[COMPUTER])
-    told = stream_frames(translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
-    said = "".join(frame["delta"]["partial_json"] for frame in told if frame["type"] == "content_block_delta")
-    assert json.loads(said) == whole["content"][0]["input"] == {"actions": COMPUTER["actions"]}
+    frames = stream_frames(translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
+    arguments = "".join(frame["delta"]["partial_json"] for frame in frames if frame["type"] == "content_block_delta")
+    assert json.loads(arguments) == response["content"][0]["input"] == {"actions": COMPUTER["actions"]}
     assert translated_body(responses_response(COMPUTER), RESPONSES, RESPONSES, "response") == responses_response(
         COMPUTER
     )
     assert stream_frames(translate_stream_bytes(wire, RESPONSES, RESPONSES)) == stream_frames(wire)
 
 
-CHECKED = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "m"}, {"id": "sc_2"}]}
+UNCHECKED_COMPUTER = {
+    **COMPUTER,
+    "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "m"}, {"id": "sc_2"}],
+}
 
 
-def test_safety_checks_that_a_person_has_seen_guard_nothing_any_more() -> None:
-    seen = {**SCREENSHOT, "acknowledged_safety_checks": [{"id": "sc_2"}, {"id": "sc_1"}]}
-    body = responses_request(USER_MESSAGE, CHECKED, seen)
+def test_acknowledged_safety_checks_may_be_dropped() -> None:
+    screenshot = {**SCREENSHOT, "acknowledged_safety_checks": [{"id": "sc_2"}, {"id": "sc_1"}]}
+    body = responses_request(USER_MESSAGE, UNCHECKED_COMPUTER, screenshot)
     assert translated_body(body, RESPONSES, RESPONSES) == body
     assert {f"/input/1/pending_safety_checks/{index}" for index in (0, 1)} <= loss_paths(body, RESPONSES, ANTHROPIC)
 
 
-@pytest.mark.parametrize("seen", [[], [{"id": "sc_1"}], [{"id": "sc_3"}, {"id": "sc_1"}]])
-def test_others_may_not_be_dropped(seen: Any) -> None:
-    answer = {**SCREENSHOT, "acknowledged_safety_checks": seen}
+@pytest.mark.parametrize("acknowledged", [[], [{"id": "sc_1"}], [{"id": "sc_3"}, {"id": "sc_1"}]])
+def test_unacknowledged_safety_checks_may_not_be_dropped(acknowledged: Any) -> None:
+    screenshot = {**SCREENSHOT, "acknowledged_safety_checks": acknowledged}
     with pytest.raises(toolwire.LossyTranslationError, match="pending_safety_checks"):
-        translated_body(responses_request(USER_MESSAGE, CHECKED, answer), RESPONSES, ANTHROPIC)
+        translated_body(responses_request(USER_MESSAGE, UNCHECKED_COMPUTER, screenshot), RESPONSES, ANTHROPIC)
 
 
 @pytest.mark.parametrize("target", [name for name in ALL_PROTOCOLS if name != RESPONSES])
-def test_nor_in_a_stream_which_ends_before_the_call_does(target: str) -> None:
-    items = [responses_message("Hi."), CHECKED, {**responses_message("Done."), "id": "msg_2"}]
+def test_stream_fails_before_a_call_with_unacknowledged_safety_checks(target: str) -> None:
+    items = [responses_message("Hi."), UNCHECKED_COMPUTER, {**responses_message("Done."), "id": "msg_2"}]
     events = [event for index, item in enumerate(items) for event in responses_item_events(index, item)]
     stream = toolwire.translate_stream(responses_stream(*events, output=items), RESPONSES, target)
     wire = b"".join(stream)
@@ -241,7 +244,7 @@ def test_nor_in_a_stream_which_ends_before_the_call_does(target: str) -> None:
     assert not stream.broken
 
 
-def test_what_a_shell_said_is_readable_for_others_and_exact_at_home() -> None:
+def test_shell_output_is_readable_elsewhere_and_unchanged_in_the_same_protocol() -> None:
     body = responses_request(USER_MESSAGE, SHELL, SHELL_OUTPUT)
     assert translated_body(body, RESPONSES, RESPONSES) == body
     result = translated_body(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
@@ -249,49 +252,49 @@ def test_what_a_shell_said_is_readable_for_others_and_exact_at_home() -> None:
     assert all(word in text for word in ("a.txt", "no such file", "exit code 1"))
 
 
-def test_a_screenshot_is_an_image() -> None:
-    (media,) = only(COMPUTER, SCREENSHOT).content
+def test_screenshot_decodes_to_an_image() -> None:
+    (media,) = only_part(COMPUTER, SCREENSHOT).content
     assert isinstance(media, Media)
     assert (media.kind, media.media_type) == ("image", "image/png")
 
 
 @pytest.mark.parametrize(("state", "status"), [("failed", "error"), ("completed", "ok")])
-def test_a_failed_patch_is_an_error(state: str, status: str) -> None:
-    answer = {"type": "apply_patch_call_output", "call_id": "call_1", "status": state, "output": "said"}
-    assert only(PATCH, answer).status == status
+def test_failed_patch_decodes_to_an_error(state: str, status: str) -> None:
+    output = {"type": "apply_patch_call_output", "call_id": "call_1", "status": state, "output": "said"}
+    assert only_part(PATCH, output).status == status
 
 
 @pytest.mark.parametrize(("approve", "status"), [(True, "ok"), (False, "denied")])
-def test_an_approval_answers_its_request(approve: bool, status: str) -> None:
-    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve}
-    result = only(APPROVAL, answer)
+def test_approval_response_decodes_to_a_result(approve: bool, status: str) -> None:
+    response = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve}
+    result = only_part(APPROVAL, response)
     assert isinstance(result, ToolResult)
     assert (result.call_id, result.status) == ("mcpr_1", status)
 
 
-def test_an_old_shell_output_names_the_item_and_answers_its_call() -> None:
-    asked = {
+def test_local_shell_output_is_matched_by_item_id() -> None:
+    call = {
         "type": "local_shell_call",
         "id": "lsh_1",
         "call_id": "call_1",
         "status": "completed",
         "action": {"type": "exec", "command": ["ls"], "env": {}},
     }
-    body = responses_request(USER_MESSAGE, asked, {"type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt"})
+    body = responses_request(USER_MESSAGE, call, {"type": "local_shell_call_output", "id": "lsh_1", "output": "a.txt"})
     assert translated_body(body, RESPONSES, RESPONSES) == body
     result = translated_body(body, RESPONSES, ANTHROPIC)["messages"][2]["content"][0]
     assert result["tool_use_id"] == "call_1"
 
 
-def test_pending_safety_checks_are_refused_and_none_are_no_loss() -> None:
-    waiting = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "y"}]}
+def test_pending_safety_checks_are_refused_and_empty_ones_are_no_loss() -> None:
+    pending = {**COMPUTER, "pending_safety_checks": [{"id": "sc_1", "code": "x", "message": "y"}]}
     with pytest.raises(toolwire.LossyTranslationError, match="pending_safety_checks"):
-        translated_body(responses_request(USER_MESSAGE, waiting, SCREENSHOT), RESPONSES, ANTHROPIC)
+        translated_body(responses_request(USER_MESSAGE, pending, SCREENSHOT), RESPONSES, ANTHROPIC)
     body = responses_request(USER_MESSAGE, COMPUTER, SCREENSHOT)
     assert not has_loss_at(loss_paths(body, RESPONSES, ANTHROPIC), "/input/1/pending_safety_checks")
 
 
-def test_tools_that_a_search_loads_are_declared_to_others_once() -> None:
+def test_tools_loaded_by_a_search_are_declared_once() -> None:
     body = responses_request(USER_MESSAGE, SEARCH, SEARCH_OUTPUT)
     assert [tool["name"] for tool in translated_body(body, RESPONSES, ANTHROPIC)["tools"]] == ["rates"]
     declared = {**body, "tools": [responses_tool("rates", defer_loading=True), responses_tool()]}
@@ -301,7 +304,7 @@ def test_tools_that_a_search_loads_are_declared_to_others_once() -> None:
     ]
 
 
-# ---- the cycle
+# ---- continuing a conversation
 
 
 @pytest.mark.parametrize(
@@ -329,7 +332,7 @@ def test_tools_that_a_search_loads_are_declared_to_others_once() -> None:
         (responses_call("call_1", id="fc_1"), {"output": {"a": 1}}, responses_output("call_1", '{"a": 1}')),
     ],
 )
-def test_each_kind_of_call_is_answered_by_its_own_kind_of_item(call: Any, output: Any, answer: Any) -> None:
+def test_each_kind_of_call_gets_its_own_kind_of_output(call: Any, output: Any, answer: Any) -> None:
     response = responses_response(call)
     following = toolwire.continue_request(
         responses_request(USER_MESSAGE), response, [{"id": "call_1", **output}], RESPONSES
@@ -337,7 +340,7 @@ def test_each_kind_of_call_is_answered_by_its_own_kind_of_item(call: Any, output
     assert following["input"] == [USER_MESSAGE, call, answer]
 
 
-def test_a_caller_is_copied_onto_the_result() -> None:
+def test_caller_is_copied_to_the_result() -> None:
     call = responses_call("call_1", id="fc_1", caller={"type": "program", "caller_id": "call_0"})
     outputs = [{"id": "call_1", "output": "42"}]
     following = toolwire.continue_request(responses_request(USER_MESSAGE), responses_response(call), outputs, RESPONSES)

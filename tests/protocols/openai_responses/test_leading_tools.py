@@ -1,4 +1,4 @@
-"""Codex's newer models: the tools come first, as an item of the input, and its system prompt after them."""
+"""Newer Codex models send their tools as the first input item and the system prompt after it."""
 
 from typing import Any
 
@@ -24,11 +24,11 @@ SYSTEM: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("target", SYSTEM)
-def test_the_system_prompt_stays_one(target: str) -> None:
-    made = tw.translate(BODY, "openai-responses", target)
-    field, told = SYSTEM[target]
-    assert made.value[field] == told
-    assert "functions__exec" in str(made.value["tools"])
-    assert "You are Codex." not in str({**made.value, field: None})
-    changes = [loss for loss in made.losses if loss.path == "/input/0"]
-    assert [loss.reason for loss in changes] == ["tools that come later are declared from the start"]
+def test_system_prompt_after_leading_tools_stays_a_system_prompt(target: str) -> None:
+    translated = tw.translate(BODY, "openai-responses", target)
+    field, expected = SYSTEM[target]
+    assert translated.value[field] == expected
+    assert "functions__exec" in str(translated.value["tools"])
+    assert "You are Codex." not in str({**translated.value, field: None})
+    tool_losses = [loss for loss in translated.losses if loss.path == "/input/0"]
+    assert [loss.reason for loss in tool_losses] == ["tools that come later are declared from the start"]

@@ -1,4 +1,4 @@
-"""What is particular to the answers of Responses: why they ended, what they repeat, and what their errors are."""
+"""Responses of the Responses API: stop reasons, echoed settings and errors."""
 
 import json
 from typing import Any
@@ -28,18 +28,18 @@ from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.openai_responses import CODEC
 
-REFUSED = {
+REFUSAL = {
     "type": "message",
     "id": "msg_1",
     "role": "assistant",
     "status": "completed",
     "content": [{"type": "refusal", "refusal": "No."}],
 }
-LATE = {**responses_call("call_1"), "async": True}
+ASYNC_CALL = {**responses_call("call_1"), "async": True}
 PROGRAM = {"type": "program", "id": "prog_1", "call_id": "call_0", "code": "x", "fingerprint": "f"}
 
 
-def read(*output: Any, **fields: Any) -> Response:
+def decode_response(*output: Any, **fields: Any) -> Response:
     return CODEC.decode_response(json.dumps(responses_response(*output, **fields)).encode(), ResponseContext())
 
 
@@ -48,9 +48,9 @@ def read(*output: Any, **fields: Any) -> Response:
     [
         ([responses_message("Hi.")], {}, "end_turn"),
         ([responses_message("Hi."), responses_call("call_1")], {}, "tool_use"),
-        ([responses_message("Hi."), LATE], {}, "end_turn"),
-        ([LATE], {}, "tool_use"),
-        ([REFUSED], {}, "refusal"),
+        ([responses_message("Hi."), ASYNC_CALL], {}, "end_turn"),
+        ([ASYNC_CALL], {}, "tool_use"),
+        ([REFUSAL], {}, "refusal"),
         ([PROGRAM], {}, "continuation"),
         ([], {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_tokens"),
         ([], {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "filtered"),
@@ -58,24 +58,24 @@ def read(*output: Any, **fields: Any) -> Response:
         ([], {"status": "cancelled"}, "cancelled"),
     ],
 )
-def test_why_an_answer_ended_is_read_from_what_it_leaves_to_do(output: Any, fields: Any, reason: str) -> None:
-    (candidate,) = read(*output, **fields).candidates
+def test_stop_reason_is_inferred_from_status_and_items(output: Any, fields: Any, reason: str) -> None:
+    (candidate,) = decode_response(*output, **fields).candidates
     assert candidate.stop is not None
     assert candidate.stop.reason == reason
 
 
 @pytest.mark.parametrize("status", ["in_progress", "queued"])
-def test_an_answer_that_goes_on_has_no_stop(status: str) -> None:
-    assert all(candidate.stop is None for candidate in read(status=status).candidates)
+def test_response_in_progress_has_no_stop(status: str) -> None:
+    assert all(candidate.stop is None for candidate in decode_response(status=status).candidates)
 
 
-def test_a_failed_answer_has_an_error() -> None:
-    failed = read(status="failed", error={"code": "rate_limit_exceeded", "message": "Slow down."})
+def test_failed_response_has_an_error() -> None:
+    failed = decode_response(status="failed", error={"code": "rate_limit_exceeded", "message": "Slow down."})
     assert failed.error is not None
     assert (failed.error.kind, failed.error.message) == ("rate_limit", "Slow down.")
 
 
-def test_a_body_that_is_no_answer_is_refused_by_name() -> None:
+def test_body_without_output_raises_decode_error() -> None:
     with pytest.raises(DecodeError, match="/output"):
         CODEC.decode_response(b'{"choices": []}', ResponseContext())
 
@@ -87,61 +87,61 @@ def test_usage_counts_and_details() -> None:
         "input_tokens_details": {"cached_tokens": 80, "cache_write_tokens": 5},
         "output_tokens_details": {"reasoning_tokens": 3},
     }
-    found = read(responses_message("x"), usage=usage).usage
-    assert found is not None
-    assert (found.input_tokens, found.cache_read, found.cache_write, found.reasoning) == (100, 80, 5, 3)
+    decoded = decode_response(responses_message("x"), usage=usage).usage
+    assert decoded is not None
+    assert (decoded.input_tokens, decoded.cache_read, decoded.cache_write, decoded.reasoning) == (100, 80, 5, 3)
 
 
-def test_an_answer_of_another_protocol_has_all_that_the_sdk_wants_and_repeats_its_request() -> None:
-    asked = responses_request(
+def test_foreign_response_is_valid_for_the_sdk_and_echoes_its_request() -> None:
+    request_body = responses_request(
         USER_MESSAGE, tools=[responses_tool()], tool_choice="required", temperature=0.5, instructions="Be brief."
     )
     body = anthropic_response({"type": "text", "text": "Hm."}, anthropic_call("toolu_1"))
-    made = translated_body(body, ANTHROPIC, RESPONSES, "response", request=asked)
-    assert accept_response(RESPONSES, made) is None
-    assert {name: made[name] for name in ("tools", "tool_choice", "temperature", "instructions")} == {
-        name: asked[name] for name in ("tools", "tool_choice", "temperature", "instructions")
+    translated = translated_body(body, ANTHROPIC, RESPONSES, "response", request=request_body)
+    assert accept_response(RESPONSES, translated) is None
+    assert {name: translated[name] for name in ("tools", "tool_choice", "temperature", "instructions")} == {
+        name: request_body[name] for name in ("tools", "tool_choice", "temperature", "instructions")
     }
-    assert made["usage"]["output_tokens_details"] == {"reasoning_tokens": 0}
+    assert translated["usage"]["output_tokens_details"] == {"reasoning_tokens": 0}
 
 
-def test_an_answer_of_another_protocol_says_what_the_api_s_own_say_of_settings() -> None:
-    """Open Responses requires them, and all of OpenAI's recorded answers have them: what was asked, or the default."""
+def test_foreign_response_has_the_settings_that_openai_sends() -> None:
+    """Open Responses requires them, and all recorded responses of OpenAI have them: requested values or defaults."""
     body = anthropic_response({"type": "text", "text": "Hm."})
     settings = {"temperature": 1.0, "top_p": 1.0, "top_logprobs": 0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
     states = {"background": False, "service_tier": "default", "completed_at": None, "max_tool_calls": None}
-    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
-    assert {name: made[name] for name in settings | states} == settings | states
-    asked = {"reasoning": {"effort": "low", "summary": "auto"}, "prompt_cache_key": "k", "metadata": {"a": "b"}}
-    again = translated_body(
-        body, ANTHROPIC, RESPONSES, "response", request=responses_request(USER_MESSAGE, top_p=0.5, **asked)
+    defaulted = translated_body(body, ANTHROPIC, RESPONSES, "response")
+    assert {name: defaulted[name] for name in settings | states} == settings | states
+    requested = {"reasoning": {"effort": "low", "summary": "auto"}, "prompt_cache_key": "k", "metadata": {"a": "b"}}
+    echoed = translated_body(
+        body, ANTHROPIC, RESPONSES, "response", request=responses_request(USER_MESSAGE, top_p=0.5, **requested)
     )
-    assert {name: again[name] for name in (*asked, "top_p")} == asked | {"top_p": 0.5}
+    assert {name: echoed[name] for name in (*requested, "top_p")} == requested | {"top_p": 0.5}
 
 
-def test_a_direct_caller_is_nothing_to_say() -> None:
-    """Anthropic names who calls, always; here that would be a field that compatible servers don't know."""
+def test_direct_caller_is_omitted() -> None:
+    """Anthropic always names the caller; compatible servers do not know this field."""
     call = {**anthropic_call("toolu_1"), "caller": {"type": "direct"}}
-    made = translated_body(anthropic_response(call), ANTHROPIC, RESPONSES, "response")
-    assert "caller" not in made["output"][0]
+    translated = translated_body(anthropic_response(call), ANTHROPIC, RESPONSES, "response")
+    assert "caller" not in translated["output"][0]
 
 
-def test_items_of_another_protocol_get_ids_of_their_kind_that_are_always_the_same() -> None:
-    thought = {"type": "thinking", "thinking": "Look.", "signature": "c2ln"}
-    body = anthropic_response(thought, {"type": "text", "text": "Hm."}, anthropic_call("toolu_1"))
-    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
-    ids = [item["id"] for item in made["output"]]
+def test_foreign_items_get_stable_ids_with_the_prefix_of_their_kind() -> None:
+    thinking = {"type": "thinking", "thinking": "Look.", "signature": "c2ln"}
+    body = anthropic_response(thinking, {"type": "text", "text": "Hm."}, anthropic_call("toolu_1"))
+    translated = translated_body(body, ANTHROPIC, RESPONSES, "response")
+    ids = [item["id"] for item in translated["output"]]
     assert [id.partition("_")[0] for id in ids] == ["rs", "msg", "fc"]
     assert len(set(ids)) == 3
-    assert translated_body(body, ANTHROPIC, RESPONSES, "response")["output"] == made["output"]
+    assert translated_body(body, ANTHROPIC, RESPONSES, "response")["output"] == translated["output"]
     other = translated_body({**body, "id": "msg_2"}, ANTHROPIC, RESPONSES, "response")
     assert not {item["id"] for item in other["output"]} & set(ids)
 
 
-def test_thinking_is_told_as_a_summary_and_its_seal_is_lost_by_name() -> None:
+def test_thinking_becomes_a_summary_and_its_signature_is_reported() -> None:
     body = anthropic_response({"type": "thinking", "thinking": "Look.", "signature": "c2ln"}, anthropic_call("toolu_1"))
-    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
-    assert made["output"][0]["summary"] == [{"type": "summary_text", "text": "Look."}]
+    translated = translated_body(body, ANTHROPIC, RESPONSES, "response")
+    assert translated["output"][0]["summary"] == [{"type": "summary_text", "text": "Look."}]
     assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES, "response"), "/content/0/signature")
 
 
@@ -154,64 +154,67 @@ def test_thinking_is_told_as_a_summary_and_its_seal_is_lost_by_name() -> None:
         ("model_context_window_exceeded", "incomplete", {"reason": "max_output_tokens"}),
     ],
 )
-def test_a_stop_is_a_status(stop: str, status: str, details: Any) -> None:
+def test_stop_reason_becomes_a_status(stop: str, status: str, details: Any) -> None:
     body = anthropic_response(anthropic_call("toolu_1"), stop_reason=stop)
-    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
-    assert (made["status"], made["incomplete_details"]) == (status, details)
-    assert made["output"][-1]["status"] == status
+    translated = translated_body(body, ANTHROPIC, RESPONSES, "response")
+    assert (translated["status"], translated["incomplete_details"]) == (status, details)
+    assert translated["output"][-1]["status"] == status
 
 
-def test_a_refusal_without_words_is_the_filter_s() -> None:
+def test_refusal_without_text_becomes_content_filter() -> None:
     body = anthropic_response({"type": "text", "text": "I started to"}, stop_reason="refusal")
-    made = translated_body(body, ANTHROPIC, RESPONSES, "response")
-    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "content_filter"})
+    translated = translated_body(body, ANTHROPIC, RESPONSES, "response")
+    assert (translated["status"], translated["incomplete_details"]) == ("incomplete", {"reason": "content_filter"})
     assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES, "response"), "/stop_reason")
 
 
-def test_a_refusal_in_words_is_told_by_them() -> None:
+def test_refusal_with_text_completes_the_response() -> None:
     body = chat_response({"role": "assistant", "content": None, "refusal": "No."}, "stop")
-    made = translated_body(body, CHAT, RESPONSES, "response")
-    assert (made["status"], made["incomplete_details"]) == ("completed", None)
-    assert made["output"][0]["content"] == [{"type": "refusal", "refusal": "No."}]
+    translated = translated_body(body, CHAT, RESPONSES, "response")
+    assert (translated["status"], translated["incomplete_details"]) == ("completed", None)
+    assert translated["output"][0]["content"] == [{"type": "refusal", "refusal": "No."}]
     assert not has_loss_at(loss_paths(body, CHAT, RESPONSES, "response"), "/choices/0/finish_reason")
     stream = chat_stream({"refusal": "No."}, finish_reason="stop")
     last = stream_frames(translate_stream_bytes(stream, CHAT, RESPONSES))[-1]
     assert (last["type"], last["response"]["output"][0]["status"]) == ("response.completed", "completed")
 
 
-def test_an_error_within_a_choice_is_the_answer_s() -> None:
-    wrong = {"code": 502, "message": "Provider disconnected"}
+def test_error_within_a_choice_fails_the_response() -> None:
+    error = {"code": 502, "message": "Provider disconnected"}
     body = chat_response({"role": "assistant", "content": "I star"}, "error")
-    body["choices"][0]["error"] = wrong
-    made = translated_body(body, CHAT, RESPONSES, "response")
-    assert (made["status"], made["error"]) == ("failed", {"code": "server_error", "message": "Provider disconnected"})
-    assert made["output"][0]["status"] == "incomplete"
+    body["choices"][0]["error"] = error
+    translated = translated_body(body, CHAT, RESPONSES, "response")
+    assert (translated["status"], translated["error"]) == (
+        "failed",
+        {"code": "server_error", "message": "Provider disconnected"},
+    )
+    assert translated["output"][0]["status"] == "incomplete"
     assert loss_paths(body, CHAT, RESPONSES, "response") == {"/choices/0/error/code"}
     assert translated_body(body, CHAT, CHAT, "response") == body
 
 
-def test_nothing_said_beside_a_call_is_no_message() -> None:
+def test_empty_text_beside_a_call_adds_no_message() -> None:
     body = chat_response({"role": "assistant", "content": "", "tool_calls": [chat_call("call_1")]})
-    made = translated_body(body, CHAT, RESPONSES, "response")
-    assert [item["type"] for item in made["output"]] == ["function_call"]
+    translated = translated_body(body, CHAT, RESPONSES, "response")
+    assert [item["type"] for item in translated["output"]] == ["function_call"]
 
 
-def test_a_citation_by_url_spans_its_text() -> None:
-    cited = {
+def test_url_citation_spans_its_text() -> None:
+    citation = {
         "type": "web_search_result_location",
         "url": "https://x.test",
         "title": "X",
         "cited_text": "q",
         "encrypted_index": "e",
     }
-    body = anthropic_response({"type": "text", "text": "Paris.", "citations": [cited]}, stop_reason="end_turn")
+    body = anthropic_response({"type": "text", "text": "Paris.", "citations": [citation]}, stop_reason="end_turn")
     (item,) = translated_body(body, ANTHROPIC, RESPONSES, "response")["output"]
     assert item["content"][0]["annotations"] == [
         {"type": "url_citation", "url": "https://x.test", "title": "X", "start_index": 0, "end_index": 6}
     ]
 
 
-def test_a_call_that_was_answered_in_the_same_answer_is_not_the_client_s() -> None:
+def test_call_answered_in_the_same_response_is_not_a_tool_use_stop() -> None:
     search = {
         "type": "tool_search_call",
         "id": "tsc_1",
@@ -220,8 +223,14 @@ def test_a_call_that_was_answered_in_the_same_answer_is_not_the_client_s() -> No
         "status": "completed",
         "arguments": {},
     }
-    loaded = {"type": "tool_search_output", "id": "tso_1", "call_id": "call_1", "execution": "client", "tools": []}
-    (candidate,) = read(search, loaded, responses_message("x")).candidates
+    search_output = {
+        "type": "tool_search_output",
+        "id": "tso_1",
+        "call_id": "call_1",
+        "execution": "client",
+        "tools": [],
+    }
+    (candidate,) = decode_response(search, search_output, responses_message("x")).candidates
     assert candidate.stop is not None
     assert candidate.stop.reason == "end_turn"
 
@@ -245,7 +254,7 @@ def test_a_call_that_was_answered_in_the_same_answer_is_not_the_client_s() -> No
         ({"type": "error", "status": 429, "error": {"message": "m", "type": "x"}}, None, "rate_limit", "m"),
     ],
 )
-def test_an_error_is_read_in_each_of_its_shapes_and_comes_home(
+def test_each_error_shape_is_decoded_and_encoded_unchanged(
     body: Any, status: int | None, kind: str, message: str
 ) -> None:
     error = CODEC.decode_error(json.dumps(body).encode(), status)
@@ -254,14 +263,14 @@ def test_an_error_is_read_in_each_of_its_shapes_and_comes_home(
     assert json.loads(encoding.to_bytes()) == body
 
 
-def test_an_error_of_another_protocol_has_all_four_fields() -> None:
+def test_foreign_error_has_all_four_fields() -> None:
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy."}}
-    made = translated_body(body, ANTHROPIC, RESPONSES, "error")
-    assert made["error"].keys() == {"message", "type", "param", "code"}
+    translated = translated_body(body, ANTHROPIC, RESPONSES, "error")
+    assert translated["error"].keys() == {"message", "type", "param", "code"}
 
 
 @pytest.mark.parametrize(
-    ("word", "code"),
+    ("error_type", "code"),
     [
         ("tokens", "rate_limit_exceeded"),
         ("invalid_request_error", "invalid_api_key"),
@@ -269,13 +278,13 @@ def test_an_error_of_another_protocol_has_all_four_fields() -> None:
         ("server_error", None),
     ],
 )
-def test_an_error_of_chat_keeps_openai_s_own_words(word: str, code: str | None) -> None:
-    body = {"error": {"message": "No.", "type": word, "param": None, "code": code}}
+def test_chat_error_keeps_its_type(error_type: str, code: str | None) -> None:
+    body = {"error": {"message": "No.", "type": error_type, "param": None, "code": code}}
     assert translated_body(body, CHAT, RESPONSES, "error") == body
     assert not loss_paths(body, CHAT, RESPONSES, "error")
 
 
-def test_the_word_of_another_vendor_is_replaced_and_reported() -> None:
+def test_error_type_of_another_vendor_is_replaced_and_reported() -> None:
     body = {"type": "error", "error": {"type": "billing_error", "message": "Pay."}}
     assert translated_body(body, ANTHROPIC, RESPONSES, "error")["error"]["type"] == "insufficient_quota"
     assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES, "error"), "/error/type")

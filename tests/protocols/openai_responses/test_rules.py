@@ -1,4 +1,4 @@
-"""Every rule of the Responses API, with a body that breaks just that one and what the server says to it."""
+"""Each rule of the Responses API with a request that breaks only that rule, and the server's message."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ from toolwire.protocols.openai_responses import fields, rules
 from toolwire.protocols.vendors import openai
 
 USER = {"role": "user", "content": "Weather in Paris?"}
-SAID = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "18C"}]}
+REPLY = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "18C"}]}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "get_weather", "arguments": '{"city":"Paris"}'}
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "18C"}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Z0FB"}
@@ -39,26 +39,23 @@ def user(*parts: Any) -> dict[str, Any]:
     return {"type": "message", "role": "user", "content": [*parts]}
 
 
-def output(**changes: Any) -> dict[str, Any]:
+def json_format(**changes: Any) -> dict[str, Any]:
     return {"format": {"type": "json_schema", "name": "answer", "schema": CLOSED, **changes}}
 
 
-def unpaired(name: str = "rs_1") -> str:
-    return f"Item '{name}' of type 'reasoning' was provided without its required following item."
-
-
-LONG = (
+TOO_LONG = (
     "Invalid '{}': string too long. Expected a string with maximum length {}, but got a string with length {} instead."
 )
-MANY = (
+TOO_MANY = (
     "Invalid '{}': array too long. Expected an array with maximum length {}, but got an array with length {} instead."
 )
+UNPAIRED = "Item 'rs_1' of type 'reasoning' was provided without its required following item."
 MISSING = "Missing required parameter: '{}'."
 UNSUPPORTED = "Unsupported parameter: '{}' is not supported with this model."
 EMPTY = "Expected {0} with minimum length 1, but got an empty {1} instead."
 
 # fmt: off
-BAD: list[tuple[Any, str, str, str]] = [
+INVALID: list[tuple[Any, str, str, str]] = [
     (None, "body", "", "We could not parse the JSON body of your request: expected an object."),
     # fields
     (body(input=...), "input-missing", "/input",
@@ -84,9 +81,11 @@ BAD: list[tuple[Any, str, str, str]] = [
      "Invalid 'max_output_tokens': number below minimum value. Expected a value >= 16."),
     (body(top_p=1.5), "field-range", "/top_p", "Invalid 'top_p': number above maximum value. Expected a value <= 1."),
     (body({**OUTPUT, "call_id": "c" * 65}, previous_response_id="resp_1"), "field-long", "/input/0/call_id",
-     LONG.format("input[0].call_id", 64, 65)),
-    (body(tools=[function(name=f"f{n}") for n in range(129)]), "field-long", "/tools", MANY.format("tools", 128, 129)),
-    (body(text=output(name="n" * 65)), "field-long", "/text/format/name", LONG.format("text.format.name", 64, 65)),
+     TOO_LONG.format("input[0].call_id", 64, 65)),
+    (body(tools=[function(name=f"f{n}") for n in range(129)]), "field-long", "/tools",
+     TOO_MANY.format("tools", 128, 129)),
+    (body(text=json_format(name="n" * 65)), "field-long", "/text/format/name",
+     TOO_LONG.format("text.format.name", 64, 65)),
     (body(tools=[function(name="get.weather")]), "name-pattern", "/tools/0/name",
      ("Invalid 'tools[0].name': string does not match pattern. "
       "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.")),
@@ -99,18 +98,18 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body({"role": "assistant", "content": [{"type": "input_text", "text": "x"}]}),
      "part-place", "/input/0/content/0/type",
      "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'."),
-    (body({**SAID, "id": "toolu_1"}), "item-id", "/input/0/id",
+    (body({**REPLY, "id": "toolu_1"}), "item-id", "/input/0/id",
      "Invalid 'input[0].id': 'toolu_1'. Expected an ID that begins with 'msg'."),
-    (body({**SAID, "id": "msg:1"}), "item-id", "/input/0/id",
+    (body({**REPLY, "id": "msg:1"}), "item-id", "/input/0/id",
      ("Invalid 'input[0].id': 'msg:1'. Expected an ID that contains letters, numbers, underscores, or dashes, but this "
       "value contained additional characters.")),
-    (body(SAID, SAID), "item-duplicate", "/input/1",
+    (body(REPLY, REPLY), "item-duplicate", "/input/1",
      "Duplicate item found with id msg_1. Remove duplicate items from your input and try again."),
-    (body({**REASONING, "content": [{"type": "reasoning_text", "text": "hm"}]}, SAID),
-     "reasoning-content", "/input/0/content", MANY.format("input[0].content", 0, 1)),
-    (body(USER, REASONING), "reasoning-unpaired", "/input/1", unpaired()),
-    (body(REASONING, USER), "reasoning-unpaired", "/input/0", unpaired()),
-    (body(REASONING, {"role": "assistant", "content": "42"}, USER), "reasoning-unpaired", "/input/0", unpaired()),
+    (body({**REASONING, "content": [{"type": "reasoning_text", "text": "hm"}]}, REPLY),
+     "reasoning-content", "/input/0/content", TOO_MANY.format("input[0].content", 0, 1)),
+    (body(USER, REASONING), "reasoning-unpaired", "/input/1", UNPAIRED),
+    (body(REASONING, USER), "reasoning-unpaired", "/input/0", UNPAIRED),
+    (body(REASONING, {"role": "assistant", "content": "42"}, USER), "reasoning-unpaired", "/input/0", UNPAIRED),
     (body({"type": "compaction_trigger"}, USER), "trigger-last", "/input/0",
      "A compaction_trigger must be the last item of the input."),
     (body(APPROVAL), "approval-unknown", "/input/0", "No approval request found with id mcpr_1."),
@@ -156,7 +155,7 @@ BAD: list[tuple[Any, str, str, str]] = [
      "strict-open", "/input/0/tools/0/parameters",
      ("Invalid schema for function 'get_weather': In context=(), "
       "'additionalProperties' is required to be supplied and to be false.")),
-    (body(text=output(strict=True, schema={**CLOSED, "required": []})), "strict-optional", "/text/format/schema",
+    (body(text=json_format(strict=True, schema={**CLOSED, "required": []})), "strict-optional", "/text/format/schema",
      ("Invalid schema for response_format 'answer': In context=(), 'required' is required to be supplied and to be an "
       "array including every key in properties. Missing 'city'.")),
     (body(tools=[function(strict=True, parameters={**CLOSED, "properties": {"city": {"oneOf": []}}})]),
@@ -186,43 +185,47 @@ BAD: list[tuple[Any, str, str, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("bad", "rule", "path", "message"), BAD, ids=[rule for _, rule, *_ in BAD])
-def test_a_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
-    assert rules.check_request(bad) == [Finding(f"openai-responses.{rule}", path, message)]
+@pytest.mark.parametrize(("invalid", "rule", "path", "message"), INVALID, ids=[rule for _, rule, *_ in INVALID])
+def test_request_that_breaks_one_rule_gets_its_message(invalid: Any, rule: str, path: str, message: str) -> None:
+    assert rules.check_request(invalid) == [Finding(f"openai-responses.{rule}", path, message)]
 
 
-UNSURE: list[tuple[Any, str, str]] = [
+UNUSUAL: list[tuple[Any, str, str]] = [
     (body(truncation="clever"), "field-word", "/truncation"),
     (body({"type": "hologram"}), "tag-unknown", "/input/0/type"),
     (body(tools=[{"type": "teleport"}]), "tag-unknown", "/tools/0/type"),
     (body({"type": "web_search_call", "id": "search_1"}), "item-id", "/input/0/id"),
     (body(tools=[function(), function()]), "tool-name-duplicate", "/tools/1"),
-    (body(tools=[function(allowed_callers=["programmatic"])]), "callers-without-programs", "/tools/0/allowed_callers"),
+    (
+        body(tools=[function(allowed_callers=["programmatic"])]),
+        "callers-without-programs",
+        "/tools/0/allowed_callers",
+    ),
     (body(CALL, OUTPUT, CALL), "call-id-duplicate", "/input/2"),
     (body(CALL, OUTPUT, OUTPUT), "output-duplicate", "/input/2"),
 ]
 
 
-@pytest.mark.parametrize(("odd", "rule", "path"), UNSURE)
-def test_what_is_not_known_to_be_refused_is_only_a_warning(odd: Any, rule: str, path: str) -> None:
-    findings = [(found.rule, found.path, found.level) for found in rules.check_request(odd)]
+@pytest.mark.parametrize(("unusual", "rule", "path"), UNUSUAL)
+def test_unusual_request_gets_only_a_warning(unusual: Any, rule: str, path: str) -> None:
+    findings = [(finding.rule, finding.path, finding.level) for finding in rules.check_request(unusual)]
     assert findings == [(f"openai-responses.{rule}", path, "warning")]
 
 
 LOCAL_SHELL = {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1", "action": {"type": "exec"}}
 SEARCH = {"type": "tool_search_call", "call_id": "call_1", "execution": "client"}
-CHOSEN = [{"type": "function", "name": "get_weather"}]
+CHOSEN_TOOLS = [{"type": "function", "name": "get_weather"}]
 # fmt: off
-GOOD: dict[str, Any] = {
+VALID: dict[str, Any] = {
     "the smallest": body(input="hello", tools=...),
     "a new field": body(novelty={"any": "thing"}),
     "a stored prompt": {"prompt": {"id": "pmpt_1"}},
-    "an output far after its call": body(USER, CALL, SAID, USER, OUTPUT),
+    "an output far after its call": body(USER, CALL, REPLY, USER, OUTPUT),
     "an output of parts": body(CALL, {**OUTPUT, "output": [
         {"type": "input_text", "text": "24C"}, {"type": "input_image", "image_url": "data:image/png;base64,QUJD"}]}),
-    "an output for a call that the server holds": body(OUTPUT, previous_response_id="resp_1"),
+    "an output for a call that the server stores": body(OUTPUT, previous_response_id="resp_1"),
     "an output for a call that is only referred to": body({"type": "item_reference", "id": "fc_1"}, OUTPUT),
-    "an async call without its output": body({**CALL, "async": True}, SAID),
+    "an async call without its output": body({**CALL, "async": True}, REPLY),
     "a hosted tool search": body({"type": "tool_search_call", "call_id": "call_1", "execution": "server"}),
     "a client's tool search, answered by a function's output": body(SEARCH, OUTPUT),
     "a local shell's output, by the id of the item": body(
@@ -238,24 +241,24 @@ GOOD: dict[str, Any] = {
         {"type": "custom", "name": "sql", "format": {"type": "grammar", "syntax": "lark", "definition": "start: W"}}]),
     "tools that come with the input": body(
         USER, {"type": "additional_tools", "role": "developer", "tools": [function()]},
-        tools=..., tool_choice=CHOSEN[0]),
-    "allowed tools": body(tool_choice={"type": "allowed_tools", "mode": "auto", "tools": CHOSEN}),
+        tools=..., tool_choice=CHOSEN_TOOLS[0]),
+    "allowed tools": body(tool_choice={"type": "allowed_tools", "mode": "auto", "tools": CHOSEN_TOOLS}),
     "a strict tool and a strict answer": body(
-        tools=[function(strict=True, parameters=CLOSED)], text=output(strict=True)),
+        tools=[function(strict=True, parameters=CLOSED)], text=json_format(strict=True)),
     "json mode": body(instructions="Answer in JSON.", text={"format": {"type": "json_object"}}),
     "sampling for a model that samples": body(temperature=0.2, model="gpt-5.6-sol"),
 }
 # fmt: on
 
 
-@pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
-def test_a_body_that_the_server_takes(good: Any) -> None:
-    assert rules.check_request(good) == []
+@pytest.mark.parametrize("valid", VALID.values(), ids=VALID.keys())
+def test_valid_request_has_no_findings(valid: Any) -> None:
+    assert rules.check_request(valid) == []
 
 
-def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
-    odd = body(USER, {**REASONING, "id": "8a7f"}, CALL, stop=["END"])
-    levels = {found.rule: found.level for found in rules.check_request(odd, compatible=True)}
+def test_compatible_servers_only_enforce_call_and_output_pairs() -> None:
+    invalid = body(USER, {**REASONING, "id": "8a7f"}, CALL, stop=["END"])
+    levels = {finding.rule: finding.level for finding in rules.check_request(invalid, compatible=True)}
     assert levels == {
         "openai-responses.field-foreign": "warning",
         "openai-responses.item-id": "warning",
@@ -264,15 +267,15 @@ def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
     }
 
 
-def test_the_model_may_be_said_apart_from_the_body() -> None:
-    warm = body(temperature=0.2)
-    assert rules.check_request(warm) == []
-    assert [found.path for found in rules.check_request(warm, model="o3")] == ["/temperature"]
+def test_model_argument_overrides_the_body() -> None:
+    sampled = body(temperature=0.2)
+    assert rules.check_request(sampled) == []
+    assert [finding.path for finding in rules.check_request(sampled, model="o3")] == ["/temperature"]
 
 
-def test_every_rule_has_its_case() -> None:
+def test_every_rule_has_a_case() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields)
     source += inspect.getsource(rules) + inspect.getsource(openai)
-    written = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source))
-    named_by_what_they_are_about = {"field-type", "field-word", "strict-open", "strict-optional", "strict-keyword"}
-    assert written | named_by_what_they_are_about == {rule for _, rule, *_ in [*BAD, *UNSURE]}
+    literal_rules = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source))
+    computed_rules = {"field-type", "field-word", "strict-open", "strict-optional", "strict-keyword"}
+    assert literal_rules | computed_rules == {rule for _, rule, *_ in [*INVALID, *UNUSUAL]}

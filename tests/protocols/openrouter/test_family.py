@@ -1,4 +1,4 @@
-"""Chat and OpenRouter are one family: what both have passes as it is, what only one has is named at the other."""
+"""Chat and OpenRouter share an extras family: common fields pass, fields of only one are reported."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.samples.fixture_files import fixtures
 
 CHAT = "openai-chat"
 MESSAGES = [{"role": "user", "content": "Hi"}]
-BOTH = {
+SHARED_BODY = {
     "model": "m",
     "messages": MESSAGES,
     "max_tokens": 64,
@@ -21,7 +21,7 @@ BOTH = {
     "prompt_cache_key": "k",
     "user": "u",
 }
-OWN = {
+OPENROUTER_FIELDS = {
     "provider": {"only": ["anthropic"]},
     "plugins": [{"id": "file-parser"}],
     "session_id": "s",
@@ -32,52 +32,52 @@ DETAILS = [{"type": "reasoning.text", "text": "Hm.", "signature": "c2ln", "forma
 
 
 @pytest.mark.parametrize(("source", "target"), [(CHAT, OPENROUTER), (OPENROUTER, CHAT)])
-def test_what_both_have_passes_as_it_is(source: str, target: str) -> None:
-    assert translate_request(BOTH, source, target) == (BOTH, {})
+def test_shared_fields_pass_unchanged(source: str, target: str) -> None:
+    assert translate_request(SHARED_BODY, source, target) == (SHARED_BODY, {})
 
 
-def test_what_chat_lacks_is_named_there() -> None:
-    made, losses = translate_request(BOTH | OWN, OPENROUTER, CHAT)
-    assert made == BOTH
+def test_fields_that_chat_lacks_are_reported() -> None:
+    translated, losses = translate_request(SHARED_BODY | OPENROUTER_FIELDS, OPENROUTER, CHAT)
+    assert translated == SHARED_BODY
     assert losses == dict.fromkeys(("/provider", "/plugins/0", "/session_id", "/trace", "/top_a"), "dropped")
 
 
-def test_what_openrouter_lacks_is_named_there() -> None:
-    made, losses = translate_request(
-        BOTH | {"safety_identifier": "x", "chat_template_kwargs": {"a": 1}}, CHAT, OPENROUTER
+def test_fields_that_openrouter_lacks_are_reported() -> None:
+    translated, losses = translate_request(
+        SHARED_BODY | {"safety_identifier": "x", "chat_template_kwargs": {"a": 1}}, CHAT, OPENROUTER
     )
-    assert made == BOTH
+    assert translated == SHARED_BODY
     assert losses == {"/safety_identifier": "dropped", "/chat_template_kwargs": "dropped"}
 
 
 @pytest.mark.parametrize("value", [1, None])
-def test_a_field_of_tomorrow_does_not_cross(value: Any) -> None:
+def test_unknown_fields_are_dropped_and_reported(value: Any) -> None:
     for source, target in ((CHAT, OPENROUTER), (OPENROUTER, CHAT)):
-        made, losses = translate_request(BOTH | {"tomorrow": value}, source, target)
-        assert made == BOTH
+        translated, losses = translate_request(SHARED_BODY | {"tomorrow": value}, source, target)
+        assert translated == SHARED_BODY
         assert losses == ({} if value is None else {"/tomorrow": "dropped"})
 
 
-def test_reasoning_is_told_in_the_words_of_the_other() -> None:
-    asked = {"model": "m", "messages": MESSAGES}
-    assert translate_request(asked | {"reasoning": {"effort": "low"}}, OPENROUTER, CHAT) == (
-        asked | {"reasoning_effort": "low"},
+def test_reasoning_effort_is_translated_both_ways() -> None:
+    body = {"model": "m", "messages": MESSAGES}
+    assert translate_request(body | {"reasoning": {"effort": "low"}}, OPENROUTER, CHAT) == (
+        body | {"reasoning_effort": "low"},
         {},
     )
-    assert translate_request(asked | {"reasoning_effort": "low"}, CHAT, OPENROUTER) == (
-        asked | {"reasoning": {"effort": "low"}},
+    assert translate_request(body | {"reasoning_effort": "low"}, CHAT, OPENROUTER) == (
+        body | {"reasoning": {"effort": "low"}},
         {},
     )
 
 
-def test_what_a_client_of_chat_writes_of_openrouter_reaches_it() -> None:
-    said = {"role": "assistant", "content": "So.", "reasoning": "Hm.", "reasoning_details": DETAILS}
+def test_openrouter_fields_of_a_chat_client_pass() -> None:
+    message = {"role": "assistant", "content": "So.", "reasoning": "Hm.", "reasoning_details": DETAILS}
     text = {"type": "text", "text": "Why?", "cache_control": {"type": "ephemeral"}}
     tool = {"type": "function", "function": {"name": "f"}, "cache_control": {"type": "ephemeral", "ttl": "1h"}}
     body = {
-        **BOTH,
-        **OWN,
-        "messages": [*MESSAGES, said, {"role": "user", "content": [text]}],
+        **SHARED_BODY,
+        **OPENROUTER_FIELDS,
+        "messages": [*MESSAGES, message, {"role": "user", "content": [text]}],
         "tools": [tool, {"type": "openrouter:datetime"}],
         "reasoning": {"effort": "low"},
         "reasoning_effort": "low",
@@ -85,49 +85,49 @@ def test_what_a_client_of_chat_writes_of_openrouter_reaches_it() -> None:
     assert translate_request(body, CHAT, OPENROUTER) == (body, {})
 
 
-def test_proofs_of_a_turn_of_several_messages_are_named() -> None:
-    said = {"role": "assistant", "content": "So.", "reasoning_details": DETAILS}
-    body = {"model": "m", "messages": [*MESSAGES, said, {"role": "assistant", "content": "Well."}]}
+def test_details_of_a_merged_turn_are_reported() -> None:
+    message = {"role": "assistant", "content": "So.", "reasoning_details": DETAILS}
+    body = {"model": "m", "messages": [*MESSAGES, message, {"role": "assistant", "content": "Well."}]}
     _, losses = translate_request(body, CHAT, OPENROUTER)
     assert losses["/messages/1/reasoning_details/0"] == "dropped"
 
 
-def test_an_answer_shows_reasoning_and_names_its_proof() -> None:
+def test_chat_client_gets_reasoning_and_the_signature_is_reported() -> None:
     message = {"role": "assistant", "content": "So.", "refusal": None, "reasoning": "Hm.", "reasoning_details": DETAILS}
     body = {"id": "gen-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"message": message}]}
-    made, losses = translate_response(body, OPENROUTER, CHAT)
-    shown = made["choices"][0]["message"]
-    assert (shown["reasoning_content"], shown["content"]) == ("Hm.", "So.")
-    assert shown.keys() == {"role", "content", "refusal", "reasoning_content"}
+    translated, losses = translate_response(body, OPENROUTER, CHAT)
+    chat_message = translated["choices"][0]["message"]
+    assert (chat_message["reasoning_content"], chat_message["content"]) == ("Hm.", "So.")
+    assert chat_message.keys() == {"role", "content", "refusal", "reasoning_content"}
     assert losses == {"/choices/0/message/reasoning_details/0/signature": "dropped"}
 
 
-def test_the_old_ways_of_chat_are_told_in_the_new() -> None:
+def test_deprecated_functions_become_tools() -> None:
     body = {
         "model": "m",
         "messages": MESSAGES,
         "functions": [{"name": "f"}],
         "function_call": {"name": "f"},
     }
-    made, losses = translate_request(body, CHAT, OPENROUTER)
-    named = {"type": "function", "function": {"name": "f"}}
-    assert (made["tools"], made["tool_choice"], losses) == ([named], named, {})
-    assert made.keys() == {"model", "messages", "tools", "tool_choice"}
+    translated, losses = translate_request(body, CHAT, OPENROUTER)
+    function_tool = {"type": "function", "function": {"name": "f"}}
+    assert (translated["tools"], translated["tool_choice"], losses) == ([function_tool], function_tool, {})
+    assert translated.keys() == {"model", "messages", "tools", "tool_choice"}
 
 
-def test_a_status_is_no_code_of_chats() -> None:
-    told = {"error": {"code": 400, "message": "Too long.", "metadata": {"error_type": "context_length_exceeded"}}}
-    assert translate_error(told, OPENROUTER, CHAT)["error"]["code"] == "context_length_exceeded"
+def test_numeric_codes_are_translated_to_and_from_chat() -> None:
+    body = {"error": {"code": 400, "message": "Too long.", "metadata": {"error_type": "context_length_exceeded"}}}
+    assert translate_error(body, OPENROUTER, CHAT)["error"]["code"] == "context_length_exceeded"
     assert translate_error({"error": {"code": 502, "message": "Bad."}}, CHAT, OPENROUTER)["error"]["code"] == 502
 
 
 @pytest.mark.parametrize(("source", "target"), [(CHAT, OPENROUTER), (OPENROUTER, CHAT)])
-def test_log_probabilities_stream_through(source: str, target: str) -> None:
+def test_log_probabilities_pass_through_streams(source: str, target: str) -> None:
     token = {"token": "Hi", "logprob": -0.5, "bytes": None, "top_logprobs": []}
     choice = {"index": 0, "delta": {"content": "Hi"}, "logprobs": {"content": [token]}, "finish_reason": None}
     chunk = {"id": "gen-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
     end = chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    wire = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in (chunk, end)) + b"data: [DONE]\n\n"
+    wire = b"".join(b"data: %b\n\n" % json.dumps(frame).encode() for frame in (chunk, end)) + b"data: [DONE]\n\n"
     stream = tw.translate_stream([wire], source, target)
     assert b"".join(stream).count(b'"logprob": -0.5') == 1
     assert stream.losses == []
@@ -135,12 +135,12 @@ def test_log_probabilities_stream_through(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("protocol", [CHAT, OPENROUTER])
 @pytest.mark.parametrize(("name", "body"), fixtures(OPENROUTER, "requests"))
-def test_at_home_nothing_is_set_apart(name: str, body: Any, protocol: str) -> None:
+def test_fixtures_pass_through_unchanged(name: str, body: Any, protocol: str) -> None:
     encoded = tw.translate(body, protocol, protocol)
     assert (encoded.value, encoded.losses) == (body, [])
 
 
-def test_what_arrives_is_no_loss() -> None:
+def test_translated_fields_are_not_reported() -> None:
     (body,) = [body for name, body in fixtures(OPENROUTER, "requests") if name == "thinking_with_tools"]
     _, losses = translate_request(body, OPENROUTER, "anthropic")
     assert not any(path.startswith("/messages/1/reasoning") for path in losses)

@@ -1,4 +1,4 @@
-"""Gemini generateContent."""
+"""Gemini `generateContent`: the codec and its HTTP surface."""
 
 from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
@@ -30,7 +30,7 @@ CODEC = Codec(
             for version in ("v1beta", "v1")
         ),
         key_header="x-goog-api-key",
-        allows_comments=False,  # google-genai takes them for broken JSON
+        allows_comments=False,  # google-genai parses SSE comments as JSON and fails
         sse_query=b"alt=sse",
     ),
     decode_request=decode_request,

@@ -1,4 +1,4 @@
-"""Gemini's errors, to canonical and back."""
+"""Decode and encode errors of the Gemini API (`google.rpc.Status`)."""
 
 import re
 from typing import Any
@@ -54,19 +54,22 @@ _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
+    """Decode an error body; the streaming endpoint wraps it in a list of one."""
     form: tuple[str, ...] = (_ERROR_FORM,)
     path = ""
     data: bytes | Raw = validate_json(body, FAMILY)
     if bytes(data)[:1] == b"[":
-        # The streaming address answers with a list of one.
-        listed = _decode_elements(data)
-        if len(listed) != 1:
-            raise DecodeError(FAMILY, "", "an error, or a list of one", f"a list of {len(listed)}")
-        data, path, form = listed[0], "/0", (_ERROR_FORM, _LIST_FORM, "gemini:name:message=0/error/message")
+        # The streaming endpoint wraps its error in a list of one.
+        elements = _decode_elements(data)
+        if len(elements) != 1:
+            raise DecodeError(
+                FAMILY, "", "an error object or a list with one error", f"a list with {len(elements)} elements"
+            )
+        data, path, form = elements[0], "/0", (_ERROR_FORM, _LIST_FORM, "gemini:name:message=0/error/message")
     shape = _read_error(data, path)
     error = shape.error
-    raw, message = unset_to_none(error.status), unset_to_none(error.message)
-    kind = ERROR_KINDS.get(raw or "", "other")
+    status_name, message = unset_to_none(error.status), unset_to_none(error.message)
+    kind = ERROR_KINDS.get(status_name or "", "other")
     if message is not None and _CONTEXT_OVERFLOW.search(message):
         kind = "context_length"
     if error.message is UNSET:
@@ -74,21 +77,22 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     if error.code is UNSET:
         form = (*form, "gemini:absent:code")
     delay = _RETRY_DELAY.search(body)
-    under = path[1:] + "/" if path else ""
-    kept = merge_extras(
-        collect_extras(shape, FAMILY, *form, prefix=under), collect_extras(error, FAMILY, prefix=f"{under}error/")
+    prefix = path[1:] + "/" if path else ""
+    extras = merge_extras(
+        collect_extras(shape, FAMILY, *form, prefix=prefix), collect_extras(error, FAMILY, prefix=f"{prefix}error/")
     )
     return ApiError(
         kind=kind,
         message=message or "",
         status=status if error.code is UNSET else error.code,
-        raw=raw,
+        raw=status_name,
         retry_after=None if delay is None else _parse_seconds(delay[1]),
-        **kept,
+        **extras,
     )
 
 
 def _parse_seconds(text: bytes) -> float | None:
+    """Parse the number of a protobuf `Duration`, or return None."""
     try:
         return float(text)
     except ValueError:
@@ -96,11 +100,12 @@ def _parse_seconds(text: bytes) -> float | None:
 
 
 def encode_error(error: ApiError) -> EncodedBody:
+    """Encode an error, restoring the original spelling of a Gemini error."""
     report = LossReport()
-    own = _ERROR_FORM in error.wire_form
-    code, word = ERROR_CODES[error.kind]
-    shape = ErrorShape(code=code, message=error.message, status=word)
-    if own:
+    same_protocol = _ERROR_FORM in error.wire_form
+    code, status_name = ERROR_CODES[error.kind]
+    shape = ErrorShape(code=code, message=error.message, status=status_name)
+    if same_protocol:
         shape.status = none_to_unset(error.raw)
         shape.code = UNSET if "gemini:absent:code" in error.wire_form or error.status is None else error.status
         if "gemini:absent:message" in error.wire_form:
@@ -115,7 +120,7 @@ def encode_error(error: ApiError) -> EncodedBody:
         body = restore_extras({"0": body}, error, FAMILY)["0"]
         return EncodedBody([body], report)
     restore_extras(body, error, FAMILY)
-    if not own:
+    if not same_protocol:
         for field in ("code", "param", "request_id"):
             if getattr(error, field) is not None:
                 report.dropped((), field)

@@ -1,4 +1,7 @@
-"""Contents as nearly all are, by the shortest way: texts, calls, results that are texts; nothing else said of them."""
+"""Fast decoders for the usual contents: plain text, function calls and text results without extra fields.
+
+Each decoder returns None when a value has anything else, and the caller uses the general decoder.
+"""
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -20,6 +23,8 @@ from toolwire.protocols.gemini.wire import (
 
 
 class _TextOutput(msgspec.Struct, forbid_unknown_fields=True):
+    """The usual response object of a function result: `{"output": "..."}`."""
+
     output: str
 
 
@@ -27,7 +32,7 @@ _decode_text_output = msgspec.json.Decoder(_TextOutput).decode
 
 
 def decode_fast_call(part: PartShape) -> ToolCall | None:
-    """A call with nothing about it that has to be kept, as most are; None for anything else."""
+    """Decode a part that holds only a function call; return None for anything else."""
     call, signature = part.function_call, part.thought_signature
     if type(call) is not CallShape or part != PartShape(function_call=call, thought_signature=signature):
         return None
@@ -37,6 +42,7 @@ def decode_fast_call(part: PartShape) -> ToolCall | None:
 
 
 def decode_plain_call(call: PlainCallShape, signature: str | UnsetType) -> ToolCall:
+    """Decode a function call and its thought signature, which may be a placeholder."""
     id, arguments = unset_to_none(call.id), str(call.args, "utf-8")
     if signature is UNSET:
         return ToolCall(id=id, name=call.name, arguments=arguments)
@@ -44,12 +50,12 @@ def decode_plain_call(call: PlainCallShape, signature: str | UnsetType) -> ToolC
         return ToolCall(
             id=id, name=call.name, arguments=arguments, **merge_extras(make_extra("thoughtSignature", signature))
         )
-    seal = Signature(issuer=ISSUER, data=signature, kind="signature")
-    return ToolCall(id=id, name=call.name, arguments=arguments, signature=seal)
+    issued = Signature(issuer=ISSUER, data=signature, kind="signature")
+    return ToolCall(id=id, name=call.name, arguments=arguments, signature=issued)
 
 
 def decode_fast_result(part: PartShape) -> ToolResult | None:
-    """A result of text under `output`, likewise."""
+    """Decode a part that holds only a function result of text; return None for anything else."""
     result = part.function_response
     if type(result) is not ResultShape or part != PartShape(function_response=result):
         return None
@@ -66,7 +72,7 @@ def decode_fast_result(part: PartShape) -> ToolResult | None:
 
 
 def decode_fast(contents: list[PlainContentShape]) -> tuple[Message, ...] | None:
-    """None if there is more to one of them than it seemed."""
+    """Decode the contents of a typed request; return None if one part has several data fields."""
     messages: list[Message] = []
     for content in contents:
         parts = [_decode_fast_part(part) for part in content.parts]
@@ -78,6 +84,7 @@ def decode_fast(contents: list[PlainContentShape]) -> tuple[Message, ...] | None
 
 
 def _decode_fast_part(part: PlainPartShape) -> Part | None:
+    """Decode one typed part; return None if more than one data field is set."""
     text, call, result, signature = part.text, part.function_call, part.function_response, part.thought_signature
     if text is not UNSET:
         return Text(text=text) if call is UNSET and result is UNSET and signature is UNSET else None
@@ -85,5 +92,5 @@ def _decode_fast_part(part: PlainPartShape) -> Part | None:
         return decode_plain_call(call, signature) if result is UNSET else None
     if result is UNSET or signature is not UNSET:
         return None
-    said = (Text(text=result.response.output, at="/functionResponse/response/output"),)
-    return ToolResult(call_id=unset_to_none(result.id), name=result.name, content=said, wire_form=OUTPUT_FORM)
+    content = (Text(text=result.response.output, at="/functionResponse/response/output"),)
+    return ToolResult(call_id=unset_to_none(result.id), name=result.name, content=content, wire_form=OUTPUT_FORM)

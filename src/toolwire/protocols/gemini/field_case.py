@@ -1,8 +1,8 @@
-"""Names of fields in either spelling: read in snake_case as in camelCase, and written back as they were.
+"""Read field names in snake_case or camelCase, and restore the spelling of the source.
 
-Shapes are read in camelCase, so that what came in snake_case is first unknown to them. `Spelling.read` moves it to its
-field and remembers the place; what a canonical value keeps (`extras`, nulls) is under the names of its source, so that
-losses point there, and `write` spells the object again before it puts that back.
+Wire shapes are declared in camelCase, so fields in snake_case are unknown to them at first. `FieldCase.normalize`
+moves such values to their fields and records where it did. Extras and nulls of a canonical value keep the names of
+the source, so that losses point there. `encode_shape` restores the spelling before it writes extras back.
 """
 
 from functools import cache
@@ -108,125 +108,147 @@ _SETTINGS_PREFIX = "generationConfig/"
 
 
 class FieldCase:
-    """How one canonical value is spelled in its source: read each object that it is made of, then take `kept`."""
+    """The field spelling of one canonical value in its source.
+
+    Call `normalize` for each wire object of the value, then `extras_and_form`.
+    """
 
     def __init__(self, path: str = "") -> None:
         self.path = path
+        # Snake_case names by their camelCase pointer below the value.
         self.snake_names: dict[str, str] = {}
 
     def normalize(self, shape: WireObject, location: str = "") -> None:
-        """Move what came in snake_case to its field. `place` is the object's pointer below the value."""
+        """Move values in snake_case to their fields; `location` is the object's pointer below the value."""
         if shape.unknown is UNSET:
             return
         fields = _snake_fields(type(shape))
-        left = UnknownFields(shape.unknown)
+        unknown = UnknownFields(shape.unknown)
         for name, value in shape.unknown.items():
             if (field := fields.get(name)) is None or getattr(shape, name) is not UNSET:
                 continue
-            camel, reader, structural = field
+            camel, reader, (is_structural, is_nullable) = field
             pointer = f"{location}/{camel}" if location else camel
-            if bytes(value) == _NULL and not structural[1]:
+            if bytes(value) == _NULL and not is_nullable:
                 shape.nulls = NullFields((*(shape.nulls or ()), name))
-                del left[name]
+                del unknown[name]
                 continue
             try:
                 setattr(shape, name, reader.read(value, f"{self.path}/{self.source_pointer(location, '/')}{name}"))
             except DecodeError:
-                if structural[0]:
+                if is_structural:
                     raise
                 continue
             self.snake_names[pointer] = name
-            del left[name]
-        shape.unknown = left or UNSET
+            del unknown[name]
+        shape.unknown = unknown or UNSET
 
-    def adopt(self, other: "FieldCase", location: str) -> None:
-        """What another spelling knows of the object at this place, as that of a value of its own."""
+    def adopt(self, outer: "FieldCase", location: str) -> None:
+        """Copy the snake_case names that another value recorded for the object at `location`."""
         prefix = location + "/"
-        for pointer, name in other.snake_names.items():
+        for pointer, name in outer.snake_names.items():
             if pointer.startswith(prefix):
                 self.snake_names[pointer[len(prefix) :]] = name
 
     def source_pointer(self, pointer: str, suffix: str = "") -> str:
-        """A pointer below the value, without leading slash, as its source spells it."""
+        """Return a pointer below the value, without leading slash, in the spelling of the source."""
         if not pointer:
             return ""
         if not self.snake_names:
             return pointer + suffix
         steps = pointer.split("/")
-        spelt = [self.snake_names.get("/".join(steps[: count + 1]), step) for count, step in enumerate(steps)]
-        return "/".join(spelt) + suffix
+        names = [self.snake_names.get("/".join(steps[: count + 1]), step) for count, step in enumerate(steps)]
+        return "/".join(names) + suffix
 
     def extras_and_form(
         self, kind: str, *objects: tuple[WireObject, str], wire_form: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """`extras` and `form` of the value, which is of this canonical kind and made of these objects."""
-        rests = [collect_extras(shape, FAMILY, prefix=self.source_pointer(place, "/")) for shape, place in objects]
-        if not self.snake_names and not any(rests):
+        """Return the `extras` and `wire_form` arguments of a canonical value made of these objects."""
+        extras = [
+            collect_extras(shape, FAMILY, prefix=self.source_pointer(location, "/")) for shape, location in objects
+        ]
+        if not self.snake_names and not any(extras):
             return {"wire_form": wire_form} if wire_form else {}
         if self.snake_names:
             wire_form = (*wire_form, *self.form_tokens(), *self.name_tokens(kind))
-        return merge_extras(*rests, {"wire_form": wire_form})
+        return merge_extras(*extras, {"wire_form": wire_form})
 
     def form_tokens(self) -> tuple[str, ...]:
+        """Return one wire-form token for each field in snake_case."""
         return tuple(_SNAKE_FORM + pointer for pointer in self.snake_names)
 
     def name_tokens(self, kind: str) -> tuple[str, ...]:
-        """For losses: where fields of this canonical kind stand, if not under their ordinary names."""
+        """Return tokens for renamed fields of this canonical kind, so that losses point to the source."""
         if not self.snake_names:
             return ()
-        found = []
+        tokens = []
         for field, pointer in _field_pointers(kind):
             if (source := self.source_pointer(pointer)) != pointer:
-                found.append(f"{FAMILY}:name:{field}={source}")
-        return tuple(found)
+                tokens.append(f"{FAMILY}:name:{field}={source}")
+        return tuple(tokens)
 
     def setting_name_tokens(self, kind: str, prefix: str) -> tuple[str, ...]:
-        """The same for settings, which stand under `place` and not in `generationConfig` where an SDK wrote them."""
+        """Return name tokens for settings under `prefix`: `generationConfig`, or the SDK's `config`."""
         if not self.snake_names and prefix == _SETTINGS_PREFIX:
             return ()
-        found = []
+        tokens = []
         for field, pointer in _field_pointers(kind):
             source = self.source_pointer(prefix + pointer.removeprefix(_SETTINGS_PREFIX))
             if source != pointer:
-                found.append(f"{FAMILY}:name:{field}={source}")
-        return tuple(found)
+                tokens.append(f"{FAMILY}:name:{field}={source}")
+        return tuple(tokens)
 
     def request_name_tokens(self, kind: str, prefix: str) -> tuple[str, ...]:
-        """The same for what stands beside the contents, or in the `config` of an SDK."""
+        """Return name tokens for request fields beside the contents, or in the SDK's `config`."""
         if not self.snake_names and not prefix:
             return ()
-        found = []
+        tokens = []
         for field, pointer in _field_pointers(kind):
             source = pointer if pointer == "contents" else self.source_pointer(prefix + pointer)
             if source != pointer:
-                found.append(f"{FAMILY}:name:{field}={source}")
-        return tuple(found)
+                tokens.append(f"{FAMILY}:name:{field}={source}")
+        return tuple(tokens)
 
 
 @cache
 def _field_pointers(kind: str) -> tuple[tuple[str, str], ...]:
+    """List the fields of a canonical kind with their usual pointers."""
     prefix = kind + "."
     return tuple(
-        (name[len(prefix) :], place[1:]) for name, place in WIRE_NAMES.items() if name.startswith(prefix) and place
+        (name[len(prefix) :], pointer[1:])
+        for name, pointer in WIRE_NAMES.items()
+        if name.startswith(prefix) and pointer
     )
 
 
 @cache
 def _snake_fields(kind: type[WireObject]) -> dict[str, tuple[str, Reader[Any], tuple[bool, bool]]]:
-    """By the name in snake_case, where it is another one: the field's name, how to read it, and whether a value of
-    another type is an error, and whether null is one of its own. What is only kept can stay unknown."""
+    """Map each snake_case name of a wire type to its camelCase name, its reader and two flags.
+
+    The first flag: a value of another type is an error. The second: null is a value of its own. Fields that are only
+    passed through (`Extra`) are left out: they can stay unknown.
+    """
     hints = get_type_hints(kind)
-    kept = get_type_hints(kind, include_extras=True)
-    found = {}
+    annotations = get_type_hints(kind, include_extras=True)
+    fields = {}
     for spec in msgspec.structs.fields(kind):
-        if spec.encode_name != spec.name and not spec.encode_name.startswith("\x7f") and kept[spec.name] is not Extra:
+        if (
+            spec.encode_name != spec.name
+            and not spec.encode_name.startswith("\x7f")
+            and annotations[spec.name] is not Extra
+        ):
             members = union_members(hints[spec.name])
-            strict = any(get_origin(one) in (list, dict) or _is_wire(one) for one in members)
-            found[spec.name] = (spec.encode_name, Reader[Any](hints[spec.name], FAMILY), (strict, Raw in members))
-    return found
+            is_structural = any(get_origin(member) in (list, dict) or _is_wire(member) for member in members)
+            fields[spec.name] = (
+                spec.encode_name,
+                Reader[Any](hints[spec.name], FAMILY),
+                (is_structural, Raw in members),
+            )
+    return fields
 
 
 def _is_wire(kind: Any) -> bool:
+    """Check whether a type is a wire object."""
     return isinstance(kind, type) and issubclass(kind, WireObject)
 
 
@@ -234,7 +256,7 @@ def _is_wire(kind: Any) -> bool:
 
 
 def encode_shape(shape: WireObject, node: Node | None) -> Any:
-    """The object as its source spelled it, with what its canonical value kept."""
+    """Return the object in its source's spelling, with the extras of its canonical value."""
     if node is None or (not node.extras and not node.wire_form):
         return shape
     if not (node.extras and FAMILY in node.extras):
@@ -247,15 +269,15 @@ def encode_shape(shape: WireObject, node: Node | None) -> Any:
 
 
 def restore_case(out: dict[str, Any], node: Node) -> dict[str, Any]:
-    """Snake case where the source had it, the innermost names first."""
+    """Rename fields back to snake_case where the source had them, innermost first."""
     for token in reversed(node.wire_form):
         if token.startswith(_SNAKE_FORM):
             *parents, last = token[len(_SNAKE_FORM) :].split("/")
             inner: Any = out
             for name in parents:
-                if isinstance(found := inner.get(name), WireObject):
-                    found = inner[name] = as_dict(found)
-                inner = found if isinstance(found, dict) else {}
+                if isinstance(child := inner.get(name), WireObject):
+                    child = inner[name] = as_dict(child)
+                inner = child if isinstance(child, dict) else {}
             if last in inner:
                 inner[_to_snake_case(last)] = inner.pop(last)
     return out
@@ -263,17 +285,20 @@ def restore_case(out: dict[str, Any], node: Node) -> dict[str, Any]:
 
 @cache
 def _to_snake_case(name: str) -> str:
+    """Convert a camelCase name to snake_case."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 def with_unknown_fields(shape: WireObject) -> dict[str, Any]:
-    """An object with everything that was read of it, at any depth."""
+    """Return the object as a dict with all fields that were read, at any depth."""
     out: dict[str, Any] = {}
     for name, value in as_dict(shape).items():
         if isinstance(value, WireObject):
             out[name] = with_unknown_fields(value)
         elif isinstance(value, list):
-            out[name] = [with_unknown_fields(one) if isinstance(one, WireObject) else one for one in value]
+            out[name] = [
+                with_unknown_fields(element) if isinstance(element, WireObject) else element for element in value
+            ]
         else:
             out[name] = value
     out.update((name, None) for name in shape.nulls or ())
@@ -281,6 +306,6 @@ def with_unknown_fields(shape: WireObject) -> dict[str, Any]:
 
 
 def make_extra(name: str, value: Any) -> dict[str, Any]:
-    """One value that has no canonical home, as `joined` takes it."""
+    """Return one source field without canonical counterpart, as an argument of `merge_extras`."""
     raw = value if isinstance(value, Raw) else Raw(msgspec.json.encode(value))
     return {"extras": {FAMILY: {"/".join(map(escape_pointer, name.split("/"))): raw}}}

@@ -1,6 +1,6 @@
-"""What the Gemini server says of an object, a tool or a setting by itself; `rules` is the whole.
+"""Checks of single objects, tools and settings of a Gemini request; `rules` combines them.
 
-Names are taken in either spelling, as the server does; tables have them in camelCase.
+The server accepts both spellings of field names; the tables here use camelCase.
 """
 
 import re
@@ -27,24 +27,28 @@ from toolwire.codec.validation import (
 
 
 def _format_path(path: JsonPath) -> str:
-    """As the server names places: `contents[0].parts[1].function_call`."""
-    said = ""
+    """Format a path as the server does: `contents[0].parts[1].function_call`."""
+    formatted = ""
     for step in path:
-        said += f"[{step}]" if isinstance(step, int) else f".{to_snake_case(step)}" if said else to_snake_case(step)
-    return said
+        formatted += (
+            f"[{step}]" if isinstance(step, int) else f".{to_snake_case(step)}" if formatted else to_snake_case(step)
+        )
+    return formatted
 
 
 def to_snake_case(name: str) -> str:
+    """Convert a camelCase name to snake_case."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: "_" + match[1].lower(), name)
 
 
 @cache
 def to_camel_case(name: str) -> str:
+    """Convert a snake_case name to camelCase."""
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 def with_camel_case_keys(value: object) -> JsonObject:
-    """An object with its names in camelCase."""
+    """Return a copy of an object with its names in camelCase."""
     return {to_camel_case(name): inner for name, inner in object_of(value).items()}
 
 
@@ -116,84 +120,89 @@ _MAX_TEMPERATURE = 2.0
 
 
 def check_object(path: JsonPath, value: object, table: Fields) -> Findings:
-    """Unknown names, and known ones of another type."""
+    """Yield findings for unknown fields and for known fields of the wrong type."""
     if not isinstance(value, dict):
         return
-    known = {field.name for field in table}
+    known_names = {field.name for field in table}
     for name in value:
-        if to_camel_case(name) not in known:
-            where = f" at '{_format_path(path)}'" if path else ""
-            said = f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
-            yield _finding("field-unknown", (*path, name), said)
+        if to_camel_case(name) not in known_names:
+            location = f" at '{_format_path(path)}'" if path else ""
+            message = f'Invalid JSON payload received. Unknown name "{name}"{location}: Cannot find field.'
+            yield _finding("field-unknown", (*path, name), message)
     names = {to_camel_case(name): name for name in value}
-    for kind, field, found in field_errors(with_camel_case_keys(value), table):
+    for kind, field, field_value in field_errors(with_camel_case_keys(value), table):
         at = (*path, names.get(field.name, field.name))
         if kind == "missing":
             yield _finding("field-missing", at, "* GenerateContentRequest.{at}: must be specified")
         elif kind == "type":
-            yield _finding("field-type", at, f"Invalid value at '{{at}}', {json_type(found)}")
+            yield _finding("field-type", at, f"Invalid value at '{{at}}', {json_type(field_value)}")
         else:
-            yield _finding("field-word", at, f"Invalid value at '{{at}}', \"{text_of(found)}\"", "warning")
+            yield _finding("field-word", at, f"Invalid value at '{{at}}', \"{text_of(field_value)}\"", "warning")
 
 
 def check_content(path: JsonPath, value: object) -> Findings:
+    """Check one content and its parts."""
     yield from check_object(path, value, CONTENT_FIELDS)
     for at, part in object_items(object_of(value).get("parts"), (*path, "parts")):
         yield from _check_part(at, part)
 
 
 def _check_part(path: JsonPath, part: JsonObject) -> Findings:
+    """Check the fields of a part, and that exactly one data field is set."""
     yield from check_object(path, part, PART_FIELDS)
-    told = with_camel_case_keys(part)
-    data = [name for name in told if name in DATA_FIELDS and told[name] is not None]
+    fields = with_camel_case_keys(part)
+    data = [name for name in fields if name in DATA_FIELDS and fields[name] is not None]
     if len(data) > 1:
-        said = f"Invalid value at '{_format_path(path)}' (oneof), oneof field 'data' is already set."
-        yield _finding("part-data", path, said)
-    elif not data and told.keys() <= {"thought"}:
-        said = "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
-        yield _finding("part-data", path, said)
+        message = f"Invalid value at '{_format_path(path)}' (oneof), oneof field 'data' is already set."
+        yield _finding("part-data", path, message)
+    elif not data and fields.keys() <= {"thought"}:
+        message = "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field"
+        yield _finding("part-data", path, message)
     for name in part:
         if (table := _INNER_FIELDS.get(to_camel_case(name))) is not None:
             yield from check_object((*path, name), part[name], table)
     for name in ("functionCall", "functionResponse"):
-        if isinstance(inner := told.get(name), dict) and inner.get("name") == "":
+        if isinstance(inner := fields.get(name), dict) and inner.get("name") == "":
             at = (*path, name, "name")
             yield _finding("name-empty", at, "* GenerateContentRequest.{at}: Name cannot be empty.")
 
 
 def check_tools(value: object) -> Findings:
-    path: JsonPath = ("tools",)
-    bags = [(path, value)] if isinstance(value, dict) else object_items(value, path)
-    seen: set[str] = set()
+    """Check the `tools` list and its function declarations."""
+    root: JsonPath = ("tools",)
+    bags = [(root, value)] if isinstance(value, dict) else object_items(value, root)
+    names: set[str] = set()
     for at, bag in bags:
         yield from check_object(
             at, bag, tuple(field for name in sorted(_BUILT_IN) for field in parse_fields(f"{name}:object|array"))
         )
         for name in object_of(bag):
             if to_camel_case(name) == "functionDeclarations":
-                for place, declaration in object_items(object_of(bag)[name], (*at, name)):
-                    yield from _check_declaration(place, declaration, seen)
+                for path, declaration in object_items(object_of(bag)[name], (*at, name)):
+                    yield from _check_declaration(path, declaration, names)
 
 
-def _check_declaration(path: JsonPath, declaration: JsonObject, seen: set[str]) -> Findings:
+def _check_declaration(path: JsonPath, declaration: JsonObject, names: set[str]) -> Findings:
+    """Check one function declaration: its name, duplicates and schemas."""
     yield from check_object(path, declaration, _DECLARATION)
-    told = with_camel_case_keys(declaration)
-    name = text_of(told.get("name"))
-    if "name" in told and not _NAME.fullmatch(name):
+    fields = with_camel_case_keys(declaration)
+    name = text_of(fields.get("name"))
+    if "name" in fields and not _NAME.fullmatch(name):
         yield _finding("tool-name", (*path, "name"), "* GenerateContentRequest.{at}: " + NAME_MESSAGE)
-    if name in seen:
+    if name in names:
         yield _finding("tool-twice", (*path, "name"), f"Duplicate function declaration found: {name}")
-    seen.add(name)
-    for one, other in (("parameters", "parametersJsonSchema"), ("response", "responseJsonSchema")):
-        if told.get(one) is not None and told.get(other) is not None:
-            said = (
+    names.add(name)
+    for openapi, json_schema in (("parameters", "parametersJsonSchema"), ("response", "responseJsonSchema")):
+        if fields.get(openapi) is not None and fields.get(json_schema) is not None:
+            message = (
                 f"* GenerateContentRequest.{{at}}: "
-                f"only one of {to_snake_case(one)} and {to_snake_case(other)} may be set"
+                f"only one of {to_snake_case(openapi)} and {to_snake_case(json_schema)} may be set"
             )
-            yield _finding("schema-twice", path, said)
+            yield _finding("schema-twice", path, message)
 
 
 def check_config(value: object, *, has_functions: bool, has_tools: bool) -> Findings:
+    """Check `toolConfig` and its function calling mode."""
     path: JsonPath = ("toolConfig",)
     yield from check_object(path, value, _TOOL_CONFIG)
     calling = with_camel_case_keys(value).get("functionCallingConfig")
@@ -201,49 +210,55 @@ def check_config(value: object, *, has_functions: bool, has_tools: bool) -> Find
         return
     at = (*path, "functionCallingConfig")
     yield from check_object(at, calling, _CALLING)
-    told = with_camel_case_keys(calling)
-    mode = told.get("mode")
+    fields = with_camel_case_keys(calling)
+    mode = fields.get("mode")
     if isinstance(mode, str) and mode not in _MODES:
         yield _finding("choice-mode", (*at, "mode"), f"Invalid value at '{{at}}', \"{mode}\"")
     if not has_functions and mode is not None:
-        # Beside tools of Google's own some models let it pass.
+        # Some models accept it when hosted tools are declared.
         level: Level = "warning" if has_tools else "error"
         yield _finding(
             "choice-without-functions", at, "Function calling config is set without function_declarations", level
         )
-    if mode in ("AUTO", "NONE") and list_of(told.get("allowedFunctionNames")):
-        said = "Allowed function names should only be set when the function calling mode is ANY or VALIDATED."
-        yield _finding("choice-names", (*at, "allowedFunctionNames"), said)
+    if mode in ("AUTO", "NONE") and list_of(fields.get("allowedFunctionNames")):
+        message = "Allowed function names should only be set when the function calling mode is ANY or VALIDATED."
+        yield _finding("choice-names", (*at, "allowedFunctionNames"), message)
 
 
 def check_generation(value: object) -> Findings:
+    """Check `generationConfig`: temperature range, thinking and schemas."""
     path: JsonPath = ("generationConfig",)
     yield from check_object(path, value, _GENERATION)
-    told = with_camel_case_keys(value)
-    warmth = number_of(told.get("temperature"))
-    if warmth is not None and not 0 <= warmth <= _MAX_TEMPERATURE:
-        said = f"Unable to submit request because it has a temperature value of {warmth:g} but the supported range "
-        said += "is from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
-        yield _finding("temperature", (*path, "temperature"), said)
-    if isinstance(thinking := told.get("thinkingConfig"), dict):
+    fields = with_camel_case_keys(value)
+    temperature = number_of(fields.get("temperature"))
+    if temperature is not None and not 0 <= temperature <= _MAX_TEMPERATURE:
+        message = (
+            f"Unable to submit request because it has a temperature value of {temperature:g} but the supported range "
+        )
+        message += "is from 0 (inclusive) to 2.0001 (exclusive). Update the value and try again."
+        yield _finding("temperature", (*path, "temperature"), message)
+    if isinstance(thinking := fields.get("thinkingConfig"), dict):
         at = (*path, "thinkingConfig")
         yield from check_object(at, thinking, _THINKING)
-        both = with_camel_case_keys(thinking)
-        if both.get("thinkingLevel") is not None and both.get("thinkingBudget") is not None:
-            said = "You can only set only one of thinking budget and thinking level."
-            yield _finding("thinking-twice", at, said)
-    if told.get("responseSchema") is not None and told.get("responseJsonSchema") is not None:
+        thinking_fields = with_camel_case_keys(thinking)
+        if thinking_fields.get("thinkingLevel") is not None and thinking_fields.get("thinkingBudget") is not None:
+            message = "You can only set only one of thinking budget and thinking level."
+            yield _finding("thinking-twice", at, message)
+    if fields.get("responseSchema") is not None and fields.get("responseJsonSchema") is not None:
         yield _finding("schema-twice", path, "only one of response_schema and response_json_schema may be set")
 
 
 def content_calls(content: object) -> list[JsonObject]:
+    """List the parts of a content that hold a function call."""
     return _part_members(content, "functionCall")
 
 
 def content_results(content: object) -> list[JsonObject]:
+    """List the parts of a content that hold a function response."""
     return _part_members(content, "functionResponse")
 
 
 def _part_members(content: object, name: str) -> list[JsonObject]:
+    """List the parts of a content that have this object field."""
     parts = [with_camel_case_keys(part) for _, part in object_items(value_at(content, "parts"), ())]
     return [part for part in parts if isinstance(part.get(name), dict)]

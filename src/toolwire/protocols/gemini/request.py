@@ -1,11 +1,8 @@
-"""Model names as resource names in a path: a name fills its own segments, and never chooses another path.
+"""Decode and encode `generateContent` requests, model resource names and `countTokens` bodies.
 
-Model names are the client's to choose, and the gateway sends the path with the owner's key. google-genai refuses `..`,
-`?` and `&` for the same reason.
-
-Gemini's request body, to a canonical request and back. The model and whether to stream are in the address.
-
-`:countTokens`: the request, wrapped up: beside it, the Gemini API takes `contents` only.
+The path holds the model and whether to stream. The client chooses the model name, and the gateway sends the path with
+the owner's API key: a name must therefore fill its own segments and never select another path. google-genai rejects
+`..`, `?` and `&` for the same reason.
 """
 
 import re
@@ -70,15 +67,15 @@ _ILLEGAL_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f?#\\\ud800-\udfff]|(?:^|/)\.{0
 
 
 def is_legal_name(model: str) -> bool:
-    """Tell whether a model name can stand in a path: no white space, `?`, `#`, or empty or dot segments."""
-    plain = not model or _PLAIN_NAME.fullmatch(model) is not None
-    return len(model) <= _MAX_NAME_LENGTH and (plain or _ILLEGAL_NAME.search(model) is None)
+    """Check that a model name can stand in a path: no white space, `?`, `#`, or empty or dot segments."""
+    is_plain = not model or _PLAIN_NAME.fullmatch(model) is not None
+    return len(model) <= _MAX_NAME_LENGTH and (is_plain or _ILLEGAL_NAME.search(model) is None)
 
 
 def resource_path(model: str) -> str:
-    """Return the resource name for a path, as google-genai makes it, with each segment percent-encoded.
+    """Return the resource name for a path as google-genai builds it, with each segment percent-encoded.
 
-    Routers write the vendor before the same model; `google/` is removed.
+    The vendor prefix `google/`, which routers add, is removed.
     """
     if _PLAIN_NAME.fullmatch(model):
         return model if model.startswith("models/") else f"models/{model}"
@@ -87,11 +84,12 @@ def resource_path(model: str) -> str:
 
 
 def resource_name(path: str) -> str:
-    """Return the resource name that `resource_path` encoded."""
-    return _PERCENT_ENCODED.sub(lambda found: bytes.fromhex(found[1].decode()), path.encode()).decode()
+    """Decode a path that `resource_path` encoded."""
+    return _PERCENT_ENCODED.sub(lambda match: bytes.fromhex(match[1].decode()), path.encode()).decode()
 
 
 def _percent_encode(match: re.Match[str]) -> str:
+    """Percent-encode the characters of one match."""
     return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace"))
 
 
@@ -118,13 +116,14 @@ _read_sdk = Reader[SdkShape](SdkShape, FAMILY).read
 
 
 def decode_request(body: bytes, route: Route) -> Request:
+    """Decode a request body; the route gives the model and whether to stream."""
     with track_extras() as extras:
         request = decode_computer_use(with_computer(_decode_request(body, route)), COMPUTER_USE)
     return request if extras else replace(request, plain=True)
 
 
 def _read_fast(body: bytes) -> tuple[RequestShape, tuple[Message, ...]] | None:
-    """A request whose contents are all ordinary, and those: one typed pass."""
+    """Read a request whose contents are all plain in one typed pass; return None for any other."""
     try:
         shape = _decode_plain_request(body)
     except JSON_ERRORS:
@@ -134,6 +133,7 @@ def _read_fast(body: bytes) -> tuple[RequestShape, tuple[Message, ...]] | None:
 
 
 def _read_untyped(body: bytes) -> RequestShape | SdkShape:
+    """Read any request, also one with the `config` object of the SDKs."""
     shape = _read_request(body)
     if shape.unknown is not UNSET and bytes(shape.unknown.get("config", b""))[:1] == b"{":
         return _read_sdk(body)
@@ -141,39 +141,37 @@ def _read_untyped(body: bytes) -> RequestShape | SdkShape:
 
 
 def _decode_request(body: bytes, route: Route) -> Request:
-    ordinary = _read_fast(body)
-    shape: RequestShape | SdkShape = _read_untyped(body) if ordinary is None else ordinary[0]
-    spelling = FieldCase()
-    spelling.normalize(shape)
+    """Build the canonical request, on the fast path where its contents allow it."""
+    fast = _read_fast(body)
+    shape: RequestShape | SdkShape = _read_untyped(body) if fast is None else fast[0]
+    field_case = FieldCase()
+    field_case.normalize(shape)
+    # The SDKs write all settings into one `config` object.
     outer: Any = shape
     generation: Any = getattr(shape, "generation_config", UNSET)
-    place, settings = "", "generationConfig/"
+    location, settings_location = "", "generationConfig/"
+    objects: list[tuple[Any, str]] = [(shape, "")]
     if isinstance(shape, SdkShape):
         outer = generation = shape.config
-        place = settings = "config/"
-        spelling.normalize(outer, "config")
+        location = settings_location = "config/"
+        field_case.normalize(outer, "config")
+        objects.append((outer, "config"))
     elif generation is not UNSET:
-        spelling.normalize(generation, "generationConfig")
-    messages, form = decode_contents(shape.contents) if ordinary is None else (ordinary[1], ())
-    system, more = decode_system(outer.system_instruction, spelling, place + "systemInstruction")
-    tools, bags = decode_tools(outer.tools, spelling.source_pointer(place + "tools"))
-    choice, config = _decode_config(outer.tool_config, spelling, place + "toolConfig")
-    fields, rests = _decode_settings(generation, spelling, settings)
-    form += bags + ((_SDK_FORM,) if isinstance(shape, SdkShape) else ())
-    if shape.model is not UNSET:
-        form += (_BODY_MODEL,)
-    if generation is not UNSET and not fields and not isinstance(shape, SdkShape):
-        form += (_FIELD_FORM + "generationConfig",)
-    objects = [(shape, "")] if outer is shape else [(shape, ""), (outer, "config")]
-    if generation is not UNSET and generation is not outer:
+        field_case.normalize(generation, "generationConfig")
         objects.append((generation, "generationConfig"))
-    if tools == () and not bags:
+    messages, form = decode_contents(shape.contents) if fast is None else (fast[1], ())
+    system, system_extras = decode_system(outer.system_instruction, field_case, location + "systemInstruction")
+    tools, bag_form = decode_tools(outer.tools, field_case.source_pointer(location + "tools"))
+    choice, config_extras = _decode_config(outer.tool_config, field_case, location + "toolConfig")
+    fields, setting_extras = _decode_settings(generation, field_case, settings_location)
+    form += bag_form + _form_tokens(shape, has_settings=bool(fields))
+    if tools == () and not bag_form:
         form += (_FIELD_FORM + "tools",)
-    kept = merge_extras(
-        spelling.extras_and_form("", *objects, wire_form=form + spelling.request_name_tokens("Request", place)),
-        more,
-        config,
-        *rests,
+    extras = merge_extras(
+        field_case.extras_and_form("", *objects, wire_form=form + field_case.request_name_tokens("Request", location)),
+        system_extras,
+        config_extras,
+        *setting_extras,
     )
     return Request(
         origin=FAMILY,
@@ -183,15 +181,26 @@ def _decode_request(body: bytes, route: Route) -> Request:
         system=system,
         tools=tools,
         tool_choice=choice,
-        continuation=_decode_continuation(outer, spelling, place),
+        continuation=_decode_continuation(outer, field_case, location),
         tier=unset_to_none(outer.service_tier),
         labels=unset_to_none(outer.labels),
         **fields,
-        **kept,
+        **extras,
     )
 
 
+def _form_tokens(shape: RequestShape | SdkShape, *, has_settings: bool) -> tuple[str, ...]:
+    """Return wire-form tokens for the SDK's form, a model in the body, and an empty `generationConfig`."""
+    form: tuple[str, ...] = (_SDK_FORM,) if isinstance(shape, SdkShape) else ()
+    if shape.model is not UNSET:
+        form += (_BODY_MODEL,)
+    if isinstance(shape, RequestShape) and shape.generation_config is not UNSET and not has_settings:
+        form += (_FIELD_FORM + "generationConfig",)
+    return form
+
+
 def _decode_config(config: Any, field_case: FieldCase, location: str) -> tuple[Any, dict[str, Any]]:
+    """Decode `toolConfig` into a tool choice and its extras."""
     if config is UNSET:
         return None, {}
     field_case.normalize(config, location)
@@ -204,23 +213,25 @@ def _decode_config(config: Any, field_case: FieldCase, location: str) -> tuple[A
 def _decode_settings(
     generation: Any, field_case: FieldCase, location: str
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Decode `generationConfig` into request fields and extras."""
     if generation is UNSET:
         return {}, []
     fields: dict[str, Any] = {}
-    sampling, odd = decode_sampling(generation, field_case, location)
-    output, rest = decode_output(generation, field_case, location)
-    rests = [odd, rest]
+    sampling, sampling_extras = decode_sampling(generation, field_case, location)
+    output, output_extras = decode_output(generation, field_case, location)
+    extras = [sampling_extras, output_extras]
     if sampling is not None:
         fields["sampling"] = sampling
     if output is not None:
         fields["output"] = output
     if generation.thinking_config is not UNSET:
-        fields["thinking"], more = decode_thinking(generation.thinking_config, field_case, location)
-        rests.append(more)
-    return fields, rests
+        fields["thinking"], thinking_extras = decode_thinking(generation.thinking_config, field_case, location)
+        extras.append(thinking_extras)
+    return fields, extras
 
 
 def _decode_continuation(shape: Any, field_case: FieldCase, location: str) -> Continuation | None:
+    """Decode `cachedContent` and `store`."""
     if shape.cached_content is UNSET and shape.store is UNSET:
         return None
     kind: Any = None if shape.cached_content is UNSET else "cache"
@@ -234,55 +245,70 @@ def _decode_continuation(shape: Any, field_case: FieldCase, location: str) -> Co
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
-    home = request.origin == FAMILY
+    """Encode a request with its path, and report what Gemini cannot hold."""
+    same_protocol = request.origin == FAMILY
     model = request.model if target.model is None else target.model
-    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=home)
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=same_protocol)
     plan.tools = NamePlan(ID_AND_NAME_RULES.names, freeform=False)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
-    # One content at least is wanted, so that system text alone is told in a user turn.
-    lifted = 0 if home else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
-    tools, config = encode_tools(request, plan)
-    any_functions = isinstance(tools, list) and any("functionDeclarations" in bag for bag in tools)
-    calling = encode_choice(request, plan, has_functions=any_functions)
-    outer: dict[str, Any] = {}
-    if (system := encode_system(request, lifted, plan)) is not None:
-        outer["systemInstruction"] = system
-    if tools is not None:
-        outer["tools"] = tools
-    if (told := encode_tool_config(calling, config)) is not None:
-        outer["toolConfig"] = told
-    _encode_top_level(request, outer, plan)
+    # Gemini requires one content, so a request of system text alone sends it as a user turn.
+    lifted_count = 0
+    if not same_protocol:
+        lifted_count = min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
+    fields = _encode_fields(request, lifted_count, plan)
     body: dict[str, Any] = {}
-    contents = encode_contents(request, lifted, plan)
+    contents = encode_contents(request, lifted_count, plan)
     if contents or NO_CONTENTS not in request.wire_form:
         body["contents"] = contents
     generation = _encode_generation(request, plan)
     if _SDK_FORM in request.wire_form:
-        body["config"] = {**outer, **as_dict(generation)}
+        body["config"] = {**fields, **as_dict(generation)}
     else:
-        body.update(outer)
+        body.update(fields)
         if generation != GenerationShape():
             body["generationConfig"] = generation
     if _BODY_MODEL in request.wire_form and model is not None:
         body["model"] = model
-    if home:
-        holder = body["config"] if _SDK_FORM in request.wire_form else body
-        for token in request.wire_form:
-            if token.startswith(_FIELD_FORM):
-                holder.setdefault(token.removeprefix(_FIELD_FORM), [] if token.endswith("tools") else {})
+    if same_protocol:
+        _restore_empty_fields(request, body)
         restore_case(body, request)
     else:
         _report_unsupported(request, plan)
     restore_extras(body, request, FAMILY)
-    if not plan.same_protocol and not request.plain:
+    if not same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, (FAMILY,))
     if model is not None and not is_legal_name(model):
-        why = "the name can't stand in a path: use the model's name without white space, '?', '#' or '..'"
-        plan.report.dropped((), "model", why, constraint=True)
+        reason = "invalid model name: it must not contain white space, '?', '#' or '..'"
+        plan.report.dropped((), "model", reason, constraint=True)
     return EncodedBody(body, plan.report, plan.tools.mapping, _route(request, model, target))
 
 
+def _encode_fields(request: Request, lifted_count: int, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode the request fields beside contents and `generationConfig`."""
+    fields: dict[str, Any] = {}
+    tools, tool_config = encode_tools(request, plan)
+    has_functions = isinstance(tools, list) and any("functionDeclarations" in bag for bag in tools)
+    calling_config = encode_choice(request, plan, has_functions=has_functions)
+    if (system := encode_system(request, lifted_count, plan)) is not None:
+        fields["systemInstruction"] = system
+    if tools is not None:
+        fields["tools"] = tools
+    if (config := encode_tool_config(calling_config, tool_config)) is not None:
+        fields["toolConfig"] = config
+    _encode_top_level(request, fields, plan)
+    return fields
+
+
+def _restore_empty_fields(request: Request, body: dict[str, Any]) -> None:
+    """Add the fields that the source had, but empty."""
+    holder = body["config"] if _SDK_FORM in request.wire_form else body
+    for token in request.wire_form:
+        if token.startswith(_FIELD_FORM):
+            holder.setdefault(token.removeprefix(_FIELD_FORM), [] if token.endswith("tools") else {})
+
+
 def _route(request: Request, model: str | None, target: Target) -> Route:
+    """Return the path for the model and method."""
     stream = request.stream if target.stream is None else target.stream
     method = ":streamGenerateContent?alt=sse" if stream else ":generateContent"
     path = None if model is None else f"/v1beta/{resource_path(model)}{method}"
@@ -290,6 +316,7 @@ def _route(request: Request, model: str | None, target: Target) -> Route:
 
 
 def _encode_generation(request: Request, plan: EncodingPlan) -> GenerationShape:
+    """Encode sampling, output format and thinking as `generationConfig`."""
     fields: dict[str, Any] = {}
     encode_sampling(request, fields, plan)
     encode_output(request, fields, plan)
@@ -298,12 +325,13 @@ def _encode_generation(request: Request, plan: EncodingPlan) -> GenerationShape:
 
 
 def _encode_top_level(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    state = request.continuation
-    if state is not None:
-        if state.id is not None and (plan.same_protocol or state.kind == "cache"):
-            body["cachedContent"] = state.id
-        if state.store is not None:
-            body["store"] = state.store
+    """Encode stored state, labels and service tier."""
+    continuation = request.continuation
+    if continuation is not None:
+        if continuation.id is not None and (plan.same_protocol or continuation.kind == "cache"):
+            body["cachedContent"] = continuation.id
+        if continuation.store is not None:
+            body["store"] = continuation.store
     if request.labels is not None:
         body["labels"] = request.labels
     if request.tier is None:
@@ -313,57 +341,68 @@ def _encode_top_level(request: Request, body: dict[str, Any], plan: EncodingPlan
     elif request.tier in _SERVICE_TIERS:
         body["serviceTier"] = _SERVICE_TIERS[request.tier]
         if _SERVICE_TIERS[request.tier] != request.tier:
-            plan.report.approximated((), "tier", f"{request.tier} is told as {_SERVICE_TIERS[request.tier]}")
+            plan.report.approximated((), "tier", f"{request.tier} sent as {_SERVICE_TIERS[request.tier]}")
     else:
-        plan.report.dropped((), "tier", f"the target has no tier {request.tier}")
+        plan.report.dropped((), "tier", f"the target has no service tier {request.tier}")
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
-    """What a request of another protocol can say and this one can't."""
+    """Report fields of a foreign request that Gemini does not have."""
     for index, message in enumerate(request.messages):
         if message.id is None and message.name is None and message.status is None and message.phase is None:
             if message.clear_at is not None:
                 plan.report.dropped(("messages", index), "clear_at")
-            continue
-        for field in ("name", "id", "status", "phase", "clear_at"):
-            if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-                plan.report.dropped(("messages", index), field)
+        else:
+            _report_message(message, index, plan)
     state = request.continuation
     if state is not None:
         if state.id is not None and state.kind != "cache":
-            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+            plan.report.dropped(("continuation",), "id", "stored by another provider")
         if state.background:
             plan.report.dropped(("continuation",), "background")
     if request.end_user is not None:
-        plan.report.dropped((), "end_user", "the target does not ask who its user is")
+        plan.report.dropped((), "end_user", "the target has no end-user id")
     if request.cache is not None:
-        plan.report.dropped(("cache",), "", "the target finds out by itself what to keep")
+        plan.report.dropped(("cache",), "", "the target caches automatically")
+
+
+def _report_message(message: Message, index: int, plan: EncodingPlan) -> None:
+    """Report fields of a foreign message that Gemini does not have."""
+    for field in ("name", "id", "status", "phase", "clear_at"):
+        if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
+            plan.report.dropped(("messages", index), field)
 
 
 def is_call_id(message: Message) -> bool:
-    """Whether the message's id is that of a call in it, and so arrives."""
+    """Check whether the message's id is that of a call in it, and is therefore preserved."""
     return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
 
 
 class CountRequest(Struct):
-    """Vertex AI's clients write the fields of the request itself."""
+    """A `countTokens` body; clients of Vertex AI send the request fields unwrapped instead."""
 
     generateContentRequest: Raw | UnsetType = UNSET  # noqa: N815 - its name on the wire
 
 
 class CountResponse(Struct):
+    """A `countTokens` response."""
+
     totalTokens: int = 0  # noqa: N815 - its name on the wire
 
 
 def _wrap_request(body: bytes, path: str) -> bytes:
-    """The wrapped request must name the model, too."""
-    place, colon, _ = path.rpartition(":")
-    model = resource_name("/".join(place.split("/")[-2:])) if colon else ""
+    """Wrap a request for `countTokens`; beside `generateContentRequest` the API takes only `contents`.
+
+    The wrapped request must repeat the model of the path.
+    """
+    resource, colon, _ = path.rpartition(":")
+    model = resource_name("/".join(resource.split("/")[-2:])) if colon else ""
     fields = msgspec.json.decode(body, type=dict[str, Raw])
     return msgspec.json.encode({"generateContentRequest": {"model": model, **fields}})
 
 
 def _unwrap_request(body: bytes) -> bytes:
+    """Return the request inside a `countTokens` body, or the body itself."""
     try:
         wrapped = msgspec.json.decode(body, type=CountRequest).generateContentRequest
     except msgspec.DecodeError:

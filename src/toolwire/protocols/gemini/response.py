@@ -1,7 +1,4 @@
-"""Gemini's answers, to canonical and back.
-
-The models on offer, as Gemini lists them.
-"""
+"""Decode and encode `generateContent` responses and the model list."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -108,6 +105,7 @@ _read_content = Reader[ContentShape](ContentShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
+    """Decode a response body, or a bare content as people store and quote it."""
     with track_extras() as extras:
         shape = read_response(body)
         if shape.candidates is UNSET and shape.unknown is not UNSET and shape.unknown.keys() >= {"role", "parts"}:
@@ -118,14 +116,15 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def _decode_response(shape: ResponseShape) -> Response:
-    spelling = FieldCase()
-    spelling.normalize(shape)
-    created, when = decode_created(shape)
+    """Decode a response with its candidates, prompt feedback and usage."""
+    field_case = FieldCase()
+    field_case.normalize(shape)
+    created, created_extras = decode_created(shape)
     form: tuple[str, ...] = ()
     candidates = () if shape.candidates is UNSET else _decode_candidates(shape.candidates)
-    more: dict[str, Any] = {}
+    feedback_extras: dict[str, Any] = {}
     if shape.prompt_feedback is not UNSET:
-        blocked, more = decode_feedback(shape.prompt_feedback, spelling, without_candidates=not candidates)
+        blocked, feedback_extras = decode_feedback(shape.prompt_feedback, field_case, without_candidates=not candidates)
         candidates += (blocked,) if blocked is not None else ()
     if shape.candidates is UNSET:
         form = (*form, NO_CANDIDATES)
@@ -136,76 +135,86 @@ def _decode_response(shape: ResponseShape) -> Response:
         created=created,
         candidates=candidates,
         usage=None if shape.usage_metadata is UNSET else decode_usage(shape.usage_metadata),
-        **merge_extras(spelling.extras_and_form("Response", (shape, ""), wire_form=form), when, more),
+        **merge_extras(
+            field_case.extras_and_form("Response", (shape, ""), wire_form=form), created_extras, feedback_extras
+        ),
     )
 
 
 def _decode_bare_content(shape: ContentShape) -> Response:
-    """A content without the answer around it, as people keep and quote them."""
+    """Decode a content without the response around it."""
     message = replace(decode_content(shape, "", "assistant"), at="")
     return Response(origin=FAMILY, candidates=(Candidate(messages=(message,), at=""),), wire_form=(_CONTENT_FORM,))
 
 
 def _decode_candidates(shapes: list[CandidateShape]) -> tuple[Candidate, ...]:
-    """Each under its own number, if the numbers are those of places; else that is for this protocol only to know."""
-    found = tuple([_decode_candidate(shape, place) for place, shape in enumerate(shapes)])
-    numbers = sorted(candidate.index for candidate in found)
-    if numbers == list(range(len(found))):
-        return found
+    """Decode candidates under their wire indices if these are consecutive.
+
+    Other indices become extras, because only Gemini can interpret them.
+    """
+    candidates = tuple([_decode_candidate(shape, position) for position, shape in enumerate(shapes)])
+    numbers = sorted(candidate.index for candidate in candidates)
+    if numbers == list(range(len(candidates))):
+        return candidates
     return tuple(
         replace(
-            one,
-            index=place,
-            **merge_extras(_candidate_extras(one), {} if shape.index is UNSET else make_extra("index", shape.index)),
+            candidate,
+            index=position,
+            **merge_extras(
+                _candidate_extras(candidate), {} if shape.index is UNSET else make_extra("index", shape.index)
+            ),
         )
-        for place, (one, shape) in enumerate(zip(found, shapes, strict=True))
+        for position, (candidate, shape) in enumerate(zip(candidates, shapes, strict=True))
     )
 
 
 def _candidate_extras(candidate: Candidate) -> dict[str, Any]:
+    """Return the extras of a candidate, marked as having no index in the source."""
     return {"extras": candidate.extras, "wire_form": (*candidate.wire_form, _NO_INDEX)}
 
 
 def decode_created(shape: ResponseShape) -> tuple[float | None, dict[str, Any]]:
-    """When it was made. The exact text is a matter of form, while it can be read at all."""
+    """Return the creation time, and the arguments that keep its spelling or an unreadable value."""
     if shape.create_time is UNSET:
         return None, {}
-    if (made := decode_timestamp(shape.create_time)) is None:
+    if (created := decode_timestamp(shape.create_time)) is None:
         return None, make_extra("createTime", shape.create_time)
-    return made, {"wire_form": (_CREATED_FORM + shape.create_time,)}
+    return created, {"wire_form": (_CREATED_FORM + shape.create_time,)}
 
 
 def _decode_candidate(shape: CandidateShape, index: int) -> Candidate:
-    spelling = FieldCase(f"/candidates/{index}")
-    spelling.normalize(shape)
+    """Decode one candidate with its citations and stop reason."""
+    field_case = FieldCase(f"/candidates/{index}")
+    field_case.normalize(shape)
     form: tuple[str, ...] = (_NO_INDEX,) if shape.index is UNSET else ()
     messages: tuple[Message, ...] = ()
     if shape.content is not UNSET:
-        message = decode_content(shape.content, f"{spelling.path}/content", "assistant")
+        message = decode_content(shape.content, f"{field_case.path}/content", "assistant")
         messages = (replace(message, at="/content"),)
-    kept, messages = decode_grounding(
-        spelling.extras_and_form("Candidate", (shape, ""), wire_form=form), messages, f"/candidates/{index}"
+    extras, messages = decode_grounding(
+        field_case.extras_and_form("Candidate", (shape, ""), wire_form=form), messages, f"/candidates/{index}"
     )
     return Candidate(
         index=index if shape.index is UNSET else shape.index,
         messages=messages,
-        stop=decode_stop(shape.finish_reason, has_calls=_has_calls(messages), wire_form=spelling.name_tokens("Stop")),
-        **kept,
+        stop=decode_stop(shape.finish_reason, has_calls=_has_calls(messages), wire_form=field_case.name_tokens("Stop")),
+        **extras,
     )
 
 
 def _has_calls(messages: tuple[Message, ...]) -> bool:
+    """Check for calls that the client must run."""
     parts = [part for message in messages for part in message.parts]
     return any(isinstance(part, ToolCall) and part.executor == "client" for part in parts)
 
 
 def decode_stop(finish_reason: Any, *, has_calls: bool, wire_form: tuple[str, ...] = ()) -> Stop | None:
-    """There is no word for a stop at calls: that there are some says it."""
+    """Decode a finish reason; `STOP` with open calls means `tool_use`, for which Gemini has no value."""
     if finish_reason is UNSET:
         return None
     form = wire_form
     if isinstance(finish_reason, int):
-        # Some clients record the numbers of the enumeration.
+        # Some clients store the enum numbers.
         form = (*form, f"{_NUMBER_FORM}{finish_reason}")
         finish_reason = _STOP_NUMBERS[finish_reason] if 0 <= finish_reason < len(_STOP_NUMBERS) else str(finish_reason)
     reason = CANONICAL_STOPS.get(finish_reason, "other")
@@ -215,38 +224,40 @@ def decode_stop(finish_reason: Any, *, has_calls: bool, wire_form: tuple[str, ..
 def decode_feedback(
     shape: FeedbackShape, field_case: FieldCase, *, without_candidates: bool
 ) -> tuple[Candidate | None, dict[str, Any]]:
-    """A prompt that was blocked has no candidates: that is one, without words, that was filtered."""
+    """Decode prompt feedback; a blocked prompt without candidates becomes one filtered candidate."""
     field_case.normalize(shape, "promptFeedback")
-    place = field_case.source_pointer("promptFeedback")
+    location = field_case.source_pointer("promptFeedback")
     if not without_candidates or shape.block_reason is UNSET:
-        own = {} if shape.block_reason is UNSET else make_extra(f"{place}/blockReason", shape.block_reason)
-        return None, merge_extras(collect_extras(shape, FAMILY, f"gemini:had:{place}", prefix=place + "/"), own)
+        block_reason = {} if shape.block_reason is UNSET else make_extra(f"{location}/blockReason", shape.block_reason)
+        return None, merge_extras(
+            collect_extras(shape, FAMILY, f"gemini:had:{location}", prefix=location + "/"), block_reason
+        )
     name = f"gemini:name:reason={field_case.source_pointer('promptFeedback/blockReason').rpartition('/')[2]}"
-    stop = Stop(reason="filtered", raw=shape.block_reason, at=f"//{place}", wire_form=(name,))
-    unknown = (
+    stop = Stop(reason="filtered", raw=shape.block_reason, at=f"//{location}", wire_form=(name,))
+    unknown_reason = (
         {}
         if shape.block_reason in _BLOCK_REASONS
-        else make_extra(place + "/" + name.partition("=")[2], shape.block_reason)
+        else make_extra(location + "/" + name.partition("=")[2], shape.block_reason)
     )
     return Candidate(stop=stop, at="", wire_form=(BLOCKED_FORM,)), merge_extras(
-        collect_extras(shape, FAMILY, prefix=place + "/"), unknown
+        collect_extras(shape, FAMILY, prefix=location + "/"), unknown_reason
     )
 
 
 def decode_usage(shape: UsageShape) -> Usage:
-    """Gemini counts thoughts apart from the answer; canonically they are part of the output."""
-    spelling = FieldCase("/usageMetadata")
-    spelling.normalize(shape)
-    said, thoughts = unset_to_none(shape.candidates_token_count), unset_to_none(shape.thoughts_token_count)
-    form = (_NO_COUNT,) if said is None and thoughts is not None else ()
+    """Decode token counts. Gemini counts thoughts separately; canonically they are part of the output."""
+    field_case = FieldCase("/usageMetadata")
+    field_case.normalize(shape)
+    candidates, thoughts = unset_to_none(shape.candidates_token_count), unset_to_none(shape.thoughts_token_count)
+    form = (_NO_COUNT,) if candidates is None and thoughts is not None else ()
     return Usage(
         input_tokens=unset_to_none(shape.prompt_token_count),
-        output_tokens=None if said is None and thoughts is None else (said or 0) + (thoughts or 0),
+        output_tokens=None if candidates is None and thoughts is None else (candidates or 0) + (thoughts or 0),
         cache_read=unset_to_none(shape.cached_content_token_count),
         reasoning=thoughts,
         tool_use=unset_to_none(shape.tool_use_prompt_token_count),
         total=unset_to_none(shape.total_token_count),
-        **spelling.extras_and_form("Usage", (shape, ""), wire_form=form),
+        **field_case.extras_and_form("Usage", (shape, ""), wire_form=form),
     )
 
 
@@ -254,31 +265,23 @@ def decode_usage(shape: UsageShape) -> Usage:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    home = response.origin == FAMILY
-    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=home, for_client=True)
-    body: Any = {}
-    if home and _CONTENT_FORM in response.wire_form and len(response.candidates) == 1:
+    """Encode a response, and report what Gemini cannot hold."""
+    same_protocol = response.origin == FAMILY
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, for_client=True)
+    if same_protocol and _CONTENT_FORM in response.wire_form and len(response.candidates) == 1:
         (message,) = response.candidates[0].messages
-        places = _locate_parts(message, ("candidates", 0, "messages", 0))
-        return EncodedBody(encode_content(message, encode_parts(places, plan)), plan.report)
-    candidates = [
-        _encode_candidate(candidate, number, plan)
-        for number, candidate in enumerate(response.candidates)
-        if BLOCKED_FORM not in candidate.wire_form
-    ]
-    if candidates or not (home and NO_CANDIDATES in response.wire_form):
-        body["candidates"] = candidates
-    for candidate in response.candidates:
-        if BLOCKED_FORM in candidate.wire_form and candidate.stop is not None:
-            body["promptFeedback"] = FeedbackShape(block_reason=none_to_unset(candidate.stop.raw))
+        located_parts = _locate_parts(message, ("candidates", 0, "messages", 0))
+        return EncodedBody(encode_content(message, encode_parts(located_parts, plan)), plan.report)
+    body: dict[str, Any] = {}
+    _encode_candidates(response, body, plan)
     if response.usage is not None:
         body["usageMetadata"] = encode_usage(response.usage, plan)
     if response.model is not None:
         body["modelVersion"] = response.model
     encode_created(response.created, response.wire_form, body, plan)
-    if response.id is not None or not home:
+    if response.id is not None or not same_protocol:
         body["responseId"] = derive_response_id(context.request) if response.id is None else response.id
-    if home:
+    if same_protocol:
         for token in response.wire_form:
             if token.startswith("gemini:had:"):
                 body.setdefault(token.removeprefix("gemini:had:"), {})
@@ -291,7 +294,22 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
     return EncodedBody(body, plan.report)
 
 
+def _encode_candidates(response: Response, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Encode the candidates, and a blocked prompt as `promptFeedback`."""
+    candidates = [
+        _encode_candidate(candidate, number, plan)
+        for number, candidate in enumerate(response.candidates)
+        if BLOCKED_FORM not in candidate.wire_form
+    ]
+    if candidates or not (plan.same_protocol and NO_CANDIDATES in response.wire_form):
+        body["candidates"] = candidates
+    for candidate in response.candidates:
+        if BLOCKED_FORM in candidate.wire_form and candidate.stop is not None:
+            body["promptFeedback"] = FeedbackShape(block_reason=none_to_unset(candidate.stop.raw))
+
+
 def encode_created(created: float | None, wire_form: tuple[str, ...], body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `createTime`, in the spelling of the source if it has one."""
     for token in wire_form:
         if token.startswith(_CREATED_FORM) and plan.same_protocol:
             body["createTime"] = token.removeprefix(_CREATED_FORM)
@@ -301,38 +319,41 @@ def encode_created(created: float | None, wire_form: tuple[str, ...], body: dict
 
 
 def _encode_candidate(candidate: Candidate, number: int, plan: EncodingPlan) -> Any:
-    trail: SourcePath = ("candidates", number)
+    """Encode one candidate; foreign messages are joined into one content."""
+    path: SourcePath = ("candidates", number)
     shape: dict[str, Any] = {}
     if plan.same_protocol:
         for index, message in enumerate(candidate.messages):
-            places = _locate_parts(message, (*trail, "messages", index))
-            shape["content"] = encode_content(message, encode_parts(places, plan))
+            located_parts = _locate_parts(message, (*path, "messages", index))
+            shape["content"] = encode_content(message, encode_parts(located_parts, plan))
     else:
-        said: list[LocatedPart] = []
+        all_parts: list[LocatedPart] = []
         for index, message in enumerate(candidate.messages):
-            said += _locate_parts(message, (*trail, "messages", index))
-            report_message(message, (*trail, "messages", index), plan)
+            all_parts += _locate_parts(message, (*path, "messages", index))
+            report_message(message, (*path, "messages", index), plan)
         parts: list[Any] = []
-        cited: list[tuple[int, Text]] = []
-        for placed in move_signatures(said):
-            if isinstance(placed.part, Text) and placed.part.annotations:
-                cited.append((len(parts), placed.part))
-            parts += encode_parts([placed], plan)
+        cited_texts: list[tuple[int, Text]] = []
+        for located_part in move_signatures(all_parts):
+            if isinstance(located_part.part, Text) and located_part.part.annotations:
+                cited_texts.append((len(parts), located_part.part))
+            parts += encode_parts([located_part], plan)
         shape["content"] = ContentShape(parts=parts, role="model")
-        if (found := encode_grounding(cited)) is not None:
-            shape["groundingMetadata"] = found
-    if (word := encode_stop(candidate.stop, number, plan)) is not None:
-        shape["finishReason"] = word
+        if (metadata := encode_grounding(cited_texts)) is not None:
+            shape["groundingMetadata"] = metadata
+    if (finish_reason := encode_stop(candidate.stop, number, plan)) is not None:
+        shape["finishReason"] = finish_reason
     if not (plan.same_protocol and _NO_INDEX in candidate.wire_form):
         shape["index"] = candidate.index
     return restore_extras(restore_case(shape, candidate), candidate, FAMILY)
 
 
 def _locate_parts(message: Message, path: SourcePath) -> list[LocatedPart]:
+    """Pair each part of a message with its path."""
     return [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
 
 
 def report_message(message: Any, path: SourcePath, plan: EncodingPlan) -> None:
+    """Report fields of a foreign message or message start that Gemini does not have."""
     for field in ("id", "status", "phase", "name"):
         if getattr(message, field) is not None:
             if field == "id" and isinstance(message, Message) and is_call_id(message):
@@ -341,6 +362,7 @@ def report_message(message: Any, path: SourcePath, plan: EncodingPlan) -> None:
 
 
 def encode_stop(stop: Stop | None, number: int, plan: EncodingPlan) -> str | int | None:
+    """Encode a stop reason as `finishReason`."""
     if stop is None:
         return None
     if plan.same_protocol:
@@ -348,16 +370,17 @@ def encode_stop(stop: Stop | None, number: int, plan: EncodingPlan) -> str | int
             if token.startswith(_NUMBER_FORM):
                 return int(token.removeprefix(_NUMBER_FORM))
         return stop.raw
-    word = WIRE_STOPS[stop.reason]
-    trail: SourcePath = ("candidates", number, "stop")
+    finish_reason = WIRE_STOPS[stop.reason]
+    path: SourcePath = ("candidates", number, "stop")
     if stop.reason not in _EXACT_STOPS:
-        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} is told as {word}")
+        plan.report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {finish_reason}")
     if stop.sequence is not None:
-        plan.report.dropped(trail, "sequence")
-    return word
+        plan.report.dropped(path, "sequence")
+    return finish_reason
 
 
 def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
+    """Encode token counts, with thoughts counted separately."""
     shape = UsageShape(
         prompt_token_count=none_to_unset(usage.input_tokens),
         cached_content_token_count=none_to_unset(usage.cache_read),
@@ -377,20 +400,23 @@ def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
 
 
 def report_response(response: Response, plan: EncodingPlan) -> None:
+    """Report fields of a foreign response that Gemini does not have."""
     if response.error is not None:
-        plan.report.dropped(("error",), "", "the target tells errors apart from answers")
+        plan.report.dropped(("error",), "", "the target reports errors outside the response")
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
-    stopped = any(candidate.stop is not None for candidate in response.candidates)
-    if response.status not in (None, "completed") and not stopped:
+    has_stop = any(candidate.stop is not None for candidate in response.candidates)
+    if response.status not in (None, "completed") and not has_stop:
         plan.report.dropped((), "status")
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
-    return {"models": [encode_model(one) for one in models]}
+    """Encode the model list."""
+    return {"models": [encode_model(model) for model in models]}
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
+    """Encode one model of the list."""
     return {
         "name": f"models/{model.id}",
         "version": "1",

@@ -1,4 +1,4 @@
-"""What the Gemini API rejects, rule by rule, in its own words where they are known."""
+"""Rules of the Gemini API for requests, with its own error messages where they are known."""
 
 import re
 from typing import NamedTuple
@@ -33,7 +33,7 @@ _finding = ERROR_WORDING.finding
 _ROLES = ("user", "model", "function", "")
 _REQUEST_WITH_SINGLE_CONTENT = (REQUEST_FIELDS[0]._replace(types=("array", "object")), *REQUEST_FIELDS[1:])
 
-# Models that want calls signed: Gemini 3 and later.
+# Gemini 3 and later require signed calls.
 _SIGNING_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _UNSIGNED_MESSAGE = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, "
@@ -44,7 +44,9 @@ _UNSIGNED_MESSAGE = (
 
 
 class _Request(NamedTuple):
-    body: JsonObject
+    """A request prepared for the rules."""
+
+    body: JsonObject  # with its names in camelCase
     model: str
     contents: list[tuple[JsonPath, JsonObject]]
 
@@ -52,20 +54,23 @@ class _Request(NamedTuple):
 def check_request(
     body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
 ) -> list[Finding]:
-    """`model` is the one in the address, where known."""
+    """Return what the Gemini API would reject; `model` is the one in the path, if known."""
     if not isinstance(body, dict):
         return [_finding("body", (), "Invalid JSON payload received.")]
-    told = with_camel_case_keys(body)
-    contents = told.get("contents")
-    listed = [(("contents",), contents)] if isinstance(contents, dict) else object_items(contents, ("contents",))
-    request = _Request(told, model or text_of(told.get("model")), [(path, object_of(one)) for path, one in listed])
-    found = list(
+    fields = with_camel_case_keys(body)
+    contents = fields.get("contents")
+    located = [(("contents",), contents)] if isinstance(contents, dict) else object_items(contents, ("contents",))
+    request = _Request(
+        fields, model or text_of(fields.get("model")), [(path, object_of(content)) for path, content in located]
+    )
+    findings = list(
         check_object((), body, REQUEST_FIELDS if not isinstance(contents, dict) else _REQUEST_WITH_SINGLE_CONTENT)
     )
-    return found + [finding for rule in _RULES for finding in rule(request)]
+    return findings + [finding for rule in _RULES for finding in rule(request)]
 
 
 def _check_shapes(request: _Request) -> Findings:
+    """Check field names and types of contents, tools and settings."""
     body = request.body
     yield from check_content(("systemInstruction",), body.get("systemInstruction"))
     for path, content in request.contents:
@@ -79,65 +84,70 @@ def _check_shapes(request: _Request) -> Findings:
 
 
 def _has_functions(tools: object) -> bool:
+    """Check whether any tool declares functions."""
     bags = [tools] if isinstance(tools, dict) else list_of(tools)
     return any(list_of(with_camel_case_keys(bag).get("functionDeclarations")) for bag in bags)
 
 
 def _check_contents(request: _Request) -> Findings:
+    """Check that there are contents, and that their roles are valid."""
     contents = request.body.get("contents")
     if contents == []:
-        said = "* GenerateContentRequest.contents: contents is not specified"
-        yield _finding("contents-empty", ("contents",), said)
+        message = "* GenerateContentRequest.contents: contents is not specified"
+        yield _finding("contents-empty", ("contents",), message)
     for path, content in request.contents:
         if text_of(content.get("role")) not in _ROLES:
             yield _finding("role", (*path, "role"), "Please use a valid role: user, model.")
 
 
 def _check_cached_content(request: _Request) -> Findings:
+    """Check that cached content is not combined with fields that it already holds."""
     if request.body.get("cachedContent") is None:
         return
     for name in ("systemInstruction", "tools", "toolConfig"):
         if request.body.get(name) is not None:
-            said = (
+            message = (
                 "CachedContent can not be used with GenerateContent request setting system_instruction, tools or "
                 "tool_config."
             )
-            yield _finding("cache-and-more", (name,), said)
+            yield _finding("cache-and-more", (name,), message)
 
 
 def _check_turns(request: _Request) -> Findings:
-    """Calls after a user turn or results; results, one for each call, right after the calls."""
+    """Check the order of calls and results, and that each call has one result."""
     open_calls = 0
-    before = "user"
+    previous_role = "user"
     for path, content in request.contents:
         calls, results = len(content_calls(content)), len(content_results(content))
         role = text_of(content.get("role")) or "user"
         if results:
             if not open_calls:
-                said = "Please ensure that function response turn comes immediately after a function call turn."
-                yield _finding("result-without-call", path, said)
+                message = "Please ensure that function response turn comes immediately after a function call turn."
+                yield _finding("result-without-call", path, message)
             elif results != open_calls:
-                said = (
+                message = (
                     "Please ensure that the number of function response parts is equal to the number of function call "
                     "parts of the function call turn."
                 )
-                yield _finding("result-count", path, said)
-        if calls and before == "model":
-            said = "Please ensure that function call turn comes immediately after a user turn or after a function "
-            said += "response turn."
-            yield _finding("call-after-model", path, said)
+                yield _finding("result-count", path, message)
+        if calls and previous_role == "model":
+            message = "Please ensure that function call turn comes immediately after a user turn or after a function "
+            message += "response turn."
+            yield _finding("call-after-model", path, message)
         open_calls = calls
-        before = role
+        previous_role = role
 
 
 def _check_signatures(request: _Request) -> Findings:
-    """Since the last words of the user each step's first call must be signed."""
+    """Check that the first call of each step since the last user text is signed."""
     if not _SIGNING_MODELS.search(request.model):
         return
-    last = max((number for number, (_, one) in enumerate(request.contents) if _is_user_text(one)), default=-1)
+    last_user_text = max(
+        (number for number, (_, content) in enumerate(request.contents) if _is_user_text(content)), default=-1
+    )
     for number, (path, content) in enumerate(request.contents):
         calls = content_calls(content)
-        if number > last and calls and not text_of(calls[0].get("thoughtSignature")):
+        if number > last_user_text and calls and not text_of(calls[0].get("thoughtSignature")):
             name = text_of(object_of(calls[0]["functionCall"]).get("name"))
             yield _finding(
                 "signature-missing",
@@ -148,41 +158,46 @@ def _check_signatures(request: _Request) -> Findings:
 
 
 def _signature_level(call: JsonObject) -> Level:
+    """Return the level for an unsigned call; a placeholder signature is only a warning."""
     return "warning" if is_dummy(call.get("thoughtSignature")) else "error"
 
 
 def _is_user_text(content: JsonObject) -> bool:
-    """Whether the user speaks, and does not only bring results."""
+    """Check for a user turn that is not only results."""
     return text_of(content.get("role")) in ("", "user") and not content_results(content)
 
 
 def _check_ids(request: _Request) -> Findings:
-    """An id that was issued comes back."""
-    issued: list[object] = []
+    """Check that results repeat the ids of their calls."""
+    call_ids: list[object] = []
     for path, content in request.contents:
         if results := content_results(content):
-            ids = [object_of(result["functionResponse"]).get("id") for result in results]
-            known = [id for id in issued if id is not None]
-            if known and sorted(map(str, ids)) != sorted(map(str, issued)):
+            result_ids = [object_of(result["functionResponse"]).get("id") for result in results]
+            issued_ids = [id for id in call_ids if id is not None]
+            if issued_ids and sorted(map(str, result_ids)) != sorted(map(str, call_ids)):
                 yield _finding(
                     "result-id", path, "The function responses do not have the ids of the function calls.", "warning"
                 )
-        issued = [object_of(call["functionCall"]).get("id") for call in content_calls(content)]
+        call_ids = [object_of(call["functionCall"]).get("id") for call in content_calls(content)]
 
 
 def _check_safety(request: _Request) -> Findings:
-    """A decision that a person has to agree to is acknowledged in the result, by its id or else its place."""
-    asked: list[JsonObject] = []
+    """Check that a result acknowledges a safety decision of its call that requires confirmation."""
+    calls: list[JsonObject] = []
     for path, content in request.contents:
         results = [object_of(result["functionResponse"]) for result in content_results(content)]
-        for call in asked:
-            answers = [
-                one for one in results if one.get("id") == call.get("id") and one.get("name") == call.get("name")
+        for call in calls:
+            matching = [
+                result
+                for result in results
+                if result.get("id") == call.get("id") and result.get("name") == call.get("name")
             ]
-            for answer in answers:
-                if said := acknowledgement_error(call.get("name"), call.get("args"), object_of(answer.get("response"))):
-                    yield _finding("safety-decision", path, said)
-        asked = [object_of(call["functionCall"]) for call in content_calls(content)]
+            for result in matching:
+                if message := acknowledgement_error(
+                    call.get("name"), call.get("args"), object_of(result.get("response"))
+                ):
+                    yield _finding("safety-decision", path, message)
+        calls = [object_of(call["functionCall"]) for call in content_calls(content)]
 
 
 _RULES = (

@@ -1,6 +1,6 @@
-"""Which schemas a model takes, and the older ones as JSON Schema: their types are in capitals, null is a keyword.
+"""Decode and encode generation settings: sampling, thinking and output format, with their schemas.
 
-Gemini's parameters of an answer: limits, thinking and output, to canonical and back.
+Older models take only OpenAPI schemas, which write types in capitals and null as a keyword.
 """
 
 import re
@@ -22,31 +22,35 @@ from toolwire.protocols.gemini.field_case import FieldCase, make_extra
 from toolwire.protocols.gemini.wire import FAMILY, ThinkingShape
 from toolwire.protocols.vendors.google.request import JSON_SCHEMA, OPENAPI
 
-# Before 2.5 a model knows the older schemas only: https://github.com/envoyproxy/ai-gateway/pull/1512.
+# Models before 2.5 take OpenAPI schemas only: https://github.com/envoyproxy/ai-gateway/pull/1512.
 _OPENAPI_MODELS = re.compile(r"gemini-(?:1\.|2\.0)")
 _JSON_SCHEMA = Dialect(name="json-schema", unsupported_keywords=word_set("nullable"))
 
 
 def decode_schema(schema: Raw, name: str) -> tuple[Raw, dict[str, Any]]:
-    """The schema, and what it was where that was something else; as it is if something in it can't be read."""
-    found = fit_schema(schema, _JSON_SCHEMA)
-    if not found.changes or any(change.kind == "dropped" for change in found.changes):
+    """Convert an OpenAPI schema to JSON Schema, and return the arguments that keep the original.
+
+    A schema that cannot be converted without loss is returned unchanged.
+    """
+    fitted = fit_schema(schema, _JSON_SCHEMA)
+    if not fitted.changes or any(change.kind == "dropped" for change in fitted.changes):
         return schema, {}
-    return found.schema, {**make_extra(name, schema), "wire_form": (f"{FAMILY}:canonical:{name}",)}
+    return fitted.schema, {**make_extra(name, schema), "wire_form": (f"{FAMILY}:canonical:{name}",)}
 
 
 def schema_dialect(plan: EncodingPlan) -> Dialect:
+    """Return the schema dialect of the target model."""
     return OPENAPI if _OPENAPI_MODELS.search(plan.target.model or "") else JSON_SCHEMA
 
 
 _LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
 _NEAREST_LEVELS = {"xhigh": "high", "max": "high"}
-# What the levels stand for to models that only know budgets.
+# Token budgets for effort levels, for models that take only budgets.
 _BUDGETS = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576, "max": 24576}
 _MIME_KINDS: dict[str, Any] = {"application/json": "json", "text/plain": "text"}
 _OPENAPI = "gemini:schema:openapi"
 _SCHEMA_FORM = "gemini:schema:kept"
-# Gemini CLI writes the older types in a JSON Schema, and Gemini takes them.
+# Gemini CLI writes OpenAPI types in a JSON Schema, and Gemini accepts them.
 _CAPITAL_TYPES = re.compile(rb'"type":\s*"[A-Z]+"')
 _FORMATS_FORM = "gemini:formats"
 _OUTPUT_FIELDS = ("response_mime_type", "response_schema", "response_json_schema")
@@ -54,7 +58,7 @@ _NO_MIME = "gemini:absent:mime"
 _MIME_FORM = "gemini:mime:"
 _BUDGET_FORM = "gemini:budget:"
 
-# A model that takes budgets, or none of Google's by name.
+# Models that take thinking budgets, and models that take thinking levels.
 _BUDGET_MODELS = re.compile(r"gemini-(1|2)(\D|$)")
 _LEVEL_MODELS = re.compile(r"gemini-([3-9]|\d\d)")
 
@@ -72,12 +76,16 @@ _SAMPLING_FIELDS = {
 
 
 class _TextFormat(Struct, forbid_unknown_fields=True, rename="camel"):
+    """The text entry of Vertex AI's `responseFormat`."""
+
     mime_type: str
     schema: Raw | UnsetType = UNSET
-    jsonSchema: Raw | UnsetType = UNSET  # noqa: N815 - an older word for the same
+    jsonSchema: Raw | UnsetType = UNSET  # noqa: N815 - an older name for `schema`
 
 
 class _Format(Struct, forbid_unknown_fields=True):
+    """An entry of Vertex AI's `responseFormat`."""
+
     text: _TextFormat
 
 
@@ -87,12 +95,12 @@ _decode_formats = msgspec.json.Decoder(list[_Format]).decode
 
 
 def decode_sampling(shape: Any, field_case: FieldCase, location: str) -> tuple[Sampling | None, dict[str, Any]]:
-    """The sampling, and what of it is no number that others know."""
+    """Decode sampling settings; a fractional `topK` is returned as extras."""
     fields = {name: unset_to_none(getattr(shape, wire)) for name, wire in _SAMPLING_FIELDS.items()}
-    more: dict[str, Any] = {}
+    extras: dict[str, Any] = {}
     top_k = shape.top_k
     if isinstance(top_k, float) and not top_k.is_integer():
-        more = make_extra(field_case.source_pointer(location + "topK"), top_k)
+        extras = make_extra(field_case.source_pointer(location + "topK"), top_k)
         top_k = UNSET
     stop = shape.stop_sequences
     sampling = Sampling(
@@ -102,25 +110,26 @@ def decode_sampling(shape: Any, field_case: FieldCase, location: str) -> tuple[S
         **fields,
     )
     empty = Sampling(wire_form=sampling.wire_form)
-    return (None if sampling == empty else sampling), more
+    return (None if sampling == empty else sampling), extras
 
 
 def decode_thinking(shape: ThinkingShape, field_case: FieldCase, location: str) -> tuple[Thinking, dict[str, Any]]:
-    inner = location + "thinkingConfig"
-    field_case.normalize(shape, inner)
+    """Decode `thinkingConfig`; a budget of 0 disables thinking, and -1 leaves it to the model."""
+    config_location = location + "thinkingConfig"
+    field_case.normalize(shape, config_location)
     budget, level = unset_to_none(shape.thinking_budget), unset_to_none(shape.thinking_level)
     form: list[str] = []
-    more: dict[str, Any] = {}
+    extras: dict[str, Any] = {}
     enabled: bool | None = None
     if budget in (0, -1):
-        # None at all, or as much as the model wants.
+        # 0 disables thinking; -1 lets the model choose.
         form.append(f"{_BUDGET_FORM}{budget}")
         enabled, budget = budget == -1, None
     elif budget is not None:
         enabled = True
     effort = None if level is None else _LEVELS.get(level)
     if level is not None and effort is None:
-        more = make_extra(field_case.source_pointer(inner + "/thinkingLevel"), level)
+        extras = make_extra(field_case.source_pointer(config_location + "/thinkingLevel"), level)
     visible = shape.include_thoughts
     thinking = Thinking(
         enabled=enabled,
@@ -131,60 +140,72 @@ def decode_thinking(shape: ThinkingShape, field_case: FieldCase, location: str) 
     )
     empty = {"wire_form": ("gemini:empty:thinkingConfig",)}
     return thinking, merge_extras(
-        field_case.extras_and_form("", (shape, inner)), more, empty if shape == ThinkingShape() else {}
+        field_case.extras_and_form("", (shape, config_location)), extras, empty if shape == ThinkingShape() else {}
     )
 
 
 def decode_output(shape: Any, field_case: FieldCase, location: str) -> tuple[OutputFormat | None, dict[str, Any]]:
-    if (told := _decode_format(shape, location)) is not None:
-        return told
-    mime = shape.response_mime_type
-    kind = None if mime is UNSET else _MIME_KINDS.get(mime)
-    if mime is not UNSET and kind is None:
+    """Decode the output format from `responseMimeType` and a schema, or from `responseFormat`."""
+    if (decoded := _decode_format(shape, location)) is not None:
+        return decoded
+    mime_type = shape.response_mime_type
+    kind = None if mime_type is UNSET else _MIME_KINDS.get(mime_type)
+    if mime_type is not UNSET and kind is None:
         return None, _output_extras(shape, field_case, location)
-    schema, form = unset_to_none(shape.response_json_schema), [_NO_MIME] if mime is UNSET else []
-    more: dict[str, Any] = {}
-    if schema is not None and _CAPITAL_TYPES.search(bytes(schema)):
-        schema, more = decode_schema(schema, field_case.source_pointer(location + "responseJsonSchema"))
-        form += [_SCHEMA_FORM] if more else []
-    if shape.response_schema is not UNSET:
-        source = field_case.source_pointer(location + "responseSchema")
-        if schema is None:
-            schema, more = decode_schema(shape.response_schema, source)
-            names = [f"gemini:name:{field}={source}" for field in ("schema", "held")]
-            form += [_OPENAPI, *names, *([_SCHEMA_FORM] if more else [])]
-        else:
-            more = merge_extras(more, make_extra(source, shape.response_schema))
+    schema, form, extras = _decode_output_schema(shape, field_case, location)
+    if mime_type is UNSET:
+        form.insert(0, _NO_MIME)
     if schema is not None:
         form.append(f"{_MIME_FORM}{kind or ''}")
         kind = kind if kind == "text" else "json_schema"
     if kind is None:
-        return None, more
+        return None, extras
     form += field_case.setting_name_tokens("OutputFormat", location)
-    return OutputFormat(kind=kind, schema=schema, held=kind == "json_schema", wire_form=tuple(form)), more
+    return OutputFormat(kind=kind, schema=schema, held=kind == "json_schema", wire_form=tuple(form)), extras
+
+
+def _decode_output_schema(
+    shape: Any, field_case: FieldCase, location: str
+) -> tuple[Raw | None, list[str], dict[str, Any]]:
+    """Return the schema of `responseJsonSchema` or `responseSchema`, wire-form tokens and extras."""
+    schema, form = unset_to_none(shape.response_json_schema), []
+    extras: dict[str, Any] = {}
+    if schema is not None and _CAPITAL_TYPES.search(bytes(schema)):
+        schema, extras = decode_schema(schema, field_case.source_pointer(location + "responseJsonSchema"))
+        form += [_SCHEMA_FORM] if extras else []
+    if shape.response_schema is UNSET:
+        return schema, form, extras
+    source = field_case.source_pointer(location + "responseSchema")
+    if schema is not None:
+        return schema, form, merge_extras(extras, make_extra(source, shape.response_schema))
+    schema, extras = decode_schema(shape.response_schema, source)
+    names = [f"gemini:name:{field}={source}" for field in ("schema", "held")]
+    return schema, [*form, _OPENAPI, *names, *([_SCHEMA_FORM] if extras else [])], extras
 
 
 def _decode_format(shape: Any, location: str) -> tuple[OutputFormat, dict[str, Any]] | None:
-    """What Vertex takes in place of a type and a schema, if it is of text only. It is kept as it is, too."""
-    names = {"responseFormat": shape.response_format, **({} if shape.unknown is UNSET else shape.unknown)}
-    name = next((one for one in ("responseFormat", "response_format") if names.get(one, UNSET) is not UNSET), None)
-    if name is None or any(getattr(shape, one) is not UNSET for one in _OUTPUT_FIELDS):
+    """Decode Vertex AI's `responseFormat` if it asks for text only; it also stays in the extras."""
+    if any(getattr(shape, field) is not UNSET for field in _OUTPUT_FIELDS):
+        return None
+    formats = {"responseFormat": shape.response_format, **(shape.unknown or {})}
+    name = "responseFormat" if formats["responseFormat"] else "response_format"
+    if not (raw := formats.get(name)):
         return None
     try:
-        (only,) = _decode_formats(names[name])
+        (text_format,) = _decode_formats(raw)
     except (ValueError, *JSON_ERRORS):
         return None
-    text = only.text
+    text = text_format.text
     kind = _MIME_KINDS.get(text.mime_type.replace("_", "/").lower())
-    schemas = {word: value for word in ("schema", "jsonSchema") if (value := getattr(text, word)) is not UNSET}
+    schemas = {key: value for key in ("schema", "jsonSchema") if (value := getattr(text, key)) is not UNSET}
     if kind is None or len(schemas) > 1 or (schemas and kind == "text"):
         return None
     at = f"{location}{name}/0/text"
-    word, schema = next(iter(schemas.items()), ("mimeType", None))
+    schema_key, schema = next(iter(schemas.items()), ("mimeType", None))
     form = [
         _FORMATS_FORM,
         f"gemini:name:kind={at}/mimeType",
-        *[f"gemini:name:{one}={at}/{word}" for one in ("schema", "held")],
+        *[f"gemini:name:{field}={at}/{schema_key}" for field in ("schema", "held")],
     ]
     output = OutputFormat(
         kind="json_schema" if schemas else kind, schema=schema, held=bool(schemas), wire_form=tuple(form)
@@ -193,24 +214,25 @@ def _decode_format(shape: Any, location: str) -> tuple[OutputFormat, dict[str, A
 
 
 def _output_extras(shape: Any, field_case: FieldCase, location: str) -> dict[str, Any]:
-    """An output of a kind that others don't know: its schema means something only together with it."""
+    """Keep an output format that other protocols do not have, together with its schema."""
     names = {
         "responseMimeType": shape.response_mime_type,
         "responseSchema": shape.response_schema,
         "responseJsonSchema": shape.response_json_schema,
     }
-    told = [
+    extras = [
         make_extra(field_case.source_pointer(location + name), value)
         for name, value in names.items()
         if value is not UNSET
     ]
-    return merge_extras(*told)
+    return merge_extras(*extras)
 
 
 # ---- encode
 
 
 def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write sampling settings into `generationConfig` fields."""
     sampling = request.sampling
     if sampling is None:
         return
@@ -218,7 +240,7 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -
         if (value := getattr(sampling, name)) is not None:
             out[wire] = value
     if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < 1:
-        plan.report.approximated(("sampling",), "max_tokens", "the target gives at least one")
+        plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
         out["max_output_tokens"] = 1
     if sampling.top_k is not None:
         out["top_k"] = sampling.top_k
@@ -229,60 +251,71 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -
 
 
 def encode_thinking(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `thinkingConfig` into `generationConfig` fields."""
     thinking = request.thinking
     if thinking is None:
         return
-    shape = ThinkingShape() if plan.same_protocol else _encode_foreign_thinking(thinking, request, plan)
-    thinks = thinking.enabled is not False and thinking.effort != "none"
-    if thinking.visibility is not None and (plan.same_protocol or thinks):
-        shape.include_thoughts = thinking.visibility != "omitted"
-        if not plan.same_protocol:
-            report_thinking_visibility(thinking, plan.report)
-    elif thinking.visibility is not None:
-        plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
-    elif not plan.same_protocol and thinking.enabled and thinks:
-        shape.include_thoughts = True
     if plan.same_protocol:
-        shape.thinking_budget = none_to_unset(thinking.budget_tokens)
-        for token in thinking.wire_form:
-            if token.startswith(_BUDGET_FORM):
-                shape.thinking_budget = int(token.removeprefix(_BUDGET_FORM))
-        if thinking.effort is not None:
-            shape.thinking_level = thinking.effort.upper()
-    if shape != ThinkingShape() or plan.same_protocol:
+        out["thinking_config"] = _encode_same_protocol_thinking(thinking)
+        return
+    shape = _encode_foreign_thinking(thinking, plan)
+    is_enabled = thinking.enabled is not False and thinking.effort != "none"
+    if thinking.visibility is not None and is_enabled:
+        shape.include_thoughts = thinking.visibility != "omitted"
+        report_thinking_visibility(thinking, plan.report)
+    elif thinking.visibility is not None:
+        plan.report.dropped(("thinking",), "visibility", "thinking is disabled")
+    elif thinking.enabled and is_enabled:
+        shape.include_thoughts = True
+    if shape != ThinkingShape():
         out["thinking_config"] = shape
 
 
-def _encode_foreign_thinking(thinking: Thinking, request: Request, plan: EncodingPlan) -> ThinkingShape:
+def _encode_same_protocol_thinking(thinking: Thinking) -> ThinkingShape:
+    """Encode the thinking settings of a Gemini request as they were received."""
+    shape = ThinkingShape(thinking_budget=none_to_unset(thinking.budget_tokens))
+    if thinking.visibility is not None:
+        shape.include_thoughts = thinking.visibility != "omitted"
+    for token in thinking.wire_form:
+        if token.startswith(_BUDGET_FORM):
+            shape.thinking_budget = int(token.removeprefix(_BUDGET_FORM))
+    if thinking.effort is not None:
+        shape.thinking_level = thinking.effort.upper()
+    return shape
+
+
+def _encode_foreign_thinking(thinking: Thinking, plan: EncodingPlan) -> ThinkingShape:
+    """Choose a thinking level or budget that the target model takes."""
     model = plan.target.model or ""
-    effort, trail = thinking.effort, ("thinking",)
+    effort, path = thinking.effort, ("thinking",)
     if thinking.enabled is False or effort == "none":
         if _LEVEL_MODELS.search(model):
             field = "effort" if effort == "none" else "enabled"
-            plan.report.approximated(trail, field, "the model always thinks: it is asked to think little")
+            plan.report.approximated(path, field, "the model always thinks; sent as low")
             return ThinkingShape(thinking_level="LOW")
         return ThinkingShape(thinking_budget=0)
     if effort is not None and not _BUDGET_MODELS.search(model):
         if thinking.budget_tokens is not None:
-            plan.report.dropped(trail, "budget_tokens", "the target takes a level or a budget, not both")
-        told = _NEAREST_LEVELS.get(effort, effort)
-        if told not in _LEVELS.values():
-            told = "high"
-        if told != effort:
-            plan.report.approximated(trail, "effort", f"{effort} is told as {told}")
-        return ThinkingShape(thinking_level=told.upper())
+            plan.report.dropped(path, "budget_tokens", "the target takes a thinking level or a budget, not both")
+        level = _NEAREST_LEVELS.get(effort, effort)
+        if level not in _LEVELS.values():
+            level = "high"
+        if level != effort:
+            plan.report.approximated(path, "effort", f"{effort} sent as {level}")
+        return ThinkingShape(thinking_level=level.upper())
     if thinking.budget_tokens is not None:
         if effort is not None:
-            plan.report.dropped(trail, "effort", "the model takes a budget only")
+            plan.report.dropped(path, "effort", "the model takes a token budget only")
         return ThinkingShape(thinking_budget=thinking.budget_tokens)
     if effort is not None:
         budget = _BUDGETS.get(effort, _BUDGETS["high"])
-        plan.report.approximated(trail, "effort", f"the model takes budgets only: {effort} is told as {budget} tokens")
+        plan.report.approximated(path, "effort", f"the model takes a token budget; {effort} sent as {budget} tokens")
         return ThinkingShape(thinking_budget=budget)
     return ThinkingShape(thinking_budget=-1) if thinking.enabled else ThinkingShape()
 
 
 def encode_output(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write the output format into `generationConfig` fields."""
     output = request.output
     if output is None:
         return
@@ -299,10 +332,11 @@ def encode_output(request: Request, out: dict[str, Any], plan: EncodingPlan) -> 
         if getattr(output, name) is not None:
             plan.report.dropped(("output",), name)
     if output.strict is False:
-        plan.report.approximated(("output",), "strict", "the target is always strict")
+        plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 
 
 def _encode_same_protocol_output(output: OutputFormat, out: dict[str, Any]) -> None:
+    """Write the output format of a Gemini request as it was received."""
     if _FORMATS_FORM in output.wire_form:
         return
     kind: Any = output.kind
@@ -310,7 +344,7 @@ def _encode_same_protocol_output(output: OutputFormat, out: dict[str, Any]) -> N
         if token.startswith(_MIME_FORM):
             kind = token.removeprefix(_MIME_FORM) or None
     if _NO_MIME not in output.wire_form and kind is not None:
-        words = {word: mime for mime, word in _MIME_KINDS.items()}
-        out["response_mime_type"] = words.get(kind, "application/json")
+        mime_types = {name: mime_type for mime_type, name in _MIME_KINDS.items()}
+        out["response_mime_type"] = mime_types.get(kind, "application/json")
     if output.schema is not None and _SCHEMA_FORM not in output.wire_form:
         out["response_schema" if _OPENAPI in output.wire_form else "response_json_schema"] = output.schema

@@ -1,14 +1,12 @@
-"""The two framings of a stream: events, or one JSON array that grows; and arguments that arrive by their paths.
+"""Decode a Gemini stream, as SSE events or as one growing JSON array, to canonical events.
 
-Gemini's stream, to canonical events and back.
+  chunk*   each a complete GenerateContentResponse whose parts are new; the stream ends with the connection
 
-    chunk*, each a whole GenerateContentResponse with what is new in `parts`; the end is that of the connection
-
-1. Texts of one kind (said, or thought) in a row are one part, while nothing else is said of them. A part with a
-   signature is always one of its own: signatures prove the part that they stand on.
-2. Calls arrive whole, or by their paths (`framing.Arguments`), one after the other; what is new is told at once.
-3. Counts are cumulative; the last ones hold, and whatever a candidate says of itself likewise.
-4. A stream is complete when each of its candidates said why it ended. Only then is that told.
+1. Consecutive texts of one kind (output or thought) form one part. A part with a signature stays separate, because
+the signature covers exactly that part.
+2. Calls arrive complete or as partial arguments with JSON paths (`PartialArguments`), one after the other.
+3. Token counts are cumulative. The last value of a candidate's metadata wins.
+4. A stream is complete when every candidate has a finish reason. Stops are emitted only then.
 """
 
 import re
@@ -72,12 +70,13 @@ _MAX_DEPTH = 200
 
 
 class ChunkSplitter:
-    """Takes bytes, gives each whole chunk of either framing; the first byte that is no space tells which it is."""
+    """Splitter of a byte stream into chunks of either framing, chosen by the first non-space byte."""
 
     def __init__(self) -> None:
         self._inner: SseSplitter | JsonObjectSplitter | None = None
 
     def feed(self, data: bytes) -> list[bytes]:
+        """Return the chunks that these bytes complete."""
         if self._inner is None:
             data = data.lstrip()
             if not data:
@@ -86,11 +85,15 @@ class ChunkSplitter:
         return self._inner.feed(data)
 
     def close(self) -> list[bytes]:
+        """Return what remains in the buffer."""
         return [] if self._inner is None else self._inner.close()
 
 
 class JsonObjectSplitter:
-    """The objects in a stream of JSON, whatever is between them. A body that is one error comes like that, too."""
+    """Splitter of a stream of JSON into its objects; anything between them is skipped.
+
+    An error body, which is one object or an array, arrives the same way.
+    """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -100,54 +103,56 @@ class JsonObjectSplitter:
         self._escaped = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        found: list[bytes] = []
+        """Return the objects that these bytes complete."""
+        objects: list[bytes] = []
         start = 0
-        place = 0
+        position = 0
         if self._escaped and data:
-            self._escaped, place = False, 1
-        while (mark := _JSON_MARKS.search(data, place)) is not None:
-            place = mark.end()
-            sign = mark[0]
+            self._escaped, position = False, 1
+        while (mark := _JSON_MARKS.search(data, position)) is not None:
+            position = mark.end()
+            character = mark[0]
             if self._quoted:
-                if sign == b"\\":
-                    self._escaped = place == len(data)
-                    place += 1
-                elif sign == b'"':
+                if character == b"\\":
+                    self._escaped = position == len(data)
+                    position += 1
+                elif character == b'"':
                     self._quoted = False
-            elif sign == b'"':
+            elif character == b'"':
                 self._quoted = True
-            elif sign == b"{":
+            elif character == b"{":
                 if self._depth == 0:
                     start = mark.start()
                 self._depth += 1
-            elif sign == b"}" and self._depth:
+            elif character == b"}" and self._depth:
                 self._depth -= 1
                 if self._depth == 0:
-                    found.append(truncate_at_invalid_utf8(b"".join((*self._pieces, data[start:place]))))
+                    objects.append(truncate_at_invalid_utf8(b"".join((*self._pieces, data[start:position]))))
                     self._pieces, self._size = [], 0
-                    start = place
+                    start = position
         if self._depth:
             self._buffer(data[start:])
-        return found
+        return objects
 
     def _buffer(self, data: bytes) -> None:
+        """Buffer an incomplete object, up to the frame limit."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LIMIT_FRAME:
-            raise ValueError(f"a frame of more than {LIMIT_FRAME} bytes")
+            raise ValueError(f"stream frame exceeds {LIMIT_FRAME} bytes")
 
     def close(self) -> list[bytes]:
-        """What was left is no whole object, and whoever reads it will say so."""
-        rest = b"".join(self._pieces)
+        """Return an incomplete object, which the decoder reports as an error."""
+        remainder = b"".join(self._pieces)
         self._pieces, self._size = [], 0
-        return [rest] if rest else []
+        return [remainder] if remainder else []
 
 
 class PartialArguments:
-    """Arguments that arrive value by value, each with its path, and texts in pieces; written as they arrive.
+    """The JSON text of arguments that arrive value by value, each with its path.
 
-    Paths come in the order of the text that the model writes, so that what one of them left is closed. One that goes
-    back there could only be told by taking back what was told: that is an error of the stream.
+    Paths follow the order in which the model writes, so an object is closed as soon as a path leaves it. A path that
+    returns to a closed object is an error, because its text has already been sent.
     """
 
     def __init__(self) -> None:
@@ -157,7 +162,7 @@ class PartialArguments:
         self._in_string = False
 
     def add(self, piece: PartialArgumentShape) -> str:
-        """What is new in the text."""
+        """Add one value or piece of a string; return the new JSON text."""
         path = "" if piece.json_path is UNSET else piece.json_path
         steps = _parse_path(path)
         if not steps:
@@ -167,39 +172,40 @@ class PartialArguments:
             if self._in_string and steps == self._path:
                 return text
             if not text and path in self._written_paths:
-                return ""  # it only says that the text there is complete
-            opened = self._enter(steps) + '"' + text
+                return ""  # an empty piece only marks the end of the string
+            added = self._enter(steps) + '"' + text
             self._in_string = True
         elif piece.number_value is not UNSET:
-            opened = self._enter(steps) + str(piece.number_value, "utf-8")
+            added = self._enter(steps) + str(piece.number_value, "utf-8")
         elif piece.bool_value is not UNSET:
-            opened = self._enter(steps) + _to_json_text(piece.bool_value)
+            added = self._enter(steps) + _to_json_text(piece.bool_value)
         elif piece.null_value is not UNSET:
-            opened = self._enter(steps) + "null"
+            added = self._enter(steps) + "null"
         else:
             return ""
         self._written_paths.add(path)
-        return opened
+        return added
 
     def close(self) -> str:
-        """The end of the text."""
+        """Return the closing JSON text."""
         return self._close_to(0) if self._containers else "{}"
 
     def _enter(self, steps: list[str | int]) -> str:
-        """Leave what the path is not in, and open what it leads through."""
+        """Close the containers that the path leaves, and open those that it enters."""
         shared = 0
         while shared < min(len(steps), len(self._path)) - 1 and steps[shared] == self._path[shared]:
             shared += 1
         out = [self._close_to(shared + 1)]
-        for place in range(max(len(self._containers) - 1, 0), len(steps)):
-            if place == len(self._containers):
-                self._containers.append(_Container(array=isinstance(steps[place], int) and place > 0))
+        for depth in range(max(len(self._containers) - 1, 0), len(steps)):
+            if depth == len(self._containers):
+                self._containers.append(_Container(array=isinstance(steps[depth], int) and depth > 0))
                 out.append("[" if self._containers[-1].array else "{")
-            out.append(self._containers[place].enter(steps[place]))
+            out.append(self._containers[depth].enter(steps[depth]))
         self._path = steps
         return "".join(out)
 
     def _close_to(self, depth: int) -> str:
+        """Close containers down to this depth."""
         closing = '"' if self._in_string else ""
         self._in_string = False
         while len(self._containers) > depth:
@@ -208,7 +214,7 @@ class PartialArguments:
 
 
 class _Container:
-    """An object or array that is being written, and what it has so far."""
+    """An open object or array, with the keys or elements written so far."""
 
     def __init__(self, *, array: bool) -> None:
         self.array = array
@@ -216,33 +222,36 @@ class _Container:
         self._count = 0
 
     def enter(self, step: str | int) -> str:
+        """Return the text before the next value: comma, key, or skipped elements."""
         comma = "," if self._count else ""
         if not self.array:
             key = str(step)
             if key in self._keys:
-                raise ValueError(f"arguments that go back to {key!r}, which was complete")
+                raise ValueError(f"partial arguments return to completed key {key!r}")
             self._keys.add(key)
             self._count += 1
             return f"{comma}{_to_json_text(key)}:"
         if not isinstance(step, int) or step < self._count:
-            raise ValueError(f"arguments that go back to {step!r} in an array of {self._count}")
+            raise ValueError(f"partial arguments return to index {step!r} of an array with {self._count} elements")
         skipped, self._count = step - self._count, step + 1
         if skipped > _MAX_ELEMENTS:
-            raise ValueError(f"an array of more than {_MAX_ELEMENTS} elements")
+            raise ValueError(f"partial arguments skip more than {_MAX_ELEMENTS} array elements")
         return comma + "null," * skipped
 
 
 def _parse_path(path: str) -> list[str | int]:
+    """Split a JSON path such as `$.a[0]['b']` into its steps."""
     steps: list[str | int] = [
-        int(index) if index else _ESCAPED.sub(r"\1", one or two) or name
-        for name, index, one, two in _PATH_STEPS.findall(path.removeprefix("$"))
+        int(index) if index else _ESCAPED.sub(r"\1", single_quoted or double_quoted) or name
+        for name, index, single_quoted, double_quoted in _PATH_STEPS.findall(path.removeprefix("$"))
     ]
     if len(steps) > _MAX_DEPTH:
-        raise ValueError(f"arguments of more than {_MAX_DEPTH} levels")
+        raise ValueError(f"partial arguments nested deeper than {_MAX_DEPTH} levels")
     return steps
 
 
 def _to_json_text(value: Any) -> str:
+    """Encode a value as JSON text."""
     return msgspec.json.encode(value).decode()
 
 
@@ -253,7 +262,7 @@ _TRUE = b"true"
 
 
 class CandidateState:
-    """One candidate while it speaks."""
+    """The decoding state of one candidate."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -268,20 +277,22 @@ class CandidateState:
         self._signature_parts: list[Text] = []
 
     def decode(self, shape: CandidateShape, events: list[Event]) -> None:
-        spelling = FieldCase(f"/candidates/{self.number}")
-        spelling.normalize(shape)
+        """Append the events of one chunk of this candidate."""
+        field_case = FieldCase(f"/candidates/{self.number}")
+        field_case.normalize(shape)
         if shape.content is not UNSET:
             self._decode_content(shape.content, events)
         if shape.finish_reason is not UNSET:
             self.reason = shape.finish_reason
-        if found := spelling.extras_and_form("Candidate", (shape, "")):
-            self.extras_and_form = _merge_chunk_extras(self.extras_and_form, found)
+        if extras := field_case.extras_and_form("Candidate", (shape, "")):
+            self.extras_and_form = _merge_chunk_extras(self.extras_and_form, extras)
 
     def _decode_content(self, shape: ContentShape, events: list[Event]) -> None:
+        """Start the message with the first content, and decode its parts."""
         if not self.started:
             self.started = True
-            bare = ContentShape(parts=[], role=shape.role, unknown=shape.unknown, nulls=shape.nulls)
-            message: Message = decode_content(bare, "", "assistant")
+            without_parts = ContentShape(parts=[], role=shape.role, unknown=shape.unknown, nulls=shape.nulls)
+            message: Message = decode_content(without_parts, "", "assistant")
             start = MessageStart(
                 candidate=self.number, extras=message.extras, wire_form=message.wire_form, at="/content"
             )
@@ -290,6 +301,7 @@ class CandidateState:
             self._decode_part(part, events)
 
     def _decode_part(self, part: PartShape, events: list[Event]) -> None:
+        """Decode one part: more text, partial arguments, or a complete part."""
         if type(part.text) is str and part == PartShape(text=part.text, thought=part.thought):
             self.append_text(part.text, "thought" if part.thought is True else "text", events)
             return
@@ -297,15 +309,16 @@ class CandidateState:
         if isinstance(call, CallShape) and (self._open_call is not None or _is_partial(call)):
             self._append_call(part, call, events)
             return
-        made = decode_part(part, f"/candidates/{self.number}/content/parts")
-        if self._kind == "text" and isinstance(made, Text) and not made.text:
-            # A proof behind the last word: what the word rests on may come with it, or later.
-            self._signature_parts.append(made)
+        decoded = decode_part(part, f"/candidates/{self.number}/content/parts")
+        if self._kind == "text" and isinstance(decoded, Text) and not decoded.text:
+            # A signature after the text: citations of the text may still follow, so its part stays open.
+            self._signature_parts.append(decoded)
             return
         self._end_part(events)
-        self._emit_part(made, events)
+        self._emit_part(decoded, events)
 
     def append_text(self, text: str, kind: str, events: list[Event]) -> None:
+        """Append text to the open part, or open a part for it."""
         if not text:
             return
         if self._kind != kind or self._signature_parts:
@@ -321,7 +334,7 @@ class CandidateState:
 
     @property
     def open_text(self) -> tuple[int, list[str]] | None:
-        """The part that grows by plain text, if one does, and what it has said."""
+        """The index and pieces of the open plain text, or None."""
         return (
             (self._next_index, self._texts[self._next_index])
             if self._kind == "text" and not self._signature_parts
@@ -329,33 +342,34 @@ class CandidateState:
         )
 
     def _emit_part(self, part: Part, events: list[Event]) -> None:
+        """Emit a complete part as start, delta and end."""
         index, number = self._next_index, self.number
-        hollow: Part = part
+        empty_part: Part = part
         delta: PartDelta | None = None
         if isinstance(part, Text):
-            hollow, delta = replace(part, text=""), PartDelta(index=index, text=part.text, candidate=number)
+            empty_part, delta = replace(part, text=""), PartDelta(index=index, text=part.text, candidate=number)
         elif isinstance(part, ToolCall):
             self.has_calls = self.has_calls or part.executor == "client"
-            hollow = replace(part, arguments="")
+            empty_part = replace(part, arguments="")
             delta = PartDelta(index=index, text=part.arguments, candidate=number)
         elif isinstance(part, Reasoning) and part.content and isinstance(first := part.content[0], ReasoningText):
-            hollow = replace(part, content=())
+            empty_part = replace(part, content=())
             delta = PartDelta(index=index, text=first.text, kind="summary", candidate=number)
-        events.append(PartStart(index=index, part=hollow, candidate=number))
+        events.append(PartStart(index=index, part=empty_part, candidate=number))
         if delta is not None and delta.text:
             events.append(delta)
         events.append(PartEnd(index=index, candidate=number))
         self._next_index += 1
 
     def _append_call(self, part: PartShape, call: CallShape, events: list[Event]) -> None:
-        """A call by its paths: the first piece names it, the last one does not promise another."""
+        """Append partial arguments. The first chunk names the call; the last has no `willContinue`."""
         if call.name is not UNSET:
             self._end_part(events)
             self.has_calls = True
-            started = ToolCall(
+            call_start = ToolCall(
                 id=unset_to_none(call.id), name=call.name, arguments="", signature=decode_signature(part)
             )
-            events.append(PartStart(index=self._next_index, part=started, candidate=self.number))
+            events.append(PartStart(index=self._next_index, part=call_start, candidate=self.number))
             self._open_call = (self._next_index, PartialArguments())
         if self._open_call is None:
             return
@@ -369,7 +383,7 @@ class CandidateState:
             self._end_part(events)
 
     def _end_part(self, events: list[Event]) -> None:
-        """End the part that grows."""
+        """End the open part, then emit signatures that arrived after it."""
         if self._open_call is not None:
             index, arguments = self._open_call
             events.append(PartDelta(index=index, text=arguments.close(), candidate=self.number, plain=True))
@@ -380,27 +394,28 @@ class CandidateState:
             events.append(PartEnd(index=self._next_index, candidate=self.number))
             self._kind = None
             self._next_index += 1
-        proofs, self._signature_parts = self._signature_parts, []
-        for proof in proofs:
-            self._emit_part(proof, events)
+        signature_parts, self._signature_parts = self._signature_parts, []
+        for signature_part in signature_parts:
+            self._emit_part(signature_part, events)
 
     def _emit_citations(self, events: list[Event]) -> None:
-        """What the text that is still open rests on. What others rest on came too late to be told, and is a loss."""
+        """Emit citations of the open text; those of earlier parts came too late and are a loss."""
         texts = self._texts
-        said = [
+        parts = [
             Text(text="".join(texts[index])) if index in texts else Reasoning() for index in range(self._next_index + 1)
         ]
-        message = Message(role="assistant", parts=tuple(said))
-        kept, (grounded,) = decode_grounding(
+        message = Message(role="assistant", parts=tuple(parts))
+        extras, (grounded,) = decode_grounding(
             self.extras_and_form, (message,), f"/candidates/{self.number}", only_index=self._next_index
         )
         last = grounded.parts[-1]
         if isinstance(last, Text) and last.annotations:
-            self.extras_and_form = kept
+            self.extras_and_form = extras
             index, number = self._next_index, self.number
-            events += [PartDelta(index=index, candidate=number, annotation=note) for note in last.annotations]
+            events += [PartDelta(index=index, candidate=number, annotation=citation) for citation in last.annotations]
 
     def finish(self, events: list[Event]) -> None:
+        """Emit citations, the end of the message and the stop."""
         if self.extras_and_form and self._kind == "text":
             self._emit_citations(events)
         self._end_part(events)
@@ -412,16 +427,19 @@ class CandidateState:
 
 
 def _is_partial(call: CallShape) -> bool:
+    """Check for a call whose arguments arrive in pieces."""
     return call.will_continue is not UNSET or call.partial_args is not UNSET or call.name is UNSET
 
 
 def _merge_chunk_extras(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """What was kept of several chunks: a later value replaces an earlier one."""
-    both = merge_extras(earlier, later)
-    return {**both, "wire_form": tuple(dict.fromkeys(both["wire_form"]))}
+    """Merge extras of several chunks; a later value replaces an earlier one."""
+    merged = merge_extras(earlier, later)
+    return {**merged, "wire_form": tuple(dict.fromkeys(merged["wire_form"]))}
 
 
 class Decoder:
+    """Stream decoder of the Gemini protocol."""
+
     def __init__(self) -> None:
         self._splitter = ChunkSplitter()
         self._started = False
@@ -433,6 +451,7 @@ class Decoder:
         self._extras_and_form: dict[str, Any] = {}
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode these bytes."""
         if self._ended:
             return []
         try:
@@ -441,11 +460,12 @@ class Decoder:
             return self._fail_stream(str(error))
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """The stream itself is at fault: nothing after this is read."""
+        """Emit an error of the stream itself, after which nothing is read."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def close(self) -> list[Event]:
+        """Emit the end of the response, or an error if the stream is incomplete."""
         if self._ended:
             return []
         try:
@@ -454,12 +474,12 @@ class Decoder:
             return self._fail_stream(str(error))
         if self._ended:
             return events
-        speakers = self._candidates.values()
-        if self._blocked is None and (not speakers or any(one.reason is UNSET for one in speakers)):
-            return events + self._fail_stream("the stream ended before its answer did")
+        candidates = self._candidates.values()
+        if self._blocked is None and (not candidates or any(candidate.reason is UNSET for candidate in candidates)):
+            return events + self._fail_stream("the stream ended before the response was complete")
         self._ended = True
-        for speaker in speakers:
-            speaker.finish(events)
+        for candidate in candidates:
+            candidate.finish(events)
         if self._blocked is not None:
             events.append(self._blocked)
         if self._usage is not None:
@@ -467,6 +487,7 @@ class Decoder:
         return [*events, ResponseEnd(**self._extras_and_form)]
 
     def _read(self, chunks: list[bytes]) -> list[Event]:
+        """Decode chunks, trying the fast path for more text first."""
         events: list[Event] = []
         for data in chunks:
             if self._ended:
@@ -484,16 +505,16 @@ class Decoder:
         return events
 
     def _decode_fast(self, data: bytes, events: list[Event]) -> bool:
-        """Whether this chunk was only more of the text that grows."""
+        """Decode a chunk that only continues an open text; return False for any other."""
         try:
             shape = _decode_more_text(data)
         except JSON_ERRORS:
             return False
         (candidate,) = shape.candidates
         (part,) = candidate.content.parts
-        if (talking := self._open_texts.get(candidate.index)) is None or not part.text:
+        if (open_text := self._open_texts.get(candidate.index)) is None or not part.text:
             return False
-        index, texts = talking
+        index, texts = open_text
         texts.append(part.text)
         events.append(PartDelta(index=index, text=part.text, candidate=candidate.index, plain=True))
         if shape.usage_metadata is not UNSET:
@@ -501,8 +522,9 @@ class Decoder:
         return True
 
     def _decode_chunk(self, shape: ResponseShape, events: list[Event]) -> None:
+        """Decode any chunk."""
         if shape.unknown is not UNSET and (error := shape.unknown.get("error")) is not None:
-            self._error(error, events)
+            self._decode_error_chunk(error, events)
             return
         if shape.usage_metadata is not UNSET:
             self._update_usage(shape.usage_metadata)
@@ -510,58 +532,62 @@ class Decoder:
             self._start(shape, events)
         elif shape.unknown is not UNSET or shape.model_status is not UNSET or shape.nulls is not UNSET:
             self._extras_and_form = _merge_chunk_extras(self._extras_and_form, collect_extras(shape, FAMILY))
-        if shape.prompt_feedback is not UNSET and self._started and shape.candidates is UNSET:
+        if shape.prompt_feedback is not UNSET and shape.candidates is UNSET:
             self._decode_feedback(shape)
-        for place, candidate in enumerate(shape.candidates if shape.candidates is not UNSET else ()):
-            number = place if candidate.index is UNSET else candidate.index
-            if (speaker := self._candidates.get(number)) is None:
-                check_candidate_index(number, FAMILY, f"/candidates/{place}/index")
-                speaker = self._candidates[number] = CandidateState(number)
-            speaker.decode(candidate, events)
-            if (talking := speaker.open_text) is not None:
-                self._open_texts[number] = talking
+        for position, candidate in enumerate(shape.candidates or ()):
+            number = position if candidate.index is UNSET else candidate.index
+            if (state := self._candidates.get(number)) is None:
+                check_candidate_index(number, FAMILY, f"/candidates/{position}/index")
+                state = self._candidates[number] = CandidateState(number)
+            state.decode(candidate, events)
+            if (open_text := state.open_text) is not None:
+                self._open_texts[number] = open_text
             else:
                 self._open_texts.pop(number, None)
 
     def _start(self, shape: ResponseShape, events: list[Event]) -> None:
+        """Emit the start of the response from the first chunk."""
         self._started = True
-        spelling = FieldCase()
-        spelling.normalize(shape)
-        created, more = decode_created(shape)
+        field_case = FieldCase()
+        field_case.normalize(shape)
+        created, created_extras = decode_created(shape)
         start = ResponseStart(
             origin=FAMILY,
             id=unset_to_none(shape.response_id),
             model=unset_to_none(shape.model_version),
             created=created,
             usage=None if shape.usage_metadata is UNSET else decode_usage(shape.usage_metadata),
-            **merge_extras(spelling.extras_and_form("Response", (shape, "")), more),
+            **merge_extras(field_case.extras_and_form("Response", (shape, "")), created_extras),
         )
         events.append(start)
 
     def _decode_feedback(self, shape: ResponseShape) -> None:
+        """Store a blocked prompt, which is emitted at the end."""
         if shape.prompt_feedback is UNSET:
             return
-        blocked, more = decode_feedback(shape.prompt_feedback, FieldCase(), without_candidates=not self._candidates)
+        blocked, extras = decode_feedback(shape.prompt_feedback, FieldCase(), without_candidates=not self._candidates)
         if blocked is not None and blocked.stop is not None:
             self._blocked = CandidateEnd(stop=blocked.stop, wire_form=blocked.wire_form, at=blocked.at)
-            more = merge_extras(more, {"wire_form": (NO_CANDIDATES,)})
-        self._extras_and_form = _merge_chunk_extras(self._extras_and_form, more)
+            extras = merge_extras(extras, {"wire_form": (NO_CANDIDATES,)})
+        self._extras_and_form = _merge_chunk_extras(self._extras_and_form, extras)
 
     def _update_usage(self, usage: UsageShape) -> None:
-        """Some chunks in the middle count nothing."""
+        """Store the latest counts; chunks in the middle may have none."""
         if self._usage is None or usage.prompt_token_count is not UNSET or usage.total_token_count is not UNSET:
             self._usage = usage
 
-    def _error(self, error: Raw, events: list[Event]) -> None:
+    def _decode_error_chunk(self, error: Raw, events: list[Event]) -> None:
+        """Emit an error chunk as the end of the stream."""
         self._ended = True
         try:
-            told = decode_error(msgspec.json.encode({"error": error}), None)
+            decoded = decode_error(msgspec.json.encode({"error": error}), None)
         except DecodeError:
-            told = ApiError(kind="server", message=bytes(error).decode(errors="replace"))
+            decoded = ApiError(kind="server", message=bytes(error).decode(errors="replace"))
         if not self._started:
             events.append(ResponseStart(origin=FAMILY))
-        events.append(ResponseFailed(error=told))
+        events.append(ResponseFailed(error=decoded))
 
 
 def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    """Create a stream decoder."""
     return Decoder()

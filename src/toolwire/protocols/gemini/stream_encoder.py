@@ -1,4 +1,4 @@
-"""Gemini's stream from canonical events. The grammar is told in stream_decoder."""
+"""Encode canonical events as a Gemini stream (SSE); `stream_decoder` describes its grammar."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -48,13 +48,14 @@ _CHUNK_TAIL = b'],"role":"model"},"index":%d}]%b}\n\n'
 
 
 class OpenPart:
-    """A part that is not told before it is complete."""
+    """A part that is sent only when complete."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.pieces = TextPieces()
 
     def complete_part(self) -> Part:
+        """Return the part with its collected text."""
         part, text = self.part, "".join(self.pieces)
         if isinstance(part, ToolCall):
             return replace(part, arguments=part.arguments + text)
@@ -66,6 +67,8 @@ class OpenPart:
 
 
 class Encoder:
+    """Stream encoder of the Gemini protocol."""
+
     def __init__(self, context: ResponseContext) -> None:
         self.report = LossReport()
         self._context = context
@@ -89,53 +92,59 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that ended encoding because too many interleaved events were buffered, or None."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode events; plain text deltas are spliced into a prepared chunk."""
         out: list[bytes] = []
         for event in events:
             if type(event) is PartDelta and event.plain:
-                # A part of another protocol that is open here is the one that may speak.
+                # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
                 key = (event.candidate, event.index)
-                if (speaking := self._open_texts.get(key)) is not None and event.text and not self._first_chunk:
-                    tail, texts = speaking
+                if (open_text := self._open_texts.get(key)) is not None and event.text and not self._first_chunk:
+                    tail, texts = open_text
                     texts.append(event.text)
                     out += (_CHUNK_HEAD, _encode_json(event.text), tail)
                     continue
-                if (growing := self._open_parts.get(key)) is not None:
-                    growing.pieces.append(event.text)
+                if (open_part := self._open_parts.get(key)) is not None:
+                    open_part.pieces.append(event.text)
                     continue
             out.append(self._encode(event))
         return b"".join(out)
 
     def _encode(self, event: Event) -> bytes:
-        """One event; of another protocol with what waited for it, one part after the other."""
+        """Encode one event; events of other protocols are first ordered part by part."""
         if type(event) is ResponseStart:
             self._plan.same_protocol = event.origin == FAMILY
         return self._encode_events((event,) if self._plan.same_protocol else self._sequencer.order(event))
 
     def _encode_events(self, events: Iterable[Event]) -> bytes:
-        methods = self._HANDLERS
-        return b"".join([methods[type(event)](self, event) for event in events if type(event) in methods])
+        """Encode events with their handlers; others have no counterpart."""
+        handlers = self._HANDLERS
+        return b"".join([handlers[type(event)](self, event) for event in events if type(event) in handlers])
 
     def close(self) -> bytes:
+        """Encode buffered events, and an error if the response is incomplete."""
         if self._ended:
             return b""
-        waiting = self._encode_events(self._sequencer.close())
+        buffered = self._encode_events(self._sequencer.close())
         if self._ended:
-            return waiting
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return waiting + self._fail_response(ResponseFailed(error=error))
+            return buffered
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
+        return buffered + self._fail_response(ResponseFailed(error=error))
 
     def _start_response(self, event: ResponseStart) -> bytes:
+        """Prepare the fields that every chunk repeats."""
         self._plan.same_protocol = event.origin == FAMILY
         self._usage = event.usage
         if event.model is not None:
             self._chunk_fields["modelVersion"] = event.model
         encode_created(event.created, event.wire_form, self._chunk_fields, self._plan)
         if event.id is not None or not self._plan.same_protocol:
-            made = derive_response_id(self._context.request) if event.id is None else event.id
-            self._chunk_fields["responseId"] = made
+            self._chunk_fields["responseId"] = (
+                derive_response_id(self._context.request) if event.id is None else event.id
+            )
         if self._plan.same_protocol:
             self._first_chunk = restore_extras(restore_case(dict(self._chunk_fields), event), event, FAMILY)
         elif event.extras:
@@ -143,61 +152,66 @@ class Encoder:
         self._chunk_tail = b"," + _encode_json(self._chunk_fields)[1:-1] if self._chunk_fields else b""
         return b""
 
-    def _notice(self, event: Notice) -> bytes:
-        # google-genai takes a comment for a part of the answer, and passes over an empty line.
+    def _encode_notice(self, event: Notice) -> bytes:
+        """Encode a ping as an empty line."""
+        # google-genai treats an SSE comment as content, but skips empty lines.
         return b"\n\n" if event.kind == "ping" else b""
 
     def _encode_chunk(self, body: dict[str, Any]) -> bytes:
-        """The first one has all that is known of the response."""
+        """Encode one chunk; the first one carries all fields of the response."""
         head, self._first_chunk = self._first_chunk or self._chunk_fields, {}
         return encode_sse_frame(_encode_json({**body, **head}))
 
-    def _message_start(self, event: MessageStart) -> bytes:
+    def _start_message(self, event: MessageStart) -> bytes:
+        """Store the start of a message, and report its fields that Gemini does not have."""
         self._messages.setdefault(event.candidate, event)
         if not self._plan.same_protocol:
-            trail = ("candidates", event.candidate, "messages", event.message)
-            report_message(event, trail, self._plan)
+            path = ("candidates", event.candidate, "messages", event.message)
+            report_message(event, path, self._plan)
         return b""
 
-    def _part_start(self, event: PartStart) -> bytes:
+    def _start_part(self, event: PartStart) -> bytes:
+        """Open a part: text is streamed, anything else is collected."""
         key, message = (event.candidate, event.index), (event.candidate, event.message)
         position = self._source_counts.get(message, 0)
         self._source_counts[message] = position + 1
-        trail = ("candidates", event.candidate, "messages", event.message, "parts", position)
-        self._paths[key] = trail
+        path = ("candidates", event.candidate, "messages", event.message, "parts", position)
+        self._paths[key] = path
         part = event.part
         if not self._can_stream(part):
             self._open_parts[key] = OpenPart(part)
             return b""
         if isinstance(part, Refusal):
-            self.report.approximated(trail, "", "a refusal is told as text")
+            self.report.approximated(path, "", "refusal sent as text")
         elif isinstance(part, Text) and not self._plan.same_protocol:
-            report_text(part, trail, self._plan)
+            report_text(part, path, self._plan)
         elif isinstance(part, Reasoning) and not self._plan.same_protocol:
-            self._report_reasoning(part, trail)
+            self._report_reasoning(part, path)
         ending = b',"thought":true}' if isinstance(part, Reasoning) else b"}"
         self._open_texts[key] = ending + _CHUNK_TAIL % (event.candidate, self._chunk_tail), TextPieces()
         text = part.text if isinstance(part, Text | Refusal) else _reasoning_text(part)
         return self._encode_text(key, text)
 
     def _can_stream(self, part: Part) -> bool:
-        """Whether it can be told as it grows."""
+        """Check whether a part can be sent piece by piece."""
         if isinstance(part, Refusal):
             return True
         if not isinstance(part, Text | Reasoning):
             return False
-        own = part.signature is not None and part.signature.issuer == ISSUER
-        kept = self._plan.same_protocol and (part.extras or part.wire_form)
-        media = isinstance(part, Reasoning) and any(not isinstance(one, ReasoningText) for one in part.content)
-        return not own and not kept and not media
+        is_signed = part.signature is not None and part.signature.issuer == ISSUER
+        has_extras = self._plan.same_protocol and (part.extras or part.wire_form)
+        has_media = isinstance(part, Reasoning) and any(not isinstance(block, ReasoningText) for block in part.content)
+        return not is_signed and not has_extras and not has_media
 
     def _report_reasoning(self, part: Reasoning, path: SourcePath) -> None:
+        """Report fields of a foreign thought that Gemini does not have."""
         if part.signature is not None:
-            self.report.dropped((*path, "signature"), "", "the target has no place for another issuer's proof")
+            self.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
         if part.id is not None:
             self.report.dropped(path, "id")
 
     def _encode_text(self, key: tuple[int, int], text: str) -> bytes:
+        """Encode text of an open part."""
         if not text:
             return b""
         tail, texts = self._open_texts[key]
@@ -207,75 +221,79 @@ class Encoder:
             return self._encode_chunk(msgspec.json.decode(body))
         return _CHUNK_HEAD + _encode_json(text) + tail
 
-    def _part_delta(self, event: PartDelta) -> bytes:
+    def _encode_part_delta(self, event: PartDelta) -> bytes:
+        """Encode a delta, or collect it."""
         key = (event.candidate, event.index)
-        if (growing := self._open_parts.get(key)) is not None:
-            growing.pieces.append(event.text)
-            if event.signature is not None and isinstance(growing.part, Text | Reasoning | ToolCall):
-                growing.part = replace(growing.part, signature=event.signature)
+        if (open_part := self._open_parts.get(key)) is not None:
+            open_part.pieces.append(event.text)
+            if event.signature is not None and isinstance(open_part.part, Text | Reasoning | ToolCall):
+                open_part.part = replace(open_part.part, signature=event.signature)
             return b""
         if key not in self._open_texts:
             return b""
-        said = self._encode_text(key, event.text)
+        encoded = self._encode_text(key, event.text)
         if event.signature is not None:
-            said += self._encode_signature(event, key)
+            encoded += self._encode_signature(event, key)
         if event.annotation is not None:
             self._citations.setdefault(key, []).append(event.annotation)
-        return said
+        return encoded
 
     def _encode_signature(self, event: PartDelta, key: tuple[int, int]) -> bytes:
+        """Defer a signature of Google's; report one of another issuer."""
         if event.signature is None:
             return b""
         if event.signature.issuer != ISSUER:
-            self.report.dropped(
-                (*self._paths[key], "signature"), "", "the target has no place for another issuer's proof"
-            )
+            self.report.dropped((*self._paths[key], "signature"), "", "signatures are only valid for their issuer")
             return b""
         return self._defer_signature(event.candidate, event.signature)
 
     def _defer_signature(self, candidate: int, signature: Signature) -> bytes:
-        """A proof that comes after the words stands on the call that comes next, or on a part of its own, as Google's
-        own do. Before another one, it stands there at once."""
-        before = self._pending_signatures.get(candidate)
-        self._pending_signatures[candidate] = signature
-        if before is None:
-            return b""
-        return self._encode_parts(candidate, [PartShape(text="", thought=True, thought_signature=before.data)])
+        """Hold a signature for the next call; send it as a separate part before another signature.
 
-    def _part_end(self, event: PartEnd) -> bytes:
+        Google's streams also put the signature of a text on the call that follows it.
+        """
+        pending = self._pending_signatures.get(candidate)
+        self._pending_signatures[candidate] = signature
+        if pending is None:
+            return b""
+        return self._encode_parts(candidate, [PartShape(text="", thought=True, thought_signature=pending.data)])
+
+    def _end_part(self, event: PartEnd) -> bytes:
+        """End a part, and encode it if it was collected."""
         key = (event.candidate, event.index)
         _, texts = self._open_texts.pop(key, (b"", TextPieces()))
-        if (growing := self._open_parts.pop(key, None)) is None:
+        if (open_part := self._open_parts.pop(key, None)) is None:
             if texts:
                 self._collect_citations(event, "".join(texts))
             return b""
-        part = growing.complete_part() if event.final is None else event.final
-        handed = b""
+        part = open_part.complete_part() if event.final is None else event.final
+        signature_chunk = b""
         if (
             not self._plan.same_protocol
             and isinstance(part, Reasoning)
             and part.signature is not None
             and part.signature.issuer == ISSUER
         ):
-            handed = self._defer_signature(event.candidate, part.signature)
+            signature_chunk = self._defer_signature(event.candidate, part.signature)
             part = replace(part, signature=None, wire_form=(*part.wire_form, MOVED_SIGNATURE))
         elif isinstance(part, ToolCall) and part.executor == "client" and part.signature is None:
             part = replace(part, signature=self._pending_signatures.pop(event.candidate, None))
-        return handed + self._encode_parts(
+        return signature_chunk + self._encode_parts(
             event.candidate, encode_parts([LocatedPart(part, self._paths[key])], self._plan)
         )
 
     def _collect_citations(self, event: PartEnd, text: str) -> None:
-        """What a text rests on is told at the end, beside all parts."""
+        """Collect the citations of a text; they are sent with the last chunk."""
         number = self._part_counts[event.candidate] = self._part_counts.get(event.candidate, -1) + 1
-        notes = self._citations.pop((event.candidate, event.index), [])
+        citations = self._citations.pop((event.candidate, event.index), [])
         if isinstance(event.final, Text) and event.final.annotations:
-            notes = list(event.final.annotations)
-        if notes:
-            cited = Text(text=text, annotations=tuple(notes))
-            self._cited_texts.setdefault(event.candidate, []).append((number, cited))
+            citations = list(event.final.annotations)
+        if citations:
+            cited_text = Text(text=text, annotations=tuple(citations))
+            self._cited_texts.setdefault(event.candidate, []).append((number, cited_text))
 
     def _encode_parts(self, candidate: int, parts: list[Any]) -> bytes:
+        """Encode complete parts of a candidate as one chunk."""
         if not parts:
             return b""
         self._part_counts[candidate] = self._part_counts.get(candidate, -1) + len(parts)
@@ -283,26 +301,29 @@ class Encoder:
         return self._encode_chunk({"candidates": [{"content": content, "index": candidate}]})
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
+        """Store the end of a candidate for the last chunk."""
         self._candidate_ends[event.candidate] = event
         return b""
 
     def _report_usage(self, event: UsageReport) -> bytes:
+        """Store token counts for the last chunk."""
         self._usage = event.usage
         return b""
 
     def _end_response(self, event: ResponseEnd) -> bytes:
+        """Encode the last chunk: finish reasons, citations, feedback and usage."""
         self._ended = True
         body: dict[str, Any] = {}
         plan = self._plan
         numbers = sorted({*self._messages, *self._candidate_ends}) or ([] if plan.same_protocol else [0])
-        candidates = [one for number in numbers if (one := self._encode_last_candidate(number)) is not None]
+        candidates = [candidate for number in numbers if (candidate := self._encode_last_candidate(number)) is not None]
         if candidates:
             body["candidates"] = candidates
-        for stopped in self._candidate_ends.values():
-            if BLOCKED_FORM in stopped.wire_form and stopped.stop is not None:
-                body["promptFeedback"] = FeedbackShape(block_reason=none_to_unset(stopped.stop.raw))
-                if isinstance(more := self._first_chunk.get("promptFeedback"), dict):
-                    more.setdefault("blockReason", stopped.stop.raw)
+        for candidate_end in self._candidate_ends.values():
+            if BLOCKED_FORM in candidate_end.wire_form and candidate_end.stop is not None:
+                body["promptFeedback"] = FeedbackShape(block_reason=none_to_unset(candidate_end.stop.raw))
+                if isinstance(feedback := self._first_chunk.get("promptFeedback"), dict):
+                    feedback.setdefault("blockReason", candidate_end.stop.raw)
         if self._usage is not None:
             body["usageMetadata"] = encode_usage(self._usage, plan)
         if plan.same_protocol:
@@ -310,61 +331,65 @@ class Encoder:
         return self._encode_chunk(body)
 
     def _encode_last_candidate(self, number: int) -> Any:
-        """The last that is said of a candidate."""
-        plan, stopped = self._plan, self._candidate_ends.get(number)
-        if stopped is not None and BLOCKED_FORM in stopped.wire_form and plan.same_protocol:
+        """Encode the candidate of the last chunk."""
+        plan, candidate_end = self._plan, self._candidate_ends.get(number)
+        if candidate_end is not None and BLOCKED_FORM in candidate_end.wire_form and plan.same_protocol:
             return None
         shape: dict[str, Any] = {}
-        started = self._messages.get(number)
-        if started is not None or not plan.same_protocol:
-            shape["content"] = self._encode_last_content(started, number)
-        stop = None if stopped is None else stopped.stop
+        message_start = self._messages.get(number)
+        if message_start is not None or not plan.same_protocol:
+            shape["content"] = self._encode_last_content(message_start, number)
+        stop = None if candidate_end is None else candidate_end.stop
         if stop is None and not plan.same_protocol:
             stop = Stop(reason="end_turn")
-        if not plan.same_protocol and (found := encode_grounding(self._cited_texts.get(number, []))) is not None:
-            shape["groundingMetadata"] = found
-        if (word := encode_stop(stop, number, plan)) is not None:
-            shape["finishReason"] = word
+        if not plan.same_protocol and (metadata := encode_grounding(self._cited_texts.get(number, []))) is not None:
+            shape["groundingMetadata"] = metadata
+        if (finish_reason := encode_stop(stop, number, plan)) is not None:
+            shape["finishReason"] = finish_reason
         shape["index"] = number
         return (
             shape
-            if stopped is None or not plan.same_protocol
-            else restore_extras(restore_case(shape, stopped), stopped, FAMILY)
+            if candidate_end is None or not plan.same_protocol
+            else restore_extras(restore_case(shape, candidate_end), candidate_end, FAMILY)
         )
 
     def _encode_last_content(self, start: MessageStart | None, number: int) -> Any:
-        proof = self._pending_signatures.pop(number, None)
-        parts = [PartShape(text="", thought_signature=UNSET if proof is None else proof.data)]
+        """Encode an empty content, with a signature that is still pending."""
+        signature = self._pending_signatures.pop(number, None)
+        parts = [PartShape(text="", thought_signature=UNSET if signature is None else signature.data)]
         if start is None or not self._plan.same_protocol or not (start.extras or start.wire_form):
             return {"parts": parts, "role": "model"}
         return encode_content(start, parts)
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
+        """Encode an error as the end of the stream."""
         self._ended = True
         body = encode_error(event.error).body
         text = _encode_json(body[0] if isinstance(body, list) else body)
-        # Both official SDKs know a bare object for an error that ends a stream; Node's reads over one in an event.
+        # Both official SDKs recognize a bare object as an error; the Node SDK ignores one inside an SSE event.
         return encode_sse_frame(text) if self._plan.same_protocol and not event.broken else text + b"\n\n"
 
     _HANDLERS: ClassVar[dict[type, Callable[..., bytes]]] = {
         ResponseStart: _start_response,
-        MessageStart: _message_start,
-        PartStart: _part_start,
-        PartDelta: _part_delta,
-        PartEnd: _part_end,
+        MessageStart: _start_message,
+        PartStart: _start_part,
+        PartDelta: _encode_part_delta,
+        PartEnd: _end_part,
         CandidateEnd: _end_candidate,
         UsageReport: _report_usage,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
-        Notice: _notice,
+        Notice: _encode_notice,
     }
 
 
 def _reasoning_text(part: Part) -> str:
+    """Join the texts of a thought."""
     if not isinstance(part, Reasoning):
         return ""
-    return "\n\n".join([one.text for one in part.content if isinstance(one, ReasoningText)])
+    return "\n\n".join([block.text for block in part.content if isinstance(block, ReasoningText)])
 
 
 def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    """Create a stream encoder."""
     return Encoder(context)

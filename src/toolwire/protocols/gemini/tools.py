@@ -1,9 +1,7 @@
-"""Gemini's tool declarations, to canonical and back.
+"""Decode and encode tool declarations and the tool choice.
 
-A tool on the wire is a bag: functions in a list, and each of Google's own tools under its name. Canonically each is a
-tool of its own, and its form says which bag it was in.
-
-Gemini's tool choice, to canonical and back.
+A wire tool is a bag: a list of functions, and each hosted tool under its own name. Canonically each is a separate
+tool, and its `wire_form` names the bag it came from.
 """
 
 from typing import Any
@@ -15,9 +13,7 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 from toolwire.codec.encoding.hosted_tools import (
-    HostedToolNames as HostedSpelling,
-)
-from toolwire.codec.encoding.hosted_tools import (
+    HostedToolNames,
     choosable_tools,
     chosen_native_tool,
     decode_hosted_tool,
@@ -61,7 +57,7 @@ _OPENAPI = "gemini:schema:openapi"
 _OPENAPI_RESPONSE = "gemini:schema:openapi-response"
 _FUNCTIONS_FIELDS = ("functionDeclarations", "function_declarations")
 
-HOSTED_TOOLS = HostedSpelling(
+HOSTED_TOOLS = HostedToolNames(
     family=FAMILY,
     names={
         "web_search": ("googleSearch", "googleSearchRetrieval"),
@@ -70,7 +66,7 @@ HOSTED_TOOLS = HostedSpelling(
     },
     option_pointers={},
 )
-# Only Vertex knows them, so that they are read but not written.
+# Only Vertex AI has excluded domains, so they are decoded but never encoded.
 _EXCLUSION_NAMES = {
     name: msgspec.structs.replace(HOSTED_TOOLS, option_pointers={"web_search": {"blocked_domains": name}})
     for name in ("excludeDomains", "exclude_domains")
@@ -82,12 +78,13 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class NamePlan(ToolNamePlan):
-    """Names here start with a letter or an underscore."""
+    """Tool names for Gemini, which must start with a letter or an underscore."""
 
     def _with_digest(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
-        made = super()._with_digest(readable, key, tries)
-        if made[0].isalpha() or made[0] == "_":
-            return made
+        """Derive a legal name, prefixed with an underscore if it starts with another character."""
+        name = super()._with_digest(readable, key, tries)
+        if name[0].isalpha() or name[0] == "_":
+            return name
         return super()._with_digest("_" + readable, key, tries)
 
 
@@ -95,10 +92,10 @@ class NamePlan(ToolNamePlan):
 
 
 def decode_tools(tools: Any, location: str) -> tuple[tuple[Tool, ...] | None, tuple[str, ...]]:
-    """The tools, and the form of the list of bags."""
+    """Decode the tools; return them with wire-form tokens for the list of bags."""
     if tools is UNSET:
         return None, ()
-    found: list[Tool] = []
+    decoded: list[Tool] = []
     form: list[str] = []
     bags = [tools] if isinstance(tools, dict) else tools
     if isinstance(tools, dict):
@@ -107,27 +104,27 @@ def decode_tools(tools: Any, location: str) -> tuple[tuple[Tool, ...] | None, tu
         path = f"/{location}" if isinstance(tools, dict) else f"/{location}/{index}"
         for name, value in bag.items():
             if name in _FUNCTIONS_FIELDS:
-                _decode_functions(value, f"{path}/{name}", index, name, found, form)
+                _decode_functions(value, f"{path}/{name}", index, name, decoded, form)
             elif bytes(value) == b"null":
                 form.append(f"{_BAG_FORM}{index}:null:{name}")
             elif bytes(value) == b"[]":
                 form.append(f"{_BAG_FORM}{index}:empty:{name}")
             elif bytes(value)[:1] == b"[":
-                places = [
-                    (one, f"{path}/{escape_pointer(name)}/{number}")
-                    for number, one in enumerate(_decode_elements(value))
+                decoded += [
+                    _decode_native(name, element, f"{path}/{escape_pointer(name)}/{number}", index, _LIST_FORM)
+                    for number, element in enumerate(_decode_elements(value))
                 ]
-                found += [_decode_native(name, one, at, index, _LIST_FORM) for one, at in places]
             else:
-                found.append(_decode_native(name, value, f"{path}/{escape_pointer(name)}", index))
+                decoded.append(_decode_native(name, value, f"{path}/{escape_pointer(name)}", index))
         if not bag:
             form.append(f"{_BAG_FORM}{index}")
-    return tuple(found), tuple(form)
+    return tuple(decoded), tuple(form)
 
 
 def _decode_functions(  # noqa: PLR0917
     value: Raw, path: str, bag: int, name: str, tools: list[Tool], wire_form: list[str]
 ) -> None:
+    """Append the function declarations of one bag, or a wire-form token if there are none."""
     try:
         declarations = _decode_elements(value)
     except msgspec.DecodeError:
@@ -142,55 +139,61 @@ def _decode_functions(  # noqa: PLR0917
 
 
 def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
+    """Decode one function declaration with its schemas in either dialect."""
     shape = _read_declaration(raw, path)
-    name, about, schema = shape.name, shape.description, shape.parameters_json_schema
-    if schema is not UNSET and shape == DeclarationShape(name=name, description=about, parameters_json_schema=schema):
-        return FunctionTool(name=name, description=unset_to_none(about), parameters=schema, at=path, wire_form=(bag,))
-    spelling = FieldCase(path)
-    spelling.normalize(shape)
+    name, description, schema = shape.name, shape.description, shape.parameters_json_schema
+    if schema is not UNSET and shape == DeclarationShape(
+        name=name, description=description, parameters_json_schema=schema
+    ):
+        return FunctionTool(
+            name=name, description=unset_to_none(description), parameters=schema, at=path, wire_form=(bag,)
+        )
+    field_case = FieldCase(path)
+    field_case.normalize(shape)
     form: list[str] = [bag]
-    more: list[dict[str, Any]] = []
-    parameters, output = unset_to_none(shape.parameters_json_schema), unset_to_none(shape.response_json_schema)
+    extras: list[dict[str, Any]] = []
+    parameters, output_schema = unset_to_none(shape.parameters_json_schema), unset_to_none(shape.response_json_schema)
     names: dict[str, str] = {}
     if shape.parameters is not UNSET:
         if parameters is None:
-            parameters, kept = decode_schema(shape.parameters, "parameters")
+            parameters, schema_extras = decode_schema(shape.parameters, "parameters")
             form.append(_OPENAPI)
-            more.append(kept)
+            extras.append(schema_extras)
             names["parameters"] = "parameters"
         else:
-            more.append(make_extra("parameters", shape.parameters))
+            extras.append(make_extra("parameters", shape.parameters))
     if shape.response is not UNSET:
-        if output is None:
-            output, kept = decode_schema(shape.response, "response")
-            more.append(kept)
+        if output_schema is None:
+            output_schema, schema_extras = decode_schema(shape.response, "response")
+            extras.append(schema_extras)
             form.append(_OPENAPI_RESPONSE)
             names["output_schema"] = "response"
         else:
-            more.append(make_extra("response", shape.response))
-    waits = None
+            extras.append(make_extra("response", shape.response))
+    asynchronous = None
     if shape.behavior in ("BLOCKING", "NON_BLOCKING"):
-        waits = shape.behavior == "NON_BLOCKING"
+        asynchronous = shape.behavior == "NON_BLOCKING"
     elif shape.behavior is not UNSET:
-        more.append(make_extra("behavior", shape.behavior))
+        extras.append(make_extra("behavior", shape.behavior))
     form += [f"gemini:name:{field}={wire}" for field, wire in names.items()]
     return FunctionTool(
         name=shape.name,
         description=unset_to_none(shape.description),
         parameters=parameters,
-        output_schema=output,
-        asynchronous=waits,
+        output_schema=output_schema,
+        asynchronous=asynchronous,
         at=path,
-        **merge_extras(spelling.extras_and_form("FunctionTool", (shape, ""), wire_form=tuple(form)), *more),
+        **merge_extras(field_case.extras_and_form("FunctionTool", (shape, ""), wire_form=tuple(form)), *extras),
     )
 
 
 def _decode_native(name: str, value: Raw, path: str, bag: int, *wire_form: str) -> NativeTool:
-    usual = to_camel_case(name)
-    kind = HOSTED_TOOLS.kind(usual) or to_snake_case(usual)
-    snaked = b'"exclude_domains"' in bytes(value)
+    """Decode one hosted tool of a bag."""
+    member = to_camel_case(name)
+    kind = HOSTED_TOOLS.kind(member) or to_snake_case(member)
+    has_snake_case = b'"exclude_domains"' in bytes(value)
     form = (f"{_BAG_FORM}{bag}:{name}", *wire_form)
-    executor: Any = "client" if usual == "computerUse" else "server"
+    executor: Any = "client" if member == "computerUse" else "server"
     return NativeTool(
         protocol=FAMILY,
         kind=kind,
@@ -199,8 +202,10 @@ def _decode_native(name: str, value: Raw, path: str, bag: int, *wire_form: str) 
         executor=executor,
         at=path,
         wire_form=form,
-        hosted=decode_hosted_tool(usual, value, _EXCLUSION_NAMES["exclude_domains" if snaked else "excludeDomains"]),
-        server=decode_gemini_server(value, path) if usual == "mcpServers" else None,
+        hosted=decode_hosted_tool(
+            member, value, _EXCLUSION_NAMES["exclude_domains" if has_snake_case else "excludeDomains"]
+        ),
+        server=decode_gemini_server(value, path) if member == "mcpServers" else None,
     )
 
 
@@ -208,58 +213,69 @@ def _decode_native(name: str, value: Raw, path: str, bag: int, *wire_form: str) 
 
 
 def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, Any]]:
-    """The tools, and what of `toolConfig` they need."""
+    """Encode the tools; return them with the `toolConfig` fields that they need."""
     if plan.same_protocol:
         return (None if request.tools is None else _encode_same_protocol_tools(request, plan)), {}
     plan.request = request
+    for index, tool in enumerate(request.tools or ()):
+        if isinstance(tool, ToolGroup) and tool.description is not None:
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    located_tools = list(choosable_tools(request, plan))
+    with_functions = any(not isinstance(located_tool.tool, NativeTool) for located_tool in located_tools)
+    validated = has_only_strict_tools(request)
     functions: list[Any] = []
     hosted: list[Any] = []
     computers: list[Any] = []
     config: dict[str, Any] = {}
-    for index, tool in enumerate(request.tools or ()):
-        if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    placed_tools = list(choosable_tools(request, plan))
-    any_functions = any(not isinstance(placed.tool, NativeTool) for placed in placed_tools)
-    validated = has_only_strict_tools(request)
-    for placed in placed_tools:
-        tool = placed.tool
-        if not isinstance(tool, NativeTool):
-            functions.append(_encode_function(tool, placed.path, plan, validated=validated))
-        elif tool.protocol == FAMILY:
-            computers.append({tool.name: tool.body})
-        elif (
-            tool.protocol == INTERACTIONS
-            and (own := to_gemini_tool(tool, placed.path, plan.report, config)) is not None
-        ):
-            if not _conflicts_with_functions(placed, plan, with_functions=any_functions):
-                _add_google_tool(*own, hosted)
-        elif has_native(tool, HOSTED_TOOLS):
-            hosted += [
-                one for one in _encode_hosted(tool, placed, plan, with_functions=any_functions) if one not in hosted
-            ]
-        elif (server := portable_server(tool)) is not None and server.allowed is None:
-            if not _conflicts_with_functions(placed, plan, with_functions=any_functions):
-                _add_google_tool("mcpServers", encode_gemini_server(server, placed.path, plan), hosted)
+    for located_tool in located_tools:
+        offered = located_tool.tool
+        if not isinstance(offered, NativeTool):
+            functions.append(_encode_function(offered, located_tool.path, plan, validated=validated))
+        elif offered.protocol == FAMILY:
+            computers.append({offered.name: offered.body})
         else:
-            report_missing_native(placed, plan, has_connectors=True)
+            _encode_foreign_native(offered, located_tool, plan, hosted, config, with_functions=with_functions)
     if functions and hosted:
         config["includeServerSideToolInvocations"] = True
     tools = [{"functionDeclarations": functions}] if functions else []
     return [*tools, *hosted, *computers] or None, config
 
 
+def _encode_foreign_native(
+    tool: NativeTool,
+    located_tool: LocatedTool,
+    plan: EncodingPlan,
+    hosted_tools: list[Any],
+    config: dict[str, Any],
+    *,
+    with_functions: bool,
+) -> None:
+    """Add a native tool of another protocol to the hosted tools, or report that Gemini has no such tool."""
+    path = located_tool.path
+    if tool.protocol == INTERACTIONS and (bag := to_gemini_tool(tool, path, plan.report, config)) is not None:
+        if not _conflicts_with_functions(located_tool, plan, with_functions=with_functions):
+            _add_google_tool(*bag, hosted_tools)
+    elif has_native(tool, HOSTED_TOOLS):
+        encoded = _encode_hosted(tool, located_tool, plan, with_functions=with_functions)
+        hosted_tools += [bag for bag in encoded if bag not in hosted_tools]
+    elif (server := portable_server(tool)) is not None and server.allowed is None:
+        if not _conflicts_with_functions(located_tool, plan, with_functions=with_functions):
+            _add_google_tool("mcpServers", encode_gemini_server(server, path, plan), hosted_tools)
+    else:
+        report_missing_native(located_tool, plan, has_connectors=True)
+
+
 def _conflicts_with_functions(located_tool: LocatedTool, plan: EncodingPlan, *, with_functions: bool) -> bool:
-    """Whether the model takes none of its own tools since there are functions."""
+    """Check whether the model rejects hosted tools because functions are declared; report it if so."""
     if with_functions and is_before_gemini_3(plan):
-        plan.report.dropped(located_tool.path, "", "the model can't have its own tools beside functions")
+        plan.report.dropped(located_tool.path, "", "the model does not support hosted tools together with functions")
         return True
     return False
 
 
 def _add_google_tool(member: str, body: dict[str, Any], hosted_tools: list[Any]) -> None:
-    """A tool of Google's own in the bag for it."""
-    bag = next((one for one in hosted_tools if member in one), None)
+    """Add a hosted tool to its bag; members such as `mcpServers` hold a list."""
+    bag = next((candidate for candidate in hosted_tools if member in candidate), None)
     if member not in LIST_MEMBERS:
         hosted_tools += [{member: body}] if bag is None else []
     elif bag is None:
@@ -271,35 +287,38 @@ def _add_google_tool(member: str, body: dict[str, Any], hosted_tools: list[Any])
 def _encode_hosted(
     tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan, *, with_functions: bool
 ) -> list[Any]:
+    """Encode a hosted tool of another provider as Google's counterpart."""
     if _conflicts_with_functions(located_tool, plan, with_functions=with_functions):
         return []
     if with_functions:
-        plan.report.approximated(located_tool.path, "", "beside functions the model's own calls are shown, too")
-    bounds = encode_hosted_options(tool, located_tool.path, HOSTED_TOOLS, plan)
-    return [{HOSTED_TOOLS.names[tool.hosted.kind][0]: bounds}] if tool.hosted is not None else []
+        plan.report.approximated(located_tool.path, "", "with functions present, calls of hosted tools are also shown")
+    options = encode_hosted_options(tool, located_tool.path, HOSTED_TOOLS, plan)
+    return [{HOSTED_TOOLS.names[tool.hosted.kind][0]: options}] if tool.hosted is not None else []
 
 
 def _encode_same_protocol_tools(request: Request, plan: EncodingPlan) -> Any:
-    """Each tool in the bag that it came in; the ones that came from nowhere in bags of their own."""
+    """Encode each tool in the bag it came from; tools without a bag go to the first one."""
     bags: dict[int, dict[str, Any]] = {}
     for token in request.wire_form:
         if token.startswith(_BAG_FORM):
-            number, _, said = token.removeprefix(_BAG_FORM).partition(":")
+            number, _, content = token.removeprefix(_BAG_FORM).partition(":")
             bag = bags.setdefault(int(number), {})
-            kind, _, name = said.partition(":")
+            kind, _, name = content.partition(":")
             if name:
                 bag[name] = None if kind == "null" else []
     for index, tool in enumerate(request.tools or ()):
-        (placed,) = flatten_tool(tool, ("tools", index))
-        place = next((one for one in tool.wire_form if one.startswith(_BAG_FORM)), f"{_BAG_FORM}0:functionDeclarations")
-        number, _, name = place.removeprefix(_BAG_FORM).partition(":")
+        (located_tool,) = flatten_tool(tool, ("tools", index))
+        token = next(
+            (token for token in tool.wire_form if token.startswith(_BAG_FORM)), f"{_BAG_FORM}0:functionDeclarations"
+        )
+        number, _, name = token.removeprefix(_BAG_FORM).partition(":")
         bag = bags.setdefault(int(number), {})
-        if _LIST_FORM in tool.wire_form and isinstance(placed.tool, NativeTool):
-            bag.setdefault(name, []).append(placed.tool.body)
-        elif isinstance(placed.tool, NativeTool):
-            bag[name] = placed.tool.body
+        if _LIST_FORM in tool.wire_form and isinstance(located_tool.tool, NativeTool):
+            bag.setdefault(name, []).append(located_tool.tool.body)
+        elif isinstance(located_tool.tool, NativeTool):
+            bag[name] = located_tool.tool.body
         else:
-            bag.setdefault(name, []).append(_encode_function(placed.tool, placed.path, plan))
+            bag.setdefault(name, []).append(_encode_function(located_tool.tool, located_tool.path, plan))
     if _SINGLE_BAG in request.wire_form and len(bags) == 1:
         return bags[min(bags)]
     return [bags[number] for number in sorted(bags)]
@@ -308,13 +327,14 @@ def _encode_same_protocol_tools(request: Request, plan: EncodingPlan) -> Any:
 def _encode_function(
     tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan, *, validated: bool = False
 ) -> Any:
+    """Encode one function or freeform tool as a declaration."""
     name = tool.name
     if not plan.same_protocol:
         name = plan.tools.declare(tool, path, plan.report)
         report_allowed_callers(tool, path, plan.report)
         _report_function(tool, path, plan)
         if isinstance(tool, FunctionTool) and tool.strict and not validated:
-            plan.report.dropped(path, "strict", "the target is strict for all functions or for none")
+            plan.report.dropped(path, "strict", "the target validates arguments for all functions or none")
     shape = DeclarationShape(name=name, description=none_to_unset(tool.description))
     if isinstance(tool, FreeformTool):
         shape.description = freeform_description(tool)
@@ -330,6 +350,7 @@ def _encode_function(
 
 
 def _encode_schemas(tool: FunctionTool, path: SourcePath, shape: DeclarationShape, plan: EncodingPlan) -> None:
+    """Write the schemas of a foreign function in the dialect of the model."""
     dialect = schema_dialect(plan)
     for field, json_schema, openapi in (
         ("parameters", "parameters_json_schema", "parameters"),
@@ -341,6 +362,7 @@ def _encode_schemas(tool: FunctionTool, path: SourcePath, shape: DeclarationShap
 
 
 def _encode_same_protocol_schemas(tool: FunctionTool, shape: DeclarationShape) -> None:
+    """Write the schemas of a Gemini function as they were received."""
     if tool.parameters is not None:
         if _OPENAPI not in tool.wire_form:
             shape.parameters_json_schema = tool.parameters
@@ -354,40 +376,41 @@ def _encode_same_protocol_schemas(tool: FunctionTool, shape: DeclarationShape) -
 
 
 def _report_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> None:
+    """Report fields of a foreign function that Gemini does not have."""
     if tool.asynchronous:
-        plan.report.dropped(path, "asynchronous", "results can't come later here")
+        plan.report.dropped(path, "asynchronous", "the target has no asynchronous tools")
     if tool.defer:
-        plan.report.approximated(path, "defer", "without the other provider's search it is declared at once")
+        plan.report.approximated(path, "defer", "without tool search, the tool is declared from the start")
     if tool.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target finds out by itself what to keep")
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
 
 
-# ---- decode
+# ---- tool choice
 
 
 def decode_choice(config: Any, field_case: FieldCase, location: str) -> ToolChoice | None:
-    """The choice of functions; what else `toolConfig` holds is the request's."""
+    """Decode the function calling config; other fields of `toolConfig` belong to the request."""
     if config is UNSET or config.function_calling_config is UNSET:
         return None
     calling = config.function_calling_config
-    inner = f"{location}/functionCallingConfig"
-    field_case.normalize(calling, inner)
-    source = field_case.source_pointer(inner)
-    own = FieldCase(f"/{source}")
-    own.adopt(field_case, inner)
-    listed = calling.allowed_function_names
-    names_place = "/" + own.source_pointer("allowedFunctionNames")
-    told_names = () if listed is UNSET else listed
-    names = tuple([ToolRef(name=name, at=f"{names_place}/{index}") for index, name in enumerate(told_names)])
-    mode, required, form, more = _decode_mode(calling.mode, len(names))
+    config_location = f"{location}/functionCallingConfig"
+    field_case.normalize(calling, config_location)
+    source = field_case.source_pointer(config_location)
+    choice_case = FieldCase(f"/{source}")
+    choice_case.adopt(field_case, config_location)
+    allowed = calling.allowed_function_names
+    names_location = "/" + choice_case.source_pointer("allowedFunctionNames")
+    names = tuple([ToolRef(name=name, at=f"{names_location}/{index}") for index, name in enumerate(allowed or ())])
+    mode, required, form, mode_extras = _decode_mode(calling.mode, len(names))
     validated = calling.mode == "VALIDATED"
-    if listed == []:
+    if allowed == []:
         form = (*form, "gemini:names:empty")
-    kept = merge_extras(own.extras_and_form("ToolChoice", (calling, ""), wire_form=form), more)
-    return ToolChoice(mode=mode, names=names, required=required, validated=validated, at=f"/{source}", **kept)
+    extras = merge_extras(choice_case.extras_and_form("ToolChoice", (calling, ""), wire_form=form), mode_extras)
+    return ToolChoice(mode=mode, names=names, required=required, validated=validated, at=f"/{source}", **extras)
 
 
 def _decode_mode(mode: Any, name_count: int) -> tuple[Any, bool, tuple[str, ...], dict[str, Any]]:
+    """Return the canonical mode, whether a call is required, wire-form tokens and extras."""
     match mode:
         case "ANY" if name_count == 1:
             return "named", False, (), {}
@@ -403,11 +426,8 @@ def _decode_mode(mode: Any, name_count: int) -> tuple[Any, bool, tuple[str, ...]
             return ("allowed" if name_count else None), False, ("gemini:absent:mode",), make_extra("mode", mode)
 
 
-# ---- encode
-
-
 def encode_choice(request: Request, plan: EncodingPlan, *, has_functions: bool) -> Any:
-    """The choice, or UNSET. Without functions there is nothing to choose, and the provider refuses the word."""
+    """Encode the tool choice, or return UNSET. Gemini rejects a mode when no functions are declared."""
     choice = request.tool_choice
     if plan.same_protocol:
         return UNSET if choice is None else _encode_same_protocol_choice(choice)
@@ -415,13 +435,13 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_functions: bool) 
     if choice is None:
         return CallingShape(mode="VALIDATED") if validated else UNSET
     if choice.parallel is False:
-        plan.report.dropped(("tool_choice",), "parallel", "the target can't be held to one call at a time")
+        plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
     if not has_functions:
         if choice.mode is not None:
-            plan.report.dropped(("tool_choice",), "mode", "there are no functions to choose from")
+            plan.report.dropped(("tool_choice",), "mode", "no functions are declared")
         return UNSET
     if chosen_native_tool(request) is not None:
-        plan.report.approximated(("tool_choice",), "names", "the target can't force its own tools: any may be chosen")
+        plan.report.approximated(("tool_choice",), "names", "the target cannot force a hosted tool; sent as auto")
         return CallingShape(mode="AUTO")
     return _encode_mode(choice, plan, validated=validated)
 
@@ -430,38 +450,44 @@ _CHOICE_MODES: dict[Any, str] = {"auto": "AUTO", "none": "NONE", "required": "AN
 
 
 def _encode_mode(choice: ToolChoice, plan: EncodingPlan, *, validated: bool) -> Any:
+    """Encode the mode of a foreign tool choice."""
     if validated and not choice.names:
         return CallingShape(mode="VALIDATED")
     if choice.mode is None:
         return UNSET
     if choice.mode in _CHOICE_MODES:
         return CallingShape(mode=_CHOICE_MODES[choice.mode])
-    names = [plan.tool_name(one.name, one.namespace) for one in choice.names if one.kind in ("function", "freeform")]
+    names = [
+        plan.tool_name(choice_name.name, choice_name.namespace)
+        for choice_name in choice.names
+        if choice_name.kind in ("function", "freeform")
+    ]
     if not names:
-        why = "the target can't force its own tools: any may be chosen"
-        plan.report.approximated(("tool_choice",), "names", why)
+        reason = "the target cannot force a hosted tool; sent as auto"
+        plan.report.approximated(("tool_choice",), "names", reason)
         return CallingShape(mode="AUTO")
-    for index, one in enumerate(choice.names):
-        if one.kind not in ("function", "freeform"):
-            plan.report.dropped(("tool_choice", "names", index), "", "the target lacks this tool")
+    for index, choice_name in enumerate(choice.names):
+        if choice_name.kind not in ("function", "freeform"):
+            plan.report.dropped(("tool_choice", "names", index), "", "the target does not have this tool")
     # To choose freely among some is only possible where calls are also held to their schemas.
     forced = choice.mode == "named" or choice.required
     return CallingShape(mode="ANY" if forced else "VALIDATED", allowed_function_names=names)
 
 
 def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
-    words = {**_CHOICE_MODES, "named": "ANY"}
+    """Encode the tool choice of a Gemini request as it was received."""
+    modes = {**_CHOICE_MODES, "named": "ANY"}
     shape = CallingShape()
     if "gemini:absent:mode" not in choice.wire_form and "mode" not in (choice.extras or {}).get(FAMILY, {}):
         free = "VALIDATED" if choice.validated else "AUTO"
-        shape.mode = free if choice.mode == "auto" else words.get(choice.mode, "ANY" if choice.required else free)
+        shape.mode = free if choice.mode == "auto" else modes.get(choice.mode, "ANY" if choice.required else free)
     if choice.names or "gemini:names:empty" in choice.wire_form:
-        shape.allowed_function_names = [one.name for one in choice.names]
+        shape.allowed_function_names = [name.name for name in choice.names]
     return encode_shape(shape, choice)
 
 
 def encode_tool_config(calling_config: Any, fields: dict[str, Any]) -> Any:
-    """`toolConfig`, or None if there is nothing to say in it."""
+    """Combine the calling config and other fields into `toolConfig`; return None if both are empty."""
     if calling_config is UNSET and not fields:
         return None
     shape: dict[str, Any] = {} if calling_config is UNSET else {"functionCallingConfig": calling_config}

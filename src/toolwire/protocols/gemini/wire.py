@@ -1,4 +1,7 @@
-"""Gemini's wire objects, as msgspec reads and writes them: attributes here are the names that it takes as well."""
+"""Wire objects of the Gemini API.
+
+Attributes are the snake_case names, which the server accepts as well.
+"""
 
 from typing import Literal
 
@@ -8,27 +11,31 @@ from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "gemini"
 ISSUER = "google"
-"""Who signs thoughts and holds files, whatever the protocol that shows them."""
+"""The issuer of thought signatures and stored files, in both of Google's protocols."""
 
 
 class Shape(WireObject, rename="camel"):
-    """Any object. Servers write camelCase and read both; `spelling` gives a shape what came in snake_case."""
+    """Base of all wire objects. Servers write camelCase and read both; `FieldCase` handles snake_case."""
 
 
 class BlobShape(Shape):
+    """Inline data of a part."""
+
     mime_type: str | UnsetType = UNSET
     data: str | UnsetType = UNSET
     display_name: str | UnsetType = UNSET
 
 
 class FileShape(Shape):
+    """A reference to a file by URI."""
+
     file_uri: str | UnsetType = UNSET
     mime_type: str | UnsetType = UNSET
     display_name: str | UnsetType = UNSET
 
 
 class PartialArgumentShape(Shape):
-    """A value of a streamed argument, or a piece of its text, and where it belongs."""
+    """One value of streamed arguments, or a piece of a string, with its JSON path."""
 
     json_path: str | UnsetType = UNSET
     string_value: str | UnsetType = UNSET
@@ -39,6 +46,8 @@ class PartialArgumentShape(Shape):
 
 
 class CallShape(Shape):
+    """A `functionCall`."""
+
     name: str | UnsetType = UNSET
     args: Raw | UnsetType = UNSET
     id: str | UnsetType = UNSET
@@ -47,6 +56,8 @@ class CallShape(Shape):
 
 
 class ResultShape(Shape):
+    """A `functionResponse`."""
+
     name: str | UnsetType = UNSET
     response: Raw | UnsetType = UNSET
     id: str | UnsetType = UNSET
@@ -56,31 +67,39 @@ class ResultShape(Shape):
 
 
 class CodeShape(Shape):
+    """An `executableCode`."""
+
     language: str | UnsetType = UNSET
     code: str | UnsetType = UNSET
     id: str | UnsetType = UNSET
 
 
 class CodeResultShape(Shape):
+    """A `codeExecutionResult`."""
+
     outcome: str | UnsetType = UNSET
     output: str | UnsetType = UNSET
     id: str | UnsetType = UNSET
 
 
 class HostedCallShape(Shape):
+    """A `toolCall`: a call of a hosted tool."""
+
     id: str | UnsetType = UNSET
     tool_type: str | UnsetType = UNSET
     args: Raw | UnsetType = UNSET
 
 
 class HostedResultShape(Shape):
+    """A `toolResponse`: the result of a hosted tool."""
+
     id: str | UnsetType = UNSET
     tool_type: str | UnsetType = UNSET
     response: Raw | UnsetType = UNSET
 
 
 class PartShape(Shape):
-    """One of the first nine fields says what it is; the others stand beside it."""
+    """One part of a content: exactly one of the first nine fields is set, and the others describe it."""
 
     text: str | UnsetType = UNSET
     inline_data: BlobShape | UnsetType = UNSET
@@ -102,11 +121,15 @@ class PartShape(Shape):
 
 
 class ContentShape(Shape):
+    """A message: its role and parts."""
+
     parts: list[PartShape] | UnsetType = UNSET
     role: str | UnsetType = UNSET
 
 
 class DeclarationShape(Shape):
+    """A function declaration."""
+
     name: str
     description: str | UnsetType = UNSET
     parameters: Raw | UnsetType = UNSET
@@ -117,24 +140,32 @@ class DeclarationShape(Shape):
 
 
 class CallingShape(Shape):
+    """A `functionCallingConfig`."""
+
     mode: str | UnsetType = UNSET
     allowed_function_names: list[str] | UnsetType = UNSET
     stream_function_call_arguments: Extra = UNSET
 
 
 class ToolConfigShape(Shape):
+    """A `toolConfig`."""
+
     function_calling_config: CallingShape | UnsetType = UNSET
     retrieval_config: Extra = UNSET
     include_server_side_tool_invocations: Extra = UNSET
 
 
 class ThinkingShape(Shape):
+    """A `thinkingConfig`."""
+
     include_thoughts: bool | UnsetType = UNSET
     thinking_budget: int | UnsetType = UNSET
     thinking_level: str | UnsetType = UNSET
 
 
 class GenerationShape(Shape):
+    """A `generationConfig`."""
+
     temperature: int | float | UnsetType = UNSET
     top_p: int | float | UnsetType = UNSET
     top_k: int | float | UnsetType = UNSET
@@ -161,6 +192,8 @@ class GenerationShape(Shape):
 
 
 class RequestShape(Shape):
+    """A `generateContent` request."""
+
     contents: list[ContentShape | str] | ContentShape | str | UnsetType = UNSET
     model: str | UnsetType = UNSET
     generation_config: GenerationShape | UnsetType = UNSET
@@ -178,22 +211,30 @@ class RequestShape(Shape):
 
 
 class PlainCallShape(Struct, forbid_unknown_fields=True, gc=False):
+    """A function call without extra fields."""
+
     name: str
     args: Raw
     id: str | UnsetType = UNSET
 
 
 class TextOutputShape(Struct, forbid_unknown_fields=True, gc=False):
+    """A function response of one text."""
+
     output: str
 
 
 class PlainResultShape(Struct, forbid_unknown_fields=True, gc=False):
+    """A function result of one text, without extra fields."""
+
     name: str
     response: TextOutputShape
     id: str | UnsetType = UNSET
 
 
 class PlainPartShape(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
+    """A part of text, call or result, without extra fields."""
+
     text: str | UnsetType = UNSET
     function_call: PlainCallShape | UnsetType = UNSET
     function_response: PlainResultShape | UnsetType = UNSET
@@ -201,18 +242,20 @@ class PlainPartShape(Struct, forbid_unknown_fields=True, rename="camel", gc=Fals
 
 
 class PlainContentShape(Struct, forbid_unknown_fields=True, gc=False):
+    """A content of plain parts."""
+
     parts: list[PlainPartShape]
     role: Literal["user", "model"]
 
 
 class PlainRequestShape(RequestShape):
-    """A request in which every content is what nearly all are."""
+    """A request whose contents are all plain; see `fast_path`."""
 
     contents: list[PlainContentShape]  # type: ignore[assignment]
 
 
 class ConfigShape(GenerationShape):
-    """The SDKs write all settings into one object, and send them apart."""
+    """The `config` object in which the SDKs collect all settings before they send them."""
 
     system_instruction: ContentShape | str | UnsetType = UNSET
     tools: list[dict[str, Raw]] | dict[str, Raw] | UnsetType = UNSET
@@ -228,12 +271,16 @@ class ConfigShape(GenerationShape):
 
 
 class SdkShape(Shape):
+    """A request as the SDKs take it, with all settings in `config`."""
+
     config: ConfigShape
     contents: list[ContentShape | str] | ContentShape | str | UnsetType = UNSET
     model: str | UnsetType = UNSET
 
 
 class UsageShape(Shape):
+    """A `usageMetadata`."""
+
     prompt_token_count: int | UnsetType = UNSET
     cached_content_token_count: int | UnsetType = UNSET
     candidates_token_count: int | UnsetType = UNSET
@@ -249,6 +296,8 @@ class UsageShape(Shape):
 
 
 class CandidateShape(Shape):
+    """One candidate of a response or chunk."""
+
     content: ContentShape | UnsetType = UNSET
     finish_reason: str | int | UnsetType = UNSET
     index: int | UnsetType = UNSET
@@ -264,12 +313,16 @@ class CandidateShape(Shape):
 
 
 class FeedbackShape(Shape):
+    """A `promptFeedback`."""
+
     block_reason: str | UnsetType = UNSET
     block_reason_message: Extra = UNSET
     safety_ratings: Extra = UNSET
 
 
 class ResponseShape(Shape):
+    """A response, or one chunk of a stream."""
+
     candidates: list[CandidateShape] | UnsetType = UNSET
     prompt_feedback: FeedbackShape | UnsetType = UNSET
     usage_metadata: UsageShape | UnsetType = UNSET
@@ -280,21 +333,27 @@ class ResponseShape(Shape):
 
 
 class PlainTextShape(Struct, forbid_unknown_fields=True, gc=False):
+    """A part of text alone."""
+
     text: str
 
 
 class PlainTextContentShape(Struct, forbid_unknown_fields=True, gc=False):
+    """A content of one text part."""
+
     parts: tuple[PlainTextShape]
     role: str = ""
 
 
 class PlainTextCandidateShape(Struct, forbid_unknown_fields=True, gc=False):
+    """A candidate of one text part."""
+
     content: PlainTextContentShape
     index: int = 0
 
 
 class MoreTextShape(Struct, forbid_unknown_fields=True, rename="camel", gc=False):
-    """A chunk that says some more of a text, and only what the chunks before it said of the answer."""
+    """A chunk that only continues the text of one candidate, with metadata that repeats."""
 
     candidates: tuple[PlainTextCandidateShape]
     usage_metadata: UsageShape | UnsetType = UNSET
@@ -304,6 +363,8 @@ class MoreTextShape(Struct, forbid_unknown_fields=True, rename="camel", gc=False
 
 
 class ErrorShape(Shape):
+    """A `google.rpc.Status`."""
+
     code: int | UnsetType = UNSET
     message: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -312,4 +373,6 @@ class ErrorShape(Shape):
 
 
 class ErrorBodyShape(Shape):
+    """An error body."""
+
     error: ErrorShape

@@ -1,4 +1,4 @@
-"""Gemini Interactions."""
+"""Gemini Interactions API: the codec and its HTTP surface."""
 
 from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec

@@ -1,4 +1,4 @@
-"""The declaration of Google's computer use in this protocol."""
+"""Adapter for Google's computer use in Interactions requests."""
 
 from functools import partial
 from typing import Any
@@ -14,26 +14,27 @@ from toolwire.protocols.vendors.google.computer import (
     declare_computer,
     decode_computer_call,
     decode_computer_result,
-    encode_computer_actions,
     encode_computer_call,
     encode_computer_result,
     with_computer_tools,
 )
+from toolwire.protocols.vendors.google.computer_actions import encode_computer_actions
 from toolwire.protocols.vendors.google.tools import GEMINI, INTERACTIONS
 
 
 def with_computer(request: Request) -> Request:
-    """The request with what its tool says of the screen."""
+    """Attach the decoded screen settings to each `computer_use` tool of the request."""
     return with_computer_tools(request, FAMILY)
 
 
 def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
-    own, environment, excluded = declare_computer(client_computer, model)
+    """Build the `computer_use` tool to offer the model for the client's computer tool."""
+    target_computer, environment, excluded = declare_computer(client_computer, model)
     body: dict[str, Any] = {"type": "computer_use", "environment": environment}
     if excluded:
         body["excluded_predefined_functions"] = excluded
     raw = Raw(msgspec.json.encode(body))
-    return NativeTool(protocol=FAMILY, kind="computer_use", body=raw, executor="client"), own
+    return NativeTool(protocol=FAMILY, kind="computer_use", body=raw, executor="client"), target_computer
 
 
 COMPUTER_USE = ComputerUseAdapter(

@@ -1,4 +1,4 @@
-"""The Interactions API's errors, to canonical and back: of a request, of an interaction, and as events of a stream."""
+"""Decode and encode errors of the Interactions API: error bodies, errors of an interaction, and error events."""
 
 from typing import Any
 
@@ -79,8 +79,8 @@ _INNER_ERROR_FORM = "gemini-interactions:error:inside"
 _NUMERIC_CODE = "gemini-interactions:error:number"
 _NO_MESSAGE = "gemini-interactions:absent:message"
 _FLAT_NAMES = tuple(
-    f"gemini-interactions:name:{ours}={theirs}"
-    for ours, theirs in (("message", "message"), ("raw", "status"), ("code", "code"))
+    f"gemini-interactions:name:{field}={wire_name}"
+    for field, wire_name in (("message", "message"), ("raw", "status"), ("code", "code"))
 )
 
 _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
@@ -90,26 +90,28 @@ _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
+    """Decode an error body."""
     shape = _read_error(body)
     return _decode_shape(shape.error, status, (_ERROR_FORM,), collect_extras(shape, FAMILY), prefix="error/")
 
 
 def decode_failure(shape: ErrorShape) -> ApiError:
-    """The error inside an answer."""
+    """Decode the error inside a failed interaction."""
     return _decode_shape(shape, None, (_ERROR_FORM, _INNER_ERROR_FORM, *_FLAT_NAMES), {})
 
 
 def _decode_shape(
     shape: ErrorShape, status: int | None, wire_form: tuple[str, ...], outer_extras: dict[str, Any], prefix: str = ""
 ) -> ApiError:
-    code, raw = unset_to_none(shape.code), unset_to_none(shape.status)
+    """Build the canonical error from its wire object."""
+    code, status_name = unset_to_none(shape.code), unset_to_none(shape.status)
     if isinstance(code, int):
         wire_form = (*wire_form, _NUMERIC_CODE)
         status = code if status is None and code in STATUS_KINDS else status
     if shape.message is UNSET:
         wire_form = (*wire_form, _NO_MESSAGE)
     message = unset_to_none(shape.message) or ""
-    kind = _error_kind(None if code is None else str(code), raw, status)
+    kind = _error_kind(None if code is None else str(code), status_name, status)
     if kind == "invalid_request" and CONTEXT_OVERFLOW in message:
         kind = "context_length"
     return ApiError(
@@ -117,15 +119,16 @@ def _decode_shape(
         message=message,
         status=status,
         code=None if code is None else str(code),
-        raw=raw,
+        raw=status_name,
         **merge_extras(outer_extras, collect_extras(shape, FAMILY, *wire_form, prefix=prefix)),
     )
 
 
-def _error_kind(code: str | None, raw: str | None, status: int | None) -> ErrorKind:
-    for word in (raw, code):
-        # A code may be a URI; what it names stands last.
-        kind = ERROR_KINDS.get((word or "").rpartition("/")[2].lower())
+def _error_kind(code: str | None, status_name: str | None, status: int | None) -> ErrorKind:
+    """Derive the error kind from the status name, the code, or the HTTP status."""
+    for name in (status_name, code):
+        # A code may be a URI whose last segment is the name.
+        kind = ERROR_KINDS.get((name or "").rpartition("/")[2].lower())
         if kind is not None:
             return kind
     return STATUS_KINDS.get(status or 0, "other")
@@ -135,6 +138,7 @@ def _error_kind(code: str | None, raw: str | None, status: int | None) -> ErrorK
 
 
 def encode_error(error: ApiError) -> EncodedBody:
+    """Encode an error body, restoring the original spelling of an Interactions error."""
     report = LossReport()
     if _ERROR_FORM in error.wire_form:
         body = {"error": as_dict(_encode_shape(error))}
@@ -149,6 +153,7 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def _encode_shape(error: ApiError) -> ErrorShape:
+    """Encode an error of this protocol as it was received."""
     code: str | int | None = error.code
     if _NUMERIC_CODE in error.wire_form and code is not None:
         code = int(code)
@@ -159,16 +164,17 @@ def _encode_shape(error: ApiError) -> ErrorShape:
 
 
 def _encode_foreign_error(error: ApiError, report: LossReport) -> dict[str, Any]:
+    """Encode an error of another protocol."""
     message = error.message
     if error.kind == "context_length" and CONTEXT_OVERFLOW not in message:
-        message = f"{message} (the input {CONTEXT_OVERFLOW})"  # by these words clients know that they must compact
+        message = f"{message} (the input {CONTEXT_OVERFLOW})"  # clients compact when they see this text
     if error.code is not None:
         report.dropped((), "code")
     return {"code": ERROR_CODES[error.kind], "message": message}
 
 
 def encode_failure(error: ApiError, plan: EncodingPlan) -> Any:
-    """The error inside an answer."""
+    """Encode the error inside a failed interaction."""
     if plan.same_protocol and _ERROR_FORM in error.wire_form:
         return encode_with_extras(_encode_shape(error), error, FAMILY)
     for field in ("code", "param", "raw"):
@@ -178,9 +184,10 @@ def encode_failure(error: ApiError, plan: EncodingPlan) -> Any:
 
 
 def is_event(error: ApiError) -> bool:
-    """Whether it was an event of its own, and no answer's error."""
+    """Check whether the error came as a separate event, not inside an interaction."""
     return _INNER_ERROR_FORM not in error.wire_form
 
 
 def encode_event(error: ApiError) -> bytes:
+    """Encode an `error` event of a stream."""
     return msgspec.json.encode({"event_type": "error", **encode_error(error).body})

@@ -1,4 +1,4 @@
-"""What the Interactions server says of a field, step, content or tool by itself; `rules` is the whole."""
+"""Checks of single fields, steps, content and tools of an Interactions request; `rules` combines them."""
 
 import re
 from base64 import b64decode
@@ -20,6 +20,7 @@ from toolwire.codec.validation import (
 
 
 def _format_path(path: JsonPath) -> str:
+    """Format a path as the server does: `input[0].content`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
@@ -63,7 +64,7 @@ CONTENT_FIELDS = parse_shapes(
     "document media data:string uri:string mime_type:string",
     "video media data:string uri:string mime_type:string name:string resolution~low|medium|high|ultra_high",
 )
-# Step type, who speaks, fields.
+# Step type, speaker, fields.
 STEP_FIELDS = parse_shapes(
     "user_input user content:array",
     "model_output model content:array error:object",
@@ -101,15 +102,16 @@ _LABEL = re.compile(r"[\w-]{0,63}")
 
 
 def check_fields(body: JsonObject) -> Findings:
+    """Check the top-level fields, generation config and labels."""
     yield from ERROR_WORDING.check_fields((), body, _REQUEST)
     for name in sorted(body.keys() - {field.name for field in _REQUEST}):
         yield _finding("field-unknown", (name,), "Unknown field '{at}'.", "warning")
     config = object_of(body.get("generation_config"))
     at: JsonPath = ("generation_config",)
     yield from ERROR_WORDING.check_fields(at, config, _GENERATION)
-    for name, (least, most) in _RANGES.items():
+    for name, (minimum, maximum) in _RANGES.items():
         number = number_of(config.get(name))
-        if number is not None and (number < least or (most is not None and number > most)):
+        if number is not None and (number < minimum or (maximum is not None and number > maximum)):
             yield _finding("field-range", (*at, name), "Invalid value at '{at}': out of range.")
     yield from ERROR_WORDING.check_fields((*at, "tool_choice"), config.get("tool_choice"), _CHOICE)
     yield from ERROR_WORDING.check_fields(
@@ -122,7 +124,7 @@ def check_fields(body: JsonObject) -> Findings:
 
 
 def check_content(path: JsonPath, content: object, *, allow_results: bool = False) -> Findings:
-    """`results`: where the server takes results among content."""
+    """Check a list of content; `allow_results` where the server accepts function results in it."""
     for index, part in enumerate(list_of(content)):
         at = (*path, index)
         tag = value_at(part, "type")
@@ -139,6 +141,7 @@ def check_content(path: JsonPath, content: object, *, allow_results: bool = Fals
 
 
 def check_part(at: JsonPath, part: JsonObject) -> Findings:
+    """Check one content object."""
     kind, table = CONTENT_FIELDS[text_of(part.get("type"))]
     yield from ERROR_WORDING.check_fields(at, part, table)
     if kind == "media" and "data" not in part and "uri" not in part:
@@ -146,6 +149,7 @@ def check_part(at: JsonPath, part: JsonObject) -> Findings:
 
 
 def check_step(path: JsonPath, step: JsonObject) -> Findings:
+    """Check one step with its content and signature."""
     tag = text_of(step.get("type"))
     if not tag:
         yield _finding("step-type", path, "Invalid value at '{at}': a step must have a type.")
@@ -169,6 +173,7 @@ def check_step(path: JsonPath, step: JsonObject) -> Findings:
 
 
 def _is_base64(text: str) -> bool:
+    """Check for base64 in either alphabet."""
     try:
         b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
     except ValueError:
@@ -177,6 +182,7 @@ def _is_base64(text: str) -> bool:
 
 
 def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check one tool declaration."""
     kind = text_of(tool.get("type"))
     if not kind:
         yield _finding("tool-type", path, "Invalid value at '{at}': a tool must have a type.")
@@ -186,13 +192,13 @@ def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
         yield from ERROR_WORDING.check_fields(path, tool, _TOOLS[kind][1])
     name = tool.get("name")
     if kind == "function" and isinstance(name, str) and not _NAME.fullmatch(name):
-        said = (
+        message = (
             "Invalid function name at '{at}': it must start with a letter or an underscore, and hold letters, digits, "
         )
-        yield _finding("tool-name", (*path, "name"), said + "underscores, dots, colons and dashes only.")
+        yield _finding("tool-name", (*path, "name"), message + "underscores, dots, colons and dashes only.")
 
 
 def request_steps(body: JsonObject) -> list[tuple[JsonPath, JsonObject]]:
-    """The steps of a request; none if its input is content."""
-    found = object_items(body.get("input"), ("input",))
-    return [] if found and text_of(found[0][1].get("type")) in CONTENT_FIELDS else found
+    """Return the steps of a request with their paths; none if its input is content."""
+    steps = object_items(body.get("input"), ("input",))
+    return [] if steps and text_of(steps[0][1].get("type")) in CONTENT_FIELDS else steps

@@ -1,4 +1,4 @@
-"""The Interactions API's request body, to a canonical request and back."""
+"""Decode and encode requests of the Interactions API."""
 
 import re
 from typing import Any
@@ -16,7 +16,7 @@ from toolwire.codec.encoding.plan import IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules, report_tool_change
 from toolwire.codec.encoding.turns import assemble, leading_system_count, one_turn_per_message
 from toolwire.codec.interface import EncodedBody, Route, Target
-from toolwire.codec.losses import LossReport
+from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import (
     collect_extras,
     merge_extras,
@@ -125,14 +125,16 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
+    """Decode a request body."""
     with track_extras() as extras:
         request = decode_computer_use(with_computer(_decode_request(_request_reader.read(body), route)), COMPUTER_USE)
     return request if extras else replace(request, plain=True)
 
 
 def _decode_request(shape: RequestShape, route: Route) -> Request:
+    """Build the canonical request from its wire object."""
     config, system = shape.generation_config, shape.system_instruction
-    output, formats = decode_output(shape)
+    output, format_extras = decode_output(shape)
     model = unset_to_none(shape.model) if shape.model is not UNSET else unset_to_none(shape.agent)
     return Request(
         origin=FAMILY,
@@ -148,11 +150,14 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
         stream=unset_to_none(shape.stream),
         tier=unset_to_none(shape.service_tier),
         labels=None if shape.labels is UNSET or bytes(shape.labels) == b"null" else shape.labels,
-        **_decode_extras(shape, formats, has_mime=output is not None and output.at == "" and output.kind == "json"),
+        **_decode_extras(
+            shape, format_extras, has_mime=output is not None and output.at == "" and output.kind == "json"
+        ),
     )
 
 
 def _decode_extras(shape: RequestShape, formats: dict[str, Raw], *, has_mime: bool) -> dict[str, Any]:
+    """Return the `extras` and `wire_form` arguments of a request."""
     form = [] if shape.system_instruction is UNSET else [_SYSTEM_STRING]
     extras = dict(formats)
     for name in ("input", "labels", "response_format"):
@@ -168,49 +173,39 @@ def _decode_extras(shape: RequestShape, formats: dict[str, Raw], *, has_mime: bo
             extras["agent"] = Raw(msgspec.json.encode(shape.agent))
     if shape.response_mime_type is not UNSET and not has_mime:
         extras["response_mime_type"] = Raw(msgspec.json.encode(shape.response_mime_type))
-    kept = collect_extras(shape, FAMILY, *form)
+    extras_and_form = collect_extras(shape, FAMILY, *form)
     if (config := shape.generation_config) is not UNSET:
-        kept = merge_extras(kept, collect_extras(config, FAMILY, _CONFIG_FORM, prefix="generation_config/"))
+        extras_and_form = merge_extras(
+            extras_and_form, collect_extras(config, FAMILY, _CONFIG_FORM, prefix="generation_config/")
+        )
         if isinstance(config.tool_choice, str) and config.tool_choice not in CHOICE_MODES:
             extras["generation_config/tool_choice"] = Raw(msgspec.json.encode(config.tool_choice))
-    return merge_extras(kept, {"extras": {FAMILY: extras}}) if extras else kept
+    return merge_extras(extras_and_form, {"extras": {FAMILY: extras}}) if extras else extras_and_form
 
 
 # ---- encode
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
-    home = request.origin == FAMILY
+    """Encode a request, and report what the protocol cannot hold."""
     plan = StepPlan(
-        ID_AND_NAME_RULES, LossReport(), target, same_protocol=home, from_gemini=request.origin in GOOGLE_PROTOCOLS
+        ID_AND_NAME_RULES,
+        LossReport(),
+        target,
+        same_protocol=request.origin == FAMILY,
+        from_gemini=request.origin in GOOGLE_PROTOCOLS,
     )
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
     if request.origin == GEMINI:
         request, plan.map_location = take_map_location(request)
-    # One step at least is wanted, so that system text alone is told as input.
-    lifted = 0 if plan.same_protocol else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
     body: dict[str, Any] = {}
     if (model := request.model if target.model is None else target.model) is not None:
         body["agent" if _AGENT_NAME in request.wire_form and target.model is None else "model"] = model
     tools = encode_tools(request, plan)
-    if (system := _encode_system(request, lifted, plan)) is not None:
-        body["system_instruction"] = system
-    turns = one_turn_per_message(request.messages)
-    if not plan.same_protocol:
-        turns = adapt_turns(assemble(request, plan.report, skip=lifted), plan)
-    if (
-        turns
-        or not plan.same_protocol
-        or not (_NO_INPUT in request.wire_form or f"{FAMILY}:null:input" in request.wire_form)
-    ):
-        body["input"] = encode_input(turns, plan)
+    _encode_conversation(request, body, plan)
     if tools is not None:
         body["tools"] = tools
-    config: dict[str, Any] = {}
-    encode_sampling(request, config, plan)
-    encode_thinking(request.thinking, config, plan)
-    if (choice := encode_choice(request, plan, has_tools=bool(tools))) is not UNSET:
-        config["tool_choice"] = choice
+    config = _encode_generation(request, plan, has_tools=bool(tools))
     if config or _CONFIG_FORM in request.wire_form:
         body["generation_config"] = config
     body["response_format"] = encode_output(request, plan)
@@ -228,30 +223,62 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1beta/interactions"))
 
 
+def _encode_generation(request: Request, plan: StepPlan, *, has_tools: bool) -> dict[str, Any]:
+    """Encode sampling, thinking and the tool choice as `generation_config`."""
+    config: dict[str, Any] = {}
+    encode_sampling(request, config, plan)
+    encode_thinking(request.thinking, config, plan)
+    if (choice := encode_choice(request, plan, has_tools=has_tools)) is not UNSET:
+        config["tool_choice"] = choice
+    return config
+
+
+def _encode_conversation(request: Request, body: dict[str, Any], plan: StepPlan) -> None:
+    """Encode the system instruction and the input."""
+    lifted_count = 0
+    if not plan.same_protocol:
+        # The API requires one step, so a request of system text alone sends it as input.
+        lifted_count = min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
+    if (system := _encode_system(request, lifted_count, plan)) is not None:
+        body["system_instruction"] = system
+    turns = one_turn_per_message(request.messages)
+    if not plan.same_protocol:
+        turns = adapt_turns(assemble(request, plan.report, skip=lifted_count), plan)
+    has_input = not (_NO_INPUT in request.wire_form or f"{FAMILY}:null:input" in request.wire_form)
+    if turns or not plan.same_protocol or has_input:
+        body["input"] = encode_input(turns, plan)
+
+
 def _encode_system(request: Request, lifted_count: int, plan: StepPlan) -> str | None:
-    """One text: `system`, and for another protocol's request also the system messages that lead it."""
+    """Join the system texts; for foreign requests with the first `lifted_count` system messages."""
     if plan.same_protocol:
         return None if request.system is None else "\n\n".join(text.text for text in request.system)
-    found: list[tuple[Any, Any]] = [(text, ("system", index)) for index, text in enumerate(request.system or ())]
+    texts = _system_texts(request, lifted_count, plan)
+    for position, (text, path) in enumerate(texts):
+        if position:
+            plan.report.approximated(path, "", "joined with the preceding text")
+        if text.cache is not None:
+            plan.report.dropped((*path, "cache"), "", "the target caches automatically")
+        for index in range(len(text.annotations or ())):
+            plan.report.dropped((*path, "annotations", index), "")
+    return "\n\n".join(text.text for text, _ in texts) or None
+
+
+def _system_texts(request: Request, lifted_count: int, plan: StepPlan) -> list[tuple[Any, SourcePath]]:
+    """List the system texts with their paths; changes of tools among them are reported."""
+    texts: list[tuple[Any, SourcePath]] = [(text, ("system", index)) for index, text in enumerate(request.system or ())]
     for number, message in enumerate(request.messages[:lifted_count]):
         for index, part in enumerate(message.parts):
-            trail = ("messages", number, "parts", index)
+            path = ("messages", number, "parts", index)
             if isinstance(part, ToolChange):
-                report_tool_change(part, trail, plan.report)
+                report_tool_change(part, path, plan.report)
             else:
-                found.append((part, trail))
-    for position, (text, trail) in enumerate(found):
-        if position:
-            plan.report.approximated(trail, "", "told in one text with what stands before it")
-        if text.cache is not None:
-            plan.report.dropped((*trail, "cache"), "", "the target keeps prefixes by itself")
-        for index in range(len(text.annotations or ())):
-            plan.report.dropped((*trail, "annotations", index), "")
-    return "\n\n".join(text.text for text, _ in found) or None
+                texts.append((part, path))
+    return texts
 
 
 def _report_unsupported(request: Request, plan: StepPlan) -> None:
-    """What a request of another protocol can say and this one can't."""
+    """Report fields of a foreign request that the protocol does not have."""
     for index, message in enumerate(request.messages):
         for field in ("name", "id", "status", "phase", "clear_at"):
             if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
@@ -259,9 +286,9 @@ def _report_unsupported(request: Request, plan: StepPlan) -> None:
     if request.end_user is not None:
         plan.report.dropped((), "end_user")
     if request.cache is not None:
-        plan.report.dropped(("cache",), "", "the target keeps prefixes by itself")
+        plan.report.dropped(("cache",), "", "the target caches automatically")
 
 
 def is_call_id(message: Message) -> bool:
-    """Whether the message's id is that of a call in it, and so arrives."""
+    """Check whether the message's id is that of a call in it, and is therefore preserved."""
     return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)

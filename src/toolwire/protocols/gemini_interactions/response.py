@@ -1,7 +1,4 @@
-"""The Interactions API's answers, to canonical and back.
-
-The models on offer, as Google lists them for this interface too.
-"""
+"""Decode and encode interactions, as responses, and the model list."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +31,7 @@ from toolwire.protocols.gemini_interactions.errors import decode_failure, encode
 from toolwire.protocols.gemini_interactions.parts.messages import decode_response_steps, encode_parts, encode_step
 from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.request import GOOGLE_PROTOCOLS, ID_AND_NAME_RULES, is_call_id
-from toolwire.protocols.gemini_interactions.wire import FAMILY, ResponseShape, UsageShape
+from toolwire.protocols.gemini_interactions.wire import FAMILY, ErrorShape, ResponseShape, UsageShape
 
 CANONICAL_STOPS: dict[str, StopReason] = {
     "completed": "end_turn",
@@ -62,7 +59,7 @@ WIRE_STOPS: dict[StopReason, str] = {
     "error": "failed",
     "other": "incomplete",
 }
-"""The status that tells a stop. Only what ended well is completed: clients look no further."""
+"""Statuses by stop reason. Clients look only for `completed`, so only successful stops map to it."""
 _EXACT_STOPS = ("end_turn", "tool_use", "max_tokens", "cancelled", "error")
 
 _NO_STEPS = "gemini-interactions:absent:steps"
@@ -78,6 +75,7 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
+    """Decode a response body."""
     with track_extras() as extras:
         shape = _read_response(body)
         if (
@@ -92,6 +90,7 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def _assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> Response:
+    """Build the canonical response from its wire object and messages."""
     stop = decode_stop(shape, messages)
     return Response(
         origin=FAMILY,
@@ -107,7 +106,7 @@ def _assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> R
 
 
 def response_extras(shape: ResponseShape) -> dict[str, Any]:
-    """Extras and form of an answer."""
+    """Return the `extras` and `wire_form` arguments of a response."""
     form = [_NO_STEPS] if shape.steps is UNSET else []
     extras: dict[str, Any] = {}
     if shape.object is UNSET:
@@ -125,28 +124,34 @@ def response_extras(shape: ResponseShape) -> dict[str, Any]:
         else:
             form.append(_CREATED_FORM + shape.created)
     if shape.errors is not UNSET:
-        wire = [{**as_dict(one), **(one.unknown or {}), **dict.fromkeys(one.nulls or ())} for one in shape.errors]
-        if decode_errors(shape) is None:
-            extras["errors"] = wire
-        else:
-            extras |= {f"errors/{index}": one for index, one in enumerate(wire) if index}
-    kept = collect_extras(shape, FAMILY, *form)
+        extras |= _error_extras(shape, shape.errors)
+    extras_and_form = collect_extras(shape, FAMILY, *form)
     raw = {name: Raw(msgspec.json.encode(value)) for name, value in extras.items()}
-    return merge_extras(kept, {"extras": {FAMILY: raw}}) if raw else kept
+    return merge_extras(extras_and_form, {"extras": {FAMILY: raw}}) if raw else extras_and_form
+
+
+def _error_extras(shape: ResponseShape, errors: list[ErrorShape]) -> dict[str, Any]:
+    """Return the errors that the canonical error does not hold: all but the first, or all."""
+    bodies = [{**as_dict(error), **(error.unknown or {}), **dict.fromkeys(error.nulls or ())} for error in errors]
+    if decode_errors(shape) is None:
+        return {"errors": bodies}
+    return {f"errors/{index}": body for index, body in enumerate(bodies) if index}
 
 
 def decode_errors(shape: ResponseShape) -> ApiError | None:
-    """Why it failed. Of one that went well they are mere remarks."""
+    """Decode the first error of a failed interaction; errors of a successful one are only notes."""
     if not shape.errors or shape.status not in FAILED_STATUSES:
         return None
     return decode_failure(shape.errors[0])
 
 
 def decode_created(text: str | UnsetType) -> int | float | None:
+    """Decode a creation time."""
     return None if text is UNSET else decode_timestamp(text)
 
 
 def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | None:
+    """Decode the status of a finished interaction as a stop reason."""
     status = unset_to_none(shape.status)
     if status in RUNNING_STATUSES or (status is None and not messages):
         return None
@@ -154,20 +159,23 @@ def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | N
 
 
 def status_stop(status: str | None, *, has_calls: bool) -> Stop:
-    """Some answers with calls are called completed."""
+    """Convert a status to a stop; a completed response with open calls means `tool_use`."""
     reason = CANONICAL_STOPS.get(status or "completed", "other")
     return Stop(reason="tool_use" if reason == "end_turn" and has_calls else reason, raw=status)
 
 
 def is_open_call(part: Any) -> bool:
+    """Check for a call that the client must run."""
     return isinstance(part, ToolCall) and part.executor == "client"
 
 
 def decode_usage(shape: UsageShape) -> Usage:
-    """Thoughts are counted apart from the output; canonically they are part of it."""
+    """Decode token counts. The API counts thoughts separately; canonically they are part of the output."""
     output, thoughts = unset_to_none(shape.total_output_tokens), unset_to_none(shape.total_thought_tokens)
-    split = output is not None and thoughts is not None
-    kept, counts = _decode_hosted_counts(collect_extras(shape, FAMILY, *((_THOUGHTS_FORM,) if split else ())))
+    counts_thoughts = output is not None and thoughts is not None
+    extras, hosted_counts = _decode_hosted_counts(
+        collect_extras(shape, FAMILY, *((_THOUGHTS_FORM,) if counts_thoughts else ()))
+    )
     return Usage(
         input_tokens=unset_to_none(shape.total_input_tokens),
         output_tokens=output + thoughts if output is not None and thoughts is not None else output,
@@ -175,31 +183,34 @@ def decode_usage(shape: UsageShape) -> Usage:
         reasoning=thoughts,
         tool_use=unset_to_none(shape.total_tool_use_tokens),
         total=unset_to_none(shape.total_tokens),
-        **counts,
-        **kept,
+        **hosted_counts,
+        **extras,
     )
 
 
 def _decode_hosted_counts(extras_and_form: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How often Google searched; what else it counts stays its own."""
-    own: dict[str, Raw] = (extras_and_form.get("extras") or {}).get(FAMILY, {})
-    counts = parse_json(own[_HOSTED_COUNTS_FIELD]) if _HOSTED_COUNTS_FIELD in own else None
+    """Take the number of Google searches out of the extras; other counts stay there."""
+    extras: dict[str, Raw] = (extras_and_form.get("extras") or {}).get(FAMILY, {})
+    counts = parse_json(extras[_HOSTED_COUNTS_FIELD]) if _HOSTED_COUNTS_FIELD in extras else None
     searches = (
-        [index for index, one in enumerate(counts or ()) if _is_search_count(one)] if isinstance(counts, list) else []
+        [index for index, count in enumerate(counts or ()) if _is_search_count(count)]
+        if isinstance(counts, list)
+        else []
     )
     if not isinstance(counts, list) or len(searches) != 1:
         return extras_and_form, {}
-    (place,) = searches
-    others = {f"{_HOSTED_COUNTS_FIELD}/{index}": one for index, one in enumerate(counts) if index != place}
-    more = {name: Raw(msgspec.json.encode(one)) for name, one in others.items()}
-    form = (f"{FAMILY}:canonical:{_HOSTED_COUNTS_FIELD}", f"{FAMILY}:name:searches={_HOSTED_COUNTS_FIELD}/{place}")
-    extras = {**extras_and_form["extras"], FAMILY: {**own, **more}}
-    return {"extras": extras, "wire_form": (*extras_and_form.get("wire_form", ()), *form)}, {
-        "searches": counts[place]["count"]
+    (position,) = searches
+    others = {f"{_HOSTED_COUNTS_FIELD}/{index}": count for index, count in enumerate(counts) if index != position}
+    other_extras = {name: Raw(msgspec.json.encode(count)) for name, count in others.items()}
+    form = (f"{FAMILY}:canonical:{_HOSTED_COUNTS_FIELD}", f"{FAMILY}:name:searches={_HOSTED_COUNTS_FIELD}/{position}")
+    all_extras = {**extras_and_form["extras"], FAMILY: {**extras, **other_extras}}
+    return {"extras": all_extras, "wire_form": (*extras_and_form.get("wire_form", ()), *form)}, {
+        "searches": counts[position]["count"]
     }
 
 
 def _is_search_count(count: Any) -> bool:
+    """Check for a count of Google searches without other fields."""
     return (
         isinstance(count, dict)
         and count.keys() == {"type", "count"}
@@ -212,10 +223,11 @@ def _is_search_count(count: Any) -> bool:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
+    """Encode a response, and report what the protocol cannot hold."""
     plan = response_plan(response.origin, LossReport(), context)
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
-        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+        plan.report.dropped(("candidates", index), "", "the target returns a single candidate")
     steps: list[Any] = []
     for number, message in enumerate(candidate.messages):
         steps += _encode_message(message, number, plan)
@@ -236,6 +248,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def response_plan(origin: str, report: LossReport, context: ResponseContext) -> StepPlan:
+    """Create the encoding plan for a response of this origin."""
     return StepPlan(
         ID_AND_NAME_RULES,
         report,
@@ -247,38 +260,45 @@ def response_plan(origin: str, report: LossReport, context: ResponseContext) -> 
 
 
 def _encode_message(message: Message, number: int, plan: StepPlan) -> list[Any]:
-    trail = ("candidates", 0, "messages", number)
-    places = [LocatedPart(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)]
+    """Encode one message as steps."""
+    path = ("candidates", 0, "messages", number)
+    located_parts = [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
     if plan.same_protocol:
-        return [encode_step(message, places, plan)]
+        return [encode_step(message, located_parts, plan)]
     for field in ("id", "name", "status", "phase"):
         if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-            plan.report.dropped(trail, field)
-    return encode_parts(places, plan, is_output=True)
+            plan.report.dropped(path, field)
+    return encode_parts(located_parts, plan, is_output=True)
 
 
 def encode_start(response: Response | ResponseStart, plan: StepPlan, context: ResponseContext) -> dict[str, Any]:
-    """The envelope of an answer."""
+    """Encode the fields of a response that stand before its steps."""
     body: dict[str, Any] = {}
     if response.id is not None:
         body["id"] = response.id
-    own = {} if response.extras is None else response.extras.get(FAMILY, {})
-    if not plan.same_protocol or (_NO_OBJECT not in response.wire_form and "object" not in own):
+    extras = {} if response.extras is None else response.extras.get(FAMILY, {})
+    if not plan.same_protocol or (_NO_OBJECT not in response.wire_form and "object" not in extras):
         body["object"] = "interaction"
     if response.model is not None:
         body["agent" if _AGENT_NAME in response.wire_form else "model"] = response.model
     created = response.created
-    if created is None and not plan.same_protocol and context.created:
-        created = context.created
+    if created is None and not plan.same_protocol:
+        created = context.created or None
     if created is not None:
         body["created"] = _encode_created(created, response.wire_form)
-    held = None if plan.same_protocol or context.request is None else context.request.continuation
-    if held is not None and held.kind == "interaction":
-        body["previous_interaction_id"] = held.id
+    if not plan.same_protocol and (previous_id := _previous_interaction_id(context)) is not None:
+        body["previous_interaction_id"] = previous_id
     return body
 
 
+def _previous_interaction_id(context: ResponseContext) -> str | None:
+    """Return the id of the interaction that the client's request continues."""
+    continuation = None if context.request is None else context.request.continuation
+    return continuation.id if continuation is not None and continuation.kind == "interaction" else None
+
+
 def _encode_created(created: float, wire_form: tuple[str, ...]) -> str:
+    """Encode a creation time, in the spelling of the source if that is still the time."""
     for token in wire_form:
         if token.startswith(_CREATED_FORM) and decode_created(token[len(_CREATED_FORM) :]) == created:
             return token[len(_CREATED_FORM) :]
@@ -286,6 +306,7 @@ def _encode_created(created: float, wire_form: tuple[str, ...]) -> str:
 
 
 def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], plan: StepPlan) -> None:
+    """Write the status, derived from the stop reason for foreign responses."""
     if plan.same_protocol:
         if status is not None:
             body["status"] = status
@@ -295,13 +316,14 @@ def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], p
     if stop is None:
         return
     if stop.reason not in _EXACT_STOPS:
-        why = f"{stop.raw or stop.reason} is told as {body['status']}"
-        plan.report.approximated(("candidates", 0, "stop"), "reason", why)
+        loss_reason = f"{stop.raw or stop.reason} sent as {body['status']}"
+        plan.report.approximated(("candidates", 0, "stop"), "reason", loss_reason)
     if stop.sequence is not None:
         plan.report.dropped(("candidates", 0, "stop"), "sequence")
 
 
 def encode_usage(usage: Usage, plan: StepPlan) -> Any:
+    """Encode token counts, with thoughts counted separately."""
     shape = UsageShape(
         total_input_tokens=none_to_unset(usage.input_tokens),
         total_output_tokens=none_to_unset(usage.output_tokens),
@@ -328,26 +350,31 @@ def encode_usage(usage: Usage, plan: StepPlan) -> Any:
 
 
 def encode_errors(error: ApiError, body: dict[str, Any], node: Any, plan: StepPlan) -> None:
-    others = (node.extras or {}).get(FAMILY, {})
-    more = [others[name] for name in sorted(others, key=_error_index) if name.startswith("errors/")]
-    body["errors"] = [encode_failure(error, plan), *more]
+    """Write the error list of a failed interaction, with further errors from the extras."""
+    extras = (node.extras or {}).get(FAMILY, {})
+    further_errors = [extras[name] for name in sorted(extras, key=_error_index) if name.startswith("errors/")]
+    body["errors"] = [encode_failure(error, plan), *further_errors]
     if not plan.same_protocol:
         body["status"] = "failed"
 
 
 def _error_index(name: str) -> int:
-    number = name.rpartition("/")[2]
-    return int(number) if number.isdigit() else 0
+    """Return the index at the end of an extras pointer."""
+    index = name.rpartition("/")[2]
+    return int(index) if index.isdigit() else 0
 
 
 def _report_response(response: Response, plan: StepPlan) -> None:
+    """Report fields of a foreign response that the protocol does not have."""
     if response.continuation is not None and response.continuation.id is not None:
-        plan.report.dropped(("continuation",), "id", "what another provider holds")
+        plan.report.dropped(("continuation",), "id", "stored by another provider")
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
-    return {"models": [encode_model(one) for one in models]}
+    """Encode the model list."""
+    return {"models": [encode_model(model) for model in models]}
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
+    """Encode one model of the list."""
     return {"name": f"models/{model.id}", "version": "1", "displayName": model.id}

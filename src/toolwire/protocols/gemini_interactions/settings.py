@@ -1,4 +1,4 @@
-"""How a model is asked to think, answer and remember: `generation_config`, `response_format`, stored state."""
+"""Decode and encode generation settings, output format, stored state, service tier and labels."""
 
 import re
 from typing import Any
@@ -46,6 +46,7 @@ _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def decode_sampling(shape: GenerationShape | UnsetType) -> Sampling | None:
+    """Decode sampling settings."""
     if shape is UNSET:
         return None
     stop = shape.stop_sequences
@@ -60,25 +61,26 @@ def decode_sampling(shape: GenerationShape | UnsetType) -> Sampling | None:
 
 
 def decode_thinking(shape: GenerationShape | UnsetType) -> Thinking | None:
+    """Decode thinking level and summaries."""
     if shape is UNSET or (shape.thinking_level is UNSET and shape.thinking_summaries is UNSET):
         return None
-    shown = shape.thinking_summaries
-    visibility: Any = None if shown is UNSET else _VISIBILITIES.get(shown)
+    summaries = shape.thinking_summaries
+    visibility: Any = None if summaries is UNSET else _VISIBILITIES.get(summaries)
     extras = None
-    if isinstance(shown, str) and visibility is None:
-        extras = {FAMILY: {"thinking_summaries": Raw(msgspec.json.encode(shown))}}
+    if isinstance(summaries, str) and visibility is None:
+        extras = {FAMILY: {"thinking_summaries": Raw(msgspec.json.encode(summaries))}}
     return Thinking(
         effort=unset_to_none(shape.thinking_level), visibility=visibility, **merge_extras({"extras": extras})
     )
 
 
 def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Raw]]:
-    """What is asked of the text, and the formats of other media, which only this protocol has."""
+    """Decode the text format; formats of other media are returned as extras."""
     raw = shape.response_format
     if raw is UNSET:
         if shape.response_mime_type == JSON_MIME:
-            told = (_MIME_FORM, _NAME_FORM + "kind=response_mime_type")
-            return OutputFormat(kind="json", at="", wire_form=told), {}
+            mime_form = (_MIME_FORM, _NAME_FORM + "kind=response_mime_type")
+            return OutputFormat(kind="json", at="", wire_form=mime_form), {}
         return None, {}
     match bytes(raw)[:1]:
         case b"{":
@@ -95,40 +97,44 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, R
 
 
 def _decode_formats(raw: Raw) -> tuple[OutputFormat | None, dict[str, Raw]]:
+    """Decode a list of formats with exactly one text format."""
     formats = _decode_elements(raw)
-    texts = [index for index, one in enumerate(formats) if tag_of(one) == "text"]
-    if len(texts) != 1:
+    text_indices = [index for index, element in enumerate(formats) if tag_of(element) == "text"]
+    if len(text_indices) != 1:
         return None, {"response_format": raw}
-    (place,) = texts
-    others = {f"response_format/{index}": one for index, one in enumerate(formats) if index != place}
-    token = f"{_FORMAT_LIST}{place},{len(formats)}"
-    return _decode_format(formats[place], f"/response_format/{place}", (token,)), others
+    (text_index,) = text_indices
+    others = {f"response_format/{index}": element for index, element in enumerate(formats) if index != text_index}
+    token = f"{_FORMAT_LIST}{text_index},{len(formats)}"
+    return _decode_format(formats[text_index], f"/response_format/{text_index}", (token,)), others
 
 
 def _decode_format(raw: Raw, at: str, wire_form: tuple[str, ...]) -> OutputFormat:
+    """Decode one text format."""
     shape = _read_format(raw, at)
-    null = shape.schema is not UNSET and bytes(shape.schema) == b"null"
+    is_null = shape.schema is not UNSET and bytes(shape.schema) == b"null"
     kind: Any = "text" if shape.mime_type == "text/plain" else None
-    if shape.schema is not UNSET and not null:
+    if shape.schema is not UNSET and not is_null:
         kind = "json_schema"
     elif shape.mime_type == JSON_MIME:
         kind = "json"
-    if null:
+    if is_null:
         wire_form = (*wire_form, f"{FAMILY}:null:schema")
     if shape.mime_type is UNSET:
         wire_form = (*wire_form, _NO_MIME, _NAME_FORM + "kind=type")
-    kept = collect_extras(shape, FAMILY, *wire_form)
+    extras = collect_extras(shape, FAMILY, *wire_form)
     if isinstance(shape.mime_type, str) and shape.mime_type != _mime_type(kind):
-        kept = merge_extras(kept, {"extras": {FAMILY: {"mime_type": Raw(msgspec.json.encode(shape.mime_type))}}})
-    schema = None if null else unset_to_none(shape.schema)
-    return OutputFormat(kind=kind, schema=schema, held=schema is not None, at=at, **kept)
+        extras = merge_extras(extras, {"extras": {FAMILY: {"mime_type": Raw(msgspec.json.encode(shape.mime_type))}}})
+    schema = None if is_null else unset_to_none(shape.schema)
+    return OutputFormat(kind=kind, schema=schema, held=schema is not None, at=at, **extras)
 
 
 def _mime_type(kind: str | None) -> str | None:
+    """Return the MIME type of an output kind."""
     return {"json": JSON_MIME, "json_schema": JSON_MIME, "text": "text/plain"}.get(kind or "")
 
 
 def decode_continuation(shape: RequestShape) -> Continuation | None:
+    """Decode stored state: `previous_interaction_id`, `store` and `background`."""
     id = unset_to_none(shape.previous_interaction_id)
     kind: Any = None if id is None else "interaction"
     state = Continuation(kind=kind, id=id, store=unset_to_none(shape.store), background=unset_to_none(shape.background))
@@ -139,13 +145,14 @@ def decode_continuation(shape: RequestShape) -> Continuation | None:
 
 
 def encode_sampling(request: Request, config: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write sampling settings into `generation_config`."""
     sampling = request.sampling
     if sampling is None:
         return
     if sampling.max_tokens is not None:
         config["max_output_tokens"] = sampling.max_tokens
         if not plan.same_protocol and sampling.max_tokens < 1:
-            plan.report.approximated(("sampling",), "max_tokens", "the target gives at least one")
+            plan.report.approximated(("sampling",), "max_tokens", "the target generates at least one token")
             config["max_output_tokens"] = 1
     for name in ("temperature", "top_p", "seed"):
         if (value := getattr(sampling, name)) is not None:
@@ -159,36 +166,44 @@ def encode_sampling(request: Request, config: dict[str, Any], plan: EncodingPlan
 
 
 def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write thinking level and summaries into `generation_config`."""
     if thinking is None:
         return
     level = thinking.effort
     if not plan.same_protocol:
-        if thinking.enabled is False or level == "none":
-            field = "enabled" if thinking.enabled is False else "effort"
-            plan.report.approximated(("thinking",), field, "the target's models always think: told as minimal")
-            if thinking.enabled is False and level not in (None, "none"):
-                plan.report.dropped(("thinking",), "effort", "there is no effort without thinking")
-            level = "minimal"
-        elif level is not None and level not in THINKING_LEVELS:
-            plan.report.approximated(("thinking",), "effort", f"{level} is told as high")
-            level = "high"
-        elif thinking.enabled and level is None and thinking.budget_tokens is None:
-            plan.report.approximated(("thinking",), "enabled", "the target's models decide how much to think")
+        level = _encode_level(thinking, plan)
         if thinking.budget_tokens is not None:
-            plan.report.dropped(("thinking",), "budget_tokens", "the target's models decide how much to think")
+            plan.report.dropped(("thinking",), "budget_tokens", "the target's models choose their own thinking budget")
         report_thinking_visibility(thinking, plan.report)
     if level is not None:
         config["thinking_level"] = level
     if thinking.visibility is not None:
         config["thinking_summaries"] = _WIRE_SUMMARIES[thinking.visibility]
     elif thinking.enabled and not plan.same_protocol:
-        # Whoever turns thinking on elsewhere is shown it unless it says otherwise.
+        # Other protocols show thinking by default once it is enabled.
         config["thinking_summaries"] = "auto"
     restore_extras(config, thinking, FAMILY)
 
 
+def _encode_level(thinking: Thinking, plan: EncodingPlan) -> str | None:
+    """Choose the thinking level for foreign settings, and report where it differs."""
+    level = thinking.effort
+    if thinking.enabled is False or level == "none":
+        field = "enabled" if thinking.enabled is False else "effort"
+        plan.report.approximated(("thinking",), field, "the target's models always think; sent as minimal")
+        if thinking.enabled is False and level not in (None, "none"):
+            plan.report.dropped(("thinking",), "effort", "thinking is disabled")
+        return "minimal"
+    if level is not None and level not in THINKING_LEVELS:
+        plan.report.approximated(("thinking",), "effort", f"{level} sent as high")
+        return "high"
+    if thinking.enabled and level is None and thinking.budget_tokens is None:
+        plan.report.approximated(("thinking",), "enabled", "the target's models choose their own thinking budget")
+    return level
+
+
 def encode_output(request: Request, plan: EncodingPlan) -> Any:
-    """The `response_format`, or UNSET."""
+    """Encode `response_format`, or return UNSET."""
     output = request.output
     if output is None:
         return UNSET
@@ -198,7 +213,7 @@ def encode_output(request: Request, plan: EncodingPlan) -> Any:
         if getattr(output, name) is not None:
             plan.report.dropped(("output",), name)
     if output.strict is False:
-        plan.report.approximated(("output",), "strict", "the target is always strict")
+        plan.report.approximated(("output",), "strict", "the target always enforces the schema")
     if output.kind is None:
         return UNSET
     shape = TextFormatShape(type="text", mime_type="text/plain" if output.kind == "text" else JSON_MIME)
@@ -208,60 +223,66 @@ def encode_output(request: Request, plan: EncodingPlan) -> Any:
 
 
 def _encode_same_protocol_output(output: OutputFormat, request: Request) -> Any:
+    """Encode the output format of this protocol as it was received."""
     if _MIME_FORM in output.wire_form:
         return UNSET
     if _SCHEMA_FORM in output.wire_form and output.schema is not None:
         return output.schema
-    own = {} if output.extras is None else output.extras.get(FAMILY, {})
+    extras = {} if output.extras is None else output.extras.get(FAMILY, {})
     shape = TextFormatShape(type="text", mime_type=none_to_unset(_mime_type(output.kind)))
-    if _NO_MIME in output.wire_form or "mime_type" in own:
+    if _NO_MIME in output.wire_form or "mime_type" in extras:
         shape.mime_type = UNSET
     shape.schema = none_to_unset(output.schema)
-    whole = restore_extras(as_dict(shape), output, FAMILY)
+    text_format = restore_extras(as_dict(shape), output, FAMILY)
     for token in output.wire_form:
         if token.startswith(_FORMAT_LIST):
-            place, count = map(int, token[len(_FORMAT_LIST) :].split(","))
+            text_index, count = map(int, token[len(_FORMAT_LIST) :].split(","))
             others = (request.extras or {}).get(FAMILY, {})
-            return [whole if index == place else others[f"response_format/{index}"] for index in range(count)]
-    return whole
+            return [
+                text_format if index == text_index else others[f"response_format/{index}"] for index in range(count)
+            ]
+    return text_format
 
 
 def encode_mime(request: Request, body: dict[str, Any]) -> None:
+    """Write `response_mime_type` if the source used it."""
     if request.output is not None and _MIME_FORM in request.output.wire_form:
         body["response_mime_type"] = JSON_MIME
 
 
 def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    state = request.continuation
-    if state is None:
+    """Write stored state; only the same protocol can refer to an earlier interaction."""
+    continuation = request.continuation
+    if continuation is None:
         return
-    if state.store is not None:
-        body["store"] = state.store
-    if state.background and not plan.same_protocol and body.get("stream"):
-        plan.report.dropped(("continuation",), "background", "the target streams nothing that runs in the background")
-    elif state.background is not None:
-        body["background"] = state.background
-    if state.id is None:
+    if continuation.store is not None:
+        body["store"] = continuation.store
+    if continuation.background and not plan.same_protocol and body.get("stream"):
+        plan.report.dropped(("continuation",), "background", "the target cannot stream background responses")
+    elif continuation.background is not None:
+        body["background"] = continuation.background
+    if continuation.id is None:
         return
     if plan.same_protocol:
-        body["previous_interaction_id"] = state.id
+        body["previous_interaction_id"] = continuation.id
     else:
-        plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
+        plan.report.dropped(("continuation",), "id", "stored by another provider")
 
 
 def encode_tier(request: Request, plan: EncodingPlan) -> Any:
+    """Encode the service tier, or return UNSET."""
     tier = request.tier
     if tier is None or plan.same_protocol or tier in SERVICE_TIERS:
         return none_to_unset(tier)
     if tier in ("default", "standard_only"):
-        plan.report.approximated((), "tier", f"{tier} is told as standard")
+        plan.report.approximated((), "tier", f"{tier} sent as standard")
         return "standard"
-    plan.report.dropped((), "tier", f"the target has no tier {tier}")
+    plan.report.dropped((), "tier", f"the target has no service tier {tier}")
     return UNSET
 
 
 def encode_labels(request: Request, plan: EncodingPlan) -> Any:
-    """Labels, if the target takes all of them: lower case, short, names that start with a letter."""
+    """Encode labels if all are legal: short, lowercase, with names that start with a letter."""
     if request.labels is None or plan.same_protocol:
         return none_to_unset(request.labels)
     try:
@@ -269,11 +290,12 @@ def encode_labels(request: Request, plan: EncodingPlan) -> Any:
     except msgspec.DecodeError:
         labels = None
     if labels is None or not all(_is_label(name, value) for name, value in labels.items()):
-        plan.report.dropped((), "labels", "the target's labels are short and in lower case")
+        plan.report.dropped((), "labels", "labels of the target must be short and lowercase")
         return UNSET
     return request.labels
 
 
 def _is_label(name: str, value: str) -> bool:
-    whole = _LABEL.fullmatch(name) is not None and _LABEL.fullmatch(value) is not None
-    return whole and name[:1].isalpha() and name == name.lower() and value == value.lower()
+    """Check one label."""
+    matches = _LABEL.fullmatch(name) is not None and _LABEL.fullmatch(value) is not None
+    return matches and name[:1].isalpha() and name == name.lower() and value == value.lower()

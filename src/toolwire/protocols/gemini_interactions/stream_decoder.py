@@ -1,15 +1,13 @@
-"""What surrounds the steps of an Interactions stream, and a step while it is told.
+"""Decode an Interactions stream (SSE) to canonical events; `stream_encoder` is the reverse.
 
-The Interactions API's event stream, to canonical events. `stream_encoder` is the way back.
+  interaction.created  (status_update | step.start step.delta* step.stop)*  interaction.completed  [DONE]
 
-    interaction.created  (status_update | step.start step.delta* step.stop)*  interaction.completed  [DONE]
-
-1. A step is a message. Thoughts and calls are one part, which opens with its step; what is said opens a part with its
-   first delta, and another with each medium.
-2. Steps of Google's own tools come in deltas that hold a whole field each. They are passed on as a `Notice`, and what
-   they add up to is told when the step stops.
-3. The arguments of a call are the text of its deltas; those in `step.start` count only if there are none.
-4. Annotations count bytes of their text, so they are told when it is whole.
+1. A step is a message. A thought or call is one part, which opens with its step. Model output opens a part with its
+first text delta, and another for each media content.
+2. Steps of hosted tools come in deltas that each hold a complete field. They are passed on as a `Notice`, and the
+combined part is emitted when the step stops.
+3. The arguments of a call are the text of its deltas; those in `step.start` count only if there are no deltas.
+4. Annotations count bytes of their text, so they are emitted when the text is complete.
 """
 
 from collections.abc import Callable
@@ -78,19 +76,20 @@ from toolwire.protocols.gemini_interactions.wire import (
 )
 
 INDEX_FORM = "gemini-interactions:index:"
-"""Where a step stands in the source's own count, if it is not the next."""
+"""Wire-form prefix for the index of a step, if it is not the next one."""
 
 NO_CREATED = "gemini-interactions:absent:created"
 EVENT_ID_FORM = "gemini-interactions:event_id:"
 
 
 class OpenStep:
-    """A step while it is told."""
+    """The decoding state of one open step."""
 
     def __init__(self, number: int, part: Part | None, members: dict[str, Raw]) -> None:
         self.number = number
-        self.part = part  # the one that the step itself is
-        self.members = members
+        self.part = part  # set if the step itself is one part: a thought, a call or a result
+        self.members = members  # fields of the step, completed by deltas
+        # Canonical part indices of the open text, the call and the open part; -1 for none.
         self.text_index = -1
         self.call_index = -1
         self.open_index = -1
@@ -103,22 +102,23 @@ class OpenStep:
 
 
 def frame_extras(shape: CreatedFrame | CompletedFrame | StartFrame) -> dict[str, Any]:
-    """What stands beside an interaction or a step: the place to resume from is the stream's own, and says nothing."""
+    """Return the extras of a frame; its event id, which only serves to resume, goes to the wire form."""
     form = () if shape.event_id is UNSET else (EVENT_ID_FORM + str(shape.event_id, "utf-8"),)
     return collect_extras(replace(shape, event_id=UNSET), FAMILY, *form)
 
 
 def passthrough_notice(data: bytes, kind: str = "frame") -> Notice:
+    """Wrap a frame that only this protocol can use."""
     return Notice(kind=kind, extras={FAMILY: {"frame": Raw(data)}})
 
 
 def new_extras(interaction: ResponseShape, start: ResponseStart | None) -> dict[str, Any]:
-    """What the end of an interaction says that its start did not."""
+    """Return fields of the completed interaction that differ from its start."""
     extras = dict((response_extras(interaction).get("extras") or {}).get(FAMILY, {}))
     if start is not None:
-        same = {"id": start.id, "model": start.model, "agent": start.model}
-        for name, before in same.items():
-            if (value := getattr(interaction, name)) is not UNSET and value != before:
+        start_values = {"id": start.id, "model": start.model, "agent": start.model}
+        for name, start_value in start_values.items():
+            if (value := getattr(interaction, name)) is not UNSET and value != start_value:
                 extras[name] = Raw(msgspec.json.encode(value))
         if interaction.created is not UNSET and decode_created(interaction.created) != start.created:
             extras["created"] = Raw(msgspec.json.encode(interaction.created))
@@ -126,6 +126,7 @@ def new_extras(interaction: ResponseShape, start: ResponseStart | None) -> dict[
 
 
 def encode_event_id(wire_form: tuple[str, ...]) -> dict[str, Any]:
+    """Return the `event_id` field of a frame, if the source had one."""
     ids = [token[len(EVENT_ID_FORM) :].encode() for token in wire_form if token.startswith(EVENT_ID_FORM)]
     return {"event_id": Raw(ids[-1])} if ids else {}
 
@@ -138,6 +139,8 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Decoder:
+    """Stream decoder of the Interactions protocol."""
+
     def __init__(self) -> None:
         self._splitter = SseSplitter()
         self._start: ResponseStart | None = None
@@ -148,32 +151,37 @@ class Decoder:
         self._part_count = 0
         self._has_calls = False
         self._handlers: dict[type, Callable[[Any, bytes], list[Event]]] = {
-            CreatedFrame: self._created,
-            StatusFrame: self._status,
-            StartFrame: self._step_start,
-            DeltaFrame: self._delta,
-            StopFrame: self._step_stop,
-            CompletedFrame: self._completed,
-            ErrorFrame: self._error,
+            CreatedFrame: self._decode_created,
+            StatusFrame: self._decode_status,
+            StartFrame: self._start_step,
+            DeltaFrame: self._decode_delta,
+            StopFrame: self._stop_step,
+            CompletedFrame: self._decode_completed,
+            ErrorFrame: self._decode_error,
             UnknownVariant: lambda _, data: [passthrough_notice(data, UNKNOWN_FRAME)],
         }
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode these bytes."""
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
+        """Emit the remaining events, and an error if the stream is incomplete."""
         events = self._read(self._splitter.close())
-        return events if self._ended else events + self._fail_stream("the stream ended before its answer did")
+        return (
+            events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
+        )
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """The stream itself is at fault: nothing after this is read."""
+        """Emit an error of the stream itself, after which nothing is read."""
         self._ended = True
         return [*self._ensure_started(), ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def _read(self, frames: list[bytes]) -> list[Event]:
+        """Decode frames; plain text and argument deltas take a fast path."""
         events: list[Event] = []
         steps = self._steps
         for data in frames:
@@ -199,6 +207,7 @@ class Decoder:
         return events
 
     def _decode_untyped(self, data: bytes) -> list[Event]:
+        """Decode a frame that does not match the typed union."""
         if data.strip() in (b"[DONE]", b""):
             return []
         try:
@@ -208,6 +217,7 @@ class Decoder:
         return self._decode_frame(shape, data)
 
     def _decode_frame(self, shape: Any, data: bytes) -> list[Event]:
+        """Decode a frame with its handler."""
         try:
             return self._handlers[type(shape)](shape, data)
         except (DecodeError, *_DECODE_ERRORS) as error:
@@ -216,54 +226,58 @@ class Decoder:
     # ---- the envelope
 
     def _ensure_started(self) -> list[Event]:
-        """A stream that starts in the middle still has a response."""
+        """Emit a start if the stream began without `interaction.created`."""
         if self._start is not None:
             return []
         self._start = ResponseStart(origin=FAMILY, wire_form=(NO_CREATED,))
         return [self._start]
 
-    def _created(self, shape: CreatedFrame, data: bytes) -> list[Event]:
-        told = shape.interaction
+    def _decode_created(self, shape: CreatedFrame, data: bytes) -> list[Event]:
+        """Emit the start of the response."""
+        interaction = shape.interaction
         if self._start is not None:
             return [passthrough_notice(data)]
         self._start = ResponseStart(
             origin=FAMILY,
-            id=unset_to_none(told.id),
-            model=unset_to_none(told.agent if told.model is UNSET else told.model),
-            created=decode_created(told.created),
-            usage=None if told.usage is UNSET else decode_usage(told.usage),
-            status=unset_to_none(told.status),
-            **merge_extras(response_extras(told), frame_extras(shape)),
+            id=unset_to_none(interaction.id),
+            model=unset_to_none(interaction.agent if interaction.model is UNSET else interaction.model),
+            created=decode_created(interaction.created),
+            usage=None if interaction.usage is UNSET else decode_usage(interaction.usage),
+            status=unset_to_none(interaction.status),
+            **merge_extras(response_extras(interaction), frame_extras(shape)),
         )
         return [self._start]
 
-    def _status(self, shape: StatusFrame, data: bytes) -> list[Event]:
+    def _decode_status(self, shape: StatusFrame, data: bytes) -> list[Event]:
+        """Pass on a status update and its token counts."""
         events: list[Event] = [*self._ensure_started(), passthrough_notice(data)]
         if shape.usage is not UNSET:
             events.append(UsageReport(usage=decode_usage(shape.usage)))
         return events
 
-    def _completed(self, shape: CompletedFrame, data: bytes) -> list[Event]:
-        told = shape.interaction
+    def _decode_completed(self, shape: CompletedFrame, data: bytes) -> list[Event]:
+        """End open steps and emit the end of the response."""
+        interaction = shape.interaction
         events = self._ensure_started()
         for index in list(self._steps):
             events += self._end_step(index, {})
-        if not self._message_count and told.steps is not UNSET:
-            for message in decode_response_steps(told.steps, "/interaction/steps"):
+        if not self._message_count and interaction.steps is not UNSET:
+            for message in decode_response_steps(interaction.steps, "/interaction/steps"):
                 events += self._emit_message(message)
         self._ended = True
-        if told.status is not UNSET:
-            events.append(CandidateEnd(stop=status_stop(told.status, has_calls=self._has_calls)))
-        if told.usage is not UNSET:
-            events.append(UsageReport(usage=decode_usage(told.usage)))
-        kept = merge_extras(new_extras(told, self._start), frame_extras(shape))
-        if (error := decode_errors(told)) is not None:
-            events.append(ResponseFailed(error=error, status=unset_to_none(told.status), **kept))
+        if interaction.status is not UNSET:
+            events.append(CandidateEnd(stop=status_stop(interaction.status, has_calls=self._has_calls)))
+        if interaction.usage is not UNSET:
+            events.append(UsageReport(usage=decode_usage(interaction.usage)))
+        extras = merge_extras(new_extras(interaction, self._start), frame_extras(shape))
+        if (error := decode_errors(interaction)) is not None:
+            events.append(ResponseFailed(error=error, status=unset_to_none(interaction.status), **extras))
         else:
-            events.append(ResponseEnd(status=unset_to_none(told.status), **kept))
+            events.append(ResponseEnd(status=unset_to_none(interaction.status), **extras))
         return events
 
-    def _error(self, shape: ErrorFrame, data: bytes) -> list[Event]:
+    def _decode_error(self, shape: ErrorFrame, data: bytes) -> list[Event]:
+        """Emit an error event as the end of the stream."""
         self._ended = True
         body = {"error": shape.error, **(shape.unknown or {})}
         if shape.event_id is not UNSET:
@@ -276,13 +290,14 @@ class Decoder:
 
     # ---- steps
 
-    def _step_start(self, shape: StartFrame, data: bytes) -> list[Event]:
+    def _start_step(self, shape: StartFrame, data: bytes) -> list[Event]:
+        """Open a step, ending an earlier one with the same index."""
         index = self._last_index + 1 if shape.index is UNSET else shape.index
         events = self._ensure_started() + self._end_step(index, {})
         return events + self._open_step(index, shape.step, frame_extras(shape))
 
     def _open_step(self, index: int, raw: Raw, extras_and_form: dict[str, Any]) -> list[Event]:
-        """The message that a step is, and its part if it is one."""
+        """Emit the start of a step's message, and of the part that the step itself is."""
         message = decode_response_step(raw, "/step")
         number, self._message_count, self._last_index = self._message_count, self._message_count + 1, index
         only = message.parts[0] if len(message.parts) == 1 and message.parts[0].at == "" else None
@@ -304,7 +319,7 @@ class Decoder:
         return events
 
     def _start_step_part(self, open_step: OpenStep, part: Part, extras_and_form: dict[str, Any]) -> Event:
-        """The start of a part that is the step itself."""
+        """Return the start of a part that is the step itself."""
         if is_open_call(part) and isinstance(part, ToolCall):
             self._has_calls = True
             open_step.call_index = self._part_count
@@ -319,7 +334,7 @@ class Decoder:
         return PartStart(index=open_step.open_index, part=part, message=open_step.number, **extras_and_form)
 
     def _start_content_part(self, open_step: OpenStep, part: Part) -> list[Event]:
-        """The start of another part of what is said."""
+        """End the open part and start another content part."""
         events = self._end_part(open_step, {})
         open_step.open_index = self._part_count
         self._part_count += 1
@@ -329,7 +344,7 @@ class Decoder:
         return events
 
     def _emit_message(self, message: Message) -> list[Event]:
-        """A step that nobody streamed."""
+        """Emit a complete step that was not streamed."""
         number, self._message_count = self._message_count, self._message_count + 1
         events: list[Event] = [
             MessageStart(message=number, role=message.role, extras=message.extras, wire_form=message.wire_form)
@@ -337,12 +352,12 @@ class Decoder:
         for part in message.parts:
             self._has_calls = self._has_calls or is_open_call(part)
             index, self._part_count = self._part_count, self._part_count + 1
-            hollow, text = part, ""
+            empty_part, text = part, ""
             if isinstance(part, Text):
-                hollow, text = replace(part, text=""), part.text
+                empty_part, text = replace(part, text=""), part.text
             elif isinstance(part, ToolCall):
-                hollow, text = replace(part, arguments=""), part.arguments
-            events.append(PartStart(index=index, part=hollow, message=number))
+                empty_part, text = replace(part, arguments=""), part.arguments
+            events.append(PartStart(index=index, part=empty_part, message=number))
             if text:
                 events.append(PartDelta(index=index, text=text))
             events.append(PartEnd(index=index, final=part))
@@ -351,14 +366,15 @@ class Decoder:
 
     # ---- deltas
 
-    def _delta(self, shape: DeltaFrame, data: bytes) -> list[Event]:
+    def _decode_delta(self, shape: DeltaFrame, data: bytes) -> list[Event]:
+        """Decode one delta of a step."""
         index = self._last_index if shape.index is UNSET else shape.index
         events = self._ensure_started()
         delta = shape.delta
         step = self._steps.get(index)
-        kept = collect_extras(shape, FAMILY)
+        extras = collect_extras(shape, FAMILY)
         if not isinstance(delta, UnknownVariant):
-            kept = merge_extras(kept, collect_extras(delta, FAMILY, prefix="delta/"))
+            extras = merge_extras(extras, collect_extras(delta, FAMILY, prefix="delta/"))
         if step is None:
             if type(delta) is not TextDelta:
                 return [*events, passthrough_notice(data)]
@@ -369,21 +385,18 @@ class Decoder:
                 if step.text_index < 0:
                     events += self._start_content_part(step, Text(text=""))
                 step.pieces.append(delta.text)
-                events.append(PartDelta(index=step.text_index, text=delta.text, **kept))
+                events.append(PartDelta(index=step.text_index, text=delta.text, **extras))
             case ArgumentsDelta() if step.call_index >= 0:
                 step.has_deltas = True
-                events.append(PartDelta(index=step.call_index, text=delta.arguments, **kept))
+                events.append(PartDelta(index=step.call_index, text=delta.arguments, **extras))
             case AnnotationDelta() | OldAnnotationDelta() if step.part is None:
-                if step.text_index < 0:
-                    events += self._start_content_part(step, Text(text=""))
-                notes = delta.annotations or []
-                step.annotations += [(raw, {} if number else kept) for number, raw in enumerate(notes)]
+                events += self._collect_annotations(step, delta, extras)
             case SignatureDelta(signature=str() as signature) if isinstance(step.part, Reasoning | ToolCall):
                 step.signature = decode_signature(signature)
                 step.members["signature"] = Raw(msgspec.json.encode(signature))
-                events.append(PartDelta(index=step.open_index, signature=step.signature, **kept))
+                events.append(PartDelta(index=step.open_index, signature=step.signature, **extras))
             case SummaryDelta() if isinstance(step.part, Reasoning):
-                events += self._summary_delta(step, delta, kept, data)
+                events += self._decode_summary_delta(step, delta, extras, data)
             case UnknownVariant(tag=tag, body=body) if step.part is None and tag in CONTENT_TYPES:
                 events += self._start_content_part(step, decode_block(_read_content(body, "/delta")))
             case _:
@@ -391,9 +404,19 @@ class Decoder:
                 events.append(passthrough_notice(data))
         return events
 
-    def _summary_delta(
+    def _collect_annotations(
+        self, open_step: OpenStep, delta: AnnotationDelta | OldAnnotationDelta, extras_and_form: dict[str, Any]
+    ) -> list[Event]:
+        """Collect annotations until their text is complete; the first one takes the extras of the delta."""
+        events = [] if open_step.text_index >= 0 else self._start_content_part(open_step, Text(text=""))
+        annotations = delta.annotations or []
+        open_step.annotations += [(raw, {} if number else extras_and_form) for number, raw in enumerate(annotations)]
+        return events
+
+    def _decode_summary_delta(
         self, open_step: OpenStep, delta: SummaryDelta, extras_and_form: dict[str, Any], data: bytes
     ) -> list[Event]:
+        """Decode a piece of a thought's summary."""
         block = delta.content
         if type(block) is not TextContent or block.unknown is not UNSET:
             part = None if block is UNSET else decode_block(block)
@@ -417,7 +440,7 @@ class Decoder:
         ]
 
     def _collect_delta(self, open_step: OpenStep, delta: Any) -> None:
-        """A field of a step that comes whole."""
+        """Store a complete field of a step."""
         if isinstance(delta, UnknownVariant):
             open_step.members |= {name: raw for name, raw in _decode_members(delta.body).items() if name != "type"}
         elif isinstance(delta, ArgumentsDelta):
@@ -425,17 +448,20 @@ class Decoder:
 
     # ---- the end of a step
 
-    def _step_stop(self, shape: StopFrame, data: bytes) -> list[Event]:
+    def _stop_step(self, shape: StopFrame, data: bytes) -> list[Event]:
+        """End a step."""
         index = self._last_index if shape.index is UNSET else shape.index
         return self._ensure_started() + self._end_step(index, collect_extras(shape, FAMILY))
 
     def _end_step(self, index: int, extras_and_form: dict[str, Any]) -> list[Event]:
+        """End the open part and the message of a step."""
         step = self._steps.pop(index, None)
         if step is None:
             return []
         return [*self._end_part(step, extras_and_form), MessageEnd(message=step.number)]
 
     def _end_part(self, open_step: OpenStep, extras_and_form: dict[str, Any]) -> list[Event]:
+        """End the open part of a step with its annotations or final value."""
         index, open_step.open_index = open_step.open_index, -1
         if index < 0:
             return []
@@ -443,13 +469,13 @@ class Decoder:
         final: Part | None = None
         if open_step.text_index == index:
             text = "".join(open_step.pieces)
-            for raw, more in open_step.annotations:
-                events.append(PartDelta(index=index, annotation=decode_annotation(raw, text), **more))
+            for raw, delta_extras in open_step.annotations:
+                events.append(PartDelta(index=index, annotation=decode_annotation(raw, text), **delta_extras))
             open_step.text_index, open_step.pieces, open_step.annotations = -1, TextPieces(), []
         elif open_step.call_index == index:
             if not open_step.has_deltas:
-                said = open_step.part.arguments if isinstance(open_step.part, ToolCall) else ""
-                events.append(PartDelta(index=index, text=said or "{}"))
+                arguments = open_step.part.arguments if isinstance(open_step.part, ToolCall) else ""
+                events.append(PartDelta(index=index, text=arguments or "{}"))
         elif isinstance(open_step.part, Reasoning):
             hidden: Any = None if open_step.summary else "omitted"
             final = replace(
@@ -461,7 +487,7 @@ class Decoder:
         return events
 
     def _collected_part(self, open_step: OpenStep) -> Part | None:
-        """What the deltas of a step add up to."""
+        """Decode the part that the fields of a step add up to."""
         if open_step.pieces:
             open_step.members["arguments"] = Raw("".join(open_step.pieces).encode())
         try:
@@ -472,4 +498,5 @@ class Decoder:
 
 
 def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    """Create a stream decoder."""
     return Decoder()

@@ -1,4 +1,7 @@
-"""Canonical events to the event stream; `stream_decoder` has its grammar, `stream_steps` its middle."""
+"""Encode canonical events as an Interactions stream (SSE).
+
+`stream_decoder` describes the grammar; `stream_part_encoder` encodes the steps.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -45,6 +48,8 @@ _STREAM_END = b"event: done\ndata: [DONE]\n\n"
 
 
 class Encoder:
+    """Stream encoder of the Interactions protocol."""
+
     def __init__(self, context: ResponseContext) -> None:
         self._context = context
         self.report = LossReport()
@@ -57,56 +62,60 @@ class Encoder:
         self._stop: Stop | None = None
         self._usage: Usage | None = None
         self._handlers: dict[type, Callable[[Any], bytes]] = {
-            PartDelta: self._step_encoder.part_delta,
+            PartDelta: self._step_encoder.encode_part_delta,
             ResponseStart: self._start_response,
-            MessageStart: self._step_encoder.message_start,
-            PartStart: self._step_encoder.part_start,
-            PartEnd: self._step_encoder.part_end,
-            MessageEnd: self._step_encoder.message_end,
+            MessageStart: self._step_encoder.start_message,
+            PartStart: self._step_encoder.start_part,
+            PartEnd: self._step_encoder.end_part,
+            MessageEnd: self._step_encoder.end_message,
             CandidateEnd: self._end_candidate,
             UsageReport: self._report_usage,
-            Notice: self._notice,
+            Notice: self._encode_notice,
             ResponseEnd: self._end_response,
             ResponseFailed: self._fail_response,
         }
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that ended encoding because too many interleaved events were buffered, or None."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode events; plain deltas are spliced into a prepared frame."""
         out: list[bytes] = []
         parts = self._step_encoder.parts
         for event in events:
             if type(event) is PartDelta and event.plain and event.candidate == 0:
-                held = parts.get(event.index)
-                if held is not None and held.head and not held.is_wrapped:
-                    held.pieces.append(event.text)
-                    out.append(b"%b%b}}\n\n" % (held.head, _encode_json(event.text)))
+                open_part = parts.get(event.index)
+                if open_part is not None and open_part.head and not open_part.is_wrapped:
+                    open_part.pieces.append(event.text)
+                    out.append(b"%b%b}}\n\n" % (open_part.head, _encode_json(event.text)))
                     continue
             out.append(self._encode(event))
         return b"".join(out)
 
     def _encode(self, event: Event) -> bytes:
-        """One event; of another protocol with what waited for it, one part after the other."""
+        """Encode one event; events of other protocols are first ordered part by part."""
         if type(event) is ResponseStart:
             self._plan = response_plan(event.origin, self.report, self._context)
             self._step_encoder.plan = self._plan
-        methods = self._handlers
+        handlers = self._handlers
         if self._plan.same_protocol:
-            return methods[type(event)](event)
-        return b"".join([methods[type(one)](one) for one in self._sequencer.order(event)])
+            return handlers[type(event)](event)
+        return b"".join([handlers[type(ordered)](ordered) for ordered in self._sequencer.order(event)])
 
     def close(self) -> bytes:
+        """Encode buffered events, and an error if the response is incomplete."""
         if self._ended:
             return b""
-        waiting = b"".join([self._handlers[type(event)](event) for event in self._sequencer.close()])
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return waiting + self._fail_response(ResponseFailed(error=error))
+        buffered = b"".join([self._handlers[type(event)](event) for event in self._sequencer.close()])
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
+        return buffered + self._fail_response(ResponseFailed(error=error))
 
-    # ---- the envelope
+    # ---- the interaction
 
     def _start_response(self, event: ResponseStart) -> bytes:
+        """Encode `interaction.created`."""
         self._start, self._usage = event, None
         if self._plan.same_protocol and NO_CREATED in event.wire_form:
             return b""
@@ -117,19 +126,21 @@ class Encoder:
         if status is not None:
             body["status"] = status
         restore_extras(body, event, FAMILY)
-        errors = body.pop("errors", {})  # they come at the end
+        errors = body.pop("errors", {})  # sent with `interaction.completed`
         self._errors = list(errors.values()) if isinstance(errors, dict) else errors
         if event.usage is not None and not self._plan.same_protocol:
             self._usage = event.usage
         return encode_frame("interaction.created", {"interaction": body, **encode_event_id(event.wire_form)})
 
     def _start_body(self, event: ResponseStart) -> dict[str, Any]:
+        """Encode the interaction fields that do not change."""
         body = encode_start(event, self._plan, self._context)
         if not self._plan.same_protocol:
             body = {"id": event.id or "", **body}
         return body
 
-    def _notice(self, event: Notice) -> bytes:
+    def _encode_notice(self, event: Notice) -> bytes:
+        """Encode a ping as a comment, and a frame of this protocol as it was received."""
         if event.kind == "ping":
             return b": ping\n\n"
         if not self._plan.same_protocol or not event.extras or "frame" not in event.extras.get(FAMILY, {}):
@@ -139,28 +150,32 @@ class Encoder:
         return encode_sse_frame(bytes(body), kind.encode())
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
+        """Store the stop reason of the only candidate."""
         if event.candidate == 0:
             self._stop = event.stop
         return b""
 
     def _report_usage(self, event: UsageReport) -> bytes:
+        """Store token counts for the end."""
         self._usage = event.usage
         return b""
 
     def _end_response(self, event: ResponseEnd) -> bytes:
+        """Encode `interaction.completed` and the end of the stream."""
         self._ended = True
         body = self._end_body(event)
         if self._errors:
             body["errors"] = self._errors
-        held = event.continuation
-        if held is not None and held.id is not None and not self._plan.same_protocol:
-            self.report.dropped(("continuation",), "id", "what another provider holds")
+        continuation = event.continuation
+        if continuation is not None and continuation.id is not None and not self._plan.same_protocol:
+            self.report.dropped(("continuation",), "id", "stored by another provider")
         return (
             encode_frame("interaction.completed", {"interaction": body, **encode_event_id(event.wire_form)})
             + _STREAM_END
         )
 
     def _end_body(self, event: ResponseEnd | ResponseFailed) -> dict[str, Any]:
+        """Encode the completed interaction without its steps."""
         body = self._start_body(self._start)
         stop = self._stop
         if stop is None and not self._plan.same_protocol:
@@ -170,10 +185,11 @@ class Encoder:
             body["usage"] = encode_usage(self._usage, self._plan)
         if self._plan.same_protocol and event.extras:
             for name in event.extras.get(FAMILY, {}):
-                body.pop(name, None)  # what the end says otherwise than the start
+                body.pop(name, None)  # fields that the end changes
         return restore_extras(body, event, FAMILY)
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
+        """Encode an `error` event, or a failed interaction if the error was inside one."""
         self._ended = True
         if is_event(event.error) or not self._plan.same_protocol:
             return encode_sse_frame(encode_event(event.error), b"error")
@@ -187,4 +203,5 @@ class Encoder:
 
 
 def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    """Create a stream encoder."""
     return Encoder(context)

@@ -1,7 +1,7 @@
-"""The middle of an Interactions stream: the steps that canonical messages and parts make.
+"""Encode the steps of an Interactions stream.
 
-At home a message is a step, and stops with it. Of another protocol each part is a step of its own, one after the other:
-deltas have no index within a step, so that two texts in one would run together.
+A message of the same protocol is one step. Of other protocols each part becomes a step of its own: deltas have no
+index within a step, so two texts in one step would run together.
 """
 
 from typing import Any
@@ -33,20 +33,22 @@ _EMPTY_VALUES: dict[bytes, Any] = {b"{": {}, b"[": [], b'"': ""}
 
 
 class OpenPart:
-    """A part while it is told: its step, and how its text starts a frame."""
+    """The encoding state of one open part."""
 
     def __init__(self, step_index: int, part: Part, path: SourcePath, head: bytes = b"") -> None:
-        self.step_index = step_index
+        self.step_index = step_index  # -1 while its step is not open
         self.part = part
         self.path = path
-        self.head = head
+        self.head = head  # the start of a delta frame, up to its text
         self.pieces = TextPieces()
         self.citation_count = 0
-        self.is_wrapped = False
+        self.is_wrapped = False  # a freeform input, sent as a JSON string
         self.has_signature = False
 
 
 class StreamStepEncoder:
+    """Encoder of messages and parts as step frames."""
+
     def __init__(self, plan: StepPlan) -> None:
         self.parts: dict[int, OpenPart] = {}
         self.has_calls = False
@@ -57,35 +59,37 @@ class StreamStepEncoder:
         self._part_ends: dict[int, PartEnd] = {}
         self._part_counts: dict[int, int] = {}
 
-    def message_start(self, event: MessageStart) -> bytes:
+    def start_message(self, event: MessageStart) -> bytes:
+        """Store the start of a message, and report its fields that the protocol does not have."""
         if event.candidate != 0:
             return b""
         self._messages[event.message] = event
         if not self.plan.same_protocol:
-            trail = ("candidates", 0, "messages", event.message)
+            path = ("candidates", 0, "messages", event.message)
             for field in ("id", "name", "status", "phase"):
                 if getattr(event, field) is not None:
-                    self.plan.report.dropped(trail, field)
+                    self.plan.report.dropped(path, field)
         return b""
 
-    def message_end(self, event: MessageEnd) -> bytes:
-        """At home the step stops with its message."""
+    def end_message(self, event: MessageEnd) -> bytes:
+        """Stop the step of a message of the same protocol."""
         if not self.plan.same_protocol or event.candidate != 0:
             return b""
         number = event.message
-        opening = b""
+        start = b""
         if number not in self._step_indices:
-            opening = self._open_step(number, self._encode_empty_step(number))
+            start = self._open_step(number, self._encode_empty_step(number))
         stop = restore_extras({"index": self._step_indices[number]}, self._part_ends.get(number), FAMILY)
-        return opening + encode_frame("step.stop", stop)
+        return start + encode_frame("step.stop", stop)
 
     def _encode_empty_step(self, number: int) -> Any:
+        """Encode the step of a message without parts."""
         start = self._messages.get(number) or MessageStart(message=number)
         message = Message(role=start.role, parts=(), extras=start.extras, wire_form=start.wire_form)
         return encode_step(message, [], self.plan)
 
     def _open_step(self, number: int, step: Any, node: PartStart | None = None) -> bytes:
-        """The start of a step, numbered as its source did."""
+        """Encode `step.start`, with the index of the source if it had another."""
         index = self._next_index
         start = self._messages.get(number)
         for token in start.wire_form if start is not None and self.plan.same_protocol else ():
@@ -93,178 +97,194 @@ class StreamStepEncoder:
                 index = int(token[len(INDEX_FORM) :])
         self._next_index = index + 1
         self._step_indices[number] = index
-        resume = {} if start is None else encode_event_id(start.wire_form)
-        return encode_frame("step.start", restore_extras({"index": index, "step": step, **resume}, node, FAMILY))
+        event_id = {} if start is None else encode_event_id(start.wire_form)
+        return encode_frame("step.start", restore_extras({"index": index, "step": step, **event_id}, node, FAMILY))
 
-    def part_start(self, event: PartStart) -> bytes:
+    def start_part(self, event: PartStart) -> bytes:
+        """Encode the start of a part."""
         if event.candidate != 0:
-            self.plan.report.dropped(("candidates", event.candidate), "", "the target has one answer only")
+            self.plan.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
             return b""
         number = event.message
         position = self._part_counts.get(number, 0)
         self._part_counts[number] = position + 1
-        trail: SourcePath = ("candidates", 0, "messages", number, "parts", position)
+        path: SourcePath = ("candidates", 0, "messages", number, "parts", position)
         return (
-            self._encode_same_protocol_part(event, trail)
+            self._encode_same_protocol_part(event, path)
             if self.plan.same_protocol
-            else self._encode_foreign_part(event, trail)
+            else self._encode_foreign_part(event, path)
         )
 
     def _encode_same_protocol_part(self, event: PartStart, path: SourcePath) -> bytes:
+        """Open the step of a part as it was received."""
         part, number = event.part, event.message
-        opening = b""
+        start = b""
         if part.at == "" and not isinstance(part, Text | Media):
             step = encode_step(Message(role="assistant", parts=(part,)), [LocatedPart(part, path)], self.plan)
-            opening = self._open_step(number, step, event)
+            start = self._open_step(number, step, event)
         elif number not in self._step_indices:
-            opening = self._open_step(number, self._encode_empty_step(number))
+            start = self._open_step(number, self._encode_empty_step(number))
         index = self._step_indices[number]
-        held = self.parts[event.index] = OpenPart(index, part, path)
+        open_part = self.parts[event.index] = OpenPart(index, part, path)
         if isinstance(part, Text):
-            held.head = _DELTA_HEAD % index + _TEXT_DELTA
-            return opening + (self._encode_text(held, part.text) if part.text else b"")
+            open_part.head = _DELTA_HEAD % index + _TEXT_DELTA
+            return start + (self._encode_text(open_part, part.text) if part.text else b"")
         if isinstance(part, ToolCall) and part.executor == "client":
-            held.head = _DELTA_HEAD % index + _ARGUMENTS_DELTA
+            open_part.head = _DELTA_HEAD % index + _ARGUMENTS_DELTA
         elif isinstance(part, Media):
             (block,) = encode_content([LocatedPart(part, path)], self.plan, is_output=True)
-            return opening + encode_frame("step.delta", {"index": index, "delta": block})
-        return opening
+            return start + encode_frame("step.delta", {"index": index, "delta": block})
+        return start
 
     def _encode_foreign_part(self, event: PartStart, path: SourcePath) -> bytes:
+        """Open a step for a foreign part, or wait until the part is complete."""
         part = event.part
-        held = self.parts[event.index] = OpenPart(-1, part, path)
+        open_part = self.parts[event.index] = OpenPart(-1, part, path)
         match part:
             case Text() | Refusal():
                 if isinstance(part, Refusal):
-                    self.plan.report.approximated(path, "", "a refusal is told as text")
-                return self._encode_text(held, part.text) if part.text else b""
+                    self.plan.report.approximated(path, "", "refusal sent as text")
+                return self._encode_text(open_part, part.text) if part.text else b""
             case Reasoning():
                 return b""
             case ToolCall() if part.executor == "client":
-                return self._open_call(held, part, event.message)
+                return self._open_call(open_part, part, event.message)
             case ToolCall() | ToolResult() | OpaquePart():
-                return b""  # what a provider ran is only known at its end
+                return b""  # a hosted call is complete only at its end
             case _:
                 del self.parts[event.index]
                 return self._encode_part_steps(part, path)
 
     def _encode_part_steps(self, part: Part, path: SourcePath) -> bytes:
+        """Encode a complete foreign part as steps."""
         steps = encode_parts([LocatedPart(part, path)], self.plan, is_output=True)
         return b"".join([self._encode_complete_step(step, int(path[3])) for step in steps])
 
     def _encode_complete_step(self, step: Any, number: int) -> bytes:
-        """A step of another protocol's part that comes at once."""
+        """Encode one complete step of a foreign part."""
         if isinstance(step, Thought):
             return self._encode_signature_step(str(step.signature), number)
         if isinstance(step, ServerCall | ServerResult):
             return self._encode_hosted_step(as_dict(step), number)
-        opened = self._open_step(number, {"type": "model_output"})
+        start = self._open_step(number, {"type": "model_output"})
         index = self._step_indices[number]
         deltas = [encode_frame("step.delta", {"index": index, "delta": block}) for block in step.content]
-        return b"".join((opened, *deltas, encode_frame("step.stop", {"index": index})))
+        return b"".join((start, *deltas, encode_frame("step.stop", {"index": index})))
 
     def _encode_hosted_step(self, step: dict[str, Any], number: int) -> bytes:
-        """What a provider ran: the step starts hollow, and one delta of its own type fills it."""
-        about = {name: value for name, value in step.items() if name in ("type", "id", "call_id")}
-        hollow = {name: _EMPTY_VALUES[bytes(step[name])[:1]] for name in ("arguments", "result") if name in step}
-        opened = self._open_step(number, {**about, **hollow})
+        """Encode a hosted call or result: an empty step, filled by one delta of its type."""
+        identity = {name: value for name, value in step.items() if name in ("type", "id", "call_id")}
+        empty_fields = {name: _EMPTY_VALUES[bytes(step[name])[:1]] for name in ("arguments", "result") if name in step}
+        start = self._open_step(number, {**identity, **empty_fields})
         index = self._step_indices[number]
         delta = {name: value for name, value in step.items() if name not in ("id", "call_id")}
         return b"".join(
             (
-                opened,
+                start,
                 encode_frame("step.delta", {"index": index, "delta": delta}),
                 encode_frame("step.stop", {"index": index}),
             )
         )
 
     def _open_call(self, open_part: OpenPart, part: ToolCall, number: int) -> bytes:
+        """Open the step of a foreign call, after a thought with its signature."""
         self.has_calls = True
-        proof = b""
-        hollow = replace(part, arguments="", shape="json")
-        steps = encode_parts([LocatedPart(hollow, open_part.path)], self.plan, is_output=True)
+        signature_step = b""
+        empty_call = replace(part, arguments="", shape="json")
+        steps = encode_parts([LocatedPart(empty_call, open_part.path)], self.plan, is_output=True)
         if isinstance(steps[0], Thought):
-            proof = self._encode_signature_step(str(steps[0].signature), number)
+            signature_step = self._encode_signature_step(str(steps[0].signature), number)
             open_part.has_signature = True
-        opened = proof + self._open_step(number, steps[-1])
+        start = signature_step + self._open_step(number, steps[-1])
         open_part.step_index = self._step_indices[number]
         open_part.head = _DELTA_HEAD % open_part.step_index + _ARGUMENTS_DELTA
         if part.shape == "freeform":
             open_part.is_wrapped = True
-            return opened + self._encode_delta(
-                open_part, wrap_freeform_input(part.arguments)[: -len(WRAPPED_INPUT_END)]
-            )
-        return opened + (self._encode_delta(open_part, part.arguments) if part.arguments else b"")
+            return start + self._encode_delta(open_part, wrap_freeform_input(part.arguments)[: -len(WRAPPED_INPUT_END)])
+        return start + (self._encode_delta(open_part, part.arguments) if part.arguments else b"")
 
     def _encode_signature_step(self, signature: str, number: int) -> bytes:
-        opened = self._open_step(number, {"type": "thought"})
+        """Encode a thought step that holds only a signature."""
+        start = self._open_step(number, {"type": "thought"})
         index = self._step_indices[number]
         delta = {"index": index, "delta": {"type": "thought_signature", "signature": signature}}
-        return opened + encode_frame("step.delta", delta) + encode_frame("step.stop", {"index": index})
+        return start + encode_frame("step.delta", delta) + encode_frame("step.stop", {"index": index})
 
     # ---- deltas
 
     def _encode_delta(self, open_part: OpenPart, text: str) -> bytes:
+        """Encode a text or arguments delta."""
         open_part.pieces.append(text)
         return b"%b%b}}\n\n" % (open_part.head, _encode_json(text))
 
     def _encode_text(self, open_part: OpenPart, text: str) -> bytes:
-        """Text, in a step that opens with its first word."""
-        opened = b""
+        """Encode text, opening its step first if needed."""
+        start = b""
         if not open_part.head:
             number = int(open_part.path[3])
-            opened = self._open_step(number, {"type": "model_output"})
+            start = self._open_step(number, {"type": "model_output"})
             open_part.step_index = self._step_indices[number]
             open_part.head = _DELTA_HEAD % open_part.step_index + _TEXT_DELTA
-        return opened + self._encode_delta(open_part, text)
+        return start + self._encode_delta(open_part, text)
 
-    def part_delta(self, event: PartDelta) -> bytes:
-        held = self.parts.get(event.index) if event.candidate == 0 else None
-        if held is None:
+    def encode_part_delta(self, event: PartDelta) -> bytes:
+        """Encode a delta, or collect it."""
+        open_part = self.parts.get(event.index) if event.candidate == 0 else None
+        if open_part is None:
             return b""
         if event.signature is not None:
-            return self._encode_signature(event, held)
+            return self._encode_signature(event, open_part)
         if event.annotation is not None:
-            return self._encode_citation(event, held)
-        if isinstance(held.part, Reasoning):
-            return self._encode_reasoning(event, held)
+            return self._encode_citation(event, open_part)
+        if isinstance(open_part.part, Reasoning):
+            return self._encode_reasoning(event, open_part)
         if not self.plan.same_protocol:
-            text = _encode_json(event.text)[1:-1].decode() if held.is_wrapped else event.text
+            text = _encode_json(event.text)[1:-1].decode() if open_part.is_wrapped else event.text
             if not text:
                 return b""
-            if _is_hosted(held.part):
-                held.pieces.append(text)
+            if _is_hosted(open_part.part):
+                open_part.pieces.append(text)
                 return b""
-            return self._encode_delta(held, text) if isinstance(held.part, ToolCall) else self._encode_text(held, text)
-        if not held.head:
-            held.pieces.append(event.text)
+            return (
+                self._encode_delta(open_part, text)
+                if isinstance(open_part.part, ToolCall)
+                else self._encode_text(open_part, text)
+            )
+        if not open_part.head:
+            open_part.pieces.append(event.text)
             return b""
         if not event.extras:
-            return self._encode_delta(held, event.text)
-        held.pieces.append(event.text)
-        call = isinstance(held.part, ToolCall)
-        delta = {"type": "arguments_delta", "arguments": event.text} if call else {"type": "text", "text": event.text}
-        return encode_frame("step.delta", restore_extras({"index": held.step_index, "delta": delta}, event, FAMILY))
+            return self._encode_delta(open_part, event.text)
+        open_part.pieces.append(event.text)
+        is_call = isinstance(open_part.part, ToolCall)
+        delta = (
+            {"type": "arguments_delta", "arguments": event.text} if is_call else {"type": "text", "text": event.text}
+        )
+        return encode_frame(
+            "step.delta", restore_extras({"index": open_part.step_index, "delta": delta}, event, FAMILY)
+        )
 
     def _encode_reasoning(self, event: PartDelta, open_part: OpenPart) -> bytes:
+        """Encode a piece of a thought's summary."""
         if not event.text and not self.plan.same_protocol:
             return b""
         delta = {"type": "thought_summary", "content": {"type": "text", "text": event.text}}
-        opened = self._open_thought(open_part)
-        return opened + encode_frame(
+        start = self._open_thought(open_part)
+        return start + encode_frame(
             "step.delta", restore_extras({"index": open_part.step_index, "delta": delta}, event, FAMILY)
         )
 
     def _open_thought(self, open_part: OpenPart) -> bytes:
-        """A thought of another protocol opens once there is something to show."""
+        """Open the step of a foreign thought if it is not open yet."""
         if open_part.step_index >= 0:
             return b""
         number = int(open_part.path[3])
-        opened = self._open_step(number, {"type": "thought"})
+        start = self._open_step(number, {"type": "thought"})
         open_part.step_index = self._step_indices[number]
-        return opened
+        return start
 
     def _encode_signature(self, event: PartDelta, open_part: OpenPart) -> bytes:
+        """Encode a signature, or store it on a foreign part until its end."""
         if not self.plan.same_protocol:
             if isinstance(open_part.part, Reasoning | ToolCall | Text):
                 open_part.part = replace(open_part.part, signature=event.signature)
@@ -277,70 +297,74 @@ class StreamStepEncoder:
         )
 
     def _encode_citation(self, event: PartDelta, open_part: OpenPart) -> bytes:
-        note, open_part.citation_count = event.annotation, open_part.citation_count + 1
-        if note is None:
+        """Encode a citation, or store it on a foreign part until its end."""
+        citation, open_part.citation_count = event.annotation, open_part.citation_count + 1
+        if citation is None:
             return b""
         if self.plan.same_protocol:
-            delta = {"type": "text_annotation_delta", "annotations": [encode_annotation(note)]}
+            delta = {"type": "text_annotation_delta", "annotations": [encode_annotation(citation)]}
             return encode_frame(
                 "step.delta", restore_extras({"index": open_part.step_index, "delta": delta}, event, FAMILY)
             )
         if isinstance(open_part.part, Text):
-            open_part.part = replace(open_part.part, annotations=(*(open_part.part.annotations or ()), note))
+            open_part.part = replace(open_part.part, annotations=(*(open_part.part.annotations or ()), citation))
         return b""
 
     # ---- the end of a part
 
-    def part_end(self, event: PartEnd) -> bytes:
-        held = self.parts.pop(event.index, None) if event.candidate == 0 else None
-        if held is None:
+    def end_part(self, event: PartEnd) -> bytes:
+        """Encode the end of a part."""
+        open_part = self.parts.pop(event.index, None) if event.candidate == 0 else None
+        if open_part is None:
             return b""
-        part = held.part if event.final is None else event.final
+        part = open_part.part if event.final is None else event.final
         if self.plan.same_protocol:
-            self._part_ends[int(held.path[3])] = event
-            if isinstance(part, ToolCall) and not held.head and (asked := "".join(held.pieces)):
-                own = {"type": part.native, "arguments": same_protocol_arguments(replace(part, arguments=asked))}
-                return encode_frame(
-                    "step.delta", {"index": held.step_index, "delta": own}
-                )  # of an answer that came whole
-            left = (part.annotations or ())[held.citation_count :] if isinstance(part, Text) else ()
-            if not left:
-                return b""
-            delta = {"type": "text_annotation_delta", "annotations": [encode_annotation(note) for note in left]}
-            return encode_frame("step.delta", {"index": held.step_index, "delta": delta})
+            self._part_ends[int(open_part.path[3])] = event
+            return self._end_same_protocol_part(part, open_part)
         if _is_hosted(part):
             if event.final is None and isinstance(part, ToolCall):
-                part = replace(part, arguments=part.arguments + "".join(held.pieces))
-            return self._encode_part_steps(part, held.path)
+                part = replace(part, arguments=part.arguments + "".join(open_part.pieces))
+            return self._encode_part_steps(part, open_part.path)
         closing = b""
         if isinstance(part, Reasoning):
-            closing = self._encode_thought_signature(part, held)
-        elif isinstance(part, ToolCall) and held.is_wrapped:
-            closing = self._encode_delta(held, WRAPPED_INPUT_END)
-        elif isinstance(part, ToolCall) and not "".join(held.pieces):
-            closing = self._encode_delta(held, "{}")
+            closing = self._encode_thought_signature(part, open_part)
+        elif isinstance(part, ToolCall) and open_part.is_wrapped:
+            closing = self._encode_delta(open_part, WRAPPED_INPUT_END)
+        elif isinstance(part, ToolCall) and not "".join(open_part.pieces):
+            closing = self._encode_delta(open_part, "{}")
         elif isinstance(part, Text):
-            closing = self._encode_citations(part, held)
-        if held.step_index >= 0:
-            closing += encode_frame("step.stop", {"index": held.step_index})
-        return closing + self._encode_late_signature(part, held)
+            closing = self._encode_citations(part, open_part)
+        if open_part.step_index >= 0:
+            closing += encode_frame("step.stop", {"index": open_part.step_index})
+        return closing + self._encode_late_signature(part, open_part)
+
+    def _end_same_protocol_part(self, part: Part, open_part: OpenPart) -> bytes:
+        """Encode arguments of a hosted call, or citations, that no delta has sent yet."""
+        if isinstance(part, ToolCall) and not open_part.head and (arguments := "".join(open_part.pieces)):
+            # The call was decoded from a complete response.
+            call = {"type": part.native, "arguments": same_protocol_arguments(replace(part, arguments=arguments))}
+            return encode_frame("step.delta", {"index": open_part.step_index, "delta": call})
+        citations = (part.annotations or ())[open_part.citation_count :] if isinstance(part, Text) else ()
+        if not citations:
+            return b""
+        annotations = [encode_annotation(citation) for citation in citations]
+        delta = {"type": "text_annotation_delta", "annotations": annotations}
+        return encode_frame("step.delta", {"index": open_part.step_index, "delta": delta})
 
     def _encode_late_signature(self, part: Part, open_part: OpenPart) -> bytes:
-        """A proof that came with what it proves, or after it, is a thought behind it."""
-        seal = (
-            (part.signature or getattr(open_part.part, "signature", None))
-            if isinstance(part, ToolCall | Text)
-            else None
-        )
-        if seal is None or open_part.has_signature:
+        """Encode a signature that came with its part or after it, as a thought behind the part."""
+        if not isinstance(part, ToolCall | Text):
             return b""
-        if seal.issuer != ISSUER:
-            self.plan.report.dropped((*open_part.path, "signature"), "", "a seal goes only to its issuer")
+        signature = part.signature or getattr(open_part.part, "signature", None)
+        if signature is None or open_part.has_signature:
             return b""
-        return self._encode_signature_step(seal.data, int(open_part.path[3]))
+        if signature.issuer != ISSUER:
+            self.plan.report.dropped((*open_part.path, "signature"), "", "signatures are only valid for their issuer")
+            return b""
+        return self._encode_signature_step(signature.data, int(open_part.path[3]))
 
     def _encode_thought_signature(self, part: Reasoning, open_part: OpenPart) -> bytes:
-        """The proof of a thought, if it is Google's own."""
+        """Encode the signature of a thought if Google issued it."""
         if part.signature is None:
             return b""
         if part.signature.issuer != ISSUER:
@@ -352,10 +376,11 @@ class StreamStepEncoder:
         )
 
     def _encode_citations(self, part: Text, open_part: OpenPart) -> bytes:
+        """Encode the citations of a complete foreign text."""
         if not part.annotations or open_part.step_index < 0:
             return b""
-        whole = replace(part, text="".join(open_part.pieces), signature=None, cache=None, id=None)
-        (block,) = encode_content([LocatedPart(whole, open_part.path)], self.plan, is_output=True)
+        complete = replace(part, text="".join(open_part.pieces), signature=None, cache=None, id=None)
+        (block,) = encode_content([LocatedPart(complete, open_part.path)], self.plan, is_output=True)
         if block.annotations is UNSET:
             return b""
         delta = {"type": "text_annotation_delta", "annotations": block.annotations}
@@ -363,9 +388,10 @@ class StreamStepEncoder:
 
 
 def _is_hosted(part: Part) -> bool:
-    """Whether it tells what a provider ran, or is of one protocol only."""
+    """Check for a hosted call, a result, or a part that only its source protocol knows."""
     return isinstance(part, ToolResult | OpaquePart) or (isinstance(part, ToolCall) and part.executor == "server")
 
 
 def encode_frame(kind: str, body: dict[str, Any]) -> bytes:
+    """Encode one SSE event with its type."""
     return encode_sse_frame(msgspec.json.encode({"event_type": kind, **body}), kind.encode())

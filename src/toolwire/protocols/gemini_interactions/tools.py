@@ -1,4 +1,4 @@
-"""Tool declarations and tool choice of the Interactions API, to canonical and back."""
+"""Decode and encode tool declarations and the tool choice."""
 
 from typing import Any
 
@@ -72,19 +72,21 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_tools(tools: list[Raw]) -> tuple[Tool, ...]:
+    """Decode the tools."""
     return tuple([_decode_tool(raw, f"/tools/{index}") for index, raw in enumerate(tools)])
 
 
 def _decode_tool(raw: Raw, path: str) -> Tool:
+    """Decode a function or a native tool."""
     kind = tag_of(raw)
     if kind == "function":
         shape = _read_function(raw, path)
-        null = shape.parameters is not UNSET and bytes(shape.parameters) == b"null"
+        is_null = shape.parameters is not UNSET and bytes(shape.parameters) == b"null"
         return FunctionTool(
             name=shape.name,
             description=unset_to_none(shape.description),
-            parameters=None if null else unset_to_none(shape.parameters),
-            **collect_extras(shape, FAMILY, *((f"{FAMILY}:null:parameters",) if null else ())),
+            parameters=None if is_null else unset_to_none(shape.parameters),
+            **collect_extras(shape, FAMILY, *((f"{FAMILY}:null:parameters",) if is_null else ())),
         )
     name = _decode_json(_read_object(raw, path).get("name", b"null"))
     return NativeTool(
@@ -99,7 +101,7 @@ def _decode_tool(raw: Raw, path: str) -> Tool:
 
 
 def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
-    """None for a word that only this protocol has; the request keeps it."""
+    """Decode the tool choice; return None for an unknown mode, which the request keeps as extras."""
     if choice is UNSET:
         return None
     if isinstance(choice, str):
@@ -109,23 +111,23 @@ def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
     allowed = choice.allowed_tools
     if allowed is UNSET:
         return ToolChoice(**collect_extras(choice, FAMILY, _EMPTY_FORM))
-    kept = merge_extras(collect_extras(choice, FAMILY), collect_extras(allowed, FAMILY, prefix="allowed_tools/"))
+    extras = merge_extras(collect_extras(choice, FAMILY), collect_extras(allowed, FAMILY, prefix="allowed_tools/"))
     form = [_MODE_NAME, _VALIDATED_NAME]
     if allowed.mode not in _ALLOWED_MODES:
         form.append(_NO_MODE)
         if isinstance(allowed.mode, str):
-            word = Raw(msgspec.json.encode(allowed.mode))
-            kept = merge_extras(kept, {"extras": {FAMILY: {"allowed_tools/mode": word}}})
+            mode = Raw(msgspec.json.encode(allowed.mode))
+            extras = merge_extras(extras, {"extras": {FAMILY: {"allowed_tools/mode": mode}}})
     if allowed.tools is UNSET:
         form.append(_NO_TOOLS)
     names = tuple(ToolRef(name=name) for name in allowed.tools or ())
-    named = len(names) == 1 and allowed.mode == "any"
+    is_named = len(names) == 1 and allowed.mode == "any"
     return ToolChoice(
-        mode="named" if named else "none" if allowed.mode == "none" else "allowed",
+        mode="named" if is_named else "none" if allowed.mode == "none" else "allowed",
         names=names,
-        required=allowed.mode == "any" and not named,
+        required=allowed.mode == "any" and not is_named,
         validated=allowed.mode == _VALIDATED_MODE,
-        **merge_extras(kept, {"wire_form": tuple(form)}),
+        **merge_extras(extras, {"wire_form": tuple(form)}),
     )
 
 
@@ -133,34 +135,37 @@ def decode_choice(choice: str | ChoiceShape | UnsetType) -> ToolChoice | None:
 
 
 def encode_tools(request: Request, plan: StepPlan) -> list[Any] | None:
+    """Encode the tools that the model may use."""
     if plan.same_protocol:
         tools = request.tools
         return (
             None
             if tools is None
-            else [_encode_same_protocol_tool(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
+            else [_encode_same_protocol_tool(tool, ("tools", index), plan) for index, tool in enumerate(tools)]
         )
     plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    offered = [_encode_tool(placed, plan) for placed in choosable_tools(request, plan)]
-    return [tool for tool in offered if tool is not None] or None
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    encoded = [_encode_tool(located_tool, plan) for located_tool in choosable_tools(request, plan)]
+    return [tool for tool in encoded if tool is not None] or None
 
 
 def _encode_same_protocol_tool(tool: Tool, path: SourcePath, plan: StepPlan) -> Any:
-    (placed,) = flatten_tool(tool, path)
-    return _encode_tool(placed, plan)
+    """Encode one tool of this protocol."""
+    (located_tool,) = flatten_tool(tool, path)
+    return _encode_tool(located_tool, plan)
 
 
 def _encode_tool(located_tool: LocatedTool, plan: StepPlan) -> Any:
+    """Encode one tool; report it and return None if the protocol has no such tool."""
     tool = located_tool.tool
     if not isinstance(tool, NativeTool):
         return _encode_function(tool, located_tool.path, plan)
     if tool.protocol == FAMILY:
         return tool.body
-    if tool.protocol == GEMINI and (made := to_interactions_tool(tool, located_tool.path, plan.report)) is not None:
-        return made | plan.map_location if made["type"] == "google_maps" else made
+    if tool.protocol == GEMINI and (body := to_interactions_tool(tool, located_tool.path, plan.report)) is not None:
+        return body | plan.map_location if body["type"] == "google_maps" else body
     if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
         return {
             "type": HOSTED_TOOLS.names[tool.hosted.kind][0],
@@ -173,6 +178,7 @@ def _encode_tool(located_tool: LocatedTool, plan: StepPlan) -> Any:
 
 
 def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: StepPlan) -> Any:
+    """Encode a function, or a freeform tool as a function."""
     if plan.same_protocol and isinstance(tool, FunctionTool):
         shape = FunctionShape(type="function", name=tool.name, parameters=none_to_unset(tool.parameters))
         shape.description = none_to_unset(tool.description)
@@ -182,21 +188,22 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
     if tool.asynchronous:
         plan.report.dropped(path, "asynchronous")
     if tool.defer:
-        plan.report.approximated(path, "defer", "without the other provider's search it is declared at once")
+        plan.report.approximated(path, "defer", "without tool search, the tool is declared from the start")
     if tool.cache is not None:
-        plan.report.dropped(path, "cache", "the target keeps prefixes by itself")
+        plan.report.dropped(path, "cache", "the target caches automatically")
     if isinstance(tool, FreeformTool):
         shape.description, shape.parameters = freeform_description(tool), freeform_schema()
         return shape
     shape.description, shape.parameters = none_to_unset(tool.description), _encode_schema(tool, path, plan)
     if tool.strict and not (plan.request is not None and has_only_strict_tools(plan.request)):
-        plan.report.dropped(path, "strict", "the target is strict for all functions or for none")
+        plan.report.dropped(path, "strict", "the target validates arguments for all functions or none")
     if tool.output_schema is not None:
         plan.report.dropped(path, "output_schema")
     return shape
 
 
 def _encode_schema(tool: FunctionTool, path: SourcePath, plan: StepPlan) -> Any:
+    """Fit the schema of a function to what the API accepts."""
     if tool.parameters is not None and bytes(tool.parameters)[:1] != b"{":
         plan.report.dropped(path, "parameters", "not an object schema")
         return UNSET
@@ -206,44 +213,50 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: StepPlan) -> Any:
 
 
 def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
-    """The choice, or UNSET."""
+    """Encode the tool choice, or return UNSET."""
     choice = request.tool_choice
     if plan.same_protocol:
         return UNSET if choice is None else _encode_same_protocol_choice(choice)
-    held = has_only_strict_tools(request)
-    if choice is None:
-        return _VALIDATED_MODE if held else UNSET
-    free = _VALIDATED_MODE if held or choice.validated else "auto"
-    if choice.parallel is False:
-        plan.report.dropped(("tool_choice",), "parallel", "the target's models may always call several at once")
-    if choice.mode is None:
-        return _VALIDATED_MODE if held else UNSET
+    is_strict = has_only_strict_tools(request)
+    if choice is not None and choice.parallel is False:
+        plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
+    if choice is None or choice.mode is None:
+        return _VALIDATED_MODE if is_strict else UNSET
     if not has_tools:
-        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared")
         return UNSET
+    free_mode = _VALIDATED_MODE if is_strict or choice.validated else "auto"
     if choice.mode not in ("named", "allowed"):
-        return free if choice.mode == "auto" else _WIRE_MODES[choice.mode]
+        return free_mode if choice.mode == "auto" else _WIRE_MODES[choice.mode]
+    return _encode_allowed_tools(choice, request, plan, free_mode)
+
+
+def _encode_allowed_tools(choice: ToolChoice, request: Request, plan: StepPlan, free_mode: str) -> Any:
+    """Encode a choice among named functions; hosted tools cannot be chosen."""
     functions = [
-        named for named in choice.names if named.kind in ("function", "freeform") and not chosen_native_tool(request)
+        tool_ref
+        for tool_ref in choice.names
+        if tool_ref.kind in ("function", "freeform") and not chosen_native_tool(request)
     ]
     if len(functions) < len(choice.names):
-        plan.report.approximated(("tool_choice",), "names", "the target chooses among functions only")
+        plan.report.approximated(("tool_choice",), "names", "the target's tool choice is limited to functions")
     if not functions:
         return "any" if choice.required else "auto"
-    mode = "any" if choice.mode == "named" or choice.required else free
-    names = [plan.tool_name(named.name, named.namespace) for named in functions]
+    mode = "any" if choice.mode == "named" or choice.required else free_mode
+    names = [plan.tool_name(tool_ref.name, tool_ref.namespace) for tool_ref in functions]
     return ChoiceShape(allowed_tools=AllowedShape(mode=mode, tools=names))
 
 
 def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
+    """Encode the tool choice of this protocol as it was received."""
     if _EMPTY_FORM in choice.wire_form:
         return restore_extras({}, choice, FAMILY)
-    free = _VALIDATED_MODE if choice.validated else "auto"
+    free_mode = _VALIDATED_MODE if choice.validated else "auto"
     if _MODE_NAME not in choice.wire_form and choice.mode in _WIRE_MODES:
-        return free if choice.mode == "auto" else _WIRE_MODES[choice.mode]
-    allowed = AllowedShape(tools=[named.name for named in choice.names])
+        return free_mode if choice.mode == "auto" else _WIRE_MODES[choice.mode]
+    allowed = AllowedShape(tools=[tool_ref.name for tool_ref in choice.names])
     if _NO_MODE not in choice.wire_form:
-        allowed.mode = "any" if choice.mode == "named" or choice.required else free
+        allowed.mode = "any" if choice.mode == "named" or choice.required else free_mode
     if _NO_TOOLS in choice.wire_form and not choice.names:
         allowed.tools = UNSET
     return restore_extras({"allowed_tools": as_dict(allowed)}, choice, FAMILY)

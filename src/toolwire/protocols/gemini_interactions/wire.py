@@ -1,4 +1,4 @@
-"""The Interactions API's wire objects, as msgspec reads and writes them."""
+"""Wire objects of the Interactions API."""
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -12,34 +12,44 @@ ISSUER = "google"
 
 
 class Content(WireObject, tag_field="type"):
-    """Any part of what is said, or of a result."""
+    """Base of content objects."""
 
 
 class TextContent(Content, tag="text"):
+    """Text with annotations."""
+
     text: str
     annotations: list[Raw] | UnsetType = UNSET
 
 
 class MediaContent(Content, tag_field="type"):
+    """Base of media content."""
+
     data: str | UnsetType = UNSET
     uri: str | UnsetType = UNSET
     mime_type: str | UnsetType = UNSET
 
 
 class ImageContent(MediaContent, tag="image"):
+    """An image."""
+
     resolution: str | UnsetType = UNSET
 
 
 class AudioContent(MediaContent, tag="audio"):
+    """An audio recording."""
+
     channels: Extra = UNSET
     sample_rate: Extra = UNSET
 
 
 class DocumentContent(MediaContent, tag="document"):
-    pass
+    """A document."""
 
 
 class VideoContent(MediaContent, tag="video"):
+    """A video."""
+
     name: str | UnsetType = UNSET
     resolution: str | UnsetType = UNSET
     processing: Extra = UNSET
@@ -49,7 +59,7 @@ ContentUnion = TextContent | ImageContent | AudioContent | DocumentContent | Vid
 
 
 class AnnotationShape(WireObject):
-    """Annotations differ by type; what they have in common has a canonical home. Indices count bytes."""
+    """An annotation of any type; indices count bytes of its text."""
 
     type: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
@@ -65,10 +75,12 @@ class AnnotationShape(WireObject):
 
 
 class Step(WireObject, tag_field="type"):
-    """Any step that is read by shape. What Google's own tools did is read by name, all others are kept whole."""
+    """Base of steps with a typed shape; other steps are decoded by name or stay opaque."""
 
 
 class FunctionResult(Step, tag="function_result"):
+    """The result of a client-side function."""
+
     call_id: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
@@ -80,20 +92,28 @@ InputUnion = TextContent | ImageContent | AudioContent | DocumentContent | Video
 
 
 class UserInput(Step, tag="user_input"):
+    """Input of the user."""
+
     content: str | list[InputUnion] | UnsetType = UNSET
 
 
 class ModelOutput(Step, tag="model_output"):
+    """Output of the model."""
+
     content: str | list[ContentUnion] | UnsetType = UNSET
     error: Extra = UNSET
 
 
 class Thought(Step, tag="thought"):
+    """A thought: a summary, a signature, or both."""
+
     summary: list[ContentUnion] | UnsetType = UNSET
     signature: str | UnsetType = UNSET
 
 
 class FunctionCall(Step, tag="function_call"):
+    """A call of a client-side function."""
+
     name: str
     id: str | UnsetType = UNSET
     arguments: Raw | UnsetType = UNSET
@@ -104,7 +124,7 @@ StepUnion = UserInput | ModelOutput | Thought | FunctionCall | FunctionResult
 
 
 class ServerCall(WireObject):
-    """A call that Google ran itself, of any `*_call` type."""
+    """A call of a hosted tool, of any `*_call` type."""
 
     type: str
     id: str | UnsetType = UNSET
@@ -117,7 +137,7 @@ class ServerCall(WireObject):
 
 
 class ServerResult(WireObject):
-    """What came of it, of any `*_result` type."""
+    """The result of a hosted tool, of any `*_result` type."""
 
     type: str
     call_id: str | UnsetType = UNSET
@@ -132,6 +152,8 @@ class ServerResult(WireObject):
 
 
 class FunctionShape(WireObject):
+    """A function declaration."""
+
     type: str
     name: str
     description: str | UnsetType = UNSET
@@ -139,11 +161,15 @@ class FunctionShape(WireObject):
 
 
 class AllowedShape(WireObject):
+    """The tools that a tool choice allows, and its mode."""
+
     mode: str | UnsetType = UNSET
     tools: list[str] | UnsetType = UNSET
 
 
 class ChoiceShape(WireObject):
+    """A tool choice among named tools."""
+
     allowed_tools: AllowedShape | UnsetType = UNSET
 
 
@@ -151,6 +177,8 @@ class ChoiceShape(WireObject):
 
 
 class GenerationShape(WireObject):
+    """A `generation_config`."""
+
     max_output_tokens: int | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     stop_sequences: list[str] | UnsetType = UNSET
@@ -166,12 +194,16 @@ class GenerationShape(WireObject):
 
 
 class TextFormatShape(WireObject):
+    """The text entry of `response_format`."""
+
     type: str
     mime_type: str | UnsetType = UNSET
     schema: Raw | UnsetType = UNSET
 
 
 class RequestShape(WireObject):
+    """A request."""
+
     model: str | UnsetType = UNSET
     agent: str | UnsetType = UNSET
     input: Raw | UnsetType = UNSET
@@ -195,10 +227,12 @@ class RequestShape(WireObject):
     webhook_config: Extra = UNSET
 
 
-# ---- answers
+# ---- responses
 
 
 class UsageShape(WireObject):
+    """Token counts."""
+
     total_input_tokens: int | UnsetType = UNSET
     total_output_tokens: int | UnsetType = UNSET
     total_thought_tokens: int | UnsetType = UNSET
@@ -214,6 +248,8 @@ class UsageShape(WireObject):
 
 
 class ErrorShape(WireObject):
+    """An error."""
+
     code: str | int | UnsetType = UNSET
     message: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -221,10 +257,14 @@ class ErrorShape(WireObject):
 
 
 class ErrorBodyShape(WireObject):
+    """An error body."""
+
     error: ErrorShape
 
 
 class ResponseShape(WireObject):
+    """An interaction."""
+
     id: str | UnsetType = UNSET
     object: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -251,26 +291,38 @@ class ResponseShape(WireObject):
 
 
 class TextDelta(WireObject, tag_field="type", tag="text"):
+    """A piece of text."""
+
     text: str
 
 
 class ArgumentsDelta(WireObject, tag_field="type", tag="arguments_delta"):
+    """A piece of a call's arguments."""
+
     arguments: str
 
 
 class AnnotationDelta(WireObject, tag_field="type", tag="text_annotation_delta"):
+    """Annotations of a text."""
+
     annotations: list[Raw] | UnsetType = UNSET
 
 
 class OldAnnotationDelta(WireObject, tag_field="type", tag="text_annotation"):
+    """Annotations of a text, under an older type name."""
+
     annotations: list[Raw] | UnsetType = UNSET
 
 
 class SummaryDelta(WireObject, tag_field="type", tag="thought_summary"):
+    """A piece of a thought's summary."""
+
     content: ContentUnion | UnsetType = UNSET
 
 
 class SignatureDelta(WireObject, tag_field="type", tag="thought_signature"):
+    """The signature of a thought or call."""
+
     signature: str | UnsetType = UNSET
 
 
@@ -278,14 +330,20 @@ DeltaUnion = TextDelta | ArgumentsDelta | AnnotationDelta | OldAnnotationDelta |
 
 
 class Frame(WireObject, tag_field="event_type", kw_only=True):
+    """Base of stream frames."""
+
     event_id: Extra = UNSET
 
 
 class CreatedFrame(Frame, tag="interaction.created"):
+    """The first frame: an interaction without steps."""
+
     interaction: ResponseShape
 
 
 class StatusFrame(Frame, tag="interaction.status_update"):
+    """A change of the interaction's status."""
+
     interaction_id: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
     usage: UsageShape | UnsetType = UNSET
@@ -293,27 +351,37 @@ class StatusFrame(Frame, tag="interaction.status_update"):
 
 
 class StartFrame(Frame, tag="step.start"):
+    """The start of a step."""
+
     step: Raw
     index: int | UnsetType = UNSET
 
 
 class DeltaFrame(Frame, tag="step.delta"):
+    """One delta of a step."""
+
     delta: DeltaUnion
     index: int | UnsetType = UNSET
     metadata: Extra = UNSET
 
 
 class StopFrame(Frame, tag="step.stop"):
+    """The end of a step."""
+
     index: int | UnsetType = UNSET
     usage: Extra = UNSET
     step_usage: Extra = UNSET
 
 
 class CompletedFrame(Frame, tag="interaction.completed"):
+    """The last frame: the completed interaction."""
+
     interaction: ResponseShape
 
 
 class ErrorFrame(Frame, tag="error"):
+    """An error that ends the stream."""
+
     error: Raw
 
 

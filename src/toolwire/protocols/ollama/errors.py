@@ -1,4 +1,4 @@
-"""Ollama's errors, to canonical and back: a text, and an HTTP status from outside."""
+"""Decode and encode errors of Ollama: a message, with the HTTP status outside the body."""
 
 import re
 
@@ -31,7 +31,7 @@ _STATUS_KINDS: dict[int, ErrorKind] = {
     503: "overloaded",
     504: "timeout",
 }
-# What the server says tells more than its status, and is all there is within a stream.
+# The message is more specific than the status, and streams have no status.
 _MESSAGE_KINDS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
     (re.compile(r"exceeds? (the )?(available |maximum )?context|context length"), "context_length"),
     (re.compile(r"unauthorized"), "authentication"),
@@ -49,6 +49,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
+    """Decode an error body."""
     raw = validate_json(body, FAMILY)
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, "", "an object", describe_json(raw))
@@ -64,16 +65,17 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def decode_error_value(raw: Raw, status: int | None, *, at: str | None = None) -> ApiError:
-    """An error: alone in its body, or beside an answer."""
-    said = _decode_json(raw)
-    form = (ERROR_FORM,) if isinstance(said, str) else (ERROR_FORM, RAW_ERROR)
-    message = said if isinstance(said, str) else bytes(raw).decode()
+    """Decode the value of `error`, which is usually a string."""
+    value = _decode_json(raw)
+    form = (ERROR_FORM,) if isinstance(value, str) else (ERROR_FORM, RAW_ERROR)
+    message = value if isinstance(value, str) else bytes(raw).decode()
     if at is not None:
         form = (*form, f"{FAMILY}:name:message=")
     return ApiError(kind=_error_kind(message, status), message=message, status=status, wire_form=form, at=at)
 
 
 def _error_kind(message: str, status: int | None) -> ErrorKind:
+    """Derive the error kind from the message, or else from the HTTP status."""
     for pattern, kind in _MESSAGE_KINDS:
         if pattern.search(message):
             return kind
@@ -86,6 +88,7 @@ def _error_kind(message: str, status: int | None) -> ErrorKind:
 
 
 def encode_error(error: ApiError) -> EncodedBody:
+    """Encode an error body."""
     report = LossReport()
     if NO_ERROR in error.wire_form:
         return EncodedBody(restore_extras({}, error, FAMILY), report)
@@ -95,11 +98,12 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def encode_error_value(error: ApiError, path: SourcePath, report: LossReport) -> str | Raw:
+    """Encode the value of `error`, and report fields that Ollama does not have."""
     if ERROR_FORM in error.wire_form:
         return Raw(error.message.encode()) if RAW_ERROR in error.wire_form else error.message
     for field in ("raw", "code", "param"):
         if getattr(error, field) is not None:
-            report.dropped(path, field, "the target tells errors by their text and HTTP status")
+            report.dropped(path, field, "errors of the target have only a message and an HTTP status")
     if error.request_id is not None:
         report.dropped(path, "request_id")
     return error.message

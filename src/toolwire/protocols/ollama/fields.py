@@ -1,7 +1,7 @@
-"""What Ollama's server says of a field, message or tool by itself; `rules` is the whole.
+"""Checks of single fields, messages and tools of an Ollama request; `rules` combines them.
 
-It decodes a body into Go structs: a value of another type is refused in the words of Go's decoder, and what the structs
-don't know is ignored.
+The server decodes a body into Go structs: it rejects wrong types with the message of Go's decoder, and ignores unknown
+fields.
 """
 
 from toolwire.codec.schema.dialect import Dialect
@@ -21,8 +21,8 @@ from toolwire.codec.validation import (
     word_set,
 )
 
-# What the server's structs have of a schema: it drops the rest before the model sees it. Items alone stay as they are,
-# but nothing can resolve a reference in them.
+# Keywords of the server's schema structs; it drops others before the model sees them. Only `items` stays unchanged,
+# but references in it cannot be resolved.
 PARAMETERS_SCHEMA = Dialect(
     name="ollama",
     keywords=word_set("anyOf type items description enum properties required"),
@@ -30,11 +30,12 @@ PARAMETERS_SCHEMA = Dialect(
     references="inlined",
     items_dialect=Dialect(name="ollama-items", unsupported_keywords=word_set("nullable"), references="inlined"),
 )
-# A format is compiled to a grammar. The compiler fails on schemas that are `true` or `false`, and on `not`.
+# A format is compiled to a grammar. The compiler fails on boolean schemas and on `not`.
 FORMAT_SCHEMA = Dialect(name="ollama-format", unsupported_keywords=word_set("not nullable"))
 
 
 def _format_path(path: JsonPath) -> str:
+    """Format a path as a Go struct field: `ChatRequest.messages.role`."""
     return ".".join(["ChatRequest", *(step for step in path if isinstance(step, str))])
 
 
@@ -61,7 +62,7 @@ _TOOL = parse_fields("type:string function!:object")
 _FUNCTION = parse_fields("name!:string description:string parameters:object")
 _PARAMETERS = parse_fields("type:string required:array properties:object")
 _PROPERTY = parse_fields("type:string|array description:string enum:array anyOf:array properties:object required:array")
-# Kind, then the options of that kind; others are ignored.
+# Go type, then the options of that type; others are ignored.
 _OPTIONS = parse_shapes(
     "integer - num_ctx:integer num_predict:integer num_keep:integer num_batch:integer num_gpu:integer "
     "num_thread:integer top_k:integer seed:integer repeat_last_n:integer",
@@ -73,24 +74,26 @@ MAX_DEPTH = 100
 
 
 def check_fields(body: JsonObject) -> Findings:
+    """Check the types of top-level fields and options."""
     yield from ERROR_WORDING.check_fields((), body, _REQUEST)
     options = object_of(body.get("options"))
     for kind, (_, table) in _OPTIONS.items():
         for field in table:
             value = options.get(field.name)
-            found = json_type(value)
-            if value is None or found in field.types or (found == "integer" and "number" in field.types):
+            value_type = json_type(value)
+            if value is None or value_type in field.types or (value_type == "integer" and "number" in field.types):
                 continue
-            said = f'option "{field.name}" must be of type {kind}'
-            yield ERROR_WORDING.finding("option-type", ("options", field.name), said)
+            message = f'option "{field.name}" must be of type {kind}'
+            yield ERROR_WORDING.finding("option-type", ("options", field.name), message)
 
 
 def check_message(path: JsonPath, message: JsonObject) -> Findings:
+    """Check one message with its images and calls."""
     yield from ERROR_WORDING.check_fields(path, message, _MESSAGE)
     role = message.get("role")
     if isinstance(role, str) and role.lower() not in _ROLES:
-        said = f"models know the roles {', '.join(_ROLES)}, not {role}"
-        yield ERROR_WORDING.finding("role-unknown", (*path, "role"), said, "warning")
+        message_text = f"models know the roles {', '.join(_ROLES)}, not {role}"
+        yield ERROR_WORDING.finding("role-unknown", (*path, "role"), message_text, "warning")
     for index, image in enumerate(list_of(message.get("images"))):
         yield from _check_image((*path, "images", index), image)
     for at, call in object_items(message.get("tool_calls"), (*path, "tool_calls")):
@@ -99,44 +102,56 @@ def check_message(path: JsonPath, message: JsonObject) -> Findings:
 
 
 def _go_type_error(value: object, kind: str) -> str:
-    found = ERROR_WORDING.type_names.get(json_type(value), json_type(value))
-    return f"json: cannot unmarshal {found} into Go struct field {{at}} of type {kind}"
+    """Return the message of Go's decoder for a value of the wrong type."""
+    value_type = ERROR_WORDING.type_names.get(json_type(value), json_type(value))
+    return f"json: cannot unmarshal {value_type} into Go struct field {{at}} of type {kind}"
 
 
 def _check_image(path: JsonPath, image: object) -> Findings:
-    """Bytes, which Go writes as base64 in its usual alphabet, padded."""
+    """Check for padded base64 in the standard alphabet, which Go decodes bytes from."""
     text = text_of(image)
     if not isinstance(image, str):
         yield ERROR_WORDING.finding("image-type", path, _go_type_error(image, "[]uint8"))
         return
     body = text.rstrip("=")
-    wrong = next(
-        (place for place, sign in enumerate(body) if not (sign.isascii() and (sign.isalnum() or sign in "+/"))), None
+    bad_offset = next(
+        (
+            offset
+            for offset, character in enumerate(body)
+            if not (character.isascii() and (character.isalnum() or character in "+/"))
+        ),
+        None,
     )
-    if wrong is None and len(text) % 4:
-        wrong = len(text)
-    if wrong is not None:
-        yield ERROR_WORDING.finding("image-base64", path, f"illegal base64 data at input byte {wrong}")
+    if bad_offset is None and len(text) % 4:
+        bad_offset = len(text)
+    if bad_offset is not None:
+        yield ERROR_WORDING.finding("image-base64", path, f"illegal base64 data at input byte {bad_offset}")
 
 
 def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check one tool and the properties of its parameters."""
     yield from ERROR_WORDING.check_fields(path, tool, _TOOL)
     function = object_of(tool.get("function"))
     at = (*path, "function")
     yield from ERROR_WORDING.check_fields(at, function, _FUNCTION)
     yield from ERROR_WORDING.check_fields((*at, "parameters"), object_of(function.get("parameters")), _PARAMETERS)
-    named = object_of(value_at(function, "parameters", "properties"))
-    waiting: list[tuple[JsonPath, object]] = [
-        ((*at, "parameters", "properties", name), one) for name, one in named.items()
+    properties = object_of(value_at(function, "parameters", "properties"))
+    pending: list[tuple[JsonPath, object]] = [
+        ((*at, "parameters", "properties", name), schema) for name, schema in properties.items()
     ]
-    while waiting:
-        place, one = waiting.pop()
-        if not isinstance(one, dict):
-            yield ERROR_WORDING.finding("property-type", place, _go_type_error(one, "api.ToolProperty"))
+    while pending:
+        schema_path, schema = pending.pop()
+        if not isinstance(schema, dict):
+            yield ERROR_WORDING.finding("property-type", schema_path, _go_type_error(schema, "api.ToolProperty"))
             continue
-        if len(place) > MAX_DEPTH:
+        if len(schema_path) > MAX_DEPTH:
             continue
-        yield from ERROR_WORDING.check_fields(place, one, _PROPERTY)
-        inner = object_of(one.get("properties"))
-        waiting += [((*place, "properties", name), part) for name, part in inner.items()]
-        waiting += [((*place, "anyOf", index), part) for index, part in enumerate(list_of(one.get("anyOf")))]
+        yield from ERROR_WORDING.check_fields(schema_path, schema, _PROPERTY)
+        inner_properties = object_of(schema.get("properties"))
+        pending += [
+            ((*schema_path, "properties", name), inner_schema) for name, inner_schema in inner_properties.items()
+        ]
+        pending += [
+            ((*schema_path, "anyOf", index), inner_schema)
+            for index, inner_schema in enumerate(list_of(schema.get("anyOf")))
+        ]

@@ -1,4 +1,4 @@
-"""Ollama's request body, to a canonical request and back."""
+"""Decode and encode requests of Ollama's chat API."""
 
 import re
 from typing import Any
@@ -93,13 +93,15 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
+    """Decode a request body."""
     with track_extras() as extras:
         request = _decode_request(_request_reader.read(body), route)
     return request if extras else replace(request, plain=True)
 
 
 def _decode_request(shape: RequestShape, route: Route) -> Request:
-    output, format_kept = decode_output(shape)
+    """Build the canonical request from its wire object."""
+    output, format_extras = decode_output(shape)
     form: tuple[str, ...] = ()
     if shape.messages is UNSET:
         form = (NO_MESSAGES,)
@@ -107,7 +109,9 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
         form = (*form, NO_STREAM)
     if shape.unknown is not UNSET and (stream := shape.unknown.get("stream")) is not None:
         raise DecodeError(FAMILY, "/stream", "true or false", describe_json(stream))
-    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
+    messages = tuple(
+        [decode_message(message, f"/messages/{index}") for index, message in enumerate(shape.messages or ())]
+    )
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
@@ -116,37 +120,41 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
         sampling=decode_sampling(shape),
         thinking=decode_thinking(shape),
         output=output,
-        # Unless it is told not to, the server streams.
+        # The server streams by default.
         stream=True if shape.stream is UNSET or shape.stream is None else shape.stream,
         continued=ends_with_assistant_text(messages),
         **merge_extras(
-            collect_extras(shape, FAMILY, *form), decode_options(shape), format_kept, _decode_load_request(shape)
+            collect_extras(shape, FAMILY, *form), decode_options(shape), format_extras, _decode_load_request(shape)
         ),
     )
 
 
 def _decode_load_request(shape: RequestShape) -> dict[str, Any]:
-    """Without messages it is no question, but the order to load or unload a model: no other provider takes that."""
+    """Mark a request without messages, which loads or unloads a model, as a constraint.
+
+    No other provider has such a request, so it may not be translated.
+    """
     if shape.messages:
         return {}
-    order = Raw(b"[]") if shape.messages == [] else Raw(msgspec.json.encode(unset_to_none(shape.model)))
-    return {"extras": {CONSTRAINT_FAMILY: {"messages" if shape.messages == [] else "model": order}}}
+    marker = Raw(b"[]") if shape.messages == [] else Raw(msgspec.json.encode(unset_to_none(shape.model)))
+    return {"extras": {CONSTRAINT_FAMILY: {"messages" if shape.messages == [] else "model": marker}}}
 
 
 # ---- encode
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
-    home = request.origin == FAMILY
+    """Encode a request, and report what Ollama cannot hold."""
+    same_protocol = request.origin == FAMILY
     model = request.model if target.model is None else target.model
-    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=home)
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=same_protocol)
     request = use_target_tool(substitute_functions(request, plan), plan, FUNCTION_ADAPTER)
     tools = encode_tools(request, plan)
     turns = one_turn_per_message(request.messages)
-    if not home:
+    if not same_protocol:
         turns = _system_turns(request) + adapt_turns(assemble(request, plan.report, supports_prefill=True), plan)
-    conversation = ConversationEncoder(plan)
-    messages = [message for turn in turns for message in conversation.encode(turn)]
+    encoder = ConversationEncoder(plan)
+    messages = [message for turn in turns for message in encoder.encode(turn)]
     body: dict[str, Any] = {} if model is None else {"model": model}
     if messages or not {NO_MESSAGES, f"{FAMILY}:null:messages"} & set(request.wire_form):
         body["messages"] = messages
@@ -157,7 +165,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     encode_output(request, body, plan)
     encode_sampling(request, body, plan)
     _encode_stream(request, body, plan)
-    if not home:
+    if not same_protocol:
         _report_unsupported(request, plan)
     for node in (request, request.sampling):
         restore_extras(body, node, FAMILY)
@@ -167,14 +175,15 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 
 def _system_turns(request: Request) -> list[Turn]:
-    """What other protocols keep apart from the messages leads them here."""
+    """Return a leading turn with the system texts that other protocols keep outside the messages."""
     if not request.system:
         return []
-    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
-    return [Turn("system", places, None, ("system",))]
+    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
+    return [Turn("system", located_parts, None, ("system",))]
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `stream`, which defaults to true."""
     stream = request.stream if plan.target.stream is None else plan.target.stream
     if stream and plan.same_protocol and {NO_STREAM, _NULL_STREAM} & set(request.wire_form):
         return
@@ -182,19 +191,19 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
-    """What a request of another protocol can say and this one can't."""
+    """Report fields of a foreign request that Ollama does not have."""
     for field in ("end_user", "tier", "labels"):
         if getattr(request, field) is not None:
             plan.report.dropped((), field)
     if request.cache is not None:
         plan.report.dropped(("cache",), "", "the target has no cache marks")
-    state = request.continuation
-    if state is not None:
-        if state.id is not None:
-            plan.report.dropped(("continuation",), "id", "the target holds no conversation")
-        if state.store:
-            plan.report.dropped(("continuation",), "store", "the target stores nothing")
-        if state.background:
+    continuation = request.continuation
+    if continuation is not None:
+        if continuation.id is not None:
+            plan.report.dropped(("continuation",), "id", "the target does not store conversations")
+        if continuation.store:
+            plan.report.dropped(("continuation",), "store", "the target does not store responses")
+        if continuation.background:
             plan.report.dropped(("continuation",), "background")
     for index, message in enumerate(request.messages):
         report_message(message, ("messages", index), plan)

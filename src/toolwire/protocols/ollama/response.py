@@ -1,7 +1,4 @@
-"""Ollama's answers, to canonical and back.
-
-The models on offer, as Ollama lists and shows them.
-"""
+"""Decode and encode chat responses, their timestamps, and the model list."""
 
 import re
 from collections.abc import Sequence
@@ -49,7 +46,7 @@ WIRE_STOPS: dict[StopReason, str] = {"max_tokens": "length", "context_window": "
 CREATED_FORM = "ollama:created_at:"
 NO_DONE = "ollama:absent:done"
 _EXACT_STOPS = ("end_turn", "max_tokens", "tool_use")
-# These are told by the reason, or by the error.
+# Statuses that the done reason or the error already expresses.
 _STATUSES = ("completed", "incomplete", "failed")
 _RFC_3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:Z|([+-])(\d\d):(\d\d))")
 
@@ -59,22 +56,24 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
+    """Decode a response body."""
     with track_extras() as extras:
         response = _decode_response(_read_response(body))
     return response if extras else replace(response, plain=True)
 
 
 def _decode_response(shape: ResponseShape) -> Response:
+    """Build the canonical response from its wire object."""
     form: tuple[str, ...] = (NO_DONE,) if shape.done is not True and shape.done is not None else ()
     unfinished: dict[str, Any] = {}
     if shape.done is False:
-        # Only a line of a stream says so.
+        # Only lines of a stream have `done: false`.
         unfinished["extras"] = {FAMILY: {"done": Raw(b"false")}}
         mark_extras_seen()
-    failed = shape.error is not UNSET and bytes(shape.error) != b"null"
-    if shape.error is not UNSET and not failed:
+    has_error = shape.error is not UNSET and bytes(shape.error) != b"null"
+    if shape.error is not UNSET and not has_error:
         form = (*form, f"{FAMILY}:null:error")
-    created, created_kept = decode_created(shape)
+    created, created_extras = decode_created(shape)
     message = None
     if isinstance(shape.message, MessageShape):
         message = _decode_message(shape.message)
@@ -84,12 +83,13 @@ def _decode_response(shape: ResponseShape) -> Response:
         created=created,
         candidates=_build_candidates(shape, message),
         usage=decode_usage(shape),
-        error=decode_error_value(shape.error, None, at="/error") if failed and shape.error is not UNSET else None,
-        **merge_extras(collect_extras(shape, FAMILY, *form), created_kept, unfinished),
+        error=decode_error_value(shape.error, None, at="/error") if has_error and shape.error is not UNSET else None,
+        **merge_extras(collect_extras(shape, FAMILY, *form), created_extras, unfinished),
     )
 
 
 def _build_candidates(shape: ResponseShape, message: Message | None) -> tuple[Candidate, ...]:
+    """Build the only candidate, or none if there is neither message nor stop."""
     parts = () if message is None else message.parts
     stop = decode_stop(shape, has_calls=any(isinstance(part, ToolCall) for part in parts))
     if message is None and stop is None:
@@ -98,6 +98,7 @@ def _build_candidates(shape: ResponseShape, message: Message | None) -> tuple[Ca
 
 
 def _decode_message(shape: MessageShape) -> Message:
+    """Decode the assistant message of a response."""
     form: tuple[str, ...] = ()
     if isinstance(shape.role, str):
         if shape.role.lower() != "assistant":
@@ -106,28 +107,33 @@ def _decode_message(shape: MessageShape) -> Message:
     else:
         form = (NO_ROLE,)
     check_content(shape, "/message")
-    parts, empty = decode_content(shape, "/message", is_assistant=True)
-    found = merge_extras(
-        collect_extras(shape, FAMILY, *form, *empty), unused_fields(shape, ("tool_name", "tool_call_id"))
+    parts, empty_form = decode_content(shape, "/message", is_assistant=True)
+    extras = merge_extras(
+        collect_extras(shape, FAMILY, *form, *empty_form), unused_fields(shape, ("tool_name", "tool_call_id"))
     )
-    return Message(role="assistant", parts=parts, at="/message", **found)
+    return Message(role="assistant", parts=parts, at="/message", **extras)
 
 
 def decode_stop(shape: ResponseShape, *, has_calls: bool) -> Stop | None:
-    """The common word; the server has none of its own for calls."""
+    """Decode the done reason; `stop` with calls means `tool_use`, for which Ollama has no value."""
     if isinstance(shape.done_reason, str):
-        meant = CANONICAL_STOPS.get(shape.done_reason, "other")
-        return Stop(reason="tool_use" if has_calls and meant == "end_turn" else meant, raw=shape.done_reason)
+        reason = CANONICAL_STOPS.get(shape.done_reason, "other")
+        return Stop(reason="tool_use" if has_calls and reason == "end_turn" else reason, raw=shape.done_reason)
     return Stop(reason="tool_use" if has_calls else "end_turn") if shape.done is True else None
 
 
 def decode_usage(shape: ResponseShape) -> Usage | None:
-    taken, given = unset_to_none(shape.prompt_eval_count), unset_to_none(shape.eval_count)
-    return None if taken is None and given is None else Usage(input_tokens=taken, output_tokens=given)
+    """Decode token counts."""
+    input_tokens, output_tokens = unset_to_none(shape.prompt_eval_count), unset_to_none(shape.eval_count)
+    return (
+        None
+        if input_tokens is None and output_tokens is None
+        else Usage(input_tokens=input_tokens, output_tokens=output_tokens)
+    )
 
 
 def decode_created(shape: ResponseShape) -> tuple[float | None, dict[str, Any]]:
-    """Seconds, and how the time was spelled; a time that we can't read is only kept."""
+    """Return the creation time, and the arguments that keep its spelling or an unreadable value."""
     text = shape.created_at
     if not isinstance(text, str):
         return None, {}
@@ -138,7 +144,7 @@ def decode_created(shape: ResponseShape) -> tuple[float | None, dict[str, Any]]:
 
 
 def parse_rfc3339(text: str) -> float | None:
-    """Seconds since 1970 of a time as RFC 3339 writes it."""
+    """Parse an RFC 3339 timestamp as seconds since the epoch; return None if it is invalid."""
     if (match := _RFC_3339.fullmatch(text)) is None:
         return None
     year, month, day, hour, minute, second = (int(number) for number in match.groups()[:6])
@@ -152,52 +158,53 @@ def parse_rfc3339(text: str) -> float | None:
 
 
 def _days_since_epoch(year: int, month: int, day: int) -> int:
-    """Days since 1970, counted in years that begin in March, so that the odd day comes last."""
+    """Count days since 1970, in years that begin in March so that the leap day comes last."""
     year -= month <= 2
     return year * 365 + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719469
 
 
 def format_rfc3339(seconds: float) -> str:
-    """The time as RFC 3339 writes it, in whole seconds."""
-    days, rest_of_day = divmod(int(seconds), 86400)
-    era, of_era = divmod(days + 719468, 146097)
-    years = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
-    of_year = of_era - (365 * years + years // 4 - years // 100)
-    shifted = (5 * of_year + 2) // 153
-    day = of_year - (153 * shifted + 2) // 5 + 1
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    year = years + era * 400 + (month <= 2)
-    hour, rest_of_hour = divmod(rest_of_day, 3600)
-    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{rest_of_hour // 60:02}:{rest_of_hour % 60:02}Z"
+    """Format seconds since the epoch as an RFC 3339 timestamp in whole seconds."""
+    days, second_of_day = divmod(int(seconds), 86400)
+    era, day_of_era = divmod(days + 719468, 146097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    march_month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * march_month + 2) // 5 + 1
+    month = march_month + 3 if march_month < 10 else march_month - 9
+    year = year_of_era + era * 400 + (month <= 2)
+    hour, second_of_hour = divmod(second_of_day, 3600)
+    return f"{year:04}-{month:02}-{day:02}T{hour:02}:{second_of_hour // 60:02}:{second_of_hour % 60:02}Z"
 
 
 # ---- encode
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    home = response.origin == FAMILY
-    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=home, for_client=True)
-    candidate = response.candidates[0] if response.candidates else None
+    """Encode a response, and report what Ollama cannot hold."""
+    same_protocol = response.origin == FAMILY
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, for_client=True)
+    candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
-        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+        plan.report.dropped(("candidates", index), "", "the target returns a single candidate")
     body: dict[str, Any] = {}
-    if not home or response.model is not None:
+    if not same_protocol or response.model is not None:
         body["model"] = response.model or ""
-    created = encode_created(response, context.created, same_protocol=home)
+    created = encode_created(response, context.created, same_protocol=same_protocol)
     if created is not None:
         body["created_at"] = created
-    if not home or (candidate is not None and candidate.messages):
+    if not same_protocol or candidate.messages:
         body["message"] = _encode_message(candidate, plan)
     if NO_DONE not in response.wire_form and f"{FAMILY}:null:done" not in response.wire_form:
         body["done"] = True
-    reason = encode_stop(None if candidate is None else candidate.stop, plan)
+    reason = encode_stop(candidate.stop, plan)
     if reason is not None:
         body["done_reason"] = reason
     encode_usage(response.usage, body, plan)
     if response.error is not None:
         body["error"] = encode_error_value(response.error, ("error",), plan.report)
     restore_extras(body, response, FAMILY)
-    if not home:
+    if not same_protocol:
         _report_response(response, plan)
     if not response.plain:
         plan.report.report_foreign_extras(response, (FAMILY,))
@@ -205,47 +212,50 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def encode_created(response: Any, default: int, *, same_protocol: bool) -> str | None:
-    """When a response, or the start of one, was made; as it was spelled, while that is still the time."""
+    """Encode the creation time, in the spelling of the source if that is still the time."""
     if same_protocol:
         for token in response.wire_form:
             if (
                 token.startswith(CREATED_FORM)
-                and parse_rfc3339(spelled := token.removeprefix(CREATED_FORM)) == response.created
+                and parse_rfc3339(text := token.removeprefix(CREATED_FORM)) == response.created
             ):
-                return str(spelled)
+                return str(text)
         return None if response.created is None else format_rfc3339(response.created)
     return format_rfc3339(default if response.created is None else response.created)
 
 
-def _encode_message(candidate: Candidate | None, plan: EncodingPlan) -> dict[str, Any]:
-    places: list[LocatedPart] = []
-    messages = () if candidate is None else candidate.messages
+def _encode_message(candidate: Candidate, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode the messages of a candidate as one."""
+    located_parts: list[LocatedPart] = []
+    messages = candidate.messages
     for index, message in enumerate(messages):
-        trail: SourcePath = ("candidates", 0, "messages", index)
-        places += [LocatedPart(part, (*trail, "parts", position)) for position, part in enumerate(message.parts)]
+        path: SourcePath = ("candidates", 0, "messages", index)
+        located_parts += [LocatedPart(part, (*path, "parts", position)) for position, part in enumerate(message.parts)]
         if not plan.same_protocol:
-            report_message(message, trail, plan)
+            report_message(message, path, plan)
     if plan.same_protocol and len(messages) == 1:
-        return restore_message(encode_same_protocol_message("assistant", places, plan), messages[0])
-    found = encode_assistant(places, plan)
-    return found[0] if found else {"role": "assistant", "content": ""}
+        return restore_message(encode_same_protocol_message("assistant", located_parts, plan), messages[0])
+    encoded = encode_assistant(located_parts, plan)
+    return encoded[0] if encoded else {"role": "assistant", "content": ""}
 
 
 def encode_stop(stop: Stop | None, plan: EncodingPlan) -> str | None:
+    """Encode a stop reason as `done_reason`."""
     if stop is None:
         return None if plan.same_protocol else "stop"
     if plan.same_protocol:
         return stop.raw
     reason = WIRE_STOPS.get(stop.reason, "stop")
-    trail: SourcePath = ("candidates", 0, "stop")
+    path: SourcePath = ("candidates", 0, "stop")
     if stop.reason not in _EXACT_STOPS:
-        plan.report.approximated(trail, "reason", f"{stop.raw or stop.reason} is told as {reason}")
+        plan.report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {reason}")
     if stop.sequence is not None:
-        plan.report.dropped(trail, "sequence")
+        plan.report.dropped(path, "sequence")
     return reason
 
 
 def encode_usage(usage: Usage | None, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write token counts, and report counts that Ollama does not have."""
     if usage is None:
         return
     if usage.input_tokens is not None:
@@ -259,12 +269,13 @@ def encode_usage(usage: Usage | None, body: dict[str, Any], plan: EncodingPlan) 
             plan.report.dropped(("usage",), field)
     report_hosted_counts(usage, plan.report)
     if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
-        plan.report.dropped(("usage",), "total", "the target has no total of its own")
+        plan.report.dropped(("usage",), "total", "the target does not report a total")
 
 
 def _report_response(response: Response, plan: EncodingPlan) -> None:
+    """Report fields of a foreign response that Ollama does not have."""
     if response.id is not None:
-        plan.report.dropped((), "id", "the target's answers have no id")
+        plan.report.dropped((), "id", "responses of the target have no id")
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
     if response.status is not None and response.status not in _STATUSES:
@@ -283,22 +294,24 @@ _EMPTY_DETAILS = {
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
+    """Encode the model list (`/api/tags`)."""
     return {
         "models": [
             {
-                "name": one.id,
-                "model": one.id,
+                "name": model.id,
+                "model": model.id,
                 "modified_at": _UNKNOWN_MODIFICATION,
                 "size": 0,
                 "digest": "",
                 "details": _EMPTY_DETAILS,
             }
-            for one in models
+            for model in models
         ]
     }
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
+    """Encode the details of one model (`/api/show`)."""
     return {
         "modelfile": "",
         "parameters": "",

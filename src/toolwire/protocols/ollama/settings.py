@@ -1,4 +1,4 @@
-"""Ollama's settings of a request, sampling, thinking and output, to canonical and back."""
+"""Decode and encode sampling, thinking and output format."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ THINKING_LEVELS = ("low", "medium", "high", "max")
 
 _OPTION_FIELDS = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 _TOP_LEVEL_FIELDS = ("logprobs", "top_logprobs")
-# As the server's own bridges do it.
+# As in Ollama's own OpenAI bridge.
 _NEAREST_LEVELS: dict[str, str] = {"minimal": "low", "xhigh": "max", "ultra": "max"}
 
 
@@ -27,13 +27,14 @@ _NEAREST_LEVELS: dict[str, str] = {"minimal": "low", "xhigh": "max", "ultra": "m
 
 
 def decode_sampling(shape: RequestShape) -> Sampling | None:
+    """Decode sampling settings from the options and top-level fields."""
     values: dict[str, Any] = {name: unset_to_none(getattr(shape, name)) for name in _TOP_LEVEL_FIELDS}
     options = shape.options
     if isinstance(options, OptionsShape):
         values.update((name, unset_to_none(getattr(options, name))) for name in _OPTION_FIELDS)
         if isinstance(options.stop, list):
             values["stop"] = tuple(options.stop)
-        # Below zero it means something else: no limit, or as much as fits.
+        # Negative values have special meanings: no limit, or fill the context.
         if isinstance(options.num_predict, int):
             if options.num_predict >= 0:
                 values["max_tokens"] = options.num_predict
@@ -45,7 +46,7 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 
 
 def decode_options(shape: RequestShape) -> dict[str, Any]:
-    """What the options hold that has no canonical home."""
+    """Return options without canonical counterpart as extras."""
     options = shape.options
     if not isinstance(options, OptionsShape):
         return {}
@@ -53,6 +54,7 @@ def decode_options(shape: RequestShape) -> dict[str, Any]:
 
 
 def decode_thinking(shape: RequestShape) -> Thinking | None:
+    """Decode `think`, a boolean or a level."""
     match shape.think:
         case bool() as enabled:
             return Thinking(enabled=enabled)
@@ -63,7 +65,7 @@ def decode_thinking(shape: RequestShape) -> Thinking | None:
 
 
 def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Any]]:
-    """The format; and what of it can only be kept. Older clients send an empty string."""
+    """Decode `format`; an empty string, which older clients send, goes to the wire form."""
     if shape.format is UNSET:
         return None, {}
     match bytes(shape.format):
@@ -83,6 +85,7 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, A
 
 
 def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write sampling settings into options and top-level fields."""
     options: dict[str, Any] = {}
     if (sampling := request.sampling) is not None:
         if sampling.max_tokens is not None:
@@ -96,12 +99,13 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
             if (value := getattr(sampling, name)) is not None:
                 body[name] = value
         if sampling.n is not None and sampling.n != 1:
-            plan.report.dropped(("sampling",), "n", "the target has one answer only")
+            plan.report.dropped(("sampling",), "n", "the target returns a single candidate")
     if options or EMPTY_OPTIONS in request.wire_form:
         body["options"] = options
 
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `think` as far as the model supports it."""
     thinking = request.thinking
     if thinking is None:
         return
@@ -109,25 +113,25 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     if not plan.same_protocol:
         think = _encode_level(thinking, plan)
         if think and not plan.target.host.reasoning_effort:
-            report_unsent_thinking(thinking, plan, "the model may not be able to think: it does as it does by default")
+            report_unsent_thinking(thinking, plan, "the model may not support thinking; left at its default")
             return
         if isinstance(think, str) and not plan.target.host.effort_levels:
-            plan.report.approximated(("thinking",), "effort", f"the model has no levels of thinking: {think} is true")
+            plan.report.approximated(("thinking",), "effort", f"the model has no thinking levels; {think} sent as true")
             think = True
     if think is not None:
         body["think"] = think
 
 
 def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
-    """How another protocol's model was to think, in this one's words."""
+    """Choose the value of `think` for foreign settings, and report where it differs."""
     effort, report = thinking.effort, plan.report
     if thinking.visibility is not None:
         report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
     if thinking.budget_tokens is not None:
-        report.dropped(("thinking",), "budget_tokens", "the target's model decides itself how long to think")
+        report.dropped(("thinking",), "budget_tokens", "the target's models choose their own thinking budget")
     if thinking.enabled is False:
         if effort not in (None, "none"):
-            report.dropped(("thinking",), "effort", "the model is not to think")
+            report.dropped(("thinking",), "effort", "thinking is disabled")
         return False
     if effort is None:
         return True if thinking.budget_tokens is not None else thinking.enabled
@@ -136,11 +140,12 @@ def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
     if effort in THINKING_LEVELS:
         return effort
     level = _NEAREST_LEVELS.get(effort)
-    report.approximated(("thinking",), "effort", f"{effort} is told as {level or 'true'}")
+    report.approximated(("thinking",), "effort", f"{effort} sent as {level or 'true'}")
     return level or True
 
 
 def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `format`."""
     output = request.output
     if output is None:
         if EMPTY_FORMAT in request.wire_form:
@@ -154,8 +159,9 @@ def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) ->
         if getattr(output, field) is not None:
             plan.report.dropped(("output",), field)
     if output.strict is False:
-        plan.report.approximated(("output",), "strict", "the target always keeps to the schema")
+        plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 
 
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
+    """Fit the schema of a foreign output format."""
     return schema if plan.same_protocol else fit_and_report(schema, FORMAT_SCHEMA, plan.report, ("output",), "schema")

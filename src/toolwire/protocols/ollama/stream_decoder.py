@@ -1,11 +1,11 @@
-"""Ollama's lines, to canonical events.
+"""Decode an Ollama stream (newline-delimited JSON) to canonical events.
 
-    line(content | thinking | tool_calls)*  line(done)
+  line(content | thinking | tool_calls)*  line(done)
 
-1. A part ends when one of another kind starts, or with the answer. Calls come whole.
-2. What only this protocol has is told twice: as it arrives, in the extras of a delta or a notice, for home; and all of
-   it together at the end, so that it is in the folded response.
-3. Without the line that says `done` the stream was cut.
+1. A part ends when one of another kind starts, or with the response. Calls arrive complete.
+2. Fields that only Ollama has are emitted twice: as they arrive, in the extras of a delta or notice, and together at
+the end, so that a folded response has them.
+3. A stream without a line that has `done: true` is incomplete.
 """
 
 from contextlib import suppress
@@ -54,6 +54,8 @@ _EMPTY_PARTS: dict[str, Part] = {
 
 
 class Decoder:
+    """Stream decoder of the Ollama protocol."""
+
     def __init__(self) -> None:
         self._splitter = LineSplitter()
         self._started = False
@@ -69,6 +71,7 @@ class Decoder:
         self._message_extras: dict[str, Raw] = {}
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode these bytes."""
         try:
             lines = self._splitter.feed(data)
         except ValueError as error:
@@ -76,17 +79,21 @@ class Decoder:
         return self._read(lines)
 
     def close(self) -> list[Event]:
+        """Emit the remaining events, and an error if the stream is incomplete."""
         events = self._read(self._splitter.close())
-        return events if self._ended else events + self._fail_stream("the stream ended before its answer did")
+        return (
+            events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
+        )
 
     def _read(self, lines: list[bytes]) -> list[Event]:
+        """Decode complete lines."""
         events: list[Event] = []
         for line in lines:
             if self._ended:
                 break
             try:
                 if not line.isascii():
-                    validate_json(line, FAMILY)  # raw values are not looked into otherwise
+                    validate_json(line, FAMILY)  # msgspec does not validate UTF-8 inside raw values
                 try:
                     shape = _decode_typed(line)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -97,41 +104,45 @@ class Decoder:
         return events
 
     def _fail_stream(self, reason: str) -> list[Event]:
+        """Emit an error of the stream itself, after which nothing is read."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def _decode_line(self, shape: ResponseShape, line: bytes, events: list[Event]) -> None:
+        """Decode one line."""
         if shape.error is not UNSET and bytes(shape.error) != _NULL:
             self._ended = True
             events.append(ResponseFailed(error=decode_error(line, None)))
             return
         if not self._started:
             self._start(shape, events)
-        before = len(events)
+        event_count = len(events)
         message = shape.message if isinstance(shape.message, MessageShape) else None
         if message is not None:
             self._decode_message(message, events)
         if shape.done is not True:
             if shape.unknown is not UNSET or shape.logprobs is not UNSET or (message and message.unknown is not UNSET):
-                self._attach_extras(shape, message, events, before)
+                self._attach_extras(shape, message, events, event_count)
         else:
             self._finish(shape, message, events)
 
     def _start(self, shape: ResponseShape, events: list[Event]) -> None:
+        """Emit the start of the response and its only message."""
         self._started = True
         self._created = shape.created_at
-        seconds, spelled = decode_created(shape)
+        seconds, created_form = decode_created(shape)
         extras = {} if shape.done is True else dict(_wire_extras(shape))
         extras.pop("logprobs", None)
         self._seen_extras = {name: bytes(value) for name, value in extras.items()}
         model = shape.model if isinstance(shape.model, str) else None
-        found = merge_extras({"extras": {FAMILY: extras}} if extras else {}, spelled)
-        events.append(ResponseStart(origin=FAMILY, model=model, created=seconds, **found))
+        extras_and_form = merge_extras({"extras": {FAMILY: extras}} if extras else {}, created_form)
+        events.append(ResponseStart(origin=FAMILY, model=model, created=seconds, **extras_and_form))
         events.append(MessageStart(at="/message"))
 
-    # ---- what is said
+    # ---- content
 
     def _decode_message(self, message: MessageShape, events: list[Event]) -> None:
+        """Decode thinking, text, images and calls of a line."""
         check_content(message, "/message")
         if message.thinking:
             self._append("thinking", message.thinking, events)
@@ -150,6 +161,7 @@ class Decoder:
                     self._emit_part(msgspec.structs.replace(call, arguments=""), call.arguments, events)
 
     def _append(self, kind: str, text: str, events: list[Event]) -> None:
+        """Append text or thinking, opening a part if needed."""
         if self._kind != kind:
             self._open_part(kind, _EMPTY_PARTS[kind], events)
         if kind == "text":
@@ -158,90 +170,100 @@ class Decoder:
             events.append(PartDelta(index=self._index, text=text, kind="full"))
 
     def _open_part(self, kind: str | None, part: Part, events: list[Event]) -> None:
+        """End the open part and start another."""
         self._end_part(events)
         self._kind = kind
         self._index += 1
         events.append(PartStart(index=self._index, part=part))
 
     def _emit_part(self, part: Part, text: str, events: list[Event]) -> None:
+        """Emit a complete part as start, delta and end."""
         self._open_part(None, part, events)
         if text:
             events.append(PartDelta(index=self._index, text=text, plain=True))
         events.append(PartEnd(index=self._index))
 
     def _end_part(self, events: list[Event]) -> None:
+        """End the open part."""
         if self._kind is not None:
             events.append(PartEnd(index=self._index))
             self._kind = None
 
-    # ---- what only this protocol has
+    # ---- extras
 
     def _attach_extras(
         self, shape: ResponseShape, message: MessageShape | None, events: list[Event], start: int
     ) -> None:
-        """Beside the first delta of the line, or alone."""
-        news = {name: value for name, value in _wire_extras(shape).items() if self._is_new_extra(name, value)}
-        for name, value in news.items():
+        """Attach new extras to the first delta of the line, or emit them as a notice."""
+        new_extras = {name: value for name, value in _wire_extras(shape).items() if self._is_new_extra(name, value)}
+        for name, value in new_extras.items():
             self._collect_extra(name, value)
-        about = {} if message is None else _wire_extras(message)
-        for name, value in about.items():
+        message_extras = {} if message is None else _wire_extras(message)
+        for name, value in message_extras.items():
             self._message_extras[name] = value
-            news[f"message/{name}"] = value
-        if not news:
+            new_extras[f"message/{name}"] = value
+        if not new_extras:
             return
-        for place in range(start, len(events)):
-            event = events[place]
+        for position in range(start, len(events)):
+            event = events[position]
             if type(event) is PartDelta:
-                events[place] = msgspec.structs.replace(event, extras={FAMILY: news}, plain=False)
+                events[position] = msgspec.structs.replace(event, extras={FAMILY: new_extras}, plain=False)
                 return
-        events.append(Notice(kind="line", extras={FAMILY: news}))
+        events.append(Notice(kind="line", extras={FAMILY: new_extras}))
 
     def _is_new_extra(self, name: str, value: Raw) -> bool:
+        """Check whether an extra was not yet emitted with this value."""
         return name == "logprobs" or bytes(value) not in (_NULL, self._seen_extras.get(name))
 
     def _collect_extra(self, name: str, value: Raw) -> None:
+        """Collect an extra for the end; `logprobs` of several lines are concatenated."""
         self._seen_extras[name] = bytes(value)
         if name == "logprobs" and name in self._late_extras:
-            with suppress(msgspec.DecodeError):  # where they are no lists, the last one holds
+            with suppress(msgspec.DecodeError):  # if they are no lists, the last value wins
                 value = Raw(msgspec.json.encode(_decode_array(self._late_extras[name]) + _decode_array(value)))
         self._late_extras[name] = value
 
     # ---- the end
 
     def _finish(self, shape: ResponseShape, message: MessageShape | None, events: list[Event]) -> None:
+        """Emit the end of the response with stop, usage and collected extras."""
         self._end_part(events)
         self._ended = True
         extras = _wire_extras(shape)
-        again = {
+        repeated = {
             name: value
             for name, value in extras.items()
             if name in self._late_extras and self._is_new_extra(name, value)
         }
-        if again:
-            events.append(Notice(kind="line", extras={FAMILY: again}))
+        if repeated:
+            events.append(Notice(kind="line", extras={FAMILY: repeated}))
         for name, value in extras.items():
             if self._is_new_extra(name, value):
                 self._collect_extra(name, value)
         if message is not None:
             self._message_extras.update(_wire_extras(message))
-        about = {FAMILY: self._message_extras} if self._message_extras else None
-        # In a whole answer the server writes the content also where there is none.
-        events.append(MessageEnd(extras=about, wire_form=() if self._has_content else (EMPTY_FORM + "content",)))
+        message_extras = {FAMILY: self._message_extras} if self._message_extras else None
+        # In a complete response the server writes `content` even if it is empty.
+        events.append(
+            MessageEnd(extras=message_extras, wire_form=() if self._has_content else (EMPTY_FORM + "content",))
+        )
         if (stop := decode_stop(shape, has_calls=self._call_count > 0)) is not None:
             events.append(CandidateEnd(stop=stop))
         if (usage := decode_usage(shape)) is not None:
             events.append(UsageReport(usage=usage))
-        late = {FAMILY: self._late_extras} if self._late_extras else None
+        late_extras = {FAMILY: self._late_extras} if self._late_extras else None
         form: tuple[str, ...] = ()
         if isinstance(shape.created_at, str) and shape.created_at != self._created:
             form = (END_FORM + shape.created_at,)
-        events.append(ResponseEnd(extras=late, wire_form=form))
+        events.append(ResponseEnd(extras=late_extras, wire_form=form))
 
 
 def _wire_extras(wire: ResponseShape | MessageShape) -> dict[str, Raw]:
-    found: dict[str, Raw] = (collect_extras(wire, FAMILY).get("extras") or {}).get(FAMILY, {})
-    return found
+    """Return the extras of a wire object."""
+    extras: dict[str, Raw] = (collect_extras(wire, FAMILY).get("extras") or {}).get(FAMILY, {})
+    return extras
 
 
 def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    """Create a stream decoder."""
     return Decoder()

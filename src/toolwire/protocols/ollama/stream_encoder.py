@@ -1,7 +1,7 @@
-"""Canonical events, to Ollama's lines.
+"""Encode canonical events as an Ollama stream (newline-delimited JSON).
 
-All lines of a stream begin alike: that is made once, and a delta only fills in its text. A call has one line, once it
-is whole.
+All lines start with the same fields, which are encoded once; a text delta is spliced into them. A call is one line,
+sent when it is complete.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,25 +51,27 @@ _TEXT_FIELDS = {Text: "content", Refusal: "content", Reasoning: "thinking"}
 
 
 class _OpenPart(Struct):
-    """An open part: what stands before and after the text of its deltas, or what its deltas have brought."""
+    """The encoding state of one open part."""
 
     part: Part
     path: SourcePath
-    head: bytes = b""
-    tail: bytes = b""
-    pieces: TextPieces = msgspec.field(default_factory=TextPieces)
-    block: int = 0
+    head: bytes = b""  # the line before the text of a delta
+    tail: bytes = b""  # the line after the text of a delta
+    pieces: TextPieces = msgspec.field(default_factory=TextPieces)  # arguments of a call
+    block: int = 0  # index of the reasoning block that was sent last
     is_empty: bool = True
     citation_count: int = 0
 
 
 class Encoder:
+    """Stream encoder of the Ollama protocol."""
+
     def __init__(self, context: ResponseContext) -> None:
         self.report = LossReport()
         self._plan = EncodingPlan(ID_AND_NAME_RULES, self.report, Target(), same_protocol=True, for_client=True)
         self._created = context.created
         self._sequencer = PartSequencer()
-        self._envelope: dict[str, Any] = {}
+        self._line_fields: dict[str, Any] = {}
         self._last_line_fields: dict[str, Any] = {}
         self._parts: dict[int, _OpenPart] = {}
         self._part_counts: dict[int, int] = {}
@@ -82,15 +84,17 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that ended encoding because too many interleaved events were buffered, or None."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode events; plain text deltas are spliced into a prepared line."""
         out: list[bytes] = []
         for event in events:
             if self._ended:
                 break
             if type(event) is PartDelta and event.plain and event.candidate == 0:
-                # A part of another protocol that is open here is the one that may speak.
+                # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
                 state = self._parts.get(event.index)
                 if state is None or not event.text:
                     pass
@@ -104,144 +108,153 @@ class Encoder:
             if self._plan.same_protocol:
                 out.append(self._encode_event(event))
             else:
-                out += [self._encode_event(one) for one in self._sequencer.order(event)]
+                out += [self._encode_event(ordered) for ordered in self._sequencer.order(event)]
         return b"".join(out)
 
     def _encode_event(self, event: Event) -> bytes:
+        """Encode one event; those of further candidates are reported and dropped."""
         if candidate := getattr(event, "candidate", 0):
             if candidate not in self._candidates:
                 self._candidates.add(candidate)
-                self.report.dropped(("candidates", candidate), "", "the target has one answer only")
+                self.report.dropped(("candidates", candidate), "", "the target returns a single candidate")
             return b""
         return self._HANDLERS[type(event)](self, event)
 
     def close(self) -> bytes:
+        """Encode buffered events, and an error if the response is incomplete."""
         if self._ended:
             return b""
-        waiting = b"".join([self._encode_event(one) for one in self._sequencer.close()])
+        buffered = b"".join([self._encode_event(event) for event in self._sequencer.close()])
         if self._ended:
-            return waiting
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return waiting + self._fail_response(ResponseFailed(error=error))
+            return buffered
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
+        return buffered + self._fail_response(ResponseFailed(error=error))
 
-    # ---- the envelope
+    # ---- the response
 
     def _start_response(self, event: ResponseStart) -> bytes:
+        """Prepare the fields that every line repeats."""
         plan = self._plan
         plan.same_protocol = event.origin == FAMILY
-        envelope: dict[str, Any] = {}
+        line_fields: dict[str, Any] = {}
         if event.model is not None or not plan.same_protocol:
-            envelope["model"] = event.model or ""
+            line_fields["model"] = event.model or ""
         created = encode_created(event, self._created, same_protocol=plan.same_protocol)
         if created is not None:
-            envelope["created_at"] = created
-        restore_extras(envelope, event, FAMILY)
+            line_fields["created_at"] = created
+        restore_extras(line_fields, event, FAMILY)
         for name in ("message", "done", "error"):
-            envelope.pop(name, None)
-        self._last_line_fields = {name: envelope.pop(name) for name in ("logprobs",) if name in envelope}
-        self._envelope = envelope
+            line_fields.pop(name, None)
+        self._last_line_fields = {name: line_fields.pop(name) for name in ("logprobs",) if name in line_fields}
+        self._line_fields = line_fields
         self._usage = event.usage
         if not plan.same_protocol:
             if event.id is not None:
-                self.report.dropped((), "id", "the target's answers have no id")
+                self.report.dropped((), "id", "responses of the target have no id")
             if event.continuation is not None and event.continuation.id is not None:
                 self.report.dropped(("continuation",), "id")
         return b""
 
     def _encode_line(self, message: dict[str, Any], extras: dict[str, Any] | None = None) -> bytes:
-        """A line; the keys of extras are pointers below it."""
-        said = {"role": "assistant", "content": "", **message}
-        body: dict[str, Any] = {**self._envelope, "message": said, "done": False}
+        """Encode one line; extras are keyed by pointers below it."""
+        full_message = {"role": "assistant", "content": "", **message}
+        body: dict[str, Any] = {**self._line_fields, "message": full_message, "done": False}
         if extras:
             self._sent_extras.update(extras)
-            for name in extras.keys() & self._envelope.keys():
+            for name in extras.keys() & self._line_fields.keys():
                 del body[name]
             restore_extras(body, Notice(kind="", extras={FAMILY: extras}), FAMILY)
         return encode_line(_encode_json(body))
 
     def _head_and_tail(self, field: str) -> tuple[bytes, bytes]:
-        """What stands before and after a text in this field."""
-        before, _, after = self._encode_line({field: "\0"}).partition(b'"\\u0000"')
-        return before, after
+        """Return the line before and after a text in this field."""
+        head, _, tail = self._encode_line({field: "\0"}).partition(b'"\\u0000"')
+        return head, tail
 
     # ---- messages
 
-    def _message_start(self, event: MessageStart) -> bytes:
+    def _start_message(self, event: MessageStart) -> bytes:
+        """Encode extras of a message, and report its fields that Ollama does not have."""
         if not self._plan.same_protocol:
             for field in ("id", "name", "phase"):
                 if getattr(event, field) is not None:
                     self.report.dropped(("candidates", 0, "messages", event.message), field)
-        kept = {f"message/{name}": value for name, value in _protocol_extras(event.extras).items()}
-        return self._encode_line({}, kept) if kept else b""
+        extras = {f"message/{name}": value for name, value in _protocol_extras(event.extras).items()}
+        return self._encode_line({}, extras) if extras else b""
 
-    def _message_end(self, event: MessageEnd) -> bytes:
-        kept = {f"message/{name}": value for name, value in _protocol_extras(event.extras).items()}
-        untold = {name: value for name, value in kept.items() if name not in self._sent_extras}
-        return self._encode_line({}, untold) if untold else b""
+    def _end_message(self, event: MessageEnd) -> bytes:
+        """Encode extras of a message that no line has sent yet."""
+        extras = {f"message/{name}": value for name, value in _protocol_extras(event.extras).items()}
+        unsent = {name: value for name, value in extras.items() if name not in self._sent_extras}
+        return self._encode_line({}, unsent) if unsent else b""
 
-    def _notice(self, event: Notice) -> bytes:
-        kept = _protocol_extras(event.extras)
-        # There are no comments in this framing: a line that says nothing keeps a connection awake.
-        return self._encode_line({}, kept) if kept or event.kind == "ping" else b""
+    def _encode_notice(self, event: Notice) -> bytes:
+        """Encode a notice of this protocol, or a ping."""
+        extras = _protocol_extras(event.extras)
+        # The framing has no comments, so an empty line of content keeps the connection alive.
+        return self._encode_line({}, extras) if extras or event.kind == "ping" else b""
 
     # ---- parts
 
-    def _part_start(self, event: PartStart) -> bytes:
+    def _start_part(self, event: PartStart) -> bytes:
+        """Open a part: text is streamed, calls are collected, others are sent at once."""
         part = event.part
         position = self._part_counts[event.message] = self._part_counts.get(event.message, -1) + 1
-        trail: SourcePath = ("candidates", 0, "messages", event.message, "parts", position)
-        state = _OpenPart(part, trail)
+        path: SourcePath = ("candidates", 0, "messages", event.message, "parts", position)
+        state = _OpenPart(part, path)
         if isinstance(part, ToolCall) and part.executor == "client":
             self._parts[event.index] = state
             return b""
         if (field := _TEXT_FIELDS.get(type(part))) is None:
-            return self._encode_complete_part(LocatedPart(part, trail))
+            return self._encode_complete_part(LocatedPart(part, path))
         self._parts[event.index] = state
         state.head, state.tail = self._head_and_tail(field)
-        return _encode_text(state, self._opening_text(part, trail))
+        return _encode_text(state, self._opening_text(part, path))
 
     def _opening_text(self, part: Part, path: SourcePath) -> str:
-        """The text that a part starts with. What can't be said of it is reported."""
-        placed = LocatedPart(part, path)
+        """Return the text that a part starts with, and report fields that Ollama does not have."""
+        located_part = LocatedPart(part, path)
         if isinstance(part, Reasoning):
             if not self._plan.same_protocol:
-                report_reasoning(part, placed, self._plan)
+                report_reasoning(part, located_part, self._plan)
             return "".join(block.text for block in part.content if isinstance(block, ReasoningText))
-        (said,) = encode_parts([placed], self._plan)
-        return said if isinstance(said, str) else ""
+        (piece,) = encode_parts([located_part], self._plan)
+        return piece if isinstance(piece, str) else ""
 
     def _encode_complete_part(self, located_part: LocatedPart) -> bytes:
-        """A part that has no deltas."""
+        """Encode a part that has no deltas."""
         out = b""
         for piece in encode_parts([located_part], self._plan):
             out += self._encode_line({"images": [piece.data]} if isinstance(piece, ImageData) else {"content": piece})
         return out
 
-    def _part_delta(self, event: PartDelta) -> bytes:
+    def _encode_part_delta(self, event: PartDelta) -> bytes:
+        """Encode a delta, or collect it."""
         state = self._parts.get(event.index)
         if state is None:
             return b""
         if event.annotation is not None and not self._plan.same_protocol:
-            trail = (*state.path, "annotations", state.citation_count)
-            self.report.dropped(trail, "", "the target has no place for citations")
+            path = (*state.path, "annotations", state.citation_count)
+            self.report.dropped(path, "", "the target has no citations")
             state.citation_count += 1
         if event.signature is not None:
-            self.report.dropped((*state.path, "signature"), "", "the target has no place for another issuer's proof")
+            self.report.dropped((*state.path, "signature"), "", "signatures are only valid for their issuer")
         if isinstance(state.part, ToolCall):
             state.pieces.append(event.text)
             return b""
-        kept = _protocol_extras(event.extras)
-        if kept and self._plan.same_protocol:
+        extras = _protocol_extras(event.extras)
+        if extras and self._plan.same_protocol:
             state.is_empty = False
-            return self._encode_line({_TEXT_FIELDS[type(state.part)]: event.text}, kept)
+            return self._encode_line({_TEXT_FIELDS[type(state.part)]: event.text}, extras)
         text = event.text
         if text and event.block != state.block and isinstance(state.part, Reasoning):
-            # Several texts of one reasoning are told as paragraphs.
+            # Blocks of one thought are sent as paragraphs.
             state.block = event.block
             text = text if state.is_empty else "\n\n" + text
         return _encode_text(state, text)
 
-    def _part_end(self, event: PartEnd) -> bytes:
+    def _end_part(self, event: PartEnd) -> bytes:
+        """Encode a complete call, and report final fields that Ollama does not have."""
         state = self._parts.pop(event.index, None)
         if state is None:
             return b""
@@ -250,66 +263,72 @@ class Encoder:
         final = event.final
         if isinstance(final, Text) and not state.citation_count and not self._plan.same_protocol:
             for number in range(len(final.annotations or ())):
-                trail = (*state.path, "annotations", number)
-                self.report.dropped(trail, "", "the target has no place for citations")
+                path = (*state.path, "annotations", number)
+                self.report.dropped(path, "", "the target has no citations")
         if isinstance(final, Reasoning) and not self._plan.same_protocol:
             report_reasoning(final, LocatedPart(final, state.path), self._plan)
         return b""
 
     def _encode_call(self, state: _OpenPart, part: ToolCall, final: Part | None) -> bytes:
-        whole = replace(part, arguments=part.arguments + "".join(state.pieces))
+        """Encode a complete call as one line."""
+        complete_call = replace(part, arguments=part.arguments + "".join(state.pieces))
         if isinstance(final, ToolCall):
-            whole = final
-        call = encode_call(whole, LocatedPart(whole, state.path), self._plan, self._call_count)
+            complete_call = final
+        call = encode_call(complete_call, LocatedPart(complete_call, state.path), self._plan, self._call_count)
         self._call_count += 1
         return self._encode_line({"tool_calls": [call]})
 
     # ---- the end
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
+        """Store the end of the candidate for the last line."""
         self._candidate_end = event
         return b""
 
     def _report_usage(self, event: UsageReport) -> bytes:
+        """Store token counts for the last line."""
         self._usage = event.usage
         return b""
 
     def _end_response(self, event: ResponseEnd) -> bytes:
+        """Encode the last line, with `done: true`."""
         self._ended = True
-        said = {"role": "assistant", "content": ""}
-        last: dict[str, Any] = {**self._envelope, "message": said, "done": True, **self._last_line_fields}
+        message = {"role": "assistant", "content": ""}
+        body: dict[str, Any] = {**self._line_fields, "message": message, "done": True, **self._last_line_fields}
         for token in event.wire_form if self._plan.same_protocol else ():
             if token.startswith(END_FORM):
-                last["created_at"] = token.removeprefix(END_FORM)
+                body["created_at"] = token.removeprefix(END_FORM)
         reason = encode_stop(None if self._candidate_end is None else self._candidate_end.stop, self._plan)
         if reason is not None:
-            last["done_reason"] = reason
-        last.update(
+            body["done_reason"] = reason
+        body.update(
             (name, value) for name, value in _protocol_extras(event.extras).items() if name not in self._sent_extras
         )
-        encode_usage(self._usage, last, self._plan)
-        return encode_line(_encode_json(last))
+        encode_usage(self._usage, body, self._plan)
+        return encode_line(_encode_json(body))
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
+        """Encode an error as the last line."""
         self._ended = True
         return encode_line(_encode_json(encode_error(event.error).body))
 
     _HANDLERS: ClassVar[dict[type, Callable[..., bytes]]] = {
         ResponseStart: _start_response,
-        MessageStart: _message_start,
-        PartStart: _part_start,
-        PartDelta: _part_delta,
-        PartEnd: _part_end,
-        MessageEnd: _message_end,
+        MessageStart: _start_message,
+        PartStart: _start_part,
+        PartDelta: _encode_part_delta,
+        PartEnd: _end_part,
+        MessageEnd: _end_message,
         CandidateEnd: _end_candidate,
         UsageReport: _report_usage,
-        Notice: _notice,
+        Notice: _encode_notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
     }
 
 
 def _encode_text(state: _OpenPart, text: str) -> bytes:
+    """Encode text of an open part as one line."""
     if not text:
         return b""
     state.is_empty = False
@@ -317,8 +336,10 @@ def _encode_text(state: _OpenPart, text: str) -> bytes:
 
 
 def _protocol_extras(extras: Extras | None) -> dict[str, Any]:
+    """Return the extras of this protocol."""
     return dict((extras or {}).get(FAMILY, {}))
 
 
 def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    """Create a stream encoder."""
     return Encoder(context)

@@ -1,4 +1,7 @@
-"""Ollama's tool declarations, to canonical and back. There is no tool choice: what may not be called is not offered."""
+"""Decode and encode tool declarations.
+
+Ollama has no tool choice: tools that may not be called are left out.
+"""
 
 from typing import Any
 
@@ -36,12 +39,14 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_tools(shape: RequestShape) -> tuple[Tool, ...] | None:
+    """Decode the tools."""
     if not isinstance(shape.tools, list):
         return None
     return tuple([_decode_tool(raw, f"/tools/{index}") for index, raw in enumerate(shape.tools)])
 
 
 def _decode_tool(raw: Raw, path: str) -> FunctionTool:
+    """Decode one function."""
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, path, "an object", describe_json(raw))
     tool = _read_tool(raw, path)
@@ -50,17 +55,17 @@ def _decode_tool(raw: Raw, path: str) -> FunctionTool:
     parameters = unset_to_none(function.parameters)
     if parameters is not None and bytes(parameters) == b"null":
         form, parameters = (f"{FAMILY}:null:function/parameters",), None
-    kind: dict[str, Any] = {}
+    type_extras: dict[str, Any] = {}
     if tool.type is UNSET:
         form = (*form, NO_TYPE)
     elif tool.type not in ("function", None):
-        # The server does not look at it.
-        kind = {"extras": {FAMILY: {"type": Raw(msgspec.json.encode(tool.type))}}}
-    found = merge_extras(
-        collect_extras(tool, FAMILY, *form), collect_extras(function, FAMILY, prefix="function/"), kind
+        # The server ignores the type.
+        type_extras = {"extras": {FAMILY: {"type": Raw(msgspec.json.encode(tool.type))}}}
+    extras = merge_extras(
+        collect_extras(tool, FAMILY, *form), collect_extras(function, FAMILY, prefix="function/"), type_extras
     )
     return FunctionTool(
-        name=function.name, description=unset_to_none(function.description), parameters=parameters, **found
+        name=function.name, description=unset_to_none(function.description), parameters=parameters, **extras
     )
 
 
@@ -68,19 +73,23 @@ def _decode_tool(raw: Raw, path: str) -> FunctionTool:
 
 
 def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
+    """Encode the tools that the model may use."""
     if plan.same_protocol:
         return None if request.tools is None else [_encode_same_protocol_tool(tool) for tool in request.tools]
     plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    offered = [
-        _encode_tool(placed, plan) for placed in conversation_tools(request) if _is_allowed(placed, request, plan)
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    encoded = [
+        _encode_tool(located_tool, plan)
+        for located_tool in conversation_tools(request)
+        if _is_allowed(located_tool, request, plan)
     ]
-    return [tool for tool in offered if tool is not None] or None
+    return [tool for tool in encoded if tool is not None] or None
 
 
 def _encode_same_protocol_tool(tool: Tool) -> Any:
+    """Encode a function of this protocol as it was received."""
     if not isinstance(tool, FunctionTool):
         raise TypeError(f"this protocol has no {type(tool).__name__}")
     function: dict[str, Any] = {"name": tool.name}
@@ -96,40 +105,43 @@ def _encode_same_protocol_tool(tool: Tool) -> Any:
 
 
 def _is_allowed(located_tool: LocatedTool, request: Request, plan: EncodingPlan) -> bool:
-    """A choice that leaves out tools is kept by not offering them."""
+    """Check whether the tool choice allows a tool; report a tool that is left out."""
     choice = request.tool_choice
     if choice is None or isinstance(located_tool.tool, NativeTool):
         return True
     if choice.mode == "none":
-        report_excluded_tool(
-            located_tool, request, plan.report, "no tool may be called, and the target can't be told so"
-        )
+        report_excluded_tool(located_tool, request, plan.report, "the target has no tool choice; no tools sent")
         return False
-    if choice.mode not in ("allowed", "named") or any(named.name == located_tool.tool.name for named in choice.names):
+    if choice.mode not in ("allowed", "named") or any(
+        tool_ref.name == located_tool.tool.name for tool_ref in choice.names
+    ):
         return True
     if choice.mode == "named" and not _is_choice_available(request):
         return True
-    report_excluded_tool(located_tool, request, plan.report, "not among the tools that may be chosen")
+    report_excluded_tool(located_tool, request, plan.report, "excluded by the tool choice")
     return False
 
 
 def _is_choice_available(request: Request) -> bool:
-    """Whether the tool that is to be called can be offered at all."""
+    """Check whether a tool that must be called is among the functions."""
     choice = request.tool_choice
-    names = {placed.tool.name for placed in conversation_tools(request) if not isinstance(placed.tool, NativeTool)}
-    return choice is not None and any(named.name in names for named in choice.names)
+    names = {
+        located_tool.tool.name
+        for located_tool in conversation_tools(request)
+        if not isinstance(located_tool.tool, NativeTool)
+    }
+    return choice is not None and any(tool_ref.name in names for tool_ref in choice.names)
 
 
 def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
+    """Encode one tool; report a native tool, which Ollama does not have."""
     tool = located_tool.tool
     if isinstance(tool, NativeTool):
         report_missing_native(located_tool, plan)
         return None
     report_allowed_callers(tool, located_tool.path, plan.report)
     if tool.defer:
-        plan.report.approximated(
-            located_tool.path, "defer", "the target has no deferred tools: it sees this one at once"
-        )
+        plan.report.approximated(located_tool.path, "defer", "without tool search, the tool is declared from the start")
     if tool.asynchronous:
         plan.report.dropped(located_tool.path, "asynchronous")
     if tool.cache is not None:
@@ -138,12 +150,13 @@ def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
 
 
 def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode a function, or a freeform tool as a function."""
     shape = FunctionShape(name=plan.tools.declare(tool, path, plan.report))
     if isinstance(tool, FreeformTool):
         shape.description, shape.parameters = freeform_description(tool), freeform_schema()
         return ToolShape(type="function", function=shape)
     if tool.strict:
-        plan.report.dropped(path, "strict", "the target can't be strict about arguments")
+        plan.report.dropped(path, "strict", "the target does not validate arguments")
     if tool.output_schema is not None:
         plan.report.dropped(path, "output_schema")
     shape.description = none_to_unset(tool.description)
@@ -153,6 +166,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_schema(schema: Raw, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Fit the schema of a function to what the server keeps."""
     if bytes(schema)[:1] != b"{":
         plan.report.dropped(path, "parameters", "not an object schema")
         return UNSET
@@ -160,27 +174,27 @@ def _encode_schema(schema: Raw, path: SourcePath, plan: EncodingPlan) -> Any:
 
 
 def report_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> None:
-    """What a choice says that leaving tools out does not."""
+    """Report parts of the tool choice that leaving out tools does not express."""
     choice = request.tool_choice
     if choice is None or plan.same_protocol:
         return
     report_validated_choice(choice, plan.report)
     if choice.parallel is False:
-        plan.report.dropped(("tool_choice",), "parallel", "the target can't be told to call one tool at a time")
+        plan.report.dropped(("tool_choice",), "parallel", "the target cannot disable parallel tool calls")
     match choice.mode:
         case None | "auto":
             pass
         case "none":
-            plan.report.approximated(("tool_choice",), "", "the target has no tool choice: no tool is offered")
+            plan.report.approximated(("tool_choice",), "", "the target has no tool choice; no tools sent")
         case _ if not has_tools:
-            plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+            plan.report.dropped(("tool_choice",), "", "no tools are declared")
         case "required":
-            plan.report.dropped(("tool_choice",), "", "the target can't be made to call a tool")
+            plan.report.dropped(("tool_choice",), "", "the target cannot force a tool call")
         case "named":
-            why = "the target can't be made to call a tool: where it has this one, no other is offered"
-            plan.report.approximated(("tool_choice",), "names", why)
+            reason = "the target cannot force a tool call; only the named tool sent"
+            plan.report.approximated(("tool_choice",), "names", reason)
         case "allowed":
-            why = "the target can't choose among some: only those are offered"
-            plan.report.approximated(("tool_choice",), "names", why)
+            reason = "the target has no tool choice; only the allowed tools sent"
+            plan.report.approximated(("tool_choice",), "names", reason)
             if choice.required:
-                plan.report.dropped(("tool_choice",), "required", "the target can't be made to call a tool")
+                plan.report.dropped(("tool_choice",), "required", "the target cannot force a tool call")

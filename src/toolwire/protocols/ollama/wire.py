@@ -1,4 +1,4 @@
-"""Ollama's wire objects, as msgspec reads and writes them."""
+"""Wire objects of Ollama's chat API."""
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -6,25 +6,27 @@ from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "ollama"
 CONSTRAINT_FAMILY = "ollama:constraint"
-"""The family of what may not be dropped elsewhere."""
+"""Family of extras that other protocols may not drop."""
 
 
 class FunctionCallShape(WireObject):
-    """`index` is the place of the call in its turn; older servers leave it out."""
+    """The function of a call."""
 
     name: str
     arguments: Raw | UnsetType = UNSET
-    index: int | UnsetType | None = UNSET
+    index: int | UnsetType | None = UNSET  # position in the turn; older servers omit it
 
 
 class CallShape(WireObject):
+    """A tool call."""
+
     function: FunctionCallShape
     id: str | UnsetType | None = UNSET
     type: str | UnsetType | None = UNSET
 
 
 class MessageShape(WireObject):
-    """A message of a request, of an answer, or what one line of a stream adds to it."""
+    """A message of a request or response, or what one line of a stream adds."""
 
     role: str | UnsetType | None = UNSET
     content: str | UnsetType | None = UNSET
@@ -36,18 +38,22 @@ class MessageShape(WireObject):
 
 
 class FunctionShape(WireObject):
+    """A function declaration."""
+
     name: str
     description: str | UnsetType | None = UNSET
     parameters: Raw | UnsetType = UNSET
 
 
 class ToolShape(WireObject):
+    """A tool declaration."""
+
     function: FunctionShape
     type: str | UnsetType | None = UNSET
 
 
 class OptionsShape(WireObject):
-    """Those that other protocols have, too. The server knows some twenty more, and ignores what it does not know."""
+    """Options with a canonical counterpart; the server has some twenty others."""
 
     num_predict: int | UnsetType | None = UNSET
     temperature: int | float | UnsetType | None = UNSET
@@ -60,6 +66,8 @@ class OptionsShape(WireObject):
 
 
 class RequestShape(WireObject):
+    """A chat request."""
+
     model: str | UnsetType = UNSET
     messages: list[MessageShape] | UnsetType | None = UNSET
     tools: list[Raw] | UnsetType | None = UNSET
@@ -75,7 +83,7 @@ class RequestShape(WireObject):
 
 
 class ResponseShape(WireObject):
-    """A whole answer, or one line of a stream. The durations are in nanoseconds, and zeros are left out."""
+    """A response, or one line of a stream; durations are in nanoseconds, and zeros are omitted."""
 
     message: MessageShape | UnsetType | None = UNSET
     model: str | UnsetType | None = UNSET

@@ -1,4 +1,4 @@
-"""OpenAI Responses."""
+"""The codec of the OpenAI Responses API."""
 
 from toolwire.codec.encoding.fallbacks import compaction_error
 from toolwire.codec.envelope import EnvelopeField

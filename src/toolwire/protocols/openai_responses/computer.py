@@ -1,4 +1,7 @@
-"""Computer use of the Responses API: actions in a call, only one in the preview's, and a screenshot for an answer."""
+"""Computer use in the Responses API.
+
+A `computer_call` holds a list of actions, in the `computer_use_preview` tool a single one. Its output is a screenshot.
+"""
 
 from typing import Any
 
@@ -24,11 +27,11 @@ from toolwire.codec.encoding.media import Size
 from toolwire.codec.wire.reader import escape_pointer
 from toolwire.protocols.openai_responses.wire import CONSTRAINT_FAMILY, FAMILY
 
-_PREVIEW = "computer_use_preview"
+_PREVIEW_TOOL = "computer_use_preview"
 _COMPUTER_TOOL, _COMPUTER_CALL = "computer", "computer_call"
 _KINDS = ("screenshot", "click", "move", "drag", "scroll", "type", "keys", "wait")
 _BUTTONS = {"left": "left", "right": "right", "wheel": "middle", "back": "back", "forward": "forward"}
-_BUTTON_NAMES: dict[str, str] = {ours: theirs for theirs, ours in _BUTTONS.items()}
+_BUTTON_NAMES: dict[str, str] = {canonical: wire for wire, canonical in _BUTTONS.items()}
 _KEY_NAMES = {"Control": "CTRL", "Meta": "CMD", "Alt": "ALT", "Shift": "SHIFT", "Escape": "ESC", " ": "SPACE"}
 _KEY_NAMES |= {
     name: name.upper()
@@ -37,44 +40,45 @@ _KEY_NAMES |= {
 _KEY_NAMES |= {f"Arrow{side}": f"ARROW{side.upper()}" for side in ("Up", "Down", "Left", "Right")}
 _ENVIRONMENTS = {"browser": "browser", "mac": "desktop", "windows": "desktop", "linux": "desktop", "ubuntu": "desktop"}
 _DEFAULT_SIZE = (1024, 768)
-"""The size that the preview's guide declares: it wants one."""
+"""The size in the preview tool's guide: the preview requires one."""
 
 _ACTIONS_PREFIX = '{"actions":'
-_CALL_FORM = ("openai-responses:name:arguments=%s", "openai-responses:whole:")
+_CALL_FORM = ("openai-responses:name:arguments=%s", "openai-responses:raw:")
 _NO_PENDING_CHECKS = "openai-responses:empty:pending_safety_checks"
 _CHECK_FIELDS = {"id", "code", "message"}
 
 
-# ---- the declaration
+# ---- declaration
 
 
 def decode_computer(kind: str, raw: Raw) -> Computer | None:
-    """What a declaration says of the screen; None if it is another tool."""
-    if kind not in (_COMPUTER_TOOL, "computer_use", _PREVIEW):
+    """Decode the display size and environment of a computer tool; None for other tools."""
+    if kind not in (_COMPUTER_TOOL, "computer_use", _PREVIEW_TOOL):
         return None
     if not isinstance(members := parse_json(raw), dict):
         return None
     width, height = members.get("display_width"), members.get("display_height")
-    whole = type(width) is int and type(height) is int and width > 0 and height > 0
+    has_size = type(width) is int and type(height) is int and width > 0 and height > 0
     environment = _ENVIRONMENTS.get(str(members.get("environment")))
-    known = (
+    known_fields = (
         "type",
-        *(("display_width", "display_height") if whole else ()),
+        *(("display_width", "display_height") if has_size else ()),
         *(("environment",) if environment else ()),
     )
     return Computer(
         dialect=kind,
         kinds=_KINDS,
-        width=width if whole else None,
-        height=height if whole else None,
+        width=width if has_size else None,
+        height=height if has_size else None,
         environment=environment,  # type: ignore[arg-type]
-        others=tuple(unread_pointers(members, known)),
+        others=tuple(unread_pointers(members, known_fields)),
         at="",
     )
 
 
 def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
-    form, body = _COMPUTER_TOOL, {"type": _COMPUTER_TOOL}
+    """Declare the computer tool for `model`: as this API's tool and as the canonical computer."""
+    kind, body = _COMPUTER_TOOL, {"type": _COMPUTER_TOOL}
     if "computer-use-preview" in model:
         width, height = (
             (client_computer.width, client_computer.height)
@@ -82,54 +86,67 @@ def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool
             else _DEFAULT_SIZE
         )
         environment = "browser" if client_computer.environment == "browser" else "linux"
-        form, body = _PREVIEW, {"type": _PREVIEW, "display_width": width, "display_height": height}  # type: ignore[dict-item]
+        kind, body = _PREVIEW_TOOL, {"type": _PREVIEW_TOOL, "display_width": width, "display_height": height}  # type: ignore[dict-item]
         body |= {"environment": environment}
-    own = Computer(dialect=form, kinds=_KINDS)
-    if form == _PREVIEW:
-        own = replace(
-            own, width=client_computer.width, height=client_computer.height, environment=client_computer.environment
+    target_computer = Computer(dialect=kind, kinds=_KINDS)
+    if kind == _PREVIEW_TOOL:
+        target_computer = replace(
+            target_computer,
+            width=client_computer.width,
+            height=client_computer.height,
+            environment=client_computer.environment,
         )
     raw = Raw(msgspec.json.encode(body))
-    return NativeTool(protocol=FAMILY, kind=form, body=raw, executor="client", computer=own), own
+    return NativeTool(
+        protocol=FAMILY, kind=kind, body=raw, executor="client", computer=target_computer
+    ), target_computer
 
 
 # ---- decode
 
 
 def _decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
+    """Decode the actions and safety checks of a computer call; None if any part is unknown."""
     if call.native != _COMPUTER_CALL:
         return None
     try:
-        said = msgspec.json.decode(call.arguments.encode())
-        listed = call.arguments.startswith(_ACTIONS_PREFIX)
-        found = said["actions"] if listed else [said]
-        others: list[str] = []
+        arguments = msgspec.json.decode(call.arguments.encode())
+        is_list = call.arguments.startswith(_ACTIONS_PREFIX)
+        wire_actions = arguments["actions"] if is_list else [arguments]
+        unknown_pointers: list[str] = []
         actions: list[Action] = []
-        for index, one in enumerate(found):
-            members = dict(one)
+        for index, wire_action in enumerate(wire_actions):
+            members = dict(wire_action)
             actions.append(_decode_action(members))
-            place = f"/{index}/" if listed else "/"
-            others += [place + escape_pointer(name) for name, value in members.items() if value is not None]
+            prefix = f"/{index}/" if is_list else "/"
+            unknown_pointers += [prefix + escape_pointer(name) for name, value in members.items() if value is not None]
         checks = _pending_checks(call)
     except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError, ValueError, KeyError):
         return None
-    checked = tuple(f"pending_safety_checks/{index}" for index in range(len(checks)))
-    places = tuple(f"/{index}" if listed else "" for index in range(len(actions)))
-    return ComputerUse(actions=tuple(actions), places=places, others=tuple(others), checks=checks, checked=checked)
+    check_pointers = tuple(f"pending_safety_checks/{index}" for index in range(len(checks)))
+    action_pointers = tuple(f"/{index}" if is_list else "" for index in range(len(actions)))
+    return ComputerUse(
+        actions=tuple(actions),
+        places=action_pointers,
+        others=tuple(unknown_pointers),
+        checks=checks,
+        checked=check_pointers,
+    )
 
 
 def _pending_checks(call: ToolCall) -> tuple[SafetyCheck, ...]:
-    for kept in (call.extras or {}).values():
-        if (raw := kept.get("pending_safety_checks")) is not None:
-            said = msgspec.json.decode(raw, type=list[dict[str, Any]])
-            if any(one.keys() - _CHECK_FIELDS for one in said):
-                raise ValueError("more than a check")
-            return msgspec.convert(said, tuple[SafetyCheck, ...])
+    """Return the pending safety checks of a call; raise ValueError if a check has unknown fields."""
+    for fields in (call.extras or {}).values():
+        if (raw := fields.get("pending_safety_checks")) is not None:
+            members = msgspec.json.decode(raw, type=list[dict[str, Any]])
+            if any(check.keys() - _CHECK_FIELDS for check in members):
+                raise ValueError("unknown fields in a safety check")
+            return msgspec.convert(members, tuple[SafetyCheck, ...])
     return ()
 
 
 def _decode_action(members: dict[str, Any]) -> Action:
-    """What an action means; it takes from `members` what it understands."""
+    """Decode one action, removing the fields that it understands from `members`."""
     match members.pop("type"):
         case "click":
             button: Any = _BUTTONS[members.pop("button")]
@@ -139,55 +156,64 @@ def _decode_action(members: dict[str, Any]) -> Action:
         case "move":
             return Move(**_decode_point(members), keys=_decode_keys(members.pop("keys", None)))
         case "drag":
-            path = [dict(one) for one in members.pop("path")]
-            points = tuple((_expect_int(one.pop("x")), _expect_int(one.pop("y"))) for one in path)
-            if any(path) or len(points) < 2:
-                raise ValueError("a drag has points")
-            return Drag(path=points, keys=_decode_keys(members.pop("keys", None)))
+            return _decode_drag(members)
         case "scroll":
-            by = {"dx": _expect_int(members.pop("scroll_x")), "dy": _expect_int(members.pop("scroll_y"))}
-            return Scroll(**_decode_point(members), **by, keys=_decode_keys(members.pop("keys", None)))
+            offset = {"dx": _expect_int(members.pop("scroll_x")), "dy": _expect_int(members.pop("scroll_y"))}
+            return Scroll(**_decode_point(members), **offset, keys=_decode_keys(members.pop("keys", None)))
         case "keypress":
             keys = _decode_keys(members.pop("keys"))
             if not keys:
-                raise ValueError("no keys")
+                raise ValueError("expected keys")
             return Keys(keys=keys)
         case "type":
             if not isinstance(text := members.pop("text"), str):
-                raise TypeError("no text")
+                raise TypeError("expected a text")
             return Type(text=text)
         case "wait":
             return Wait()
         case "screenshot":
             return Screenshot()
         case _:
-            raise ValueError("another action")
+            raise ValueError("unknown action")
+
+
+def _decode_drag(members: dict[str, Any]) -> Drag:
+    """Decode a drag, which needs at least two points."""
+    path = [dict(point) for point in members.pop("path")]
+    points = tuple((_expect_int(point.pop("x")), _expect_int(point.pop("y"))) for point in path)
+    if any(path) or len(points) < 2:
+        raise ValueError("expected at least two points")
+    return Drag(path=points, keys=_decode_keys(members.pop("keys", None)))
 
 
 def _decode_point(members: dict[str, Any]) -> dict[str, Any]:
+    """Take the coordinates out of `members`."""
     return {"x": _expect_int(members.pop("x")), "y": _expect_int(members.pop("y"))}
 
 
 def _expect_int(value: Any) -> int:
+    """Return the value if it is an integer; raise TypeError otherwise."""
     if type(value) is not int:
-        raise TypeError("no whole number")
+        raise TypeError("expected an integer")
     return value
 
 
 def _decode_keys(value: Any) -> tuple[str, ...]:
+    """Decode a list of key names; None means no keys."""
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
-        raise TypeError("no keys")
-    return tuple(key_of(word, case_sensitive=False) for word in value)
+    if not isinstance(value, list) or not all(isinstance(key, str) and key for key in value):
+        raise TypeError("expected a list of key names")
+    return tuple(key_of(key, case_sensitive=False) for key in value)
 
 
 def _decode_computer_result(result: ToolResult) -> ScreenObservation:
-    kept = (result.extras or {}).get(FAMILY, {})
-    if (raw := kept.get("acknowledged_safety_checks")) is None:
+    """Return which safety checks the screenshot acknowledges."""
+    extras = (result.extras or {}).get(FAMILY, {})
+    if (raw := extras.get("acknowledged_safety_checks")) is None:
         return ScreenObservation()
-    found = parse_json(raw)
-    ids = [one.get("id") for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    checks = parse_json(raw)
+    ids = [check.get("id") for check in checks if isinstance(check, dict)] if isinstance(checks, list) else []
     return ScreenObservation(acknowledged=bool(ids), checks=tuple(str(id) for id in ids))
 
 
@@ -197,18 +223,21 @@ def _decode_computer_result(result: ToolResult) -> ScreenObservation:
 def _encode_computer_actions(
     actions: tuple[Action, ...], computer: Computer, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    told = encode_each(actions, _encode_action, state)
-    if told is None or computer.dialect == _PREVIEW:
-        return told
-    return [EncodedAction(_COMPUTER_TOOL, {"actions": [one.arguments for one in told]})]
+    """Encode actions as the arguments of one call, or of one call per action for the preview tool."""
+    encoded = encode_each(actions, _encode_action, state)
+    if encoded is None or computer.dialect == _PREVIEW_TOOL:
+        return encoded
+    return [EncodedAction(_COMPUTER_TOOL, {"actions": [action.arguments for action in encoded]})]
 
 
 def _encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAction] | None:
-    made = _encode_action_members(action, state)
-    return None if made is None else [EncodedAction(_COMPUTER_TOOL, one) for one in made]
+    """Encode one action as computer calls; None if the target cannot perform it."""
+    wire_actions = _encode_action_members(action, state)
+    return None if wire_actions is None else [EncodedAction(_COMPUTER_TOOL, members) for members in wire_actions]
 
 
 def _encode_action_members(action: Action, state: ActionEncodingState) -> list[dict[str, Any]] | None:
+    """Encode one action as one or more wire actions; None if the target cannot perform it."""
     match action:
         case Screenshot():
             return [{"type": "screenshot"}]
@@ -231,43 +260,51 @@ def _encode_action_members(action: Action, state: ActionEncodingState) -> list[d
             return [{"type": "type", "text": text}]
         case Keys(keys=keys, repeat=repeat, hold=hold):
             if hold is not None:
-                state.report_loss("keys are pressed, and not held")
+                state.report_loss("the target cannot hold keys")
             return [{"type": "keypress", "keys": vendor_keys(keys, _KEY_NAMES)}] * repeat
         case Wait(seconds=seconds):
             if seconds is not None:
-                state.report_loss("how long to wait is not told")
+                state.report_loss("the target has no wait duration")
             return [{"type": "wait"}]
         case _:
             return None
 
 
 def _encode_click(action: Click, state: ActionEncodingState) -> list[dict[str, Any]] | None:
+    """Encode a click; a double click of the left button has a type of its own."""
     if (point := state.target_point(action)) is None:
         return None
-    once = {
+    click = {
         "type": "click",
         "button": _BUTTON_NAMES[action.button],
         **_encode_point(point),
         **_encode_modifiers(action),
     }
-    twice = {"type": "double_click", **_encode_point(point), "keys": vendor_keys(action.keys, _KEY_NAMES) or None}
+    double_click = {
+        "type": "double_click",
+        **_encode_point(point),
+        "keys": vendor_keys(action.keys, _KEY_NAMES) or None,
+    }
     if action.count == 1 or action.button != "left":
-        return [once] * action.count
+        return [click] * action.count
     if action.count == 3:
-        state.report_loss("a third click is told after a double one")
-    return [twice] if action.count == 2 else [twice, once]
+        state.report_loss("triple click sent as a double click and a click")
+    return [double_click] if action.count == 2 else [double_click, click]
 
 
 def _encode_point(point: tuple[int, int]) -> dict[str, int]:
+    """Return the fields of a point."""
     return {"x": point[0], "y": point[1]}
 
 
 def _encode_modifiers(action: Click | Move | Drag | Scroll) -> dict[str, Any]:
+    """Return the `keys` field for modifier keys that are held during an action."""
     return {"keys": vendor_keys(action.keys, _KEY_NAMES)} if action.keys else {}
 
 
 def _encode_computer_call(call: ToolCall, computer: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
-    field = "action" if computer.dialect == _PREVIEW else "actions"
+    """Complete a call of this dialect with its wire form and pending safety checks."""
+    field = "action" if computer.dialect == _PREVIEW_TOOL else "actions"
     form = tuple(token % field if "%s" in token else token for token in _CALL_FORM)
     extras = (
         {**(call.extras or {}), **encode_extras(CONSTRAINT_FAMILY, {"pending_safety_checks": checks})}
@@ -280,8 +317,9 @@ def _encode_computer_call(call: ToolCall, computer: Computer, checks: tuple[Safe
 
 
 def _encode_computer_result(result: ToolResult, _: Computer, checks: tuple[SafetyCheck, ...]) -> ToolResult:
-    seen = result.screen is not None and result.screen.acknowledged
-    extras = encode_extras(FAMILY, {"acknowledged_safety_checks": checks}) if checks and seen else None
+    """Complete a result with the safety checks that the user acknowledged."""
+    acknowledged = result.screen is not None and result.screen.acknowledged
+    extras = encode_extras(FAMILY, {"acknowledged_safety_checks": checks}) if checks and acknowledged else None
     return replace(result, native="computer_call_output", extras=extras, status="ok")
 
 

@@ -1,4 +1,4 @@
-"""The Responses API's errors, to canonical and back: of a request, inside an answer, and as events of a stream."""
+"""Errors of the Responses API: HTTP error bodies, errors inside a response and `error` stream events."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ RESPONSES_ERROR_TYPES: dict[ErrorKind, tuple[str, str | None]] = {
     "server": ("server_error", "server_error"),
     "other": ("server_error", None),
 }
-# What a failed answer may call its error; the SDK knows no other words.
+# Error codes allowed inside a response: the SDK types accept no others.
 _RESPONSE_CODES = (
     "server_error",
     "rate_limit_exceeded",
@@ -55,8 +55,8 @@ _DETAIL_JSON = "openai-responses:error:detail:json"
 _NUMERIC_CODE = "openai-responses:error:number"
 _NO_MESSAGE = "openai-responses:absent:message"
 _FLAT_NAMES = tuple(
-    f"openai-responses:name:{ours}={theirs}"
-    for ours, theirs in (("message", "message"), ("raw", "type"), ("code", "code"), ("param", "param"))
+    f"openai-responses:name:{canonical}={wire}"
+    for canonical, wire in (("message", "message"), ("raw", "type"), ("code", "code"), ("param", "param"))
 )
 _EVENT_FIELDS = ("type", "sequence_number", "status")
 
@@ -69,60 +69,68 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
+    """Decode an error body in any of its shapes: `error` object or text, `detail`, or flat fields."""
     members = dict(_read_object(body))
-    nested = members.get("error")
-    around = _outer_extras(members)
-    if status is None and isinstance(said := _decode_json(members.get("status", b"null")), int):
-        status = said
-    if nested is not None and bytes(nested)[:1] == b"{":
-        error = _decode_shape(_read_error(nested, "/error"), status, (_ERROR_FORM,), prefix="error/")
-        return _with_outer_extras(error, around)
-    if nested is not None and isinstance(text := _decode_json(nested), str):
-        return _decode_text(text, status, around, _TEXT_FORM, "error")
+    error_field = members.get("error")
+    outer_extras = _outer_extras(members)
+    if status is None and isinstance(event_status := _decode_json(members.get("status", b"null")), int):
+        status = event_status
+    if error_field is not None and bytes(error_field)[:1] == b"{":
+        error = _decode_shape(_read_error(error_field, "/error"), status, (_ERROR_FORM,), prefix="error/")
+        return _with_outer_extras(error, outer_extras)
+    if error_field is not None and isinstance(text := _decode_json(error_field), str):
+        return _decode_text(text, status, outer_extras, _TEXT_FORM, "error")
     if "detail" in members:
         detail = _decode_json(members["detail"])
         if isinstance(detail, str):
-            return _decode_text(detail, status, around, _DETAIL_FORM, "detail")
-        return _decode_text(str(members["detail"], "utf-8"), status, around, _DETAIL_JSON, "detail")
+            return _decode_text(detail, status, outer_extras, _DETAIL_FORM, "detail")
+        return _decode_text(str(members["detail"], "utf-8"), status, outer_extras, _DETAIL_JSON, "detail")
     if "message" in members:
-        flat = {name: raw for name, raw in members.items() if name not in _EVENT_FIELDS}
-        shape = _read_error(msgspec.json.encode(flat))
-        envelope = {ECHO_FAMILY: {name: members[name] for name in _EVENT_FIELDS if name in members}}
-        return _with_outer_extras(_decode_shape(shape, status, (_ERROR_FORM, _FLAT_FORM, *_FLAT_NAMES)), envelope)
+        error_fields = {name: raw for name, raw in members.items() if name not in _EVENT_FIELDS}
+        shape = _read_error(msgspec.json.encode(error_fields))
+        event_extras = {ECHO_FAMILY: {name: members[name] for name in _EVENT_FIELDS if name in members}}
+        return _with_outer_extras(_decode_shape(shape, status, (_ERROR_FORM, _FLAT_FORM, *_FLAT_NAMES)), event_extras)
     raise DecodeError(FAMILY, "/error", "an error", "nothing")
 
 
 def _outer_extras(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
-    """What stands beside the error: the envelope of an event, and what is not known."""
-    own = {
+    """Collect the fields beside the error object: those of the event and unknown ones."""
+    unknown = {
         escape_pointer(name): raw for name, raw in members.items() if name not in (*_EVENT_FIELDS, "error", "detail")
     }
     echo = {name: members[name] for name in _EVENT_FIELDS if name in members}
-    return ({FAMILY: own} if own else {}) | ({ECHO_FAMILY: echo} if echo else {})
+    return ({FAMILY: unknown} if unknown else {}) | ({ECHO_FAMILY: echo} if echo else {})
 
 
 def _with_outer_extras(error: ApiError, outer_extras: dict[str, dict[str, Raw]]) -> ApiError:
+    """Add extras found outside the error object."""
     if not any(outer_extras.values()):
         return error
     extras = dict(error.extras or {})
-    for family, kept in outer_extras.items():
-        extras[family] = {**extras.get(family, {}), **kept}
+    for family, fields in outer_extras.items():
+        extras[family] = {**extras.get(family, {}), **fields}
     return msgspec.structs.replace(error, extras=extras)
 
 
 def _decode_text(text: str, status: int | None, outer_extras: dict[str, Any], form_token: str, field: str) -> ApiError:
-    names = (_ERROR_FORM, form_token, f"openai-responses:name:message={field}")
+    """Build an error from a bare message in `field`."""
+    wire_form = (_ERROR_FORM, form_token, f"openai-responses:name:message={field}")
     return ApiError(
-        kind=_error_kind(None, None, status), message=text, status=status, extras=outer_extras or None, wire_form=names
+        kind=_error_kind(None, None, status),
+        message=text,
+        status=status,
+        extras=outer_extras or None,
+        wire_form=wire_form,
     )
 
 
 def decode_failure(shape: ErrorShape) -> ApiError:
-    """The error inside an answer."""
+    """Decode the error inside a failed response."""
     return _decode_shape(shape, None, (_ERROR_FORM, *_FLAT_NAMES))
 
 
 def _decode_shape(shape: ErrorShape, status: int | None, wire_form: tuple[str, ...], prefix: str = "") -> ApiError:
+    """Decode an error object whose fields stand below `prefix`."""
     code, raw = unset_to_none(shape.code), unset_to_none(shape.type)
     if isinstance(code, int):
         wire_form = (*wire_form, _NUMERIC_CODE)
@@ -143,6 +151,7 @@ def _decode_shape(shape: ErrorShape, status: int | None, wire_form: tuple[str, .
 
 
 def _error_kind(code: str | None, raw: str | None, status: int | None) -> ErrorKind:
+    """Classify an error by code, then type, then HTTP status."""
     if code in CODE_KINDS:
         return CODE_KINDS[code]
     kind = TYPE_KINDS.get(raw or "")
@@ -155,6 +164,7 @@ def _error_kind(code: str | None, raw: str | None, status: int | None) -> ErrorK
 
 
 def encode_error(error: ApiError) -> EncodedBody:
+    """Encode an error body, in the shape it came in if it came from this protocol."""
     report = LossReport()
     body: dict[str, Any]
     if _TEXT_FORM in error.wire_form:
@@ -165,8 +175,8 @@ def encode_error(error: ApiError) -> EncodedBody:
         body = {"detail": Raw(error.message.encode())}
     elif _ERROR_FORM in error.wire_form:
         shape = _encode_shape(error)
-        own = restore_error(as_dict(shape), error)
-        body = own if _FLAT_FORM in error.wire_form else {"error": own}
+        error_object = restore_error(as_dict(shape), error)
+        body = error_object if _FLAT_FORM in error.wire_form else {"error": error_object}
     else:
         body = {"error": _encode_foreign_error(error, report)}
     restore_extras(body, error, FAMILY)
@@ -176,6 +186,7 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def _encode_shape(error: ApiError) -> ErrorShape:
+    """Encode an error of this protocol as it came."""
     code: str | int | None = error.code
     if _NUMERIC_CODE in error.wire_form and error.code is not None:
         code = int(error.code)
@@ -188,27 +199,28 @@ def _encode_shape(error: ApiError) -> ErrorShape:
 
 
 def _encode_foreign_error(error: ApiError, report: LossReport) -> dict[str, Any]:
+    """Encode the error object for an error of another protocol."""
     if error.request_id is not None:
-        report.dropped((), "request_id", "the target tells it in a header")
+        report.dropped((), "request_id", "the target reports it in a header")
     kind, code = encode_error_type(error, RESPONSES_ERROR_TYPES, (), report)
-    said = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
-    return dict(restore_error(said, error))
+    error_object = {"message": error.message, "type": kind, "param": error.param, "code": error.code or code}
+    return dict(restore_error(error_object, error))
 
 
 def encode_failure(error: ApiError, plan: EncodingPlan) -> Any:
-    """The error inside an answer."""
+    """Encode the error inside a failed response."""
     if plan.same_protocol:
         return restore_error(restore_extras(as_dict(_encode_shape(error)), error, FAMILY), error)
     code = error.code if error.code in _RESPONSE_CODES else RESPONSES_ERROR_TYPES[error.kind][1]
     if error.code is not None and error.code != code:
-        plan.report.approximated(("error",), "code", "the target has few words for errors in an answer")
-    said = {"code": code if code in _RESPONSE_CODES else "server_error", "message": error.message}
-    more = {"type": error.raw, "param": error.param}
-    return restore_error(said | {name: value for name, value in more.items() if value is not None}, error)
+        plan.report.approximated(("error",), "code", "the target has no such error code in responses")
+    error_object = {"code": code if code in _RESPONSE_CODES else "server_error", "message": error.message}
+    details = {"type": error.raw, "param": error.param}
+    return restore_error(error_object | {name: value for name, value in details.items() if value is not None}, error)
 
 
-def is_event(error: ApiError) -> bool:
-    """Whether it was an event of its own, and no answer's error."""
+def is_error_event(error: ApiError) -> bool:
+    """Return whether the error came as a stream event of its own, not inside a response."""
     return _ERROR_FORM in error.wire_form and (
         _FLAT_FORM in error.wire_form or not any(token in error.wire_form for token in _FLAT_NAMES)
     )

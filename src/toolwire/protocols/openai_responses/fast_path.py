@@ -1,6 +1,7 @@
-"""Items as nearly all are, by the shortest way: a text, a call, a result that is a text, and nothing else said of them.
+"""Fast path for plain items: one text, function call or text output, without further fields.
 
-Each function gives None for an item or a message that has more to say: that one goes the long way.
+Each function returns None for an item or message that has more; the caller then takes the complete path, which defines
+the result.
 """
 
 from typing import Any
@@ -25,6 +26,7 @@ _STRING_FORM = (STRING,)
 
 
 def read_fast(raw: Raw) -> Message | None:
+    """Parse and decode a plain item; None if it has other fields."""
     try:
         return decode_fast(_decode_plain_item(raw))
     except JSON_ERRORS:
@@ -32,35 +34,58 @@ def read_fast(raw: Raw) -> Message | None:
 
 
 def decode_fast(item: PlainItemShape) -> Message | None:
-    kind, call_id = item.type, item.call_id
-    id = None if item.id is UNSET else item.id
-    status = None if item.status is UNSET else item.status
-    parts: tuple[Part, ...]
-    if kind == "function_call":
-        if call_id is UNSET or item.name is UNSET or item.arguments is UNSET or status == "incomplete":
-            return None
-        if item.output is not UNSET or item.role is not UNSET or item.content is not UNSET:
-            return None
-        parts = (ToolCall(id=call_id, name=item.name, arguments=item.arguments, at=""),)
-        return Message(role="assistant", parts=parts, id=id, status=status)
+    """Decode a plain item; None if its combination of fields is not plain."""
+    if item.type is UNSET:
+        return _decode_fast_message(item)
+    if item.call_id is UNSET or item.role is not UNSET or item.content is not UNSET:
+        return None
+    return _decode_fast_call(item) if item.type == "function_call" else _decode_fast_output(item)
+
+
+def _decode_fast_call(item: PlainItemShape) -> Message | None:
+    """Decode a function call; the caller has checked its call id."""
+    if item.name is UNSET or item.arguments is UNSET or item.output is not UNSET or item.status == "incomplete":
+        return None
+    return Message(
+        role="assistant",
+        parts=(ToolCall(id=item.call_id or "", name=item.name, arguments=item.arguments, at=""),),
+        id=None if item.id is UNSET else item.id,
+        status=None if item.status is UNSET else item.status,
+    )
+
+
+def _decode_fast_output(item: PlainItemShape) -> Message | None:
+    """Decode a text output; the caller has checked its call id."""
+    if item.output is UNSET or item.name is not UNSET or item.arguments is not UNSET:
+        return None
+    if item.output.startswith(ERROR_MARK):
+        return None
+    content = (Text(text=item.output, at="/output"),)
+    return Message(
+        role="user",
+        parts=(ToolResult(call_id=item.call_id or "", content=content, wire_form=_STRING_FORM, at=""),),
+        id=None if item.id is UNSET else item.id,
+        status=None if item.status is UNSET else item.status,
+    )
+
+
+def _decode_fast_message(item: PlainItemShape) -> Message | None:
+    """Decode a text message without `type`."""
+    if item.role is UNSET or item.content is UNSET or item.call_id is not UNSET or item.output is not UNSET:
+        return None
     if item.name is not UNSET or item.arguments is not UNSET:
         return None
-    if kind == "function_call_output":
-        if call_id is UNSET or item.output is UNSET or item.output.startswith(ERROR_MARK):
-            return None
-        if item.role is not UNSET or item.content is not UNSET:
-            return None
-        said = (Text(text=item.output, at="/output"),)
-        parts = (ToolResult(call_id=call_id, content=said, wire_form=_STRING_FORM, at=""),)
-        return Message(role="user", parts=parts, id=id, status=status)
-    if item.role is UNSET or item.content is UNSET or call_id is not UNSET or item.output is not UNSET:
-        return None
-    parts = (Text(text=item.content, at="/content"),)
-    return Message(role=item.role, parts=parts, id=id, status=status, wire_form=_EASY_STRING_FORM)
+    return Message(
+        role=item.role,
+        parts=(Text(text=item.content, at="/content"),),
+        id=None if item.id is UNSET else item.id,
+        status=None if item.status is UNSET else item.status,
+        wire_form=_EASY_STRING_FORM,
+    )
 
 
 def encode_fast_same_protocol(message: Message, plan: ItemPlan) -> Any:
-    """The item that such a message came as."""
+    """Encode a message that came as a plain item of this protocol."""
     if len(message.parts) != 1:
         return None
     part, id, status = message.parts[0], message.id, message.status
@@ -72,43 +97,53 @@ def encode_fast_same_protocol(message: Message, plan: ItemPlan) -> Any:
     if message != Message(role=message.role, parts=message.parts, id=id, status=status):
         return None
     if type(part) is ToolCall:
-        if part.id is None or part != ToolCall(id=part.id, name=part.name, arguments=part.arguments, at=""):
-            return None
-        plan.calls[part.id] = "json", part.name
-        made: FunctionCall | FunctionOutput = FunctionCall(name=part.name, call_id=part.id, arguments=part.arguments)
+        item = _encode_plain_call(part, plan)
     elif type(part) is ToolResult:
-        said = part.content
-        if (
-            said is None
-            or len(said) != 1
-            or type(only := said[0]) is not Text
-            or only != Text(text=only.text, at="/output")
-        ):
-            return None
-        if part.call_id is None or plan.calls.get(part.call_id, ("json", ""))[0] != "json":
-            return None
-        if part != ToolResult(call_id=part.call_id, content=said, wire_form=_STRING_FORM, at=""):
-            return None
-        made = FunctionOutput(call_id=part.call_id, output=only.text)
+        item = _encode_plain_result(part, plan)
     else:
         return None
-    made.id, made.status = none_to_unset(id), none_to_unset(status)
-    return made
+    if item is not None:
+        item.id, item.status = none_to_unset(id), none_to_unset(status)
+    return item
+
+
+def _encode_plain_call(part: ToolCall, plan: ItemPlan) -> FunctionCall | FunctionOutput | None:
+    """Encode a call that has only id, name and arguments."""
+    if part.id is None or part != ToolCall(id=part.id, name=part.name, arguments=part.arguments, at=""):
+        return None
+    plan.calls[part.id] = "json", part.name
+    return FunctionCall(name=part.name, call_id=part.id, arguments=part.arguments)
+
+
+def _encode_plain_result(part: ToolResult, plan: ItemPlan) -> FunctionOutput | None:
+    """Encode a result that is a single text."""
+    content = part.content
+    if content is None or len(content) != 1 or type(text := content[0]) is not Text:
+        return None
+    if text != Text(text=text.text, at="/output"):
+        return None
+    if part.call_id is None or plan.calls.get(part.call_id, ("json", ""))[0] != "json":
+        return None
+    if part != ToolResult(call_id=part.call_id, content=content, wire_form=_STRING_FORM, at=""):
+        return None
+    return FunctionOutput(call_id=part.call_id, output=text.text)
 
 
 def encode_fast_foreign(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> list[Any] | None:
-    """The items of a message in a request of another protocol, if it is what most are: one text, plain calls, plain
-    results. None if there is more to say; nothing is reported then."""
+    """Encode a message of another protocol that holds one text, plain calls or plain results.
+
+    Returns None, without reporting a loss, if it holds anything else.
+    """
     items: list[Any] = []
-    said = False
+    has_text = False
     for part in parts:
         item = None
         if isinstance(part, ToolCall):
             item = encode_fast_call(part, plan)
         elif isinstance(part, ToolResult):
             item = encode_fast_result(part, plan)
-        elif isinstance(part, Text) and not said:
-            said = role != "assistant"
+        elif isinstance(part, Text) and not has_text:
+            has_text = role != "assistant"
             if part.text and part.cache is None and part.annotations is None and part.signature is None:
                 item = {"role": role, "content": part.text}
         if item is None:

@@ -1,4 +1,7 @@
-"""What the Responses server says of a field, item, part or tool by itself; `rules` is the whole."""
+"""Validation of single fields, items, parts and tools, with the messages of OpenAI's server.
+
+`rules` validates the request as a whole.
+"""
 
 import re
 
@@ -71,8 +74,8 @@ _ITEMS = parse_shapes(
     "additional_tools - tools!:array",
     "configuration_update - reasoning:object text:object",
 )
-_PREFIX_CHECKED = word_set("message function_call custom_tool_call reasoning")
-# Part type, where it may stand (user and system text, assistant text, a tool's output), fields.
+_CHECKED_PREFIXES = word_set("message function_call custom_tool_call reasoning")
+# Part type, allowed contexts (u: user or system message, a: assistant message, o: tool output), fields.
 _PARTS = parse_shapes(
     "input_text uo text!:string",
     "input_image uo image_url:string file_id:string detail~low|high|auto|original",
@@ -103,39 +106,40 @@ _MOVED_FIELDS = {
     "reasoning_effort": "reasoning.effort",
     "verbosity": "text.verbosity",
 }
-# Words of other protocols, refused for certain. Other unknown words may be a newer wire's: a warning at most.
+# Fields of other protocols, which the server rejects. Other unknown names may be new fields: a warning at most.
 _FOREIGN_FIELDS = word_set(
     "stop n seed frequency_penalty presence_penalty logit_bias logprobs functions function_call stop_sequences top_k "
     "system thinking output_config contents mcp_servers web_search_options prediction"
 )
 _FOREIGN_TAGS = word_set("text image_url image document file tool_use tool_result tool_call thinking redacted_thinking")
 _NAME = re.compile("[a-zA-Z0-9_-]+")
-_NO_FILE = re.compile(r"data:((?:audio|video)/[^;,]+)")
-_NO_FILE_URL = re.compile(
+_MEDIA_DATA_URL = re.compile(r"data:((?:audio|video)/[^;,]+)")
+_MEDIA_FILE_URL = re.compile(
     r"https?://[^?#]+\.(mp3|wav|ogg|flac|aac|m4a|mp4|mov|webm|mkv|avi|mpeg)([?#]|$)", re.IGNORECASE
 )
 
 
 def check_fields(body: JsonObject) -> Findings:
+    """Check the top-level fields of a request."""
     yield from ERROR_WORDING.check_fields((), body, _REQUEST)
     yield from ERROR_WORDING.check_fields(("reasoning",), body.get("reasoning"), _REASONING)
     yield from ERROR_WORDING.check_fields(("text",), body.get("text"), _TEXT)
     for name in sorted(_FOREIGN_FIELDS & body.keys()):
         yield ERROR_WORDING.finding("field-foreign", (name,), "Unknown parameter: '{at}'.")
     for name in sorted(_MOVED_FIELDS.keys() & body.keys()):
-        said = (
+        message = (
             f"Unsupported parameter: '{name}'. "
             f"In the Responses API, this parameter has moved to '{_MOVED_FIELDS[name]}'. "
         )
-        yield ERROR_WORDING.finding("field-moved", (name,), said + "Try again with the new parameter.")
-    for name, (least, most) in _RANGES.items():
+        yield ERROR_WORDING.finding("field-moved", (name,), message + "Try again with the new parameter.")
+    for name, (minimum, maximum) in _RANGES.items():
         value = number_of(body.get(name))
-        if value is not None and value < least:
-            said = f"Invalid '{name}': number below minimum value. Expected a value >= {least}."
-            yield ERROR_WORDING.finding("field-range", (name,), said)
-        elif value is not None and most is not None and value > most:
-            said = f"Invalid '{name}': number above maximum value. Expected a value <= {most}."
-            yield ERROR_WORDING.finding("field-range", (name,), said)
+        if value is not None and value < minimum:
+            message = f"Invalid '{name}': number below minimum value. Expected a value >= {minimum}."
+            yield ERROR_WORDING.finding("field-range", (name,), message)
+        elif value is not None and maximum is not None and value > maximum:
+            message = f"Invalid '{name}': number above maximum value. Expected a value <= {maximum}."
+            yield ERROR_WORDING.finding("field-range", (name,), message)
     for name, label in object_of(body.get("metadata")).items():
         yield from check_length(ERROR_WORDING, ("metadata", name), name, 64)
         yield from check_length(ERROR_WORDING, ("metadata", name), label, 512)
@@ -144,30 +148,34 @@ def check_fields(body: JsonObject) -> Findings:
 
 
 def check_count(path: JsonPath, count: int, limit: int) -> Findings:
+    """Check the length of an array."""
     if count > limit:
-        said = f"Invalid '{{at}}': array too long. Expected an array with maximum length {limit}, "
-        yield ERROR_WORDING.finding("field-long", path, f"{said}but got an array with length {count} instead.")
+        message = f"Invalid '{{at}}': array too long. Expected an array with maximum length {limit}, "
+        yield ERROR_WORDING.finding("field-long", path, f"{message}but got an array with length {count} instead.")
 
 
 def _check_name(path: JsonPath, name: object, max_length: int) -> Findings:
+    """Check a tool or format name."""
     yield from check_length(ERROR_WORDING, path, name, max_length)
     if isinstance(name, str) and not _NAME.fullmatch(name):
-        said = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
-        yield ERROR_WORDING.finding("name-pattern", path, said + "'^[a-zA-Z0-9_-]+$'.")
+        message = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
+        yield ERROR_WORDING.finding("name-pattern", path, message + "'^[a-zA-Z0-9_-]+$'.")
 
 
 def _unknown_type_finding(path: JsonPath, tag: str, supported: str) -> Findings:
+    """Report an unknown `type`: an error for types of other protocols, else a warning."""
     level: Level = "error" if tag in _FOREIGN_TAGS else "warning"
-    said = f"Invalid value: '{tag}'. Supported values are: {supported}."
-    yield ERROR_WORDING.finding("tag-unknown", (*path, "type"), said, level)
+    message = f"Invalid value: '{tag}'. Supported values are: {supported}."
+    yield ERROR_WORDING.finding("tag-unknown", (*path, "type"), message, level)
 
 
 def item_type(item: JsonObject) -> str:
-    """An item without a type but with a role is a message."""
+    """Return the type of an item; one without `type` but with a role is a message."""
     return text_of(item.get("type")) or ("message" if "role" in item else "")
 
 
 def check_item(path: JsonPath, item: JsonObject) -> Findings:
+    """Check one input item, its content and its tools."""
     tag = item_type(item)
     if tag not in _ITEMS:
         yield from _unknown_type_finding(path, tag, ERROR_WORDING.join_choices(_ITEMS))
@@ -178,56 +186,63 @@ def check_item(path: JsonPath, item: JsonObject) -> Findings:
     call_id = item.get("call_id")
     yield from check_length(ERROR_WORDING, (*path, "call_id"), call_id, 64)
     if call_id == "":
-        said = "Invalid '{at}': empty string. Expected a string with minimum length 1, but got an empty string instead."
-        yield ERROR_WORDING.finding("call-id-empty", (*path, "call_id"), said)
+        message = (
+            "Invalid '{at}': empty string. Expected a string with minimum length 1, but got an empty string instead."
+        )
+        yield ERROR_WORDING.finding("call-id-empty", (*path, "call_id"), message)
     if tag == "message":
-        where = "a" if item.get("role") == "assistant" else "u"
-        for place, part in object_items(item.get("content"), (*path, "content")):
-            yield from _check_part(where, place, part)
+        context = "a" if item.get("role") == "assistant" else "u"
+        for part_path, part in object_items(item.get("content"), (*path, "content")):
+            yield from _check_part(context, part_path, part)
     if tag in ("function_call_output", "custom_tool_call_output"):
-        for place, part in object_items(item.get("output"), (*path, "output")):
-            yield from _check_part("o", place, part)
+        for part_path, part in object_items(item.get("output"), (*path, "output")):
+            yield from _check_part("o", part_path, part)
     if tag == "reasoning" and list_of(item.get("content")) and item.get("encrypted_content"):
-        said = "Invalid '{at}': array too long. Expected an array with maximum length 0, "
-        said += f"but got an array with length {len(list_of(item.get('content')))} instead."
-        yield ERROR_WORDING.finding("reasoning-content", (*path, "content"), said)
-    for place, tool in object_items(item.get("tools"), (*path, "tools")) if tag != "mcp_list_tools" else []:
-        yield from check_tool(place, tool)
+        message = "Invalid '{at}': array too long. Expected an array with maximum length 0, "
+        message += f"but got an array with length {len(list_of(item.get('content')))} instead."
+        yield ERROR_WORDING.finding("reasoning-content", (*path, "content"), message)
+    for part_path, tool in object_items(item.get("tools"), (*path, "tools")) if tag != "mcp_list_tools" else []:
+        yield from check_tool(part_path, tool)
 
 
-def _check_id(path: JsonPath, tag: str, name: object, prefix: str) -> Findings:
-    if not isinstance(name, str):
+def _check_id(path: JsonPath, tag: str, item_id: object, prefix: str) -> Findings:
+    """Check the characters and the prefix of an item id."""
+    if not isinstance(item_id, str):
         return
-    at = (*path, "id")
-    yield from check_length(ERROR_WORDING, at, name, 64)
-    if not _NAME.fullmatch(name):
-        said = f"Invalid '{{at}}': '{name}'. Expected an ID that contains letters, numbers, underscores, or dashes, "
-        yield ERROR_WORDING.finding("item-id", at, f"{said}but this value contained additional characters.")
-    elif prefix != "-" and not name.startswith(prefix):
-        said = f"Invalid '{{at}}': '{name}'. Expected an ID that begins with '{prefix}'."
-        yield ERROR_WORDING.finding("item-id", at, said, "error" if tag in _PREFIX_CHECKED else "warning")
+    id_path = (*path, "id")
+    yield from check_length(ERROR_WORDING, id_path, item_id, 64)
+    if not _NAME.fullmatch(item_id):
+        message = (
+            f"Invalid '{{at}}': '{item_id}'. Expected an ID that contains letters, numbers, underscores, or dashes, "
+        )
+        yield ERROR_WORDING.finding("item-id", id_path, f"{message}but this value contained additional characters.")
+    elif prefix != "-" and not item_id.startswith(prefix):
+        message = f"Invalid '{{at}}': '{item_id}'. Expected an ID that begins with '{prefix}'."
+        yield ERROR_WORDING.finding("item-id", id_path, message, "error" if tag in _CHECKED_PREFIXES else "warning")
 
 
 def _check_part(context: str, path: JsonPath, part: JsonObject) -> Findings:
+    """Check a content part; `context` is u, a or o as in `_PARTS`."""
     tag = text_of(part.get("type"))
-    allowed = [name for name, (places, _) in _PARTS.items() if context in places]
+    allowed = [name for name, (contexts, _) in _PARTS.items() if context in contexts]
     if tag not in _PARTS:
         yield from _unknown_type_finding(path, tag, ERROR_WORDING.join_choices(allowed))
         return
     yield from ERROR_WORDING.check_fields(path, part, _PARTS[tag][1])
     if tag not in allowed:
-        said = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(allowed)}."
-        yield ERROR_WORDING.finding("part-place", (*path, "type"), said)
-    if kind := _NO_FILE.match(text_of(part.get("file_data"))):
-        said = "Invalid file data: '{at}'. Expected a base64-encoded data URL with a valid file MIME type (e.g. "
-        said += "'data:text/plain;base64,SGVsbG8sIFdvcmxkIQ=='), but got unsupported MIME type "
-        yield ERROR_WORDING.finding("file-type", (*path, "file_data"), f"{said}'{kind[1]}'.")
-    if _NO_FILE_URL.match(text_of(part.get("file_url"))):
-        said = "The file type you uploaded is not supported. Please try again with a pdf"
-        yield ERROR_WORDING.finding("file-url-type", (*path, "file_url"), said)
+        message = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(allowed)}."
+        yield ERROR_WORDING.finding("part-place", (*path, "type"), message)
+    if media_match := _MEDIA_DATA_URL.match(text_of(part.get("file_data"))):
+        message = "Invalid file data: '{at}'. Expected a base64-encoded data URL with a valid file MIME type (e.g. "
+        message += "'data:text/plain;base64,SGVsbG8sIFdvcmxkIQ=='), but got unsupported MIME type "
+        yield ERROR_WORDING.finding("file-type", (*path, "file_data"), f"{message}'{media_match[1]}'.")
+    if _MEDIA_FILE_URL.match(text_of(part.get("file_url"))):
+        message = "The file type you uploaded is not supported. Please try again with a pdf"
+        yield ERROR_WORDING.finding("file-url-type", (*path, "file_url"), message)
 
 
 def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check one tool declaration and the tools of a namespace."""
     tag = text_of(tool.get("type"))
     if tag not in _TOOLS:
         yield from ERROR_WORDING.check_fields(path, tool, parse_fields("type!:string"))
@@ -238,32 +253,34 @@ def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
     if tag in ("function", "custom", "namespace"):
         yield from _check_name((*path, "name"), tool.get("name"), 64 if tag == "namespace" else 128)
     if tag == "mcp" and not any(tool.get(name) for name in ("server_url", "connector_id", "tunnel_id")):
-        said = "Missing required parameter: one of '{at}.server_url', '{at}.connector_id' or '{at}.tunnel_id'."
-        yield ERROR_WORDING.finding("mcp-address", path, said)
+        message = "Missing required parameter: one of '{at}.server_url', '{at}.connector_id' or '{at}.tunnel_id'."
+        yield ERROR_WORDING.finding("mcp-address", path, message)
     if value_at(tool, "format", "type") == "grammar":
         yield from ERROR_WORDING.check_fields((*path, "format"), tool.get("format"), _GRAMMAR)
     if tag == "namespace":
         if tool.get("tools") == []:
-            said = (
+            message = (
                 "Invalid '{at}': empty array. Expected an array with minimum length 1, but got an empty array instead."
             )
-            yield ERROR_WORDING.finding("namespace-empty", (*path, "tools"), said)
-        for place, member in object_items(tool.get("tools"), (*path, "tools")):
-            yield from _check_function(place, member)
+            yield ERROR_WORDING.finding("namespace-empty", (*path, "tools"), message)
+        for member_path, member in object_items(tool.get("tools"), (*path, "tools")):
+            yield from _check_function(member_path, member)
     yield from _check_function(path, tool)
 
 
 def _check_function(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check the parameter schema of a function tool."""
     if tool.get("type") == "function":
-        of, strict = f"function '{text_of(tool.get('name'))}'", tool.get("strict") is True
-        yield from check_schema(ERROR_WORDING, (*path, "parameters"), tool.get("parameters"), of, strict=strict)
+        subject, strict = f"function '{text_of(tool.get('name'))}'", tool.get("strict") is True
+        yield from check_schema(ERROR_WORDING, (*path, "parameters"), tool.get("parameters"), subject, strict=strict)
 
 
-def _check_format(at: JsonPath, tool_format: JsonObject) -> Findings:
-    yield from ERROR_WORDING.check_fields(at, tool_format or None, _FORMAT)
+def _check_format(path: JsonPath, tool_format: JsonObject) -> Findings:
+    """Check the output format in `text.format`."""
+    yield from ERROR_WORDING.check_fields(path, tool_format or None, _FORMAT)
     if tool_format.get("type") != "json_schema":
         return
-    yield from ERROR_WORDING.check_fields(at, tool_format, _JSON_SCHEMA)
-    yield from _check_name((*at, "name"), tool_format.get("name"), 64)
-    strict, of = tool_format.get("strict") is True, f"response_format '{text_of(tool_format.get('name'))}'"
-    yield from check_schema(ERROR_WORDING, (*at, "schema"), tool_format.get("schema"), of, strict=strict)
+    yield from ERROR_WORDING.check_fields(path, tool_format, _JSON_SCHEMA)
+    yield from _check_name((*path, "name"), tool_format.get("name"), 64)
+    strict, subject = tool_format.get("strict") is True, f"response_format '{text_of(tool_format.get('name'))}'"
+    yield from check_schema(ERROR_WORDING, (*path, "schema"), tool_format.get("schema"), subject, strict=strict)

@@ -1,6 +1,6 @@
-"""The Responses API's request body, to a canonical request and back.
+"""Requests of the Responses API to canonical requests and back.
 
-`/v1/responses/input_tokens`: the request without what only an answer needs.
+Token counting (`/v1/responses/input_tokens`) takes the same body without the fields that only generation needs.
 """
 
 import re
@@ -29,26 +29,22 @@ from toolwire.protocols.openai_responses.fast_path import decode_fast, encode_fa
 from toolwire.protocols.openai_responses.parts.messages import ItemDecoder, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.settings import (
+    CHOICE_MODES,
     LOGPROBS,
+    decode_choice,
     decode_continuation,
     decode_output,
     decode_sampling,
     decode_thinking,
+    encode_choice,
     encode_continuation,
     encode_output,
+    encode_parallel,
     encode_sampling,
     encode_thinking,
     included_fields,
 )
-from toolwire.protocols.openai_responses.tools import (
-    CHOICE_MODES,
-    HOSTED_TOOLS,
-    decode_choice,
-    decode_tools,
-    encode_choice,
-    encode_parallel,
-    encode_tools,
-)
+from toolwire.protocols.openai_responses.tools import HOSTED_TOOLS, decode_tools, encode_tools
 from toolwire.protocols.openai_responses.wire import (
     CONSTRAINT_FAMILY,
     ECHO_FAMILY,
@@ -147,7 +143,7 @@ _SHARED_FIELDS = (
     "safety_identifier",
 )
 _OBFUSCATION = "stream_options/include_obfuscation"
-_INCLUDE_FORM = FAMILY + ":included"
+_INCLUDE_FAMILY = FAMILY + ":included"
 _LOGPROBS = Raw(msgspec.json.encode(LOGPROBS))
 _INPUT_STRING = "openai-responses:input:string"
 _SAME_ROLE_PROTOCOLS = ("openai-chat", "openrouter")
@@ -162,20 +158,21 @@ _read_request = Reader[RequestShape](RequestShape, FAMILY).read
 
 
 def decode_request(body: bytes, route: Route) -> Request:
-    if (ordinary := _decode_fast(body, route)) is not None:
-        return ordinary
-    # Documentation often shows the items alone.
+    """Decode a request body; a bare array is taken as `input`."""
+    if (request := _decode_fast(body, route)) is not None:
+        return request
+    # Examples in the documentation often show only the array of items.
     shape = _read_request(b'{"input":%b}' % body if body.lstrip()[:1] == b"[" else body)
     tools = None if shape.tools is UNSET else decode_tools(shape.tools)
-    reader = ItemDecoder(tools)
-    messages = _decode_input(shape, reader)
+    item_decoder = ItemDecoder(tools)
+    messages = _decode_input(shape, item_decoder)
     request = _decode_fields(shape, tools, route)
-    plain = not has_extras(request) and not any(map(has_extras, reader.slow_messages))
+    plain = not has_extras(request) and not any(map(has_extras, item_decoder.slow_messages))
     return decode_computer_use(replace(request, messages=messages, plain=plain), COMPUTER_USE)
 
 
 def _decode_fast(body: bytes, route: Route) -> Request | None:
-    """A request whose items and tools are all ordinary: one typed pass."""
+    """Decode a request of plain items and function tools in one typed pass; None for other requests."""
     try:
         shape = _decode_plain_request(body)
     except JSON_ERRORS:
@@ -189,8 +186,8 @@ def _decode_fast(body: bytes, route: Route) -> Request | None:
 
 
 def _decode_fields(shape: RequestShape, tools: tuple[Tool, ...] | None, route: Route) -> Request:
-    """All but the messages."""
-    instructions, kept = shape.instructions, dict(_decode_extras(shape))
+    """Decode all fields except the messages."""
+    instructions, extras_and_form = shape.instructions, dict(_decode_extras(shape))
     return Request(
         origin=FAMILY,
         model=unset_to_none(shape.model) if shape.model is not UNSET else route.model,
@@ -202,73 +199,90 @@ def _decode_fields(shape: RequestShape, tools: tuple[Tool, ...] | None, route: R
         output=decode_output(shape.text),
         continuation=decode_continuation(shape),
         stream=unset_to_none(shape.stream),
-        end_user=decode_end_user(unset_to_none(shape.user), kept),
+        end_user=decode_end_user(unset_to_none(shape.user), extras_and_form),
         tier=unset_to_none(shape.service_tier),
         labels=None if _is_null(shape.metadata) else unset_to_none(shape.metadata),
-        **kept,
+        **extras_and_form,
     )
 
 
 def _decode_input(shape: RequestShape, item_decoder: ItemDecoder) -> tuple[Message, ...]:
+    """Decode the items of `instructions` and `input` to messages."""
     messages: tuple[Message, ...] = ()
     if isinstance(shape.instructions, list):
-        # Items before all others: the echo of a stored prompt has this form.
-        led = item_decoder.decode_all(shape.instructions, "/instructions")
+        # Instructions as items precede the input; the echo of a stored prompt has this form.
+        instructions = item_decoder.decode_all(shape.instructions, "/instructions")
         messages = tuple(
-            replace(one, at=f"/instructions/{index}", wire_form=(*one.wire_form, _INSTRUCTIONS_LIST))
-            for index, one in enumerate(led)
+            replace(message, at=f"/instructions/{index}", wire_form=(*message.wire_form, _INSTRUCTIONS_LIST))
+            for index, message in enumerate(instructions)
         )
     if isinstance(shape.input, str):
-        said = Text(text=shape.input, at="/input")
-        return (*messages, Message(role="user", parts=(said,), at="", wire_form=(_INPUT_STRING,)))
+        text = Text(text=shape.input, at="/input")
+        return (*messages, Message(role="user", parts=(text,), at="", wire_form=(_INPUT_STRING,)))
     if shape.input is UNSET:
         return messages
     items = item_decoder.decode_all(shape.input, "/input")
     if not messages:
         return items
-    return (*messages, *(replace(one, at=f"/input/{index}") for index, one in enumerate(items)))
+    return (*messages, *(replace(message, at=f"/input/{index}") for index, message in enumerate(items)))
 
 
 def _decode_extras(shape: RequestShape) -> dict[str, Any]:
-    form = [_INPUT_ABSENT] if shape.input is UNSET else []
-    if isinstance(shape.instructions, list):
-        form.append(_INSTRUCTIONS_LIST)
-    if _is_null(shape.metadata):
-        form.append(f"{FAMILY}:null:metadata")
-    kept = collect_extras(shape, FAMILY, *form)
-    extras: dict[str, Raw] = dict(kept.get("extras", {}).get(FAMILY, {}))
+    """Collect extras by family, and the wire form."""
+    extras_and_form = collect_extras(shape, FAMILY, *_form_tokens(shape))
+    extras: dict[str, Raw] = dict(extras_and_form.get("extras", {}).get(FAMILY, {}))
     if isinstance(shape.tool_choice, str) and shape.tool_choice not in CHOICE_MODES:
         extras["tool_choice"] = Raw(msgspec.json.encode(shape.tool_choice))
     if shape.conversation is not UNSET and shape.previous_response_id is not UNSET:
         extras["conversation"] = Raw(msgspec.json.encode(shape.conversation))
     if not extras:
-        return kept
+        return extras_and_form
     shared = {name: extras.pop(name) for name in _SHARED_FIELDS if name in extras}
     if "prompt_cache_options" in shared:
         shared["prompt_cache_options"] = _split_cache_options(shared["prompt_cache_options"], extras)
     shared |= _split_stream_options(extras)
     families = {FAMILY: extras} if extras else {}
-    if words := included_fields(shape):
-        # At home the list is written back; elsewhere the rest of it is lost.
-        others = {f"include/{place}": Raw(msgspec.json.encode(word)) for place, word in enumerate(words)}
-        families[_INCLUDE_FORM] = {place: word for place, word in others.items() if word != _LOGPROBS}
-        kept = {**kept, "wire_form": (*kept.get("wire_form", ()), f"{FAMILY}:canonical:include")}
-    return {**kept, "extras": {**families, SHARED_FAMILY: shared} if shared else families}
+    if include := included_fields(shape):
+        families[_INCLUDE_FAMILY] = _unrepresented_includes(include)
+        extras_and_form = {
+            **extras_and_form,
+            "wire_form": (*extras_and_form.get("wire_form", ()), f"{FAMILY}:canonical:include"),
+        }
+    return {**extras_and_form, "extras": {**families, SHARED_FAMILY: shared} if shared else families}
+
+
+def _form_tokens(shape: RequestShape) -> list[str]:
+    """Return the wire-form tokens of a request."""
+    tokens = [_INPUT_ABSENT] if shape.input is UNSET else []
+    if isinstance(shape.instructions, list):
+        tokens.append(_INSTRUCTIONS_LIST)
+    if _is_null(shape.metadata):
+        tokens.append(f"{FAMILY}:null:metadata")
+    return tokens
+
+
+def _unrepresented_includes(include: list[Any]) -> dict[str, Raw]:
+    """Return the elements of `include` that no canonical field represents.
+
+    The same protocol restores the complete list; other protocols report these elements as losses.
+    """
+    elements = {f"include/{index}": Raw(msgspec.json.encode(name)) for index, name in enumerate(include)}
+    return {pointer: name for pointer, name in elements.items() if name != _LOGPROBS}
 
 
 def _split_cache_options(raw: Raw, extras: dict[str, Raw]) -> Raw:
-    """What both of OpenAI's protocols know of the options; the rest becomes this one's own."""
+    """Return the cache options that both OpenAI protocols have; move the others to `extras`."""
     if bytes(raw)[:1] != b"{":
         return raw
     options = msgspec.json.decode(raw, type=dict[str, Raw])
-    own = {name: value for name, value in options.items() if name not in ("mode", "ttl")}
-    extras.update((f"prompt_cache_options/{escape_pointer(name)}", value) for name, value in own.items())
-    both = {name: value for name, value in options.items() if name not in own}
-    return Raw(msgspec.json.encode(both)) if own else raw
+    unshared = {name: value for name, value in options.items() if name not in ("mode", "ttl")}
+    extras.update((f"prompt_cache_options/{escape_pointer(name)}", value) for name, value in unshared.items())
+    shared = {name: value for name, value in options.items() if name not in unshared}
+    return Raw(msgspec.json.encode(shared)) if unshared else raw
 
 
 def _split_stream_options(extras: dict[str, Raw]) -> dict[str, Raw]:
-    """What both of OpenAI's protocols know of the stream's options, taken out of what is this one's own."""
+    """Take `include_obfuscation`, which both OpenAI protocols have, out of the stream options."""
     raw = extras.get("stream_options", Raw(b""))
     if bytes(raw)[:1] != b"{" or "include_obfuscation" not in (
         options := msgspec.json.decode(raw, type=dict[str, Raw])
@@ -280,6 +294,7 @@ def _split_stream_options(extras: dict[str, Raw]) -> dict[str, Raw]:
 
 
 def _is_null(raw: Raw | UnsetType) -> bool:
+    """Return whether the field is present and null."""
     return raw is not UNSET and bytes(raw) == b"null"
 
 
@@ -287,6 +302,7 @@ def _is_null(raw: Raw | UnsetType) -> bool:
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
+    """Encode a request body and report losses."""
     plan = ItemPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
     body: dict[str, Any] = {}
@@ -297,28 +313,21 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     _encode_input(request, body, plan)
     if tools is not None:
         body["tools"] = tools
-    any_tools = bool(tools)
-    body["tool_choice"] = encode_choice(request, plan, has_tools=any_tools)
-    body["parallel_tool_calls"] = encode_parallel(request, plan, has_tools=any_tools)
+    body["tool_choice"] = encode_choice(request, plan, has_tools=bool(tools))
+    body["parallel_tool_calls"] = encode_parallel(request, plan, has_tools=bool(tools))
     encode_sampling(request, body, plan)
     body["reasoning"] = encode_thinking(request.thinking, ("thinking",), plan)
     body["text"] = encode_output(request.output, ("output",), plan)
     encode_continuation(request, body, plan)
     body["stream"] = none_to_unset(request.stream if target.stream is None else target.stream)
-    if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
-        body["user"] = request.end_user if plan.same_protocol else encode_user(request.end_user, plan.report)
+    _encode_end_user(request, body, plan)
     body["service_tier"] = _encode_tier(request, plan)
     body["metadata"] = none_to_unset(request.labels)
     if request.cache is not None:
-        plan.report.dropped((), "cache", "the target chooses itself what to keep")
+        plan.report.dropped((), "cache", "the target caches automatically")
     body = {name: value for name, value in body.items() if value is not UNSET}
-    if (
-        not plan.same_protocol
-        and "store" not in body
-        and any(isinstance(item, ReasoningItem) for item in body["input"])
-    ):
-        body["store"] = False
-        plan.report.added((), "", "/store", "reasoning is sent sealed: the provider must not look for it by name")
+    if not plan.same_protocol:
+        _disable_storage(body, plan)
     restore_extras(body, request, SHARED_FAMILY)
     for node in (request, request.thinking, request.output, request.continuation):
         restore_extras(body, node, FAMILY)
@@ -327,7 +336,21 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/responses"))
 
 
+def _encode_end_user(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
+    """Write the end user, unless `safety_identifier` already names it."""
+    if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
+        body["user"] = request.end_user if plan.same_protocol else encode_user(request.end_user, plan.report)
+
+
+def _disable_storage(body: dict[str, Any], plan: ItemPlan) -> None:
+    """Set `store` to false for encrypted reasoning: otherwise the provider looks its items up by id."""
+    if "store" not in body and any(isinstance(item, ReasoningItem) for item in body["input"]):
+        body["store"] = False
+        plan.report.added((), "", "/store", "encrypted reasoning requires store=false")
+
+
 def _encode_system(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
+    """Write the system text to `instructions`, joined into one string."""
     system = request.system
     if system is None:
         return
@@ -336,86 +359,100 @@ def _encode_system(request: Request, body: dict[str, Any], plan: ItemPlan) -> No
         return
     for index, text in enumerate(system):
         if text.cache is not None:
-            plan.report.dropped(("system", index), "cache", "the target marks no instructions")
+            plan.report.dropped(("system", index), "cache", "the target has no cache marks on instructions")
         for number in range(len(text.annotations or ())):
             plan.report.dropped(("system", index, "annotations", number), "")
         if index:
-            plan.report.approximated(("system", index), "", "told in one text with what stands before it")
+            plan.report.approximated(("system", index), "", "joined with the preceding text")
     if system:
         body["instructions"] = "\n\n".join(text.text for text in system)
 
 
 def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
-    messages = request.messages
+    """Write the messages to `input`."""
     if plan.same_protocol:
-        led = [message for message in messages if _INSTRUCTIONS_LIST in message.wire_form]
-        if _INSTRUCTIONS_LIST in request.wire_form:
-            body["instructions"] = [
-                item for turn in one_turn_per_message(tuple(led)) for item in encode_turn(turn, plan)
-            ]
-        rest_of_it = [
-            turn
-            for turn in one_turn_per_message(messages)
-            if turn.message is None or _INSTRUCTIONS_LIST not in turn.message.wire_form
-        ]
-        if len(rest_of_it) == 1 and (text := _plain_input(rest_of_it[0].message)) is not None:
-            body["input"] = text
-        elif rest_of_it or _INPUT_ABSENT not in request.wire_form:
-            body["input"] = [item for turn in rest_of_it for item in encode_turn(turn, plan)]
+        _encode_same_protocol_input(request, body, plan)
         return
+    _report_message_fields(request.messages, plan)
+    turns = adapt_turns(assemble(request, plan.report), plan)
+    if request.origin not in _SAME_ROLE_PROTOCOLS:
+        leading = leading_system_count(request.messages)
+        turns = turns[:leading] + [_as_developer(turn) for turn in turns[leading:]]
+    body["input"] = _encode_turns(turns, plan)
+
+
+def _encode_same_protocol_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
+    """Write `input`, and `instructions` if they came as items."""
+    if _INSTRUCTIONS_LIST in request.wire_form:
+        instructions = without_input(request).messages
+        body["instructions"] = _encode_turns(one_turn_per_message(instructions), plan)
+    turns = [
+        turn
+        for turn in one_turn_per_message(request.messages)
+        if turn.message is None or _INSTRUCTIONS_LIST not in turn.message.wire_form
+    ]
+    if len(turns) == 1 and (text := _plain_input(turns[0].message)) is not None:
+        body["input"] = text
+    elif turns or _INPUT_ABSENT not in request.wire_form:
+        body["input"] = _encode_turns(turns, plan)
+
+
+def _report_message_fields(messages: tuple[Message, ...], plan: ItemPlan) -> None:
+    """Report names, ids and expiry of messages, which input items lack."""
     for index, message in enumerate(messages):
         if message.name is not None or message.id is not None or message.clear_at is not None:
             for field in ("name", "id", "clear_at"):
                 if getattr(message, field) is not None:
                     plan.report.dropped(("messages", index), field)
-    turns = adapt_turns(assemble(request, plan.report), plan)
-    leading = leading_system_count(messages)
-    if request.origin not in _SAME_ROLE_PROTOCOLS:
-        turns = turns[:leading] + [_as_developer(turn) for turn in turns[leading:]]
-    body["input"] = [item for turn in turns for item in encode_turn(turn, plan)]
 
 
-def without_content(request: Request) -> Request:
-    """The request without what is said in it."""
+def _encode_turns(turns: list[Turn], plan: ItemPlan) -> list[Any]:
+    """Encode the items of several turns."""
+    return [item for turn in turns for item in encode_turn(turn, plan)]
+
+
+def without_input(request: Request) -> Request:
+    """Return the request without its input; `instructions` that came as items stay."""
     return replace(
         request, messages=tuple([message for message in request.messages if _INSTRUCTIONS_LIST in message.wire_form])
     )
 
 
 def _plain_input(message: Message | None) -> str | None:
-    """The text of a message that came as the whole input, and still is no more than that."""
+    """Return the text of a message that came as `input` string, if it is still plain text."""
     if message is None or _INPUT_STRING not in message.wire_form or len(message.parts) != 1:
         return None
-    only = message.parts[0]
-    return only.text if isinstance(only, Text) and not only.extras and only.cache is None else None
+    part = message.parts[0]
+    return part.text if isinstance(part, Text) and not part.extras and part.cache is None else None
 
 
 def _as_developer(turn: Turn) -> Turn:
-    """System text within a conversation is a developer's, unless OpenAI's own roles were used."""
+    """Turn system text within a conversation into a developer message."""
     return Turn("developer", turn.located_parts, turn.message, turn.path) if turn.role == "system" else turn
 
 
 def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
-    """The items of one turn."""
+    """Encode the items of one turn, by the fast path if possible."""
     message = turn.message
     if message is None:
         return encode_items(turn.parts, plan, Message(role=turn.role, parts=()))
     if plan.same_protocol:
-        ordinary = encode_fast_same_protocol(message, plan)
-        return encode_items(turn.parts, plan, message) if ordinary is None else [ordinary]
-    if turn.located_parts is None and (plain := encode_fast_foreign(message.parts, turn.role, plan)) is not None:
-        return plain
+        item = encode_fast_same_protocol(message, plan)
+        return encode_items(turn.parts, plan, message) if item is None else [item]
+    if turn.located_parts is None and (items := encode_fast_foreign(message.parts, turn.role, plan)) is not None:
+        return items
     return encode_items(turn.parts, plan, Message(role=turn.role, parts=(), phase=message.phase))
 
 
 def _encode_tier(request: Request, plan: ItemPlan) -> Any:
+    """Return the service tier, or UNSET if the target has none like it."""
     tier = request.tier
     if tier is None or plan.same_protocol or tier in SERVICE_TIERS:
         return none_to_unset(tier)
     if tier == "standard_only":
-        plan.report.approximated((), "tier", "standard_only is told as default")
+        plan.report.approximated((), "tier", "standard_only sent as default")
         return "default"
-    plan.report.dropped((), "tier", f"the target has no tier {tier}")
+    plan.report.dropped((), "tier", f"the target has no service tier {tier}")
     return UNSET
 
 
@@ -428,6 +465,8 @@ _COUNTED_FIELDS = frozenset(
 
 
 class CountResponse(Struct):
+    """The response of `/v1/responses/input_tokens`."""
+
     input_tokens: int
     object: Literal["response.input_tokens"] = "response.input_tokens"
 

@@ -1,7 +1,4 @@
-"""The envelope of the Responses API's answers: who answers, and what was asked.
-
-The Responses API's answers and errors, to canonical and back.
-"""
+"""Responses of the Responses API to canonical responses and back."""
 
 from typing import Any
 
@@ -12,7 +9,7 @@ from toolwire.canonical.content import Message, OpaquePart, Refusal, Text, ToolC
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.node import Node
-from toolwire.canonical.request import Continuation
+from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
 from toolwire.codec.encoding.ids import derive_response_id
@@ -32,7 +29,7 @@ from toolwire.protocols.openai_responses.errors import decode_failure, encode_fa
 from toolwire.protocols.openai_responses.parts.hosted_calls import encode_unanswered_calls
 from toolwire.protocols.openai_responses.parts.messages import decode_items, encode_items
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
-from toolwire.protocols.openai_responses.request import FAMILIES, ID_AND_NAME_RULES, encode_request, without_content
+from toolwire.protocols.openai_responses.request import FAMILIES, ID_AND_NAME_RULES, encode_request, without_input
 from toolwire.protocols.openai_responses.wire import (
     ECHO_FAMILY,
     FAMILY,
@@ -73,17 +70,29 @@ _ECHOED_OBJECTS = ("reasoning", "text")
 
 
 def encode_start(response: Response | ResponseStart, plan: ItemPlan, context: ResponseContext) -> dict[str, Any]:
-    """The envelope of an answer; for one of another protocol with everything that the API's own answers have: what was
-    asked, or else the API's default."""
+    """Encode the response without output and stop.
+
+    A response of another protocol gets every field that the API sends: the echoed request, else the API's defaults.
+    """
     id, model, created = response.id, response.model, response.created
     if plan.same_protocol:
-        whole = {"id": id, "created_at": created, "model": model}
-        return {name: value for name, value in whole.items() if value is not None}
-    named = id if id is not None and id.startswith("resp_") else f"resp_{id or plan.seed or 'tw'}"
-    body: dict[str, Any] = {
-        "id": named,
+        fields = {"id": id, "created_at": created, "model": model}
+        return {name: value for name, value in fields.items() if value is not None}
+    body = _default_body()
+    body["id"] = id if id is not None and id.startswith("resp_") else f"resp_{id or plan.seed or 'tw'}"
+    body["created_at"] = context.created if created is None else created
+    body["model"] = model or ""
+    if context.request is not None:
+        _echo_request(context.request, body)
+    return body
+
+
+def _default_body() -> dict[str, Any]:
+    """Return a response with the API's defaults, in its order of fields."""
+    return {
+        "id": "",
         "object": "response",
-        "created_at": context.created if created is None else created,
+        "created_at": 0,
         "status": "in_progress",
         "background": False,
         "completed_at": None,
@@ -93,7 +102,7 @@ def encode_start(response: Response | ResponseStart, plan: ItemPlan, context: Re
         "instructions": None,
         "max_output_tokens": None,
         "max_tool_calls": None,
-        "model": model or "",
+        "model": "",
         "output": [],
         "parallel_tool_calls": True,
         "presence_penalty": 0.0,
@@ -113,33 +122,36 @@ def encode_start(response: Response | ResponseStart, plan: ItemPlan, context: Re
         "user": None,
         "metadata": {},
     }
-    if context.request is not None:
-        asked = encode_request(without_content(context.request), Target()).body
-        body |= {name: asked[name] for name in _ECHOED_FIELDS if asked.get(name) is not None}
-        body |= {name: body[name] | _as_members(asked[name]) for name in _ECHOED_OBJECTS if asked.get(name) is not None}
-        body["tools"] = [_complete_tool(tool) for tool in body["tools"]]
-        held = context.request.continuation
-        if held is not None and held.kind == "response":
-            body["previous_response_id"] = held.id
-        elif held is not None and held.kind == "conversation":
-            body["conversation"] = {"id": held.id}
-    return body
+
+
+def _echo_request(request: Request, body: dict[str, Any]) -> None:
+    """Repeat the settings of the request, as the API does in each response."""
+    encoded = encode_request(without_input(request), Target()).body
+    body |= {name: encoded[name] for name in _ECHOED_FIELDS if encoded.get(name) is not None}
+    body |= {name: body[name] | _as_members(encoded[name]) for name in _ECHOED_OBJECTS if encoded.get(name) is not None}
+    body["tools"] = [_complete_tool(tool) for tool in body["tools"]]
+    continuation = request.continuation
+    if continuation is not None and continuation.kind == "response":
+        body["previous_response_id"] = continuation.id
+    elif continuation is not None and continuation.kind == "conversation":
+        body["conversation"] = {"id": continuation.id}
 
 
 def _as_members(value: Any) -> dict[str, Any]:
+    """Return the members of a wire object."""
     return value if isinstance(value, dict) else as_dict(value)
 
 
 def _complete_tool(tool: Any) -> Any:
-    """A tool as an answer repeats it: fields that a request may leave out are there."""
+    """Return a tool as a response echoes it: with the fields that a request may omit."""
     if not isinstance(tool, FunctionShape):
         return tool
-    whole = as_dict(tool)
-    return {"parameters": None, "strict": None} | whole
+    members = as_dict(tool)
+    return {"parameters": None, "strict": None} | members
 
 
 def restore_response(body: dict[str, Any], node: Node, plan: ItemPlan) -> dict[str, Any]:
-    """Put back what the answer kept of this protocol."""
+    """Write the extras of a response back, and the fields that every response has."""
     restore_extras(body, node, ECHO_FAMILY)
     restore_extras(body, node, FAMILY)
     if not plan.same_protocol:
@@ -161,8 +173,10 @@ WIRE_STOPS: dict[StopReason, tuple[str, str | None]] = {
     "error": ("failed", None),
     "malformed_call": ("failed", None),
 }
-"""The status, and the reason if incomplete, that tells a stop. All others are told as completed, and reported; so is a
-refusal, but that in words is told by these."""
+"""The status, and the reason if incomplete, for each stop reason.
+
+Other stop reasons are sent as completed and reported. A refusal with text in the output is completed, too.
+"""
 _INCOMPLETE_STATUSES = ("incomplete", "failed")
 _EXACT_STOPS = ("end_turn", "tool_use", "max_tokens", "filtered", "cancelled", "error")
 
@@ -173,7 +187,7 @@ _DETAILS_NAMES = tuple(f"openai-responses:name:{field}=incomplete_details/reason
 _INPUT_FORM = "openai-responses:input_tokens_details"
 _OUTPUT_FORM = "openai-responses:output_tokens_details"
 _HOSTED_COUNTS = {"searches": "tool_usage/web_search/num_requests"}
-# All tools are there as soon as one is.
+# `tool_usage` lists all tools if it lists one.
 _EMPTY_IMAGE_USAGE = {
     "input_tokens": 0,
     "input_tokens_details": {"image_tokens": 0, "text_tokens": 0},
@@ -187,6 +201,7 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
+    """Decode a response body; a bare array is taken as `output`."""
     shape = _read_response(b'{"output":%b}' % body if body.lstrip()[:1] == b"[" else body)
     if shape.output is UNSET and not isinstance(shape.error, ErrorShape) and shape.status is UNSET:
         raise DecodeError(FAMILY, "/output", "an array", "nothing")
@@ -196,7 +211,7 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> Response:
-    """The answer whose envelope this is, with what it says decoded already."""
+    """Build the response from its wire object and its decoded messages."""
     stop = decode_stop(shape, messages)
     return Response(
         origin=FAMILY,
@@ -213,46 +228,58 @@ def assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> Re
 
 
 def decode_response_state(shape: ResponseShape) -> Continuation | None:
-    held = shape.conversation
-    if held is UNSET or held is None:
+    """Return the conversation that the provider stores, if the response names one."""
+    conversation = shape.conversation
+    if conversation is UNSET or conversation is None:
         return None
-    return Continuation(kind="conversation", id=held.id, **collect_extras(held, FAMILY, "openai-responses:name:id=id"))
-
-
-def response_extras(shape: ResponseShape, *, is_start: bool = False) -> dict[str, Any]:
-    """Extras and form of an answer, what merely repeats the request kept apart from what is new. `begun`: its counts
-    are told again at its end."""
-    form = [_NO_OUTPUT] if shape.output is UNSET else []
-    if shape.object is UNSET:
-        form.append("openai-responses:absent:object")
-    kept = collect_extras(shape, FAMILY, *form)
-    if shape.object not in (UNSET, "response"):
-        kept = merge_extras(kept, {"extras": {FAMILY: {"object": Raw(msgspec.json.encode(shape.object))}}})
-    if (details := _incomplete_details(shape)) is not None:
-        kept = merge_extras(kept, collect_extras(details, FAMILY, prefix="incomplete_details/"))
-    elif isinstance(shape.incomplete_details, IncompleteShape):
-        odd = shape.incomplete_details
-        whole = {**as_dict(odd), **(odd.unknown or {}), **dict.fromkeys(odd.nulls or ())}
-        kept = merge_extras(kept, {"extras": {FAMILY: {"incomplete_details": Raw(msgspec.json.encode(whole))}}})
-    found = (kept.get("extras") or {}).get(FAMILY, {})
-    echo = {name: value for name, value in found.items() if name in _ECHO_NAMES}
-    own = {name: value for name, value in found.items() if name not in _ECHO_NAMES}
-    extras = ({FAMILY: own} if own else {}) | ({ECHO_FAMILY: echo} if echo else {})
-    whole = {"extras": extras or None, "wire_form": kept.get("wire_form", ())}
-    return (
-        read_hosted_counts(whole, FAMILY, _HOSTED_COUNTS)[0]
-        if is_start or isinstance(shape.usage, UsageShape)
-        else whole
+    return Continuation(
+        kind="conversation", id=conversation.id, **collect_extras(conversation, FAMILY, "openai-responses:name:id=id")
     )
 
 
+def response_extras(shape: ResponseShape, *, is_start: bool = False) -> dict[str, Any]:
+    """Collect extras and wire form, with fields that only repeat the request in a family of their own.
+
+    `is_start`: the response opens a stream, so that its hosted tool counts are repeated at the end.
+    """
+    collected = _collect_response_extras(shape)
+    fields = (collected.get("extras") or {}).get(FAMILY, {})
+    echo = {name: value for name, value in fields.items() if name in _ECHO_NAMES}
+    others = {name: value for name, value in fields.items() if name not in _ECHO_NAMES}
+    extras = ({FAMILY: others} if others else {}) | ({ECHO_FAMILY: echo} if echo else {})
+    extras_and_form = {"extras": extras or None, "wire_form": collected.get("wire_form", ())}
+    if is_start or isinstance(shape.usage, UsageShape):
+        return read_hosted_counts(extras_and_form, FAMILY, _HOSTED_COUNTS)[0]
+    return extras_and_form
+
+
+def _collect_response_extras(shape: ResponseShape) -> dict[str, Any]:
+    """Collect extras and wire form of a response, all in one family."""
+    form = [_NO_OUTPUT] if shape.output is UNSET else []
+    if shape.object is UNSET:
+        form.append("openai-responses:absent:object")
+    collected = collect_extras(shape, FAMILY, *form)
+    if shape.object not in (UNSET, "response"):
+        collected = merge_extras(collected, {"extras": {FAMILY: {"object": Raw(msgspec.json.encode(shape.object))}}})
+    details = shape.incomplete_details
+    if not isinstance(details, IncompleteShape):
+        return collected
+    if _incomplete_details(shape) is not None:
+        return merge_extras(collected, collect_extras(details, FAMILY, prefix="incomplete_details/"))
+    # Details beside another status have no canonical meaning.
+    members = {**as_dict(details), **(details.unknown or {}), **dict.fromkeys(details.nulls or ())}
+    raw = Raw(msgspec.json.encode(members))
+    return merge_extras(collected, {"extras": {FAMILY: {"incomplete_details": raw}}})
+
+
 def _incomplete_details(shape: ResponseShape) -> IncompleteShape | None:
-    """Why an answer is incomplete, if it says that it is."""
+    """Return the incomplete details if the status says that the response is incomplete."""
     details = shape.incomplete_details
     return details if isinstance(details, IncompleteShape) and shape.status in (UNSET, "incomplete") else None
 
 
 def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | None:
+    """Return why the response ended; None while it is in progress."""
     if (details := _incomplete_details(shape)) is not None:
         reason = unset_to_none(details.reason)
         return Stop(
@@ -274,22 +301,22 @@ def decode_stop(shape: ResponseShape, messages: tuple[Message, ...]) -> Stop | N
 
 
 def _infer_stop_reason(messages: tuple[Message, ...]) -> StopReason:
-    """Why a completed answer ended. The API does not say it: it is what its items leave to do."""
+    """Infer why a completed response ended from its items: the API does not report it."""
     parts = [part for message in messages for part in message.parts]
-    said = any(isinstance(part, Text) for part in parts)
+    has_text = any(isinstance(part, Text) for part in parts)
     for part in parts:
-        if isinstance(part, ToolCall) and part.executor == "client" and not (part.asynchronous and said):
+        if isinstance(part, ToolCall) and part.executor == "client" and not (part.asynchronous and has_text):
             return "tool_use"
     if any(isinstance(part, Refusal) for part in parts):
         return "refusal"
-    if not said and any(isinstance(part, OpaquePart) and part.kind == "program" for part in parts):
+    if not has_text and any(isinstance(part, OpaquePart) and part.kind == "program" for part in parts):
         return "continuation"
     return "end_turn"
 
 
 def decode_usage(shape: UsageShape, tools: Raw | UnsetType) -> Usage:
-    """What hosted tools did is counted beside the usage, not in it."""
-    kept = collect_extras(shape, FAMILY)
+    """Decode token usage, with the hosted tool counts that stand beside it in `tool_usage`."""
+    extras_and_form = collect_extras(shape, FAMILY)
     _, counts = read_hosted_counts(
         {} if tools is UNSET else {"extras": {FAMILY: {"tool_usage": tools}}}, FAMILY, _HOSTED_COUNTS
     )
@@ -297,11 +324,14 @@ def decode_usage(shape: UsageShape, tools: Raw | UnsetType) -> Usage:
     if shape.input_tokens_details is not UNSET:
         details = shape.input_tokens_details
         read, write = unset_to_none(details.cached_tokens), unset_to_none(details.cache_write_tokens)
-        kept = merge_extras(kept, collect_extras(details, FAMILY, _INPUT_FORM, prefix="input_tokens_details/"))
+        extras_and_form = merge_extras(
+            extras_and_form, collect_extras(details, FAMILY, _INPUT_FORM, prefix="input_tokens_details/")
+        )
     if shape.output_tokens_details is not UNSET:
         reasoning = unset_to_none(shape.output_tokens_details.reasoning_tokens)
-        kept = merge_extras(
-            kept, collect_extras(shape.output_tokens_details, FAMILY, _OUTPUT_FORM, prefix="output_tokens_details/")
+        extras_and_form = merge_extras(
+            extras_and_form,
+            collect_extras(shape.output_tokens_details, FAMILY, _OUTPUT_FORM, prefix="output_tokens_details/"),
         )
     return Usage(
         input_tokens=unset_to_none(shape.input_tokens),
@@ -311,7 +341,7 @@ def decode_usage(shape: UsageShape, tools: Raw | UnsetType) -> Usage:
         reasoning=reasoning,
         total=unset_to_none(shape.total_tokens),
         **counts,
-        **kept,
+        **extras_and_form,
     )
 
 
@@ -319,10 +349,11 @@ def decode_usage(shape: UsageShape, tools: Raw | UnsetType) -> Usage:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
+    """Encode a response body and report losses."""
     plan = response_plan(response.origin, response.id, context)
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
-        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+        plan.report.dropped(("candidates", index), "", "the target returns a single candidate")
     output: list[Any] = []
     for number, message in enumerate(candidate.messages):
         plan.output_index = len(output)
@@ -349,95 +380,108 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def response_plan(origin: str, id: str | None, context: ResponseContext) -> ItemPlan:
-    home = origin == FAMILY
-    return ItemPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=home, seed=id_seed(id, context))
+    """Return the encoding plan for a response to a client."""
+    same_protocol = origin == FAMILY
+    return ItemPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, seed=id_seed(id, context))
 
 
 def id_seed(id: str | None, context: ResponseContext) -> str:
-    """What the ids of an answer's items are made from: its own id, or the conversation that it continues."""
+    """Return the seed for item ids: the response id, or a digest of the request."""
     if id or context.request is None:
         return id or ""
     return derive_response_id(context.request)
 
 
 def encode_message(message: Message, path: SourcePath, plan: ItemPlan) -> list[Any]:
-    places = [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
+    """Encode the items of one message."""
+    located_parts = [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
     if not plan.same_protocol:
         for field in ("id", "name", "status"):
             if getattr(message, field) is not None:
                 plan.report.dropped(path, field)
         message = Message(role="assistant", parts=(), phase=message.phase)
-    return encode_items(places, plan, message)
+    return encode_items(located_parts, plan, message)
 
 
 def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan) -> None:
+    """Write status and incomplete details, and mark the last item of a truncated response."""
     if plan.same_protocol:
         if stop is not None and _DETAILS_FORM in stop.wire_form:
             body["incomplete_details"] = {} if stop.raw is None else {"reason": stop.raw}
         return
-    refused = stop is not None and stop.reason == "refusal" and _has_refusal(body["output"])
-    status, reason = encode_status(stop, has_refusal=refused)
+    has_refusal = stop is not None and stop.reason == "refusal" and _has_refusal(body["output"])
+    status, reason = encode_status(stop, has_refusal=has_refusal)
     body["status"] = status
     body["incomplete_details"] = None if reason is None else {"reason": reason}
     if status in _INCOMPLETE_STATUSES and body["output"] and isinstance(last := body["output"][-1], Item):
         last.status = "incomplete"
-    if stop is None:
-        return
-    if stop.reason not in _EXACT_STOPS and not refused:
-        told = reason or status
-        plan.report.approximated(("candidates", 0, "stop"), "reason", f"{stop.raw or stop.reason} is told as {told}")
+    if stop is not None:
+        _report_stop(stop, reason or status, plan, is_exact=has_refusal or stop.reason in _EXACT_STOPS)
+
+
+def _report_stop(stop: Stop, encoded: str, plan: ItemPlan, *, is_exact: bool) -> None:
+    """Report a stop reason that is only approximated, and the stop sequence."""
+    if not is_exact:
+        plan.report.approximated(("candidates", 0, "stop"), "reason", f"{stop.raw or stop.reason} sent as {encoded}")
     if stop.sequence is not None:
         plan.report.dropped(("candidates", 0, "stop"), "sequence")
 
 
 def encode_status(stop: Stop | None, *, has_refusal: bool) -> tuple[str, str | None]:
-    """The status and reason; `refused`: in words that the answer has."""
+    """Return status and incomplete reason; `has_refusal`: the output contains the refusal text."""
     if stop is None or (stop.reason == "refusal" and has_refusal):
         return "completed", None
     return WIRE_STOPS.get(stop.reason, ("completed", None))
 
 
 def is_incomplete(stop: Stop | None, *, has_refusal: bool) -> bool:
-    """Whether the answer ended before it was complete."""
+    """Return whether the response ended before it was complete."""
     return encode_status(stop, has_refusal=has_refusal)[0] in _INCOMPLETE_STATUSES
 
 
 def _has_refusal(output: list[Any]) -> bool:
+    """Return whether any output message contains a refusal part."""
     contents = [item.content for item in output if isinstance(item, MessageItem)]
     return any(isinstance(block, RefusalPart) for blocks in contents if isinstance(blocks, list) for block in blocks)
 
 
 def encode_usage(usage: Usage, plan: ItemPlan) -> dict[str, Any]:
+    """Encode token usage."""
     if plan.same_protocol:
-        shape = UsageShape()
-        for name, value in (("input_tokens", usage.input_tokens), ("output_tokens", usage.output_tokens)):
-            setattr(shape, name, none_to_unset(value))
-        shape.total_tokens = none_to_unset(usage.total)
-        if usage.cache_read is not None or usage.cache_write is not None or _INPUT_FORM in usage.wire_form:
-            details = InputDetailsShape(
-                cached_tokens=none_to_unset(usage.cache_read), cache_write_tokens=none_to_unset(usage.cache_write)
-            )
-            shape.input_tokens_details = details
-        if usage.reasoning is not None or _OUTPUT_FORM in usage.wire_form:
-            shape.output_tokens_details = OutputDetailsShape(reasoning_tokens=none_to_unset(usage.reasoning))
-        return restore_extras(as_dict(shape), usage, FAMILY)
+        return _encode_same_protocol_usage(usage)
     if usage.tool_use is not None:
         plan.report.dropped(("usage",), "tool_use")
-    taken, given_out = usage.input_tokens or 0, usage.output_tokens or 0
+    input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
     return {
-        "input_tokens": taken,
+        "input_tokens": input_tokens,
         "input_tokens_details": {
             "cached_tokens": usage.cache_read or 0,
             "cache_write_tokens": usage.cache_write or 0,
         },
-        "output_tokens": given_out,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
-        "total_tokens": taken + given_out if usage.total is None else usage.total,
+        "total_tokens": input_tokens + output_tokens if usage.total is None else usage.total,
     }
 
 
+def _encode_same_protocol_usage(usage: Usage) -> dict[str, Any]:
+    """Encode token usage as it came."""
+    shape = UsageShape(
+        input_tokens=none_to_unset(usage.input_tokens),
+        output_tokens=none_to_unset(usage.output_tokens),
+        total_tokens=none_to_unset(usage.total),
+    )
+    if usage.cache_read is not None or usage.cache_write is not None or _INPUT_FORM in usage.wire_form:
+        shape.input_tokens_details = InputDetailsShape(
+            cached_tokens=none_to_unset(usage.cache_read), cache_write_tokens=none_to_unset(usage.cache_write)
+        )
+    if usage.reasoning is not None or _OUTPUT_FORM in usage.wire_form:
+        shape.output_tokens_details = OutputDetailsShape(reasoning_tokens=none_to_unset(usage.reasoning))
+    return restore_extras(as_dict(shape), usage, FAMILY)
+
+
 def encode_counts(usage: Usage | None, body: dict[str, Any], plan: ItemPlan) -> None:
-    """How often hosted tools ran, which stands beside the usage."""
+    """Write the hosted tool counts to `tool_usage`, beside the usage."""
     if plan.same_protocol or usage is None:
         return
     report_hosted_counts(usage, plan.report, "fetches")
@@ -446,9 +490,10 @@ def encode_counts(usage: Usage | None, body: dict[str, Any], plan: ItemPlan) -> 
 
 
 def encode_response_state(continuation: Continuation | None, body: dict[str, Any], plan: ItemPlan) -> None:
+    """Write the stored conversation, which only its own provider has."""
     if continuation is None:
         return
     if plan.same_protocol and continuation.id is not None:
         body["conversation"] = restore_extras({"id": continuation.id}, continuation, FAMILY)
     elif continuation.id is not None:
-        plan.report.dropped(("continuation",), "id", "what another provider holds")
+        plan.report.dropped(("continuation",), "id", "stored by another provider")

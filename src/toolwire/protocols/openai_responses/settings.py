@@ -1,4 +1,4 @@
-"""How a model is asked to think, answer and remember: `reasoning`, `text`, sampling and stored state, and back."""
+"""Request settings of the Responses API: `reasoning`, `text`, sampling, stored state and `tool_choice`."""
 
 from typing import Any, Literal
 
@@ -7,18 +7,31 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Continuation, Request
-from toolwire.canonical.tools import OutputFormat, Sampling, Thinking
+from toolwire.canonical.tools import NativeTool, OutputFormat, Sampling, Thinking, ToolChoice, ToolRef
 from toolwire.codec.encoding.fallbacks import report_thinking_visibility
+from toolwire.codec.encoding.hosted_tools import chosen_native_tool, has_native
 from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.tools import report_validated_choice
 from toolwire.codec.losses import SourcePath
-from toolwire.codec.wire.extras import collect_extras, merge_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.extras import (
+    as_dict,
+    collect_extras,
+    encode_with_extras,
+    merge_extras,
+    none_to_unset,
+    restore_extras,
+    unset_to_none,
+)
+from toolwire.protocols.openai_responses.tools import HOSTED_TOOLS, combine_extras, unused_field_extras
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
+    ChoiceShape,
     ConversationShape,
     FormatShape,
     ReasoningShape,
     RequestShape,
     TextShape,
+    ToolReferenceShape,
 )
 from toolwire.protocols.vendors.openai import encode_output_schema
 
@@ -44,43 +57,48 @@ _CONVERSATION_OBJECT = "openai-responses:conversation:object"
 
 
 def decode_thinking(shape: ReasoningShape | UnsetType) -> Thinking | None:
+    """Decode the `reasoning` settings."""
     if shape is UNSET:
         return None
-    kept = collect_extras(shape, FAMILY, _REASONING_FORM, prefix="reasoning/")
+    extras_and_form = collect_extras(shape, FAMILY, _REASONING_FORM, prefix="reasoning/")
     length: Any = shape.summary if shape.summary in SUMMARY_LENGTHS else None
     if shape.summary not in (UNSET, "auto", *SUMMARY_LENGTHS):
-        kept = merge_extras(kept, _word_extra("reasoning/summary", shape.summary))
+        extras_and_form = merge_extras(extras_and_form, _value_extra("reasoning/summary", shape.summary))
     visibility: Any = "summary" if isinstance(shape.summary, str) else None
-    return Thinking(effort=unset_to_none(shape.effort), visibility=visibility, summary=length, **kept)
+    return Thinking(effort=unset_to_none(shape.effort), visibility=visibility, summary=length, **extras_and_form)
 
 
-def _word_extra(pointer: str, word: Any) -> dict[str, Any]:
-    """A word that only this protocol knows, as an extra."""
-    return {"extras": {FAMILY: {pointer: Raw(msgspec.json.encode(word))}}}
+def _value_extra(pointer: str, value: Any) -> dict[str, Any]:
+    """Return an extra for a value that only this protocol has."""
+    return {"extras": {FAMILY: {pointer: Raw(msgspec.json.encode(value))}}}
 
 
 def decode_output(shape: TextShape | UnsetType) -> OutputFormat | None:
+    """Decode the `text` settings: output format and verbosity."""
     if shape is UNSET:
         return None
-    kept = collect_extras(shape, FAMILY, _TEXT_FORM, prefix="text/")
-    asked = shape.format
-    if asked is UNSET:
-        return OutputFormat(verbosity=unset_to_none(shape.verbosity), **kept)
-    kept = merge_extras(kept, collect_extras(asked, FAMILY, _FORMAT_FORM, prefix="text/format/"))
-    if isinstance(asked.type, str) and asked.type not in _FORMAT_KINDS:
-        kept = merge_extras(kept, _word_extra("text/format/type", asked.type))
+    extras_and_form = collect_extras(shape, FAMILY, _TEXT_FORM, prefix="text/")
+    output_format = shape.format
+    if output_format is UNSET:
+        return OutputFormat(verbosity=unset_to_none(shape.verbosity), **extras_and_form)
+    extras_and_form = merge_extras(
+        extras_and_form, collect_extras(output_format, FAMILY, _FORMAT_FORM, prefix="text/format/")
+    )
+    if isinstance(output_format.type, str) and output_format.type not in _FORMAT_KINDS:
+        extras_and_form = merge_extras(extras_and_form, _value_extra("text/format/type", output_format.type))
     return OutputFormat(
-        kind=_FORMAT_KINDS.get(unset_to_none(asked.type) or ""),
-        schema=unset_to_none(asked.schema),
-        name=unset_to_none(asked.name),
-        description=unset_to_none(asked.description),
-        strict=unset_to_none(asked.strict),
+        kind=_FORMAT_KINDS.get(unset_to_none(output_format.type) or ""),
+        schema=unset_to_none(output_format.schema),
+        name=unset_to_none(output_format.name),
+        description=unset_to_none(output_format.description),
+        strict=unset_to_none(output_format.strict),
         verbosity=unset_to_none(shape.verbosity),
-        **kept,
+        **extras_and_form,
     )
 
 
 def decode_sampling(shape: RequestShape) -> Sampling | None:
+    """Decode the sampling parameters; None if there are none."""
     sampling = Sampling(
         max_tokens=unset_to_none(shape.max_output_tokens),
         temperature=unset_to_none(shape.temperature),
@@ -92,68 +110,81 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 
 
 def included_fields(shape: RequestShape) -> list[Any]:
-    """What an answer is to include, if it asks for log probabilities among it."""
+    """Return the `include` list if it requests log probabilities, else an empty list."""
     raw = shape.include
-    words = msgspec.json.decode(raw) if raw is not UNSET and LOGPROBS.encode() in bytes(raw) else ()
-    return words if isinstance(words, list) and LOGPROBS in words else []
+    include = msgspec.json.decode(raw) if raw is not UNSET and LOGPROBS.encode() in bytes(raw) else ()
+    return include if isinstance(include, list) and LOGPROBS in include else []
 
 
 def _decode_logprobs(shape: RequestShape) -> dict[str, Any]:
-    if not (words := included_fields(shape)):
+    """Return the canonical fields for a request of log probabilities."""
+    if not (include := included_fields(shape)):
         return {}
-    return {"logprobs": True, "wire_form": (f"{FAMILY}:name:logprobs=include/{words.index(LOGPROBS)}",)}
+    return {"logprobs": True, "wire_form": (f"{FAMILY}:name:logprobs=include/{include.index(LOGPROBS)}",)}
 
 
 def decode_continuation(shape: RequestShape) -> Continuation | None:
-    """What the provider holds. Named in both ways at once, which it refuses, the conversation is an extra."""
+    """Decode the stored state: `previous_response_id` or `conversation`.
+
+    If a request has both, which the provider rejects, the conversation becomes an extra.
+    """
     kind: Any = None
     id = None
-    kept: dict[str, Any] = {}
+    extras_and_form: dict[str, Any] = {}
     if shape.previous_response_id is not UNSET:
         kind, id = "response", shape.previous_response_id
     elif isinstance(shape.conversation, str):
-        kind, id, kept = "conversation", shape.conversation, {"wire_form": (_CONVERSATION,)}
+        kind, id, extras_and_form = "conversation", shape.conversation, {"wire_form": (_CONVERSATION,)}
     elif shape.conversation is not UNSET:
-        held = shape.conversation
-        kept = collect_extras(held, FAMILY, _CONVERSATION + "/id", _CONVERSATION_OBJECT, prefix="conversation/")
-        kind, id = "conversation", held.id
-    state = Continuation(
-        kind=kind, id=id, store=unset_to_none(shape.store), background=unset_to_none(shape.background), **kept
+        conversation = shape.conversation
+        extras_and_form = collect_extras(
+            conversation, FAMILY, _CONVERSATION + "/id", _CONVERSATION_OBJECT, prefix="conversation/"
+        )
+        kind, id = "conversation", conversation.id
+    continuation = Continuation(
+        kind=kind,
+        id=id,
+        store=unset_to_none(shape.store),
+        background=unset_to_none(shape.background),
+        **extras_and_form,
     )
-    return None if state == Continuation() else state
+    return None if continuation == Continuation() else continuation
 
 
 # ---- encode
 
 
 def encode_thinking(thinking: Thinking | None, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode the `reasoning` settings, or return UNSET."""
     if thinking is None:
         return UNSET
     shape = ReasoningShape(effort=none_to_unset(thinking.effort))
     if thinking.visibility in ("summary", "full"):
-        own = (thinking.extras or {}).get(FAMILY, {})
-        shape.summary = UNSET if "reasoning/summary" in own else thinking.summary or "auto"
+        extras = (thinking.extras or {}).get(FAMILY, {})
+        shape.summary = UNSET if "reasoning/summary" in extras else thinking.summary or "auto"
     if not plan.same_protocol:
         _encode_foreign_thinking(thinking, shape, path, plan)
     return shape if shape != ReasoningShape() or _REASONING_FORM in thinking.wire_form else UNSET
 
 
 def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, path: SourcePath, plan: EncodingPlan) -> None:
+    """Adjust the `reasoning` settings for another protocol's request and report losses."""
     if thinking.effort is not None and thinking.effort not in EFFORTS:
-        plan.report.approximated(path, "effort", f"{thinking.effort} is told as high")
+        plan.report.approximated(path, "effort", f"{thinking.effort} sent as high")
         shape.effort = "high"
     if thinking.enabled is False:
         if thinking.effort not in (None, "none"):
-            plan.report.dropped(path, "effort", "there is no effort without thinking")
+            plan.report.dropped(path, "effort", "thinking is disabled")
         shape.effort = "none"
     elif thinking.enabled and thinking.effort is None:
-        plan.report.approximated(path, "enabled", "the target's models decide themselves whether to think")
+        plan.report.approximated(path, "enabled", "the target's models decide whether to think")
     if thinking.budget_tokens is not None:
         plan.report.dropped(path, "budget_tokens")
     report_thinking_visibility(replace(thinking, summary=None), plan.report, path)
 
 
 def encode_output(output: OutputFormat | None, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode the `text` settings, or return UNSET."""
     if output is None:
         return UNSET
     shape = TextShape(verbosity=none_to_unset(output.verbosity))
@@ -166,11 +197,12 @@ def encode_output(output: OutputFormat | None, path: SourcePath, plan: EncodingP
         shape.format.name, shape.format.description = none_to_unset(output.name), none_to_unset(output.description)
         if not plan.same_protocol and output.kind == "json_schema" and output.name is None:
             shape.format.name = "answer"
-            plan.report.added(path, "schema", "/text/format/name", "the target wants a name for the schema")
+            plan.report.added(path, "schema", "/text/format/name", "the target requires a schema name")
     return shape if shape != TextShape() or _TEXT_FORM in output.wire_form else UNSET
 
 
 def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write the sampling parameters and report those that the target lacks."""
     sampling = request.sampling
     if sampling is None:
         return
@@ -183,7 +215,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
         if (value := getattr(sampling, field)) is not None:
             body[name] = value
     if not plan.same_protocol and sampling.max_tokens is not None and sampling.max_tokens < MIN_TOKENS:
-        plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {MIN_TOKENS}")
+        plan.report.approximated(("sampling",), "max_tokens", f"the minimum of the target is {MIN_TOKENS}")
         body["max_output_tokens"] = MIN_TOKENS
     if sampling.logprobs and not plan.same_protocol:
         body["include"] = [*body.get("include", ()), LOGPROBS]
@@ -194,19 +226,162 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    state = request.continuation
-    if state is None:
+    """Write the stored state, which only its own provider has."""
+    continuation = request.continuation
+    if continuation is None:
         return
-    if state.store is not None:
-        body["store"] = state.store
-    if state.background is not None:
-        body["background"] = state.background
-    if state.id is None:
+    if continuation.store is not None:
+        body["store"] = continuation.store
+    if continuation.background is not None:
+        body["background"] = continuation.background
+    if continuation.id is None:
         return
     if not plan.same_protocol:
-        plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
-    elif state.kind == "conversation":
-        whole = _CONVERSATION_OBJECT in state.wire_form
-        body["conversation"] = ConversationShape(id=state.id) if whole else state.id
+        plan.report.dropped(("continuation",), "id", "stored by another provider")
+    elif continuation.kind == "conversation":
+        is_object = _CONVERSATION_OBJECT in continuation.wire_form
+        body["conversation"] = ConversationShape(id=continuation.id) if is_object else continuation.id
     else:
-        body["previous_response_id"] = state.id
+        body["previous_response_id"] = continuation.id
+
+
+_NO_CHOICE_NAME = "openai-responses:absent:name"
+_NO_CHOICE_MODE = "openai-responses:absent:mode"
+_NO_CHOICE_TOOLS = "openai-responses:absent:tools"
+CHOICE_MODES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
+
+# ---- tool choice: decode
+
+
+def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | None) -> ToolChoice | None:
+    """Decode `tool_choice` and `parallel_tool_calls`."""
+    if choice is UNSET or (isinstance(choice, str) and choice not in CHOICE_MODES):
+        return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
+    if isinstance(choice, str):
+        return ToolChoice(mode=CHOICE_MODES[choice], parallel=parallel)
+    if choice.type != "allowed_tools":
+        reference = replace(_decode_reference(choice), at="")
+        return ToolChoice(
+            mode="named", names=(reference,), parallel=parallel, **unused_field_extras(choice, ("mode", "tools"))
+        )
+    extras_and_form = combine_extras(
+        collect_extras(choice, FAMILY), unused_field_extras(choice, ("name", "server_label"))
+    )
+    form: tuple[str, ...] = (_NO_CHOICE_TOOLS,) if choice.tools is UNSET else ()
+    if choice.mode not in ("auto", "required"):
+        form = (*form, _NO_CHOICE_MODE)
+        extras_and_form = combine_extras(extras_and_form, unused_field_extras(choice, ("mode",)))
+    tools = choice.tools or []
+    return ToolChoice(
+        mode="allowed",
+        names=tuple(replace(_decode_reference(shape), at=f"/tools/{index}") for index, shape in enumerate(tools)),
+        required=choice.mode == "required",
+        natives=True,
+        parallel=parallel,
+        **combine_extras(extras_and_form, {"wire_form": form}),
+    )
+
+
+def _decode_reference(shape: ToolReferenceShape) -> ToolRef:
+    """Decode a tool named in `tool_choice`."""
+    match shape.type:
+        case "function" | "custom" if shape.name is not UNSET:
+            extras_and_form = combine_extras(
+                collect_extras(shape, FAMILY), unused_field_extras(shape, ("server_label",))
+            )
+            return ToolRef(
+                name=shape.name, kind="function" if shape.type == "function" else "freeform", **extras_and_form
+            )
+        case "mcp":
+            form = (_NO_CHOICE_NAME,) if shape.name is UNSET else ()
+            server = unset_to_none(shape.server_label)
+            return ToolRef(name=shape.name or "", server=server, kind="server", **collect_extras(shape, FAMILY, *form))
+        case kind:
+            extras_and_form = combine_extras(
+                collect_extras(shape, FAMILY), unused_field_extras(shape, ("name", "server_label"))
+            )
+            return ToolRef(name=kind, kind="native", **extras_and_form)
+
+
+# ---- tool choice: encode
+
+
+def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
+    """Encode `tool_choice`, or return UNSET; without tools the provider rejects the field."""
+    choice = request.tool_choice
+    report_validated_choice(choice, plan.report)
+    if choice is None or choice.mode is None:
+        return UNSET
+    if not plan.same_protocol and not has_tools:
+        plan.report.dropped(("tool_choice",), "", "no tools are declared")
+        return UNSET
+    if not plan.same_protocol:
+        tool = chosen_native_tool(request)
+        if tool is not None and has_native(tool, HOSTED_TOOLS):
+            return _encode_forced_tool(tool)
+    match choice.mode:
+        case "named":
+            reference = choice.names[0]
+            shape = _encode_reference(reference, plan)
+            if shape is None:
+                return "auto"
+            return restore_extras(restore_extras(as_dict(shape), reference, FAMILY), choice, FAMILY)
+        case "allowed":
+            return _encode_allowed(choice, plan)
+        case _:
+            return choice.mode
+
+
+def _encode_allowed(choice: ToolChoice, plan: EncodingPlan) -> Any:
+    """Encode a choice among some of the tools (`allowed_tools`)."""
+    shapes = [_encode_reference(reference, plan) for reference in choice.names]
+    tools: list[Any] = [
+        encode_with_extras(shape, reference, FAMILY)
+        for shape, reference in zip(shapes, choice.names, strict=True)
+        if shape is not None
+    ]
+    allowed = ChoiceShape(type="allowed_tools", mode="required" if choice.required else "auto", tools=tools)
+    if _NO_CHOICE_MODE in choice.wire_form:
+        allowed.mode = UNSET
+    if _NO_CHOICE_TOOLS in choice.wire_form and not tools:
+        allowed.tools = UNSET
+    return encode_with_extras(allowed, choice, FAMILY)
+
+
+def _encode_forced_tool(tool: NativeTool) -> dict[str, Any]:
+    """Encode a choice that forces a hosted tool.
+
+    `web_search` cannot be named directly: it is sent as the only allowed tool.
+    """
+    if tool.hosted is not None and tool.hosted.kind == "code_execution":
+        return {"type": "code_interpreter"}
+    return {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}
+
+
+def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
+    """Return `parallel_tool_calls`, or UNSET."""
+    choice = request.tool_choice
+    if choice is None or choice.parallel is None:
+        return UNSET
+    if not plan.same_protocol and not has_tools:
+        plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
+        return UNSET
+    return choice.parallel
+
+
+def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> ToolReferenceShape | None:
+    """Encode a tool named in `tool_choice`; None, reported, if the target lacks the tool."""
+    if not plan.same_protocol and reference.kind in ("native", "server"):
+        plan.report.approximated(
+            ("tool_choice",), "names", "the target does not have this tool; any tool may be chosen"
+        )
+        return None
+    match reference.kind:
+        case "function" | "freeform":
+            name = reference.name if plan.same_protocol else plan.tools.alias(reference.name)
+            return ToolReferenceShape(type="custom" if reference.kind == "freeform" else "function", name=name)
+        case "server":
+            member = UNSET if _NO_CHOICE_NAME in reference.wire_form else reference.name
+            return ToolReferenceShape(type="mcp", server_label=none_to_unset(reference.server), name=member)
+        case "native":
+            return ToolReferenceShape(type=reference.name)

@@ -1,17 +1,13 @@
-"""The events of a Responses stream, and what reading and writing them share.
-
-The items of a Responses stream as they grow, one event at a time: what `stream_decoder` has between its ends.
-
-The Responses API's event stream, to canonical events. `stream_encoder` is the way back.
+"""Event streams of the Responses API (SSE) to canonical events; `stream_encoder` is the reverse.
 
     created (queued)? in_progress  item*  (completed | incomplete | failed | error)
     item := output_item.added  (content_part.added  delta*  done  content_part.done)*  output_item.done
 
-1. An item is a message, and its `output_index` the number of that message. Ids may change between events, or be
-   missing: they are asked only where there is no index.
-2. Messages, reasoning and calls with arguments open as they are announced. All other items come whole when they are
-   done; what is told of them before is passed on as a `Notice`.
-3. Every text is told once: what only `done`, or only the terminal event, brings is told then.
+1. An item is a message; its `output_index` is the number of that message. Ids may change between events or be
+   missing, so they are used only where there is no index.
+2. Messages, reasoning and calls with arguments start when they are announced. Other items are decoded when they are
+   done; events about them before that become a `Notice`.
+3. Every text is emitted once. Text that only a `done` or the terminal event contains is emitted then.
 """
 
 import re
@@ -59,11 +55,11 @@ from toolwire.protocols.openai_responses.wire import (
     DeltaUnion,
     ErrorShape,
     InputDelta,
+    ReasoningTextDelta,
     RefusalDelta,
     ResponseShape,
     SummaryDelta,
     TextDelta,
-    ThoughtDelta,
     UntypedFrame,
     UsageShape,
 )
@@ -72,22 +68,24 @@ decode_frame = msgspec.json.Decoder(UntypedFrame).decode
 
 
 def item_kind(item: Raw) -> str:
+    """Return the type of an item."""
     return decode_frame(item).type
 
 
 def passthrough_notice(data: bytes, kind: str = "frame") -> Notice:
+    """Return a notice that preserves an event for clients of this protocol."""
     return Notice(kind=kind, extras={FAMILY: {"frame": Raw(data)}})
 
 
 def decode_text(raw: Raw | UnsetType) -> str:
-    """A text; some servers send arguments as the object itself, which then is its source text."""
+    """Decode a string; arguments that a server sends as an object become its JSON source."""
     if raw is UNSET or bytes(raw) == b"null":
         return ""
     return str(msgspec.json.decode(raw)) if bytes(raw)[:1] == b'"' else str(raw, "utf-8")
 
 
 def empty_part(part: Part) -> Part:
-    """The part before anything was said of it."""
+    """Return the part as it is before its first delta."""
     match part:
         case Text():
             return replace(part, text="", annotations=() if part.annotations else part.annotations)
@@ -102,77 +100,81 @@ def empty_part(part: Part) -> Part:
 
 
 def part_texts(part: Part) -> list[tuple[str, str | None, int]]:
-    """The texts that deltas would have told: each with its kind and number."""
+    """Return the texts of a part that deltas carry, each with its kind and block number."""
     match part:
         case Text() | Refusal():
             return [(part.text, None, 0)]
         case ToolCall():
             return [(part.arguments, None, 0)]
         case Reasoning():
-            found: list[tuple[str, str | None, int]] = []
+            texts: list[tuple[str, str | None, int]] = []
             counts = {"full": 0, "summary": 0}
             for block in part.content:
                 if isinstance(block, ReasoningText):
-                    found.append((block.text, block.kind, counts[block.kind]))
+                    texts.append((block.text, block.kind, counts[block.kind]))
                     counts[block.kind] += 1
-            return found
+            return texts
         case _:
             return []
 
 
 _STREAMED_KINDS = ("message", "function_call", "custom_tool_call", "reasoning")
 ITEM_PART = -1
-"""Where a part that is the item itself stands, beside the indices of content."""
+"""Position of a part that is the item itself, beside the content indices of messages."""
 
 _read_content = Reader[Any](ContentUnion, FAMILY).read
 
 
 class _OpenItem:
-    """An item while it is told."""
+    """An item that has been announced, and its parts."""
 
     def __init__(self, number: int, kind: str) -> None:
-        self.number = number
+        self.number = number  # of the message
         self.kind = kind
-        self.part_indices: dict[int, int] = {}
-        self.received: set[tuple[int, str | None, int]] = set()
-        self.ended_parts: set[int] = set()
-        self.final_parts: dict[int, Part] = {}
-        self.cited_parts: set[int] = set()
+        self.part_indices: dict[int, int] = {}  # by position
+        self.received: set[tuple[int, str | None, int]] = set()  # position, kind and block of texts with deltas
+        self.ended_parts: set[int] = set()  # part indices
+        self.final_parts: dict[int, Part] = {}  # by position, until the part ends
+        self.cited_parts: set[int] = set()  # positions whose annotations were streamed
         self.done = False
 
 
 class StreamItemDecoder:
-    """`heard` is the index of each part that nothing but text is left to be said of, by output and content index;
-    `finals` are the items that are done."""
+    """Decodes the events of items: everything between the start and the end of the response."""
 
     def __init__(self, item_decoder: ItemDecoder) -> None:
+        # Part index by output and content index, for parts that can only grow by text: the decoder's fast path.
         self.text_indices: dict[tuple[int, int], int] = {}
-        self.final_messages: dict[int, Message] = {}
+        self.final_messages: dict[int, Message] = {}  # of items that are done, by number
         self._item_decoder = item_decoder
-        self._items: dict[int, _OpenItem] = {}
-        self._message_numbers: dict[int, int] = {}
+        self._items: dict[int, _OpenItem] = {}  # by number
+        self._message_numbers: dict[int, int] = {}  # by output index, where they differ
         self._numbers_by_id: dict[str, int] = {}
-        self._early_arguments: dict[int, str] = {}
+        self._early_arguments: dict[int, str] = {}  # received before their item
         self._last_number = -1
         self._part_count = 0
 
     def is_done(self, number: int) -> bool:
+        """Return whether the item of a message is done."""
         return number in self._items and self._items[number].done
 
     def close_open_items(self) -> list[Event]:
-        """Close what the stream forgot to. A call is left open: nobody may run what was not said to be complete."""
+        """End the messages and reasoning that the stream left open.
+
+        Calls stay open: a client must not run a call whose arguments may be incomplete.
+        """
         events: list[Event] = []
         for item in self._items.values():
             if item.done or item.kind not in ("message", "reasoning"):
                 continue
-            for place, part in item.part_indices.items():
-                if part not in item.ended_parts:
-                    events.append(PartEnd(index=part, final=item.final_parts.get(place)))
+            for position, index in item.part_indices.items():
+                if index not in item.ended_parts:
+                    events.append(PartEnd(index=index, final=item.final_parts.get(position)))
             events.append(MessageEnd(message=item.number))
         return events
 
     def _message_number(self, frame: Any) -> int:
-        """The message that an event is about."""
+        """Return the number of the message that an event belongs to."""
         index = frame.output_index
         if isinstance(index, int):
             return self._message_numbers.get(index, index)
@@ -181,12 +183,13 @@ class StreamItemDecoder:
         return max(self._last_number, 0)
 
     def item_added(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle `response.output_item.added`."""
         if frame.item is UNSET:
             return []
         events: list[Event] = []
         number = self._message_number(frame) if isinstance(frame.output_index, int) else self._last_number + 1
-        if (held := self._items.get(number)) is not None:
-            if not held.done:
+        if (item := self._items.get(number)) is not None:
+            if not item.done:
                 return events
             number = max(self._items) + 1
         if isinstance(frame.output_index, int) and frame.output_index != number:
@@ -203,7 +206,8 @@ class StreamItemDecoder:
         return events + self._start_item(self._items[number], message)
 
     def _start_item(self, item: _OpenItem, message: Message) -> list[Event]:
-        # Its status is only known when it is done: until then it is in progress, which says nothing.
+        """Start the message of an item and, unless it is a message, its only part."""
+        # The status is omitted: until the item is done it is always "in_progress".
         start = MessageStart(message=item.number, role=message.role, id=message.id, phase=message.phase)
         if item.kind == "message":
             return [start]
@@ -213,27 +217,30 @@ class StreamItemDecoder:
         return events
 
     def _start_part(self, item: _OpenItem, position: int, part: Part) -> PartStart:
+        """Start a part under the next free index."""
         index = item.part_indices[position] = self._part_count
         self._part_count += 1
         return PartStart(index=index, part=part, message=item.number)
 
-    def _append(self, item: _OpenItem, index: int, text: str, kind: Any = None, block: int = 0) -> PartDelta:
-        item.received.add((index, kind, block))
+    def _append(self, item: _OpenItem, position: int, text: str, kind: Any = None, block: int = 0) -> PartDelta:
+        """Emit a text delta for an open part."""
+        item.received.add((position, kind, block))
         if kind is None and item.number not in self._message_numbers:
-            self.text_indices[item.number, index] = item.part_indices[index]
-        return PartDelta(index=item.part_indices[index], text=text, kind=kind, block=block)
+            self.text_indices[item.number, position] = item.part_indices[position]
+        return PartDelta(index=item.part_indices[position], text=text, kind=kind, block=block)
 
     def item_done(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle `response.output_item.done`."""
         if frame.item is UNSET:
             return []
         number = self._message_number(frame)
-        if (held := self._items.get(number)) is not None and held.done:
+        if (item := self._items.get(number)) is not None and item.done:
             return []
         self._last_number = max(self._last_number, number)
         return self.finish_item(number, frame.item, "/item")
 
     def finish_item(self, number: int, raw: Raw, path: str) -> list[Event]:
-        """All of an item that was not told yet, and its end."""
+        """Emit everything of an item that has not been emitted yet, and its end."""
         message = self._item_decoder.decode(raw, path)
         events: list[Event] = []
         item = self._items.get(number)
@@ -241,10 +248,10 @@ class StreamItemDecoder:
             item = self._items[number] = _OpenItem(number, item_kind(raw))
             events += self._start_item(item, message)
         if item.kind == "message":
-            for place, part in enumerate(message.parts):
-                if place not in item.part_indices:
-                    events.append(self._start_part(item, place, empty_part(part)))
-                events += self._end_part(item, place, part)
+            for position, part in enumerate(message.parts):
+                if position not in item.part_indices:
+                    events.append(self._start_part(item, position, empty_part(part)))
+                events += self._end_part(item, position, part)
         elif message.parts:
             events += self._end_part(item, ITEM_PART, message.parts[0])
         item.done = True
@@ -253,6 +260,7 @@ class StreamItemDecoder:
         return [*events, replace(end, extras=message.extras, wire_form=message.wire_form)]
 
     def _end_part(self, item: _OpenItem, position: int, final: Part) -> list[Event]:
+        """End a part, after the texts, signature and annotations that had no events of their own."""
         index = item.part_indices[position]
         if index in item.ended_parts:
             return []
@@ -265,12 +273,13 @@ class StreamItemDecoder:
         if isinstance(final, Reasoning) and final.signature is not None:
             events.append(PartDelta(index=index, signature=final.signature))
         if isinstance(final, Text) and position not in item.cited_parts:
-            events += [PartDelta(index=index, annotation=note) for note in final.annotations or ()]
+            events += [PartDelta(index=index, annotation=annotation) for annotation in final.annotations or ()]
         return [*events, PartEnd(index=index, final=final)]
 
-    # ---- what items grow by
+    # ---- deltas and their ends
 
     def decode_delta(self, frame: Any, kind: str, text: str) -> list[Event]:
+        """Decode a delta of any kind."""
         match kind:
             case "output_text" | "refusal":
                 return self._append_text(frame, text, refusal=kind == "refusal")
@@ -282,6 +291,7 @@ class StreamItemDecoder:
                 return self._append_arguments(frame, text)
 
     def _append_arguments(self, frame: Any, text: str) -> list[Event]:
+        """Append to the arguments of a call, or buffer them until the call is announced."""
         number = self._message_number(frame)
         item = self._items.get(number)
         if item is None or ITEM_PART not in item.part_indices:
@@ -290,20 +300,24 @@ class StreamItemDecoder:
         return [self._append(item, ITEM_PART, text)]
 
     def untyped_delta(self, frame: UntypedFrame, data: bytes) -> list[Event]:
-        """A delta with something in it that its shape does not know."""
+        """Decode a delta that has fields its typed shape does not know."""
         return self.decode_delta(frame, frame.type.split(".")[1], decode_text(frame.delta))
 
     def _append_text(self, frame: Any, text: str, *, refusal: bool) -> list[Event]:
-        number, place = self._message_number(frame), frame.content_index or 0
+        """Append to a text or refusal, starting message and part if needed."""
+        number, position = self._message_number(frame), frame.content_index or 0
         events: list[Event] = []
         if (item := self._items.get(number)) is None:
             item = self._items[number] = _OpenItem(number, "message")
             events += [MessageStart(message=number, id=unset_to_none(frame.item_id))]
-        if place not in item.part_indices:
-            events.append(self._start_part(item, place, Refusal(text="") if refusal else Text(text="", annotations=())))
-        return [*events, self._append(item, place, text)]
+        if position not in item.part_indices:
+            events.append(
+                self._start_part(item, position, Refusal(text="") if refusal else Text(text="", annotations=()))
+            )
+        return [*events, self._append(item, position, text)]
 
     def _append_reasoning(self, frame: Any, text: str, kind: str, block: int) -> list[Event]:
+        """Append to a reasoning text, starting message and part if needed."""
         number = self._message_number(frame)
         events: list[Event] = []
         if (item := self._items.get(number)) is None:
@@ -314,6 +328,7 @@ class StreamItemDecoder:
         return [*events, self._append(item, ITEM_PART, text, kind, block)]
 
     def text_done(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle the end of a text: emit it if it had no deltas."""
         item = self._items.get(self._message_number(frame))
         text = frame.refusal if frame.type == "response.refusal.done" else frame.text
         if not isinstance(text, str) or not text:
@@ -323,15 +338,15 @@ class StreamItemDecoder:
                 kind, block = "full", frame.content_index or 0
             case "reasoning_summary_text":
                 kind, block = "summary", frame.summary_index or 0
-            case word:
-                place = frame.content_index or 0
-                said = item is not None and (place, None, 0) in item.received
-                return [] if said else self._append_text(frame, text, refusal=word == "refusal")
+            case text_kind:
+                is_received = item is not None and (frame.content_index or 0, None, 0) in item.received
+                return [] if is_received else self._append_text(frame, text, refusal=text_kind == "refusal")
         if item is not None and (ITEM_PART, kind, block) in item.received:
             return []
         return self._append_reasoning(frame, text, kind, block)
 
     def arguments_done(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle the end of arguments: emit them if they had no deltas."""
         item = self._items.get(self._message_number(frame))
         if item is None or item.done or ITEM_PART not in item.part_indices or (ITEM_PART, None, 0) in item.received:
             return []
@@ -339,51 +354,53 @@ class StreamItemDecoder:
         return [self._append(item, ITEM_PART, text)] if text else []
 
     def part_added(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle `response.content_part.added`."""
         item = self._items.get(self._message_number(frame))
-        place = frame.content_index or 0
-        if item is None or item.kind != "message" or place in item.part_indices or frame.part is UNSET:
+        position = frame.content_index or 0
+        if item is None or item.kind != "message" or position in item.part_indices or frame.part is UNSET:
             return []
         (part,) = decode_content([_read_content(frame.part, "/part")], "", is_output=True)
         events: list[Event] = []
-        for earlier, final in item.final_parts.items():
-            events += self._end_part(item, earlier, final)
-        return [*events, self._start_part(item, place, part)]
+        for earlier_position, final in item.final_parts.items():
+            events += self._end_part(item, earlier_position, final)
+        return [*events, self._start_part(item, position, part)]
 
     def part_done(self, frame: UntypedFrame, data: bytes) -> list[Event]:
-        """What a part is in the end. It waits as long as it can: its item will say more of it (log probabilities)."""
+        """Remember a finished part; it ends with its item, which may add log probabilities."""
         item = self._items.get(self._message_number(frame))
-        place = frame.content_index or 0
-        if item is not None and item.kind == "message" and place in item.part_indices and frame.part is not UNSET:
-            (item.final_parts[place],) = decode_content([_read_content(frame.part, "/part")], "", is_output=True)
+        position = frame.content_index or 0
+        if item is not None and item.kind == "message" and position in item.part_indices and frame.part is not UNSET:
+            (item.final_parts[position],) = decode_content([_read_content(frame.part, "/part")], "", is_output=True)
         return []
 
     def annotation_added(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle `response.output_text.annotation.added`."""
         item = self._items.get(self._message_number(frame))
-        place = frame.content_index or 0
-        if item is None or place not in item.part_indices or frame.annotation is UNSET:
+        position = frame.content_index or 0
+        if item is None or position not in item.part_indices or frame.annotation is UNSET:
             return []
-        item.cited_parts.add(place)
-        return [PartDelta(index=item.part_indices[place], annotation=decode_annotation(frame.annotation))]
+        item.cited_parts.add(position)
+        return [PartDelta(index=item.part_indices[position], annotation=decode_annotation(frame.annotation))]
 
 
 _DELTA_KINDS: dict[type, str] = {
     TextDelta: "output_text",
     RefusalDelta: "refusal",
-    ThoughtDelta: "reasoning_text",
+    ReasoningTextDelta: "reasoning_text",
     SummaryDelta: "reasoning_summary_text",
     ArgumentsDelta: "arguments",
     InputDelta: "arguments",
 }
 
-# These open and close a response themselves; all others need it open.
 _ITEM_DELTAS = frozenset({ArgumentsDelta, InputDelta})
 _OTHER = -2
-# How an item grows that is told whole when it is done.
+# Progress events of items that are decoded when they are done.
 _ITEM_EVENTS = re.compile(
     r"response\.(web_search_call|file_search_call|code_interpreter_call|image_generation_call|mcp_call|mcp_list_tools"
     r"|shell_call|local_shell_call|apply_patch_call|computer_call|compaction|tool_search|program|reasoning|output)"
 )
 _STATES = ("created", "in_progress", "queued", "completed", "incomplete", "failed")
+# These events open or close the response; all others require it to be open.
 _ENVELOPE_TYPES = frozenset(["error", *(f"response.{state}" for state in _STATES)])
 
 _decode_typed = msgspec.json.Decoder(DeltaUnion).decode
@@ -391,10 +408,12 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 class Decoder:
+    """The stream decoder of the Responses API."""
+
     def __init__(self, context: ResponseContext) -> None:
         self._splitter = SseSplitter()
         tools = None if context.request is None else context.request.tools
-        self._items = growth = StreamItemDecoder(ItemDecoder(tools, is_response=True))
+        self._items = items = StreamItemDecoder(ItemDecoder(tools, is_response=True))
         self._started = False
         self._ended = False
         self._handlers: dict[str, Callable[[UntypedFrame, bytes], list[Event]]] = {
@@ -404,49 +423,54 @@ class Decoder:
             "response.completed": self._terminal,
             "response.incomplete": self._terminal,
             "response.failed": self._terminal,
-            "response.output_item.added": growth.item_added,
-            "response.output_item.done": growth.item_done,
-            "response.content_part.added": growth.part_added,
-            "response.content_part.done": growth.part_done,
-            "response.output_text.delta": growth.untyped_delta,
-            "response.refusal.delta": growth.untyped_delta,
-            "response.reasoning_text.delta": growth.untyped_delta,
-            "response.reasoning_summary_text.delta": growth.untyped_delta,
-            "response.function_call_arguments.delta": growth.untyped_delta,
-            "response.custom_tool_call_input.delta": growth.untyped_delta,
-            "response.output_text.done": growth.text_done,
-            "response.refusal.done": growth.text_done,
-            "response.reasoning_text.done": growth.text_done,
-            "response.reasoning_summary_text.done": growth.text_done,
-            "response.output_text.annotation.added": growth.annotation_added,
+            "response.output_item.added": items.item_added,
+            "response.output_item.done": items.item_done,
+            "response.content_part.added": items.part_added,
+            "response.content_part.done": items.part_done,
+            "response.output_text.delta": items.untyped_delta,
+            "response.refusal.delta": items.untyped_delta,
+            "response.reasoning_text.delta": items.untyped_delta,
+            "response.reasoning_summary_text.delta": items.untyped_delta,
+            "response.function_call_arguments.delta": items.untyped_delta,
+            "response.custom_tool_call_input.delta": items.untyped_delta,
+            "response.output_text.done": items.text_done,
+            "response.refusal.done": items.text_done,
+            "response.reasoning_text.done": items.text_done,
+            "response.reasoning_summary_text.done": items.text_done,
+            "response.output_text.annotation.added": items.annotation_added,
             "response.reasoning_summary_part.added": _ignore,
             "response.reasoning_summary_part.done": _ignore,
-            "response.function_call_arguments.done": growth.arguments_done,
-            "response.custom_tool_call_input.done": growth.arguments_done,
+            "response.function_call_arguments.done": items.arguments_done,
+            "response.custom_tool_call_input.done": items.arguments_done,
             "error": self._error,
         }
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode a chunk of the stream."""
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
+        """Decode the rest; fail the response if it was not complete."""
         events = self._read(self._splitter.close())
-        return events if self._ended else events + self._fail_stream("the stream ended before its answer did")
+        return (
+            events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
+        )
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """The stream itself is at fault: nothing after this is read."""
+        """Fail the response because the stream itself is broken; nothing after this is decoded."""
         self._ended = True
         return [*self._ensure_started(), ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def _read(self, frames: list[bytes]) -> list[Event]:
+        """Decode frames: consecutive text deltas of one part by the fast path."""
         events: list[Event] = []
         if self._ended:
             return events
-        heard = self._items.text_indices
-        grown: int | None = None  # the part that the last delta made grow, and where it was told
+        text_indices = self._items.text_indices
+        part_index: int | None = None  # of the last delta, whose output and content index follow
         output = content = None
         for data in frames:
             try:
@@ -455,73 +479,77 @@ class Decoder:
                 events += self._decode_untyped(data)
                 if self._ended:
                     break
-                grown = None
+                part_index = None
                 continue
             kind = type(shape)
-            place = shape.content_index if kind is TextDelta else ITEM_PART if kind in _ITEM_DELTAS else _OTHER
-            if grown is None or shape.output_index != output or place != content:
-                output, content = shape.output_index, place
-                grown = heard.get((output, content))
-            if grown is not None:
-                events.append(PartDelta(index=grown, text=shape.delta, plain=True))
+            position = shape.content_index if kind is TextDelta else ITEM_PART if kind in _ITEM_DELTAS else _OTHER
+            if part_index is None or shape.output_index != output or position != content:
+                output, content = shape.output_index, position
+                part_index = text_indices.get((output, content))
+            if part_index is not None:
+                events.append(PartDelta(index=part_index, text=shape.delta, plain=True))
             else:
                 events += self._ensure_started() + self._items.decode_delta(shape, _DELTA_KINDS[kind], shape.delta)
         return events
 
     def _decode_untyped(self, data: bytes) -> list[Event]:
+        """Decode an event that is not a plain delta."""
         if data.strip() in (b"[DONE]", b""):
             return []
         try:
             if not data.isascii():
-                data.decode()  # what stays raw is not looked into otherwise
+                data.decode()  # raw objects are not validated otherwise
             frame = decode_frame(data)
             if not frame.type and frame.error is not UNSET:
                 return self._error(frame, data)
             if frame.type in _ENVELOPE_TYPES:
                 return self._handlers[frame.type](frame, data)
-            method = self._handlers.get(frame.type)
-            if method is None:
+            handler = self._handlers.get(frame.type)
+            if handler is None:
                 return [
                     *self._ensure_started(),
                     passthrough_notice(data, "frame" if _ITEM_EVENTS.match(frame.type) else UNKNOWN_FRAME),
                 ]
-            return self._ensure_started() + method(frame, data)
+            return self._ensure_started() + handler(frame, data)
         except (DecodeError, *JSON_ERRORS) as error:
             if b'"response.created"' in data[:200] or b'"response.in_progress"' in data[:200]:
-                return []  # some proxies cut these long frames, and they say nothing that comes later would not
+                return []  # some proxies truncate these long frames; later events repeat their content
             return self._fail_stream(str(error))
 
-    # ---- the envelope
+    # ---- start and end of the response
 
     def _ensure_started(self) -> list[Event]:
-        """A stream that starts in the middle still has a response."""
+        """Start the response if its first event is missing."""
         if self._started:
             return []
         self._started = True
         return [ResponseStart(origin=FAMILY)]
 
     def _created(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Start the response from `response.created`, or from the first event that contains one."""
         if self._started or frame.response is UNSET:
             return []
         self._started = True
         shape = _read_response(frame.response, "/response")
-        kept = response_extras(shape, is_start=True)
-        own = (kept["extras"] or {}).get(FAMILY)
+        extras_and_form = response_extras(shape, is_start=True)
+        extras = (extras_and_form["extras"] or {}).get(FAMILY)
         start = ResponseStart(
             origin=FAMILY,
             id=unset_to_none(shape.id),
             model=unset_to_none(shape.model),
             created=unset_to_none(shape.created_at),
             status=unset_to_none(shape.status),
-            extras={FAMILY: own} if own else None,
-            wire_form=tuple([token for token in kept["wire_form"] if ":canonical:" in token]),
+            extras={FAMILY: extras} if extras else None,
+            wire_form=tuple([token for token in extras_and_form["wire_form"] if ":canonical:" in token]),
         )
         return [start, passthrough_notice(data, "created")]
 
     def _lifecycle(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle `response.in_progress` and `response.queued`."""
         return self._created(frame, data) if not self._started else [passthrough_notice(data)]
 
     def _terminal(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle `response.completed`, `response.incomplete` and `response.failed`."""
         raw = Raw(b"{}") if frame.response is UNSET else frame.response
         shape = _read_response(raw, "/response")
         events = self._ensure_started() if self._started else self._created(frame, data)
@@ -531,22 +559,27 @@ class Decoder:
         events += self._items.close_open_items()
         self._ended = True
         if self._items.final_messages and not shape.output:
-            shape.output = []  # null says only that the items were told already
+            shape.output = []  # null: the items were streamed before
         stop = decode_stop(shape, tuple(message for _, message in sorted(self._items.final_messages.items())))
         if stop is not None:
             events.append(CandidateEnd(stop=stop))
         if isinstance(shape.usage, UsageShape):
             events.append(UsageReport(usage=decode_usage(shape.usage, shape.tool_usage)))
-        kept = response_extras(shape)
+        extras_and_form = response_extras(shape)
         if isinstance(shape.error, ErrorShape):
-            events.append(ResponseFailed(error=decode_failure(shape.error), status=unset_to_none(shape.status), **kept))
+            events.append(
+                ResponseFailed(error=decode_failure(shape.error), status=unset_to_none(shape.status), **extras_and_form)
+            )
         else:
             events.append(
-                ResponseEnd(status=unset_to_none(shape.status), continuation=decode_response_state(shape), **kept)
+                ResponseEnd(
+                    status=unset_to_none(shape.status), continuation=decode_response_state(shape), **extras_and_form
+                )
             )
         return events
 
     def _error(self, frame: UntypedFrame, data: bytes) -> list[Event]:
+        """Handle an `error` event, which ends the stream."""
         events = self._ensure_started()
         self._ended = True
         try:
@@ -557,9 +590,10 @@ class Decoder:
 
 
 def _ignore(frame: UntypedFrame, data: bytes) -> list[Event]:
-    """For events that say what others say too."""
+    """Ignore an event that only repeats others."""
     return []
 
 
 def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    """Return a decoder for one response stream."""
     return Decoder(context)

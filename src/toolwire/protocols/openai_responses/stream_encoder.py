@@ -1,4 +1,7 @@
-"""Canonical events to the Responses API's event stream; `stream_decoder` has its grammar, `stream_items` its middle."""
+"""Canonical events to event streams of the Responses API (SSE); `stream_decoder` describes the grammar.
+
+`stream_part_encoder` encodes the items between the start and the end of the response.
+"""
 
 from collections.abc import Callable, Iterable
 from itertools import chain, repeat
@@ -27,7 +30,7 @@ from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport
-from toolwire.protocols.openai_responses.errors import encode_error, encode_failure, is_event
+from toolwire.protocols.openai_responses.errors import encode_error, encode_failure, is_error_event
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.request import ID_AND_NAME_RULES
 from toolwire.protocols.openai_responses.response import (
@@ -46,14 +49,16 @@ from toolwire.protocols.openai_responses.wire import FAMILY
 _TERMINAL_STATUSES = ("completed", "incomplete", "failed")
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode_json = msgspec.json.Encoder().encode
-# Every event has a number: most streams have no more than these, which are written once for all.
-_COUNTED = 1024
-_LOOSE = 300  # pieces of a text, before it is looked whether they are to be joined
-_END = b"}\n\n"
-_NUMBERED = [b'%d,"delta":' % number for number in range(_COUNTED)]
+# Every event has a sequence number: the prefixes of the first ones are formatted once.
+_PREFIX_COUNT = 1024
+_NUMBER_PREFIXES = [b'%d,"delta":' % number for number in range(_PREFIX_COUNT)]
+_MAX_PIECES = 300  # pieces of a text before they are joined
+_FRAME_END = b"}\n\n"
 
 
 class Encoder:
+    """The stream encoder of the Responses API."""
+
     def __init__(self, context: ResponseContext) -> None:
         self._context = context
         self.report = LossReport()
@@ -69,132 +74,146 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that ended the stream, if any."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode events; consecutive text deltas of one part are encoded together."""
         out: list[bytes] = []
-        parts, speaking = self._items.parts, -1
-        said: list[str] = []  # by the part that speaks, and not written yet
+        parts, current = self._items.parts, -1
+        texts: list[str] = []  # deltas of the current part, not encoded yet
         for event in events:
             if type(event) is PartDelta and event.plain and event.candidate == 0:
-                if event.index == speaking:
-                    said.append(event.text)
+                if event.index == current:
+                    texts.append(event.text)
                     continue
-                if (held := parts.get(event.index)) is not None and held.head:
-                    # A part of another protocol that is open here is the one that may speak.
-                    out.append(self._encode_texts(speaking, said))
-                    speaking, said = event.index, [event.text]
+                if (open_part := parts.get(event.index)) is not None and open_part.head:
+                    # For other protocols the sequencer opens one part at a time, so an open part needs no ordering.
+                    out.append(self._encode_texts(current, texts))
+                    current, texts = event.index, [event.text]
                     continue
-            out.append(self._encode_texts(speaking, said))
+            out.append(self._encode_texts(current, texts))
             out.append(self._encode(event))
-            parts, speaking, said = self._items.parts, -1, []
-        out.append(self._encode_texts(speaking, said))
+            parts, current, texts = self._items.parts, -1, []
+        out.append(self._encode_texts(current, texts))
         return b"".join(out)
 
     def _encode_texts(self, index: int, texts: list[str]) -> bytes:
-        """What one part says, a delta for each piece of it."""
+        """Encode one delta event for each text."""
         if not texts:
             return b""
-        held, frames = self._items.parts[index], self._frame_encoder
+        open_part, frames = self._items.parts[index], self._frame_encoder
         first, frames.sequence_number = frames.sequence_number, frames.sequence_number + len(texts)
-        held.pieces += texts
-        if len(held.pieces) > _LOOSE:
-            held.pieces.compact()
-        numbers = _NUMBERED[first : frames.sequence_number]
-        if frames.sequence_number > _COUNTED:
-            numbers = [b'%d,"delta":' % number for number in range(first, frames.sequence_number)]
-        said = b"".join(chain.from_iterable(zip(repeat(_END + held.head), numbers, map(_encode_json, texts))))
-        return said[len(_END) :] + _END
+        open_part.pieces += texts
+        if len(open_part.pieces) > _MAX_PIECES:
+            open_part.pieces.compact()
+        prefixes = _NUMBER_PREFIXES[first : frames.sequence_number]
+        if frames.sequence_number > _PREFIX_COUNT:
+            prefixes = [b'%d,"delta":' % number for number in range(first, frames.sequence_number)]
+        head = _FRAME_END + open_part.head
+        encoded = b"".join(chain.from_iterable(zip(repeat(head), prefixes, map(_encode_json, texts))))
+        return encoded[len(_FRAME_END) :] + _FRAME_END
 
     def _encode(self, event: Event) -> bytes:
-        """One event; of another protocol with what waited for it, one part after the other."""
+        """Encode one event; for other protocols in the sequencer's order, one part after the other."""
         if type(event) is ResponseStart:
             self._plan.same_protocol = event.origin == FAMILY
-        methods = self._HANDLERS
+        handlers = self._HANDLERS
         if self._plan.same_protocol:
-            return methods[type(event)](self, event)
-        return b"".join([methods[type(one)](self, one) for one in self._sequencer.order(event)])
+            return handlers[type(event)](self, event)
+        return b"".join([handlers[type(ordered)](self, ordered) for ordered in self._sequencer.order(event)])
 
     def close(self) -> bytes:
+        """End the stream, with a failure if the response was not complete."""
         if self._ended:
             return b""
-        methods = self._HANDLERS
-        waiting = b"".join([methods[type(event)](self, event) for event in self._sequencer.close()])
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return waiting + self._fail_response(ResponseFailed(error=error))
+        handlers = self._HANDLERS
+        pending = b"".join([handlers[type(event)](self, event) for event in self._sequencer.close()])
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
+        return pending + self._fail_response(ResponseFailed(error=error))
 
-    # ---- the beginning
+    # ---- start of the response
 
     def _start_response(self, event: ResponseStart) -> bytes:
+        """Remember the start; for other protocols, send the first events."""
         self._plan.same_protocol = event.origin == FAMILY
         self._plan.seed = id_seed(event.id, self._context)
         self._start = event
         return b"" if self._plan.same_protocol else self._encode_start()
 
     def _encode_start(self) -> bytes:
-        """The first events. At home those of the source, if it passes them on."""
+        """Encode the first events, unless they were sent. The same protocol's own are passed through."""
         if self._has_started:
             return b""
         self._has_started = True
         start = self._start
         body = encode_start(start, self._plan, self._context) | {"status": "in_progress", "output": []}
         restore_response(body, start, self._plan)
-        told = Raw(_encode_json(body))
-        opened = self._frame_encoder.encode("response.created", response=told)
-        return opened + self._frame_encoder.encode("response.in_progress", response=told)
+        response = Raw(_encode_json(body))
+        created = self._frame_encoder.encode("response.created", response=response)
+        return created + self._frame_encoder.encode("response.in_progress", response=response)
 
     def _notice(self, event: Notice) -> bytes:
+        """Encode a ping, or pass an event of the same protocol through."""
         if event.kind == "ping":
             return b": ping\n\n"
         if not self._plan.same_protocol or not event.extras or FAMILY not in event.extras:
             return b""
-        before = b"" if event.kind == "created" else self._encode_start()
+        opening = b"" if event.kind == "created" else self._encode_start()
         self._has_started = True
         body: dict[str, Any] = dict(_decode_members(event.extras[FAMILY]["frame"]))
         kind = str(msgspec.json.decode(body.pop("type", b'""')))
         body.pop("sequence_number", None)
         if kind == "response.output_item.added" and "output_index" in body:
             self._items.announced_items.add(msgspec.json.decode(body["output_index"]))
-        return before + self._frame_encoder.encode(kind, **body)
+        return opening + self._frame_encoder.encode(kind, **body)
 
-    # ---- the middle
+    # ---- items
 
     def _message_start(self, event: MessageStart) -> bytes:
+        """Remember the start of a message."""
         if event.candidate == 0:
             self._items.message_start(event)
         return b""
 
     def _part_start(self, event: PartStart) -> bytes:
+        """Encode the start of a part; parts of further candidates are reported."""
         if event.candidate != 0:
-            self.report.dropped(("candidates", event.candidate), "", "the target has one answer only")
+            self.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
             return b""
         return self._encode_start() + self._items.part_start(event)
 
     def _part_delta(self, event: PartDelta) -> bytes:
+        """Encode a delta of the first candidate."""
         return self._items.part_delta(event) if event.candidate == 0 else b""
 
     def _part_end(self, event: PartEnd) -> bytes:
+        """Encode the end of a part of the first candidate."""
         return self._items.part_end(event) if event.candidate == 0 else b""
 
     def _message_end(self, event: MessageEnd) -> bytes:
+        """Encode the end of a message of the first candidate."""
         return self._items.message_end(event) if event.candidate == 0 else b""
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
+        """Remember the stop reason for the terminal event."""
         if event.candidate == 0:
             self._stop = event.stop
         return b""
 
     def _report_usage(self, event: UsageReport) -> bytes:
+        """Remember the usage for the terminal event."""
         self._usage = event.usage
         return b""
 
-    # ---- the end
+    # ---- end of the response
 
     def _end_response(self, event: ResponseEnd) -> bytes:
+        """Encode the rest of the items and the terminal event."""
         self._ended = True
         opening = self._encode_start()
-        cut = not self._plan.same_protocol and is_incomplete(self._stop, has_refusal=self._items.has_refusal)
-        closing = opening + self._items.close(is_truncated=cut)
+        is_truncated = not self._plan.same_protocol and is_incomplete(self._stop, has_refusal=self._items.has_refusal)
+        closing = opening + self._items.close(is_truncated=is_truncated)
         body = self._terminal_body(event)
         if self._plan.same_protocol and event.status is not None:
             body["status"] = event.status
@@ -204,10 +223,11 @@ class Encoder:
         return closing + self._frame_encoder.encode(f"response.{kind}", response=body)
 
     def _terminal_body(self, event: ResponseEnd | ResponseFailed) -> dict[str, Any]:
+        """Build the complete response of the terminal event."""
         body = encode_start(self._start, self._plan, self._context)
         output = self._items.output
         if event.extras is None:
-            restore_response(body, self._start, self._plan)  # of an answer that came whole
+            restore_response(body, self._start, self._plan)  # the events come from a buffered response
         body |= {"status": "completed", "output": [output[index] for index in sorted(output)]}
         encode_stop(self._stop, body, self._plan)
         if self._usage is not None or not self._plan.same_protocol:
@@ -216,8 +236,9 @@ class Encoder:
         return body
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
+        """Encode `response.failed`, or the `error` event as it came."""
         self._ended = True
-        if self._plan.same_protocol and is_event(event.error):
+        if self._plan.same_protocol and is_error_event(event.error):
             return encode_sse_frame(encode_error(event.error).to_bytes(), b"error")
         opening = self._encode_start() + self._items.close_waiting()
         body = self._terminal_body(event)
@@ -241,4 +262,5 @@ class Encoder:
 
 
 def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    """Return an encoder for one response stream."""
     return Encoder(context)

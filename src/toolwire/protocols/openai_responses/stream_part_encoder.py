@@ -1,13 +1,11 @@
-"""Items and parts of a Responses stream while they are written.
+"""Canonical parts to the items of a Responses stream.
 
-Canonical parts, as they grow, to the items of a Responses stream.
-
-1. At home an item is a message of the source. Of another protocol, texts in a row make one message item, and every call
-   and every thought is an item of its own; these stand strictly one after the other.
-2. An item is announced with the id that it is done with, and that the final output has.
-3. What deltas told is told once more when it is done, and in the final output, but by no other delta.
-4. Of another protocol, an item is done when the next one starts or the answer ends: only then it is known whether it
-   was cut, and a client may run a call as soon as it is done.
+1. For the same protocol, an item is a message of the source. For other protocols, consecutive texts form one message
+   item, each call and each reasoning is an item of its own, and items follow one another without overlap.
+2. An item is announced with the id that its end and the final output have.
+3. The text of deltas is repeated when a part is done and in the final output, but never in another delta.
+4. For other protocols, an item is done when the next one starts or the response ends: only then is it known whether it
+   was truncated, and a client may run a call as soon as it is done.
 """
 
 from typing import Any
@@ -45,85 +43,92 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class FrameEncoder:
-    """Writes events under consecutive numbers."""
+    """Encodes SSE events with consecutive sequence numbers."""
 
     def __init__(self) -> None:
         self.sequence_number = 0
 
     def encode(self, kind: str, **fields: Any) -> bytes:
+        """Encode one event."""
         body = {"type": kind, "sequence_number": self.sequence_number, **fields}
         self.sequence_number += 1
         return encode_sse_frame(_encode_json(body), kind.encode())
 
     def encode_delta(self, head: bytes, text: str) -> bytes:
-        """A delta, of which `head` has all but its number and its text."""
+        """Encode a delta from its prepared `head` and its text."""
         number = self.sequence_number
         self.sequence_number = number + 1
         return b'%b%d,"delta":%b}\n\n' % (head, number, _encode_json(text))
 
 
 def encode_delta_head(kind: str, **fields: Any) -> bytes:
+    """Encode a delta event up to its sequence number."""
     body = _encode_json({"type": kind, **fields})
     return b'event: %b\ndata: %b,"sequence_number":' % (kind.encode(), body[:-1])
 
 
 class OpenItem:
-    """An item that was announced. `places` are its parts as they ended."""
+    """An item that was announced and is not done."""
 
     def __init__(self, index: int, message: int, header: Message, kind: str) -> None:
-        self.index = index
-        self.message = message
-        self.header = header
-        self.kind = kind
+        self.index = index  # in the output
+        self.message = message  # number in the source
+        self.header = header  # id, status and extras of the item
+        self.kind = kind  # message, reasoning, call or complete
         self.content_count = 0
-        self.located_parts: list[LocatedPart] = []
+        self.located_parts: list[LocatedPart] = []  # those that have ended
 
     def event_fields(self, content: int | None = None) -> dict[str, Any]:
-        """What every event about the item says."""
-        about: dict[str, Any] = {"item_id": self.header.id, "output_index": self.index}
-        return about if content is None else about | {"content_index": content}
+        """Return the fields that every event about the item has."""
+        fields: dict[str, Any] = {"item_id": self.header.id, "output_index": self.index}
+        return fields if content is None else fields | {"content_index": content}
 
 
 class OpenPart:
-    """A part while it grows. `head` is its delta up to the number, where all its deltas are alike."""
+    """A part that has started and not ended."""
 
     def __init__(self, start: PartStart, path: SourcePath) -> None:
         self.start = start
         self.path = path
         self.item: OpenItem | None = None
         self.content_index = 0
-        self.head = b""
+        self.head = b""  # of every delta, up to its sequence number; empty if deltas differ
         self.pieces = TextPieces()
         self.citations: list[Citation] = []
         self.signature: Signature | None = None
         self.call_id: str | None = None
-        self.thoughts: dict[tuple[str, int], TextPieces] = {}
-        self.open_thought: tuple[str, int] | None = None
+        self.reasoning_texts: dict[tuple[str, int], TextPieces] = {}
+        self.open_text: tuple[str, int] | None = None
 
     def final(self, end: PartEnd) -> Part:
+        """Return the complete part: as its end contains it, or as its deltas built it."""
         part = self._accumulated_part() if end.final is None else end.final
         if isinstance(part, ToolCall) and self.call_id is not None:
             return replace(part, id=self.call_id)
         return part
 
     def _accumulated_part(self) -> Part:
+        """Build the part from the deltas received."""
         part, text = self.start.part, "".join(self.pieces)
         match part:
             case Text():
-                notes = (*(part.annotations or ()), *self.citations)
+                annotations = (*(part.annotations or ()), *self.citations)
                 return replace(
-                    part, text=text, annotations=notes or part.annotations, signature=self.signature or part.signature
+                    part,
+                    text=text,
+                    annotations=annotations or part.annotations,
+                    signature=self.signature or part.signature,
                 )
             case Refusal():
                 return replace(part, text=text)
             case ToolCall():
                 return replace(part, arguments=text, signature=self.signature or part.signature)
             case Reasoning():
-                said: list[Any] = [
+                texts: list[Any] = [
                     ReasoningText(kind="summary" if kind == "summary" else "full", text="".join(pieces))
-                    for (kind, _), pieces in self.thoughts.items()
+                    for (kind, _), pieces in self.reasoning_texts.items()
                 ]
-                return replace(part, content=(*part.content, *said), signature=self.signature or part.signature)
+                return replace(part, content=(*part.content, *texts), signature=self.signature or part.signature)
             case _:
                 return part
 
@@ -133,9 +138,11 @@ _EMPTY_MESSAGE = Message(role="assistant", parts=())
 
 
 class StreamItemEncoder:
+    """Encodes message and part events to the events of items."""
+
     def __init__(self, plan: ItemPlan, frame_encoder: FrameEncoder) -> None:
-        self.output: dict[int, Any] = {}
-        self.announced_items: set[int] = set()
+        self.output: dict[int, Any] = {}  # finished items
+        self.announced_items: set[int] = set()  # output indices announced by events passed through
         self.has_refusal = False
         self._plan = plan
         self._frames = frame_encoder
@@ -148,128 +155,133 @@ class StreamItemEncoder:
     # ---- parts
 
     def message_start(self, event: MessageStart) -> None:
+        """Remember id, role and status of a message."""
         self._messages[event.message] = event
 
     def part_start(self, event: PartStart) -> bytes:
+        """Start a part; parts that no deltas can describe wait for their end."""
         number = self._part_counts[event.message] = self._part_counts.get(event.message, -1) + 1
-        trail = ("candidates", 0, "messages", event.message, "parts", number)
-        held = self.parts[event.index] = OpenPart(event, trail)
+        path = ("candidates", 0, "messages", event.message, "parts", number)
+        open_part = self.parts[event.index] = OpenPart(event, path)
         part = event.part
         match part:
             case Text() | Refusal():
-                return self._start_content(held, part) + self._encode_text(held, part.text)
+                return self._start_content(open_part, part) + self._encode_text(open_part, part.text)
             case OpaquePart() if self._plan.same_protocol and part.at is None:
-                return self._start_content(held, part)
+                return self._start_content(open_part, part)
             case ToolCall() if part.executor == "client" and part.native not in NATIVE_CALLS:
-                return self._start_call(held, part) + self._encode_text(held, part.arguments)
+                return self._start_call(open_part, part) + self._encode_text(open_part, part.arguments)
             case Reasoning() if self._plan.same_protocol:
-                held.item, opened = self._start_item(event.message, "reasoning", part)
-                return opened
+                open_part.item, announced = self._start_item(event.message, "reasoning", part)
+                return announced
             case _:
                 return b""
 
     def part_delta(self, event: PartDelta) -> bytes:
-        held = self.parts.get(event.index)
-        if held is None:
+        """Encode a delta of an open part."""
+        open_part = self.parts.get(event.index)
+        if open_part is None:
             return b""
-        if event.extras and (told := part_logprobs(event)) is not UNSET and held.item is not None:
-            return self._encode_text_with_logprobs(held, held.item, event.text, told)
-        if held.head and event.text:
-            held.pieces.append(event.text)
-            return self._frames.encode_delta(held.head, event.text)
+        if event.extras and (logprobs := part_logprobs(event)) is not UNSET and open_part.item is not None:
+            return self._encode_text_with_logprobs(open_part, open_part.item, event.text, logprobs)
+        if open_part.head and event.text:
+            open_part.pieces.append(event.text)
+            return self._frames.encode_delta(open_part.head, event.text)
         if event.signature is not None:
-            held.signature = event.signature
+            open_part.signature = event.signature
         if event.annotation is not None:
-            return self._add_citation(held, event.annotation)
-        if isinstance(held.start.part, Reasoning):
-            return self._encode_reasoning(held, event) if event.kind is not None else b""
-        held.pieces.append(event.text)
+            return self._add_citation(open_part, event.annotation)
+        if isinstance(open_part.start.part, Reasoning):
+            return self._encode_reasoning(open_part, event) if event.kind is not None else b""
+        open_part.pieces.append(event.text)
         return b""
 
     def part_end(self, event: PartEnd) -> bytes:
-        held = self.parts.pop(event.index, None)
-        if held is None:
+        """End a part."""
+        open_part = self.parts.pop(event.index, None)
+        if open_part is None:
             return b""
-        part = held.final(event)
-        placed = LocatedPart(part, held.path)
-        if held.item is None:
-            return self._encode_complete_part(placed, held.start.message)
-        held.item.located_parts.append(placed)
+        part = open_part.final(event)
+        located_part = LocatedPart(part, open_part.path)
+        if open_part.item is None:
+            return self._encode_complete_part(located_part, open_part.start.message)
+        open_part.item.located_parts.append(located_part)
         match part:
             case Text() | Refusal() | OpaquePart():
-                return self._end_content(held, held.item, part)
+                return self._end_content(open_part, open_part.item, part)
             case ToolCall():
-                closing = self._end_arguments(held, held.item, part)
+                closing = self._end_arguments(open_part, open_part.item, part)
             case _:
-                closing = self._end_thought(held, held.item)
+                closing = self._end_reasoning_text(open_part, open_part.item)
         if not self._plan.same_protocol:
-            self._open_item = held.item
+            self._open_item = open_part.item
         return closing
 
     def message_end(self, event: MessageEnd) -> bytes:
+        """End the item of a message of the same protocol."""
         if not self._plan.same_protocol:
             return b""
         item, opened = self._items.get(event.message), b""
         if item is None:
             item, opened = self._start_item(event.message, "message", Text(text=""))
-        own = item.header
+        header = item.header
         item.header = replace(
-            own,
-            id=event.id or own.id,
-            status=event.status or own.status,
-            phase=event.phase or own.phase,
-            extras=event.extras or own.extras,
-            wire_form=own.wire_form + event.wire_form,
+            header,
+            id=event.id or header.id,
+            status=event.status or header.status,
+            phase=event.phase or header.phase,
+            extras=event.extras or header.extras,
+            wire_form=header.wire_form + event.wire_form,
         )
         return opened + self._end_item(item)
 
     def close(self, *, is_truncated: bool) -> bytes:
-        """End what is still open. `cut`: the answer ended before it was complete."""
+        """End all open items; `is_truncated`: the response ended before it was complete."""
         closing = self._end_open_item(is_truncated=is_truncated)
         for item in list(self._items.values()) if self._plan.same_protocol else ():
             closing += self._end_item(item)
         return closing + self._encode_items(encode_unanswered_calls(self._plan, len(self.output)))
 
     def close_waiting(self) -> bytes:
-        """End the item that only waits, when the answer failed."""
-        growing = any(held.item is self._open_item for held in self.parts.values())
-        return b"" if growing else self._end_open_item()
+        """End the item that waits for a successor, when the response failed."""
+        has_open_part = any(open_part.item is self._open_item for open_part in self.parts.values())
+        return b"" if has_open_part else self._end_open_item()
 
     # ---- items
 
     def _start_item(self, message: int, kind: str, part: Part, path: SourcePath = ()) -> tuple[OpenItem, bytes]:
-        """A new item, announced empty."""
-        home = self._plan.same_protocol
-        index = message if home else len(self.output)
+        """Start an item, announced without content."""
+        same_protocol = self._plan.same_protocol
+        index = message if same_protocol else len(self.output)
         item = self._items[index] = OpenItem(index, message, self._item_header(message, kind, part), kind)
         body: Any
-        if home or kind == "call":
-            self._plan.announced_header = None if home else item.header
-            places = [] if kind == "message" else [LocatedPart(empty_part(part), path)]
-            (body,) = encode_items(places, self._plan, item.header)
+        if same_protocol or kind == "call":
+            self._plan.announced_header = None if same_protocol else item.header
+            located_parts = [] if kind == "message" else [LocatedPart(empty_part(part), path)]
+            (body,) = encode_items(located_parts, self._plan, item.header)
             self._plan.announced_header = None
         elif kind == "message":
             body = {"type": "message", "id": item.header.id, "role": "assistant", "content": []}
         else:
             body = {"type": "reasoning", "id": item.header.id, "summary": []}
-        begun = {"status": "in_progress"}
-        if isinstance(part, ToolCall) and part.shape == "json" and not home:
-            begun["arguments"] = ""  # clients add the deltas to it
+        started = {"status": "in_progress"}
+        if isinstance(part, ToolCall) and part.shape == "json" and not same_protocol:
+            started["arguments"] = ""  # clients append the deltas to it
         if isinstance(body, dict):
-            body |= begun
+            body |= started
         else:
-            for name, value in begun.items():
+            for name, value in started.items():
                 setattr(body, name, value)
         return item, self._frames.encode("response.output_item.added", output_index=index, item=body)
 
     def _item_header(self, message: int, kind: str, part: Part) -> Message:
-        """The item's own id, and at home all that its message says of itself."""
+        """Return id and status of an item; for the same protocol all fields of its message."""
         if not self._plan.same_protocol:
             freeform = isinstance(part, ToolCall) and part.shape == "freeform"
-            minted = self._plan.item_header("ctc" if freeform else _ID_PREFIXES[kind])
+            header = self._plan.item_header("ctc" if freeform else _ID_PREFIXES[kind])
             if isinstance(part, Reasoning) and part.id is not None and part.id.startswith("rs_"):
-                return replace(minted, id=part.id)  # what is encrypted is only good under its own name
-            return minted
+                return replace(header, id=part.id)  # encrypted content is only valid with its own id
+            return header
         start = self._messages.get(message) or MessageStart(message=message)
         return Message(
             role=start.role,
@@ -282,20 +294,23 @@ class StreamItemEncoder:
         )
 
     def _end_open_item(self, *, is_truncated: bool = False) -> bytes:
+        """End the open item, if any."""
         item, self._open_item = self._open_item, None
         return b"" if item is None else self._end_item(item, is_truncated=is_truncated)
 
     def _end_item(self, open_item: OpenItem, *, is_truncated: bool = False) -> bytes:
-        """The item is done: all of it, once more."""
+        """End an item with an event that repeats it completely."""
         self._items.pop(open_item.index, None)
-        home = self._plan.same_protocol
-        if not home:
+        same_protocol = self._plan.same_protocol
+        if not same_protocol:
             last = open_item.located_parts[-1].part if open_item.located_parts else None
             is_truncated = is_truncated or (isinstance(last, ToolCall) and not last.complete)
             self._plan.announced_header = replace(
                 open_item.header, status="incomplete" if is_truncated else "completed"
             )
-        bodies = encode_items(open_item.located_parts, self._plan, open_item.header if home else _EMPTY_MESSAGE)
+        bodies = encode_items(
+            open_item.located_parts, self._plan, open_item.header if same_protocol else _EMPTY_MESSAGE
+        )
         self._plan.announced_header = None
         if not bodies:
             bodies = [
@@ -308,33 +323,39 @@ class StreamItemEncoder:
                 }
             ]
         self.output[open_item.index] = bodies[0]
-        opened = b""
-        if open_item.kind == "whole" and open_item.index not in self.announced_items:
-            opened = self._frames.encode("response.output_item.added", output_index=open_item.index, item=bodies[0])
-        return opened + self._frames.encode("response.output_item.done", output_index=open_item.index, item=bodies[0])
+        announced = b""
+        if open_item.kind == "complete" and open_item.index not in self.announced_items:
+            announced = self._frames.encode("response.output_item.added", output_index=open_item.index, item=bodies[0])
+        return announced + self._frames.encode(
+            "response.output_item.done", output_index=open_item.index, item=bodies[0]
+        )
 
     def _encode_complete_part(self, located_part: LocatedPart, message: int) -> bytes:
-        """A part that comes as an item at once."""
+        """Encode a part that becomes an item without deltas."""
         if self._plan.same_protocol:
-            own = self._item_header(message, "whole", located_part.part)
-            self._items.setdefault(message, OpenItem(message, message, own, "whole")).located_parts.append(located_part)
+            header = self._item_header(message, "complete", located_part.part)
+            self._items.setdefault(message, OpenItem(message, message, header, "complete")).located_parts.append(
+                located_part
+            )
             return b""
         closing = self._end_open_item()
         self._plan.output_index = len(self.output)
         return closing + self._encode_items(encode_items([located_part], self._plan, _EMPTY_MESSAGE))
 
     def _encode_items(self, bodies: list[Any]) -> bytes:
-        written = b""
+        """Announce and end items that are complete."""
+        encoded = b""
         for body in bodies:
             index = len(self.output)
             self.output[index] = body
-            written += self._frames.encode("response.output_item.added", output_index=index, item=body)
-            written += self._frames.encode("response.output_item.done", output_index=index, item=body)
-        return written
+            encoded += self._frames.encode("response.output_item.added", output_index=index, item=body)
+            encoded += self._frames.encode("response.output_item.done", output_index=index, item=body)
+        return encoded
 
     # ---- texts
 
     def _start_content(self, open_part: OpenPart, part: Text | Refusal | OpaquePart) -> bytes:
+        """Start a content part, in the open message item or in a new one."""
         message = open_part.start.message
         opening = b""
         item = self._items.get(message) if self._plan.same_protocol else self._open_item
@@ -356,16 +377,21 @@ class StreamItemEncoder:
         return opening + self._frames.encode("response.content_part.added", **fields, part=block)
 
     def _encode_block(self, part: Part, path: SourcePath) -> Any:
+        """Encode one content part."""
         return encode_content([LocatedPart(part, path)], self._plan, is_output=True)[0]
 
     def _encode_text(self, open_part: OpenPart, text: str) -> bytes:
+        """Encode a delta of the part's text."""
         if not text:
             return b""
         open_part.pieces.append(text)
         return self._frames.encode_delta(open_part.head, text)
 
     def _encode_text_with_logprobs(self, open_part: OpenPart, open_item: OpenItem, text: str, logprobs: Raw) -> bytes:
-        """A piece of a text with the probabilities of its tokens; those without a piece are told when it is done."""
+        """Encode a text delta with log probabilities.
+
+        Log probabilities without text are sent when the text is done.
+        """
         if not text:
             return b""
         open_part.pieces.append(text)
@@ -375,6 +401,7 @@ class StreamItemEncoder:
         )
 
     def _add_citation(self, open_part: OpenPart, citation: Citation) -> bytes:
+        """Add a citation; for the same protocol it is sent at once, else when the text is done."""
         open_part.citations.append(citation)
         if open_part.item is None or not self._plan.same_protocol:
             return b""
@@ -383,59 +410,66 @@ class StreamItemEncoder:
         )
 
     def _encode_annotation(self, open_item: OpenItem, content: int, number: int, annotation: Any) -> bytes:
+        """Encode an annotation event."""
         fields = open_item.event_fields(content)
         kind = "response.output_text.annotation.added"
         return self._frames.encode(kind, **fields, annotation_index=number, annotation=annotation)
 
     def _end_content(self, open_part: OpenPart, open_item: OpenItem, part: Text | Refusal | OpaquePart) -> bytes:
+        """End a content part."""
         fields = open_item.event_fields(open_part.content_index)
-        said = b""
+        encoded = b""
         block = self._encode_block(part, open_part.path)
         if isinstance(part, Text):
             if not self._plan.same_protocol:
-                for number, note in enumerate(block.annotations):
-                    said += self._encode_annotation(open_item, open_part.content_index, number, note)
-            told = part_logprobs(part)
-            logprobs = [] if told is UNSET else told
-            said += self._frames.encode("response.output_text.done", **fields, text=part.text, logprobs=logprobs)
+                for number, annotation in enumerate(block.annotations):
+                    encoded += self._encode_annotation(open_item, open_part.content_index, number, annotation)
+            streamed_logprobs = part_logprobs(part)
+            logprobs = [] if streamed_logprobs is UNSET else streamed_logprobs
+            encoded += self._frames.encode("response.output_text.done", **fields, text=part.text, logprobs=logprobs)
         elif isinstance(part, Refusal):
-            said = self._frames.encode("response.refusal.done", **fields, refusal=part.text)
-        return said + self._frames.encode("response.content_part.done", **fields, part=block)
+            encoded = self._frames.encode("response.refusal.done", **fields, refusal=part.text)
+        return encoded + self._frames.encode("response.content_part.done", **fields, part=block)
 
     # ---- calls
 
     def _start_call(self, open_part: OpenPart, part: ToolCall) -> bytes:
+        """Start the item of a function or custom tool call."""
         opening = self._end_open_item()
         opening += self._encode_items(encode_unanswered_calls(self._plan, len(self.output)))
         if not part.id and not self._plan.same_protocol:
-            # It keeps this id when its arguments are there.
-            place = [step for step in open_part.path if isinstance(step, int)]
-            open_part.call_id = derive_call_id(part.name, self._plan.seed or "", *place)
+            # The finished call has the same id.
+            indices = [step for step in open_part.path if isinstance(step, int)]
+            open_part.call_id = derive_call_id(part.name, self._plan.seed or "", *indices)
             part = replace(part, id=open_part.call_id)
-        open_part.item, opened = self._start_item(open_part.start.message, "call", part, open_part.path)
+        open_part.item, announced = self._start_item(open_part.start.message, "call", part, open_part.path)
         freeform = part.shape == "freeform"
         kind = "response.custom_tool_call_input.delta" if freeform else "response.function_call_arguments.delta"
         open_part.head = encode_delta_head(kind, **open_part.item.event_fields())
-        return opening + opened
+        return opening + announced
 
     def _end_arguments(self, open_part: OpenPart, open_item: OpenItem, part: ToolCall) -> bytes:
+        """End the arguments of a call; empty arguments of other protocols become `{}`."""
         if part.shape == "freeform":
             return self._frames.encode(
                 "response.custom_tool_call_input.done", **open_item.event_fields(), input=part.arguments
             )
         text = part.arguments
-        early = b""
+        delta = b""
         if not self._plan.same_protocol and not text.strip():
             text = "{}"
-            early = self._encode_text(open_part, text) if not open_part.pieces else b""
-        return early + self._frames.encode(
+            delta = self._encode_text(open_part, text) if not open_part.pieces else b""
+        return delta + self._frames.encode(
             "response.function_call_arguments.done", **open_item.event_fields(), arguments=text
         )
 
-    # ---- thoughts
+    # ---- reasoning
 
     def _encode_reasoning(self, open_part: OpenPart, event: PartDelta) -> bytes:
-        """A thought grows: of another protocol always as a summary, since clients show only those."""
+        """Encode a reasoning delta.
+
+        Reasoning of other protocols is sent as a summary, since clients display only summaries.
+        """
         opening = b""
         if (item := open_part.item) is None:
             opening = self._end_open_item()
@@ -443,40 +477,41 @@ class StreamItemEncoder:
             open_part.item = item
             opening += announced
         key = (event.kind or "full", event.block)
-        if open_part.open_thought != key:
-            opening += self._end_thought(open_part, item)
-            open_part.open_thought = key
-            if key not in open_part.thoughts:
-                open_part.thoughts[key] = TextPieces()
-                opening += self._encode_thought_event(open_part, item, key, "added", "")
+        if open_part.open_text != key:
+            opening += self._end_reasoning_text(open_part, item)
+            open_part.open_text = key
+            if key not in open_part.reasoning_texts:
+                open_part.reasoning_texts[key] = TextPieces()
+                opening += self._encode_reasoning_event(open_part, item, key, "added", "")
             open_part.head = b""
         if not event.text:
             return opening
-        open_part.thoughts[key].append(event.text)
-        return opening + self._encode_thought_event(open_part, item, key, "delta", event.text)
+        open_part.reasoning_texts[key].append(event.text)
+        return opening + self._encode_reasoning_event(open_part, item, key, "delta", event.text)
 
-    def _end_thought(self, open_part: OpenPart, open_item: OpenItem) -> bytes:
-        if (key := open_part.open_thought) is None:
+    def _end_reasoning_text(self, open_part: OpenPart, open_item: OpenItem) -> bytes:
+        """End the open reasoning text, if any."""
+        if (key := open_part.open_text) is None:
             return b""
-        open_part.open_thought = None
-        return self._encode_thought_event(open_part, open_item, key, "done", "".join(open_part.thoughts[key]))
+        open_part.open_text = None
+        return self._encode_reasoning_event(open_part, open_item, key, "done", "".join(open_part.reasoning_texts[key]))
 
-    def _encode_thought_event(
+    def _encode_reasoning_event(
         self, open_part: OpenPart, open_item: OpenItem, key: tuple[str, int], step: str, text: str
     ) -> bytes:
-        """One step of a thought, as events."""
-        full = self._plan.same_protocol and key[0] == "full"
+        """Encode the events for one step of a reasoning text: added, delta or done."""
+        is_full = self._plan.same_protocol and key[0] == "full"
         fields = open_item.event_fields()
-        place = key[1] if self._plan.same_protocol else list(open_part.thoughts).index(key)
-        fields["content_index" if full else "summary_index"] = place
-        part = {"type": "reasoning_text" if full else "summary_text", "text": text}
-        around = "response.content_part" if full else "response.reasoning_summary_part"
-        said = "response.reasoning_text" if full else "response.reasoning_summary_text"
+        index = key[1] if self._plan.same_protocol else list(open_part.reasoning_texts).index(key)
+        fields["content_index" if is_full else "summary_index"] = index
+        part = {"type": "reasoning_text" if is_full else "summary_text", "text": text}
+        part_event = "response.content_part" if is_full else "response.reasoning_summary_part"
+        text_event = "response.reasoning_text" if is_full else "response.reasoning_summary_text"
         match step:
             case "added":
-                return self._frames.encode(f"{around}.added", **fields, part=part)
+                return self._frames.encode(f"{part_event}.added", **fields, part=part)
             case "delta":
-                return self._frames.encode(f"{said}.delta", **fields, delta=text)
+                return self._frames.encode(f"{text_event}.delta", **fields, delta=text)
             case _:
-                told = self._frames.encode(f"{said}.done", **fields, text=text)
-                return told + self._frames.encode(f"{around}.done", **fields, part=part)
+                done = self._frames.encode(f"{text_event}.done", **fields, text=text)
+                return done + self._frames.encode(f"{part_event}.done", **fields, part=part)

@@ -1,15 +1,10 @@
-"""The `mcp` tool of the Responses API, to a canonical server and back.
-
-Tool declarations of the Responses API, to canonical and back.
-
-Tool choice of the Responses API, to canonical and back.
-"""
+"""Tool declarations of the Responses API, MCP servers included; `settings` has the tool choice."""
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
@@ -20,7 +15,6 @@ from toolwire.canonical.tools import (
     McpServer,
     NativeTool,
     Tool,
-    ToolChoice,
     ToolGroup,
     ToolRef,
 )
@@ -28,7 +22,6 @@ from toolwire.codec.encoding.hosted_tools import (
     NEEDS_APPROVAL,
     TOOLS_RESTRICTED,
     HostedToolNames,
-    chosen_native_tool,
     decode_hosted_tool,
     encode_hosted_options,
     has_native,
@@ -45,17 +38,14 @@ from toolwire.codec.encoding.tools import (
     LocatedTool,
     is_tool_search,
     report_allowed_callers,
-    report_validated_choice,
 )
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.validation import object_of
 from toolwire.codec.wire.extras import (
-    as_dict,
     collect_extras,
     encode_with_extras,
     none_to_unset,
-    restore_extras,
     unset_to_none,
 )
 from toolwire.codec.wire.memo import BoundedMemo
@@ -64,12 +54,10 @@ from toolwire.protocols.openai_responses.computer import decode_computer
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
-    ChoiceShape,
     CustomShape,
     FunctionShape,
     GrammarShape,
     NamespaceShape,
-    ToolReferenceShape,
 )
 from toolwire.protocols.vendors.openai import STRICT_SCHEMA
 
@@ -84,42 +72,49 @@ _SERVER_FIELDS = (
 )
 _FILTER_FORM = f"{FAMILY}:name:allowed=allowed_tools/tool_names"
 
-_decode_json_server = msgspec.json.Decoder().decode
-
-# ---- decode
+# ---- MCP servers
 
 
 def decode_server(raw: Raw, path: str) -> McpServer | None:
-    """The server, if it has an address of its own: connectors and tunnels are the provider's."""
-    said = _decode_json_server(raw)
-    name, url, token, headers = (said.get(key) for key in ("server_label", "server_url", "authorization", "headers"))
+    """Decode an `mcp` tool with a URL of its own; None for connectors and tunnels.
+
+    Connectors and tunnels are only available at OpenAI.
+    """
+    members = _decode_json(raw)
+    name, url, token, headers = (members.get(key) for key in ("server_label", "server_url", "authorization", "headers"))
     if not isinstance(name, str) or not isinstance(url, str) or not isinstance(token, str | None):
         return None
-    if headers is not None and not (isinstance(headers, dict) and string_tuple(list(headers.values()))):
+    if not _are_headers(headers):
         return None
-    allowed = said.get("allowed_tools")
-    wrapped = isinstance(allowed, dict) and allowed.keys() == {"tool_names"}
-    names = string_tuple(allowed["tool_names"] if wrapped else allowed)
-    about = said.get("server_description")
+    allowed = members.get("allowed_tools")
+    is_filter = isinstance(allowed, dict) and allowed.keys() == {"tool_names"}
+    names = string_tuple(allowed["tool_names"] if is_filter else allowed)
+    description = members.get("server_description")
     known = [f"{path}/{key}" for key in _SERVER_FIELDS]
     if names is not None:
-        known.append(f"{path}/allowed_tools/tool_names" if wrapped else f"{path}/allowed_tools")
+        known.append(f"{path}/allowed_tools/tool_names" if is_filter else f"{path}/allowed_tools")
     return McpServer(
         name=name,
         url=url,
         authorization=token,
         headers=None if headers is None else Raw(msgspec.json.encode(headers)),
         allowed=names,
-        description=about if isinstance(about, str) else None,
-        unportable=_unportable_reason(said, names),
-        others=tuple(unread_settings(said, path, known)),
-        wire_form=(_FILTER_FORM,) if wrapped else (),
+        description=description if isinstance(description, str) else None,
+        unportable=_unportable_reason(members, names),
+        others=tuple(unread_settings(members, path, known)),
+        wire_form=(_FILTER_FORM,) if is_filter else (),
         at="",
     )
 
 
+def _are_headers(headers: object) -> bool:
+    """Return whether the value is absent or maps names to strings."""
+    return headers is None or (isinstance(headers, dict) and bool(string_tuple(list(headers.values()))))
+
+
 def _unportable_reason(declaration: dict[str, Any], allowed: tuple[str, ...] | None) -> str | None:
-    if declaration.get("require_approval") != "never":  # left out, somebody is asked each time
+    """Return why the server cannot be used through another provider, if so."""
+    if declaration.get("require_approval") != "never":  # the default is "always"
         return NEEDS_APPROVAL
     callers = declaration.get("allowed_callers")
     if (declaration.get("allowed_tools") is not None and allowed is None) or (
@@ -129,10 +124,8 @@ def _unportable_reason(declaration: dict[str, Any], allowed: tuple[str, ...] | N
     return None
 
 
-# ---- encode
-
-
 def encode_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode an MCP server as an `mcp` tool."""
     report_unportable_settings(server, plan)
     wire = {
         "type": "mcp",
@@ -142,7 +135,7 @@ def encode_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> di
         "authorization": server.authorization,
         "headers": server.headers,
         "allowed_tools": server.allowed,
-        "require_approval": "never",  # as with other vendors; left out, this one asks
+        "require_approval": "never",  # as other vendors do; the default here is "always"
     }
     return {name: value for name, value in wire.items() if value is not None}
 
@@ -177,11 +170,12 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_json = msgspec.json.Decoder().decode
 _tool_memo: BoundedMemo[bytes, FunctionTool] = BoundedMemo()
 
-# ---- decode
+# ---- declarations: decode
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    found: list[Tool] = []
+    """Decode tool declarations; plain function tools are cached by their bytes."""
+    decoded: list[Tool] = []
     for index, raw in enumerate(tools):
         text = bytes(raw)
         tool: Tool | None = _tool_memo.get(text)
@@ -189,11 +183,12 @@ def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
             tool = decode_tool(Raw(text), f"{path}/{index}")
             if type(tool) is FunctionTool and tool.extras is None:
                 _tool_memo.put(text, tool, len(text))
-        found.append(tool)
-    return tuple(found)
+        decoded.append(tool)
+    return tuple(decoded)
 
 
 def decode_tool(raw: Raw, path: str = "") -> Tool:
+    """Decode one tool declaration."""
     try:
         shape = _decode_typed_function(raw)
     except JSON_ERRORS:
@@ -202,6 +197,7 @@ def decode_tool(raw: Raw, path: str = "") -> Tool:
 
 
 def _decode_by_tag(raw: Raw, path: str) -> Tool:
+    """Decode a tool by its `type`."""
     match tag_of(raw):
         case "function":
             return decode_function(_read_function(raw, path))
@@ -214,6 +210,7 @@ def _decode_by_tag(raw: Raw, path: str) -> Tool:
 
 
 def decode_function(shape: FunctionShape) -> FunctionTool:
+    """Decode a function tool."""
     null = shape.parameters == _NULL
     callers = shape.allowed_callers
     return FunctionTool(
@@ -230,20 +227,25 @@ def decode_function(shape: FunctionShape) -> FunctionTool:
 
 
 def _decode_custom(shape: CustomShape) -> FreeformTool:
+    """Decode a custom tool and its input format."""
     grammar = None
-    form: tuple[str, ...] = ()
-    callers, wanted = shape.allowed_callers, shape.format
-    kept = collect_extras(shape, FAMILY)
-    if wanted is not UNSET:
-        known_word = wanted.type in ("text", "grammar")
-        form = (_FORMAT_FORM + str(wanted.type) if known_word else _FORMAT_FORM,)
-        kept = add_form_fields(kept, collect_extras(wanted, FAMILY, prefix="format/"))
-        if not known_word:
-            kept = add_form_fields(kept, unused_field_extras(wanted, ("type",), prefix="format/"))
-        if wanted.syntax is not UNSET and wanted.definition is not UNSET:
-            grammar = Grammar(syntax=wanted.syntax, definition=wanted.definition, at="/format")
+    format_form: tuple[str, ...] = ()
+    callers, input_format = shape.allowed_callers, shape.format
+    extras_and_form = collect_extras(shape, FAMILY)
+    if input_format is not UNSET:
+        is_known_type = input_format.type in ("text", "grammar")
+        format_form = (_FORMAT_FORM + str(input_format.type) if is_known_type else _FORMAT_FORM,)
+        extras_and_form = combine_extras(extras_and_form, collect_extras(input_format, FAMILY, prefix="format/"))
+        if not is_known_type:
+            extras_and_form = combine_extras(
+                extras_and_form, unused_field_extras(input_format, ("type",), prefix="format/")
+            )
+        if input_format.syntax is not UNSET and input_format.definition is not UNSET:
+            grammar = Grammar(syntax=input_format.syntax, definition=input_format.definition, at="/format")
         else:
-            kept = add_form_fields(kept, unused_field_extras(wanted, ("syntax", "definition"), prefix="format/"))
+            extras_and_form = combine_extras(
+                extras_and_form, unused_field_extras(input_format, ("syntax", "definition"), prefix="format/")
+            )
     return FreeformTool(
         name=shape.name,
         description=unset_to_none(shape.description),
@@ -251,34 +253,37 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
         defer=unset_to_none(shape.defer_loading),
         allowed_callers=None if callers is UNSET else tuple(callers),
         asynchronous=unset_to_none(shape.asynchronous),
-        **add_form_fields(kept, {"wire_form": form}),
+        **combine_extras(extras_and_form, {"wire_form": format_form}),
     )
 
 
-def add_form_fields(extras_and_form: dict[str, Any], wire_form: dict[str, Any]) -> dict[str, Any]:
-    extras = {**extras_and_form.get("extras", {}).get(FAMILY, {}), **wire_form.get("extras", {}).get(FAMILY, {})}
-    form = extras_and_form.get("wire_form", ()) + wire_form.get("wire_form", ())
+def combine_extras(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Merge the extras and wire form of two decoded objects."""
+    extras = {**first.get("extras", {}).get(FAMILY, {}), **second.get("extras", {}).get(FAMILY, {})}
+    form = first.get("wire_form", ()) + second.get("wire_form", ())
     return ({"extras": {FAMILY: extras}} if extras else {}) | ({"wire_form": form} if form else {})
 
 
 def unused_field_extras(shape: WireObject, names: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
-    """Known fields that have no meaning where they stand, as extras."""
-    found = {name: getattr(shape, name) for name in names if getattr(shape, name) is not UNSET}
-    extras = {prefix + name: Raw(msgspec.json.encode(value)) for name, value in found.items()}
+    """Return known fields that have no meaning where they are used, as extras."""
+    values = {name: getattr(shape, name) for name in names if getattr(shape, name) is not UNSET}
+    extras = {prefix + name: Raw(msgspec.json.encode(value)) for name, value in values.items()}
     return {"extras": {FAMILY: extras}} if extras else {}
 
 
 def _decode_namespace(shape: NamespaceShape, raw: Raw, path: str) -> ToolGroup | NativeTool:
+    """Decode a namespace; one with other than function and custom tools stays native."""
     tools = decode_tools(shape.tools, f"{path}/tools")
-    usual = tuple([tool for tool in tools if isinstance(tool, FunctionTool | FreeformTool)])
-    if len(usual) < len(tools):
+    members = tuple([tool for tool in tools if isinstance(tool, FunctionTool | FreeformTool)])
+    if len(members) < len(tools):
         return NativeTool(protocol=FAMILY, kind="namespace", name=shape.name, body=raw)
     return ToolGroup(
-        name=shape.name, description=unset_to_none(shape.description), tools=usual, **collect_extras(shape, FAMILY)
+        name=shape.name, description=unset_to_none(shape.description), tools=members, **collect_extras(shape, FAMILY)
     )
 
 
 def _decode_native(raw: Raw, kind: str, members: dict[str, Raw], path: str) -> NativeTool:
+    """Decode a tool that only this API declares this way, with its portable meaning if it has one."""
     kind = _VERSION_SUFFIX.sub("", kind)
     name = _decode_json(members.get("server_label", b"null"))
     client = kind in _CLIENT_TOOLS
@@ -299,10 +304,11 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw], path: str) -> N
     )
 
 
-# ---- encode
+# ---- declarations: encode
 
 
 def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
+    """Encode the tools of a request, those of one namespace as a group; None if there are none."""
     plan.request = request
     if request.tools is None:
         return None
@@ -326,54 +332,64 @@ def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
 
 
 def encode_tool(tool: Tool | ToolRef, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode one tool; None if the target has no counterpart."""
     match tool:
         case FunctionTool():
             return _encode_function(tool, path, plan)
         case FreeformTool():
             return _encode_custom(tool, path, plan)
         case ToolGroup():
-            members = [encode_tool(one, (*path, "tools", i), plan) for i, one in enumerate(tool.tools)]
-            about = none_to_unset(tool.description) if plan.same_protocol or tool.description is not None else ""
-            return encode_with_extras(
-                NamespaceShape(type="namespace", name=tool.name, tools=members, description=about), tool, FAMILY
-            )
+            return _encode_namespace(tool, path, plan)
         case NativeTool():
-            if tool.protocol == FAMILY:
-                return tool.body
-            if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
-                return _encode_hosted(tool, path, plan)
-            if (server := portable_server(tool)) is not None:
-                return encode_server(server, path, plan)
-            if is_tool_search(tool) and not (plan.request is not None and is_required(tool, plan.request)):
-                plan.report.approximated(path, "", TARGET_HAS_TOOL_SEARCH)
-                return _TOOL_SEARCH
-            report_missing_native(LocatedTool(tool, path), plan, has_connectors=True)
-            return None
+            return tool.body if tool.protocol == FAMILY else _encode_foreign_native(tool, path, plan)
         case ToolRef(kind="server"):
-            plan.report.dropped(path, "", "the target has no tools of servers")
+            plan.report.dropped(path, "", "the target cannot refer to tools of MCP servers")
             return None
         case ToolRef():
-            plan.report.approximated(path, "", "a tool that comes later is declared from the start")
+            plan.report.approximated(path, "", "without tool search, the tool is declared from the start")
             return None
+
+
+def _encode_namespace(group: ToolGroup, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode a group of tools as a namespace."""
+    members = [encode_tool(tool, (*path, "tools", index), plan) for index, tool in enumerate(group.tools)]
+    description = none_to_unset(group.description) if plan.same_protocol or group.description is not None else ""
+    shape = NamespaceShape(type="namespace", name=group.name, tools=members, description=description)
+    return encode_with_extras(shape, group, FAMILY)
+
+
+def _encode_foreign_native(tool: NativeTool, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode another protocol's native tool as this API's counterpart; None, reported, if there is none."""
+    if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
+        return _encode_hosted(tool, path, plan)
+    if (server := portable_server(tool)) is not None:
+        return encode_server(server, path, plan)
+    if is_tool_search(tool) and not (plan.request is not None and is_required(tool, plan.request)):
+        plan.report.approximated(path, "", TARGET_HAS_TOOL_SEARCH)
+        return _TOOL_SEARCH
+    report_missing_native(LocatedTool(tool, path), plan, has_connectors=True)
+    return None
 
 
 def _encode_hosted(tool: NativeTool, path: SourcePath, plan: ItemPlan) -> dict[str, Any]:
-    bounds = encode_hosted_options(tool, path, HOSTED_TOOLS, plan)
+    """Encode a hosted tool that this API has, too."""
+    options = encode_hosted_options(tool, path, HOSTED_TOOLS, plan)
     if tool.hosted is not None and tool.hosted.kind == "code_execution":
-        return {"type": "code_interpreter", "container": {"type": "auto"}, **bounds}
-    return {"type": "web_search", **bounds}
+        return {"type": "code_interpreter", "container": {"type": "auto"}, **options}
+    return {"type": "web_search", **options}
 
 
 def _encode_function(tool: FunctionTool, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode a function tool."""
     if plan.same_protocol:
         schema = none_to_unset(tool.parameters)
         strict: Any = none_to_unset(tool.strict)
     else:
-        # Said always: left out, the server tries strict, and makes optional parameters required.
-        schema, strict = (whole := _encode_schema(tool, path, plan)), False
+        # Always sent: without it, the server tries strict mode and makes optional parameters required.
+        schema, strict = (object_schema := _encode_schema(tool, path, plan)), False
         if tool.strict:
-            schema, strict = fit_strictly_and_report(whole, STRICT_SCHEMA, plan.report, path, "parameters")
-            if schema is not whole and tool.namespace is None:
+            schema, strict = fit_strictly_and_report(object_schema, STRICT_SCHEMA, plan.report, path, "parameters")
+            if schema is not object_schema and tool.namespace is None:
                 plan.tools.expect_nulls(tool)
     shape = FunctionShape(
         type="function",
@@ -390,14 +406,16 @@ def _encode_function(tool: FunctionTool, path: SourcePath, plan: ItemPlan) -> An
 
 
 def _declare_name(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> str:
+    """Return the name of a tool, made legal for the target."""
     if plan.same_protocol:
         return tool.name
     if tool.cache is not None:
-        plan.report.dropped(path, "cache", "the target marks no tools")
+        plan.report.dropped(path, "cache", "the target has no cache marks on tools")
     return plan.tools.declare(replace(tool, namespace=None), path, plan.report)
 
 
 def _encode_callers(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Return the allowed callers; those of other vendors are reported."""
     callers = tool.allowed_callers
     if plan.same_protocol or callers is None or set(callers) <= {"direct", "programmatic"}:
         return UNSET if callers is None else list(callers)
@@ -406,179 +424,58 @@ def _encode_callers(tool: FunctionTool | FreeformTool, path: SourcePath, plan: E
 
 
 def _encode_defer(tool: FunctionTool | FreeformTool, path: SourcePath, plan: ItemPlan) -> Any:
+    """Return whether the tool is loaded by tool search."""
     if tool.defer and not plan.can_search_tools:
-        plan.report.approximated(path, "defer", "nothing would load it later: it is there from the start")
+        plan.report.approximated(path, "defer", "without tool search, the tool is declared from the start")
         return UNSET
     return none_to_unset(tool.defer)
 
 
 def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Raw:
-    """The schema of another protocol's tool, as an object with properties, which this provider insists on."""
+    """Return the parameter schema as an object schema with properties, which the provider requires."""
     if tool.parameters is None:
-        why = "a schema is required: an empty object was declared"
-        plan.report.added(path, "parameters", f"{plan.output_pointer}/parameters", why)
+        reason = "the target requires a schema; an empty object is declared"
+        plan.report.added(path, "parameters", f"{plan.output_pointer}/parameters", reason)
         return EMPTY_SCHEMA
     try:
         members = _decode_members(tool.parameters)
     except msgspec.DecodeError:
-        plan.report.dropped(path, "parameters", "not an object schema")
+        plan.report.dropped(path, "parameters", "the schema is not an object")
         return EMPTY_SCHEMA
-    untyped = "type" not in members
-    bare = not untyped and _decode_json(members["type"]) == "object" and not _is_object(members.get("properties"))
-    bare = bare and not _COMPOSITION_KEYWORDS & members.keys()
-    if not untyped and not bare:
+    is_untyped = "type" not in members
+    is_bare = not is_untyped and _decode_json(members["type"]) == "object" and not _is_object(members.get("properties"))
+    is_bare = is_bare and not _COMPOSITION_KEYWORDS & members.keys()
+    if not is_untyped and not is_bare:
         return tool.parameters
-    plan.report.approximated(path, "parameters", "the target wants an object with properties")
-    whole: dict[str, Any] = {"type": "object", **members}
-    if bare or members.keys() <= {"properties"}:
-        whole["properties"] = {}
-    return Raw(msgspec.json.encode(whole))
+    plan.report.approximated(path, "parameters", "the target requires an object schema with properties")
+    schema: dict[str, Any] = {"type": "object", **members}
+    if is_bare or members.keys() <= {"properties"}:
+        schema["properties"] = {}
+    return Raw(msgspec.json.encode(schema))
 
 
 def _is_object(raw: Raw | None) -> bool:
+    """Return whether the JSON value is an object."""
     return raw is not None and bytes(raw)[:1] == b"{"
 
 
 def _encode_custom(tool: FreeformTool, path: SourcePath, plan: ItemPlan) -> Any:
-    wanted: Any = UNSET
-    word = next((token[len(_FORMAT_FORM) :] for token in tool.wire_form if token.startswith(_FORMAT_FORM)), None)
+    """Encode a custom tool and its input format."""
+    input_format: Any = UNSET
+    format_type = next((token[len(_FORMAT_FORM) :] for token in tool.wire_form if token.startswith(_FORMAT_FORM)), None)
     if tool.grammar is not None:
         grammar = tool.grammar
-        kind = "grammar" if word is None else word or UNSET
-        wanted = GrammarShape(type=kind, syntax=grammar.syntax, definition=grammar.definition)
-    elif word is not None:
-        wanted = GrammarShape(type=word or UNSET)
+        kind = "grammar" if format_type is None else format_type or UNSET
+        input_format = GrammarShape(type=kind, syntax=grammar.syntax, definition=grammar.definition)
+    elif format_type is not None:
+        input_format = GrammarShape(type=format_type or UNSET)
     shape = CustomShape(
         type="custom",
         name=_declare_name(tool, path, plan),
         description=none_to_unset(tool.description),
-        format=wanted,
+        format=input_format,
         defer_loading=_encode_defer(tool, path, plan),
         allowed_callers=_encode_callers(tool, path, plan),
         asynchronous=none_to_unset(tool.asynchronous),
     )
     return encode_with_extras(shape, tool, FAMILY)
-
-
-_NO_CHOICE_NAME = "openai-responses:absent:name"
-_NO_CHOICE_MODE = "openai-responses:absent:mode"
-_NO_CHOICE_TOOLS = "openai-responses:absent:tools"
-CHOICE_MODES: dict[str, Literal["auto", "none", "required"]] = {"auto": "auto", "none": "none", "required": "required"}
-
-# ---- decode
-
-
-def decode_choice(choice: str | ChoiceShape | UnsetType, *, parallel: bool | None) -> ToolChoice | None:
-    if choice is UNSET or (isinstance(choice, str) and choice not in CHOICE_MODES):
-        return None if parallel is None else ToolChoice(parallel=parallel, at="/parallel_tool_calls")
-    if isinstance(choice, str):
-        return ToolChoice(mode=CHOICE_MODES[choice], parallel=parallel)
-    if choice.type != "allowed_tools":
-        named = replace(_decode_reference(choice), at="")
-        return ToolChoice(
-            mode="named", names=(named,), parallel=parallel, **unused_field_extras(choice, ("mode", "tools"))
-        )
-    kept = add_form_fields(collect_extras(choice, FAMILY), unused_field_extras(choice, ("name", "server_label")))
-    form: tuple[str, ...] = (_NO_CHOICE_TOOLS,) if choice.tools is UNSET else ()
-    if choice.mode not in ("auto", "required"):
-        form = (*form, _NO_CHOICE_MODE)
-        kept = add_form_fields(kept, unused_field_extras(choice, ("mode",)))
-    tools = choice.tools or []
-    return ToolChoice(
-        mode="allowed",
-        names=tuple(replace(_decode_reference(one), at=f"/tools/{index}") for index, one in enumerate(tools)),
-        required=choice.mode == "required",
-        natives=True,
-        parallel=parallel,
-        **add_form_fields(kept, {"wire_form": form}),
-    )
-
-
-def _decode_reference(shape: ToolReferenceShape) -> ToolRef:
-    match shape.type:
-        case "function" | "custom" if shape.name is not UNSET:
-            kept = add_form_fields(collect_extras(shape, FAMILY), unused_field_extras(shape, ("server_label",)))
-            return ToolRef(name=shape.name, kind="function" if shape.type == "function" else "freeform", **kept)
-        case "mcp":
-            form = (_NO_CHOICE_NAME,) if shape.name is UNSET else ()
-            server = unset_to_none(shape.server_label)
-            return ToolRef(name=shape.name or "", server=server, kind="server", **collect_extras(shape, FAMILY, *form))
-        case kind:
-            kept = add_form_fields(collect_extras(shape, FAMILY), unused_field_extras(shape, ("name", "server_label")))
-            return ToolRef(name=kind, kind="native", **kept)
-
-
-# ---- encode
-
-
-def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
-    """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
-    choice = request.tool_choice
-    report_validated_choice(choice, plan.report)
-    if choice is None or choice.mode is None:
-        return UNSET
-    if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
-        return UNSET
-    if (
-        not plan.same_protocol
-        and (hosted := chosen_native_tool(request)) is not None
-        and has_native(hosted, HOSTED_TOOLS)
-    ):
-        return _encode_forced_tool(hosted)
-    match choice.mode:
-        case "named":
-            named = choice.names[0]
-            shape = _encode_reference(named, plan)
-            if shape is None:
-                return "auto"
-            return restore_extras(restore_extras(as_dict(shape), named, FAMILY), choice, FAMILY)
-        case "allowed":
-            members = [_encode_reference(one, plan) for one in choice.names]
-            mode = "required" if choice.required else "auto"
-            tools = [
-                encode_with_extras(one, ref, FAMILY)
-                for one, ref in zip(members, choice.names, strict=True)
-                if one is not None
-            ]
-            allowed = ChoiceShape(type="allowed_tools", mode=mode, tools=tools)
-            if _NO_CHOICE_MODE in choice.wire_form:
-                allowed.mode = UNSET
-            if _NO_CHOICE_TOOLS in choice.wire_form and not tools:
-                allowed.tools = UNSET
-            return encode_with_extras(allowed, choice, FAMILY)
-        case _:
-            return choice.mode
-
-
-def _encode_forced_tool(tool: NativeTool) -> dict[str, Any]:
-    """The choice that demands a hosted tool. A search under its newer word can't be named by itself, only be the one
-    that may be chosen."""
-    if tool.hosted is not None and tool.hosted.kind == "code_execution":
-        return {"type": "code_interpreter"}
-    return {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}
-
-
-def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
-    choice = request.tool_choice
-    if choice is None or choice.parallel is None:
-        return UNSET
-    if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
-        return UNSET
-    return choice.parallel
-
-
-def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> ToolReferenceShape | None:
-    if not plan.same_protocol and reference.kind in ("native", "server"):
-        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
-        return None
-    match reference.kind:
-        case "function" | "freeform":
-            name = reference.name if plan.same_protocol else plan.tools.alias(reference.name)
-            return ToolReferenceShape(type="custom" if reference.kind == "freeform" else "function", name=name)
-        case "server":
-            member = UNSET if _NO_CHOICE_NAME in reference.wire_form else reference.name
-            return ToolReferenceShape(type="mcp", server_label=none_to_unset(reference.server), name=member)
-        case "native":
-            return ToolReferenceShape(type=reference.name)

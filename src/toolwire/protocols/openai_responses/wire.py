@@ -1,4 +1,4 @@
-"""The Responses API's wire objects, as msgspec reads and writes them."""
+"""Wire objects of the Responses API as msgspec structs."""
 
 from typing import Literal
 
@@ -8,29 +8,38 @@ from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "openai-responses"
 SHARED_FAMILY = "openai"
-"""The family of what this API and Chat Completions write alike."""
+"""The extras family of fields that this API and Chat Completions spell the same way."""
 ECHO_FAMILY = FAMILY + ":echo"
+"""The extras family of response fields that only repeat the request."""
 CONSTRAINT_FAMILY = FAMILY + ":constraint"
+"""The extras family of safety limits, which a translation must not drop silently."""
 ISSUER = "openai"
+"""The issuer of encrypted reasoning and of file ids."""
 
 # ---- content
 
 
 class Content(WireObject, tag_field="type"):
-    """Any part of a message or of a result."""
+    """Any content part of a message or a tool output."""
 
 
 class BreakpointShape(WireObject):
+    """A prompt cache breakpoint on a content part."""
+
     mode: str
     ttl: str | UnsetType = UNSET
 
 
 class InputText(Content, tag="input_text"):
+    """Text of a user, system or developer message, or of a tool output."""
+
     text: str
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
 class InputImage(Content, tag="input_image"):
+    """An image by URL, data URL or file id."""
+
     image_url: str | UnsetType | None = UNSET
     file_id: str | UnsetType | None = UNSET
     detail: str | UnsetType | None = UNSET
@@ -38,6 +47,8 @@ class InputImage(Content, tag="input_image"):
 
 
 class InputFile(Content, tag="input_file"):
+    """A file by data URL, URL or file id."""
+
     file_data: str | UnsetType | None = UNSET
     file_url: str | UnsetType | None = UNSET
     file_id: str | UnsetType | None = UNSET
@@ -47,21 +58,29 @@ class InputFile(Content, tag="input_file"):
 
 
 class AudioShape(WireObject):
+    """Base64 audio and its format."""
+
     data: str
     format: str
 
 
 class InputAudio(Content, tag="input_audio"):
+    """Audio of a user message."""
+
     input_audio: AudioShape
 
 
 class OutputText(Content, tag="output_text"):
+    """Text produced by the model."""
+
     text: str
     annotations: list[Raw] | UnsetType = UNSET
     logprobs: Extra = UNSET
 
 
 class RefusalPart(Content, tag="refusal"):
+    """A refusal produced by the model."""
+
     refusal: str
 
 
@@ -69,7 +88,7 @@ ContentUnion = InputText | InputImage | InputFile | InputAudio | OutputText | Re
 
 
 class AnnotationShape(WireObject):
-    """Annotations differ by type; what they have in common has a canonical home."""
+    """The fields that annotations of all types have in common."""
 
     type: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
@@ -80,12 +99,14 @@ class AnnotationShape(WireObject):
 
 
 class ScreenshotShape(WireObject):
+    """The output of a computer call."""
+
     type: str | UnsetType = UNSET
     image_url: str | UnsetType | None = UNSET
     file_id: str | UnsetType | None = UNSET
 
 
-class ThoughtShape(WireObject):
+class ReasoningTextShape(WireObject):
     """A text of a reasoning item: `summary_text` or `reasoning_text`."""
 
     text: str
@@ -96,13 +117,15 @@ class ThoughtShape(WireObject):
 
 
 class Item(WireObject, tag_field="type", kw_only=True):
-    """Any item that is read by shape. All others are read by name, or kept whole."""
+    """Any item decoded by shape; items of other types are decoded by field name or preserved unread."""
 
     id: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
 
 
 class EasyMessage(WireObject):
+    """A message without `type`, the short form that requests may use."""
+
     role: str
     id: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -111,13 +134,18 @@ class EasyMessage(WireObject):
 
 
 class MessageItem(Item, tag="message"):
+    """A message with `type`, as in responses."""
+
     role: str
     content: str | list[ContentUnion] | UnsetType = UNSET
     phase: str | UnsetType = UNSET
 
 
 class PlainItemShape(Struct, forbid_unknown_fields=True, gc=False):
-    """A message that is a text, a call or a result, in one shape: whoever reads it sees which of them it is."""
+    """A text message, a function call or a function output without further fields, for the fast path.
+
+    One struct for all three: msgspec cannot tell them apart, the caller can.
+    """
 
     type: Literal["function_call", "function_call_output"] | UnsetType = UNSET
     role: Literal["user", "assistant", "system", "developer"] | UnsetType = UNSET
@@ -131,11 +159,15 @@ class PlainItemShape(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class CallerShape(WireObject):
+    """The caller of a tool: the model itself or one of its programs."""
+
     type: str
     caller_id: str | UnsetType = UNSET
 
 
 class FunctionCall(Item, tag="function_call"):
+    """A call of a function tool."""
+
     name: str
     call_id: str | UnsetType = UNSET
     arguments: str | UnsetType = UNSET
@@ -145,6 +177,8 @@ class FunctionCall(Item, tag="function_call"):
 
 
 class CustomCall(Item, tag="custom_tool_call"):
+    """A call of a custom tool, whose input is free text."""
+
     name: str
     call_id: str | UnsetType = UNSET
     input: str | UnsetType = UNSET
@@ -154,6 +188,8 @@ class CustomCall(Item, tag="custom_tool_call"):
 
 
 class FunctionOutput(Item, tag="function_call_output"):
+    """The output of a function call."""
+
     call_id: str | UnsetType = UNSET
     output: str | list[ContentUnion] | UnsetType = UNSET
     name: str | UnsetType = UNSET
@@ -162,6 +198,8 @@ class FunctionOutput(Item, tag="function_call_output"):
 
 
 class CustomOutput(Item, tag="custom_tool_call_output"):
+    """The output of a custom tool call."""
+
     call_id: str | UnsetType = UNSET
     output: str | list[ContentUnion] | UnsetType = UNSET
     name: str | UnsetType = UNSET
@@ -170,8 +208,10 @@ class CustomOutput(Item, tag="custom_tool_call_output"):
 
 
 class ReasoningItem(Item, tag="reasoning"):
-    summary: list[ThoughtShape] | UnsetType = UNSET
-    content: list[ThoughtShape] | UnsetType = UNSET
+    """Reasoning of the model, as text or encrypted."""
+
+    summary: list[ReasoningTextShape] | UnsetType = UNSET
+    content: list[ReasoningTextShape] | UnsetType = UNSET
     encrypted_content: str | UnsetType = UNSET
 
 
@@ -179,11 +219,15 @@ ItemUnion = MessageItem | FunctionCall | CustomCall | FunctionOutput | CustomOut
 
 
 class ReferenceItem(WireObject):
+    """A reference to an item that the provider stores."""
+
     id: str
     type: str | UnsetType = UNSET
 
 
 class AdditionalTools(WireObject):
+    """Tools added in the middle of a conversation."""
+
     type: str
     tools: list[Raw]
     id: str | UnsetType = UNSET
@@ -191,6 +235,8 @@ class AdditionalTools(WireObject):
 
 
 class ConfigurationUpdate(WireObject):
+    """Settings changed in the middle of a conversation."""
+
     type: str
     id: str | UnsetType = UNSET
     reasoning: "ReasoningShape | UnsetType" = UNSET
@@ -201,6 +247,8 @@ class ConfigurationUpdate(WireObject):
 
 
 class FunctionShape(WireObject):
+    """The declaration of a function tool."""
+
     type: str
     name: str
     description: str | UnsetType = UNSET
@@ -213,12 +261,16 @@ class FunctionShape(WireObject):
 
 
 class GrammarShape(WireObject):
+    """The input format of a custom tool."""
+
     type: str | UnsetType = UNSET
     syntax: str | UnsetType = UNSET
     definition: str | UnsetType = UNSET
 
 
 class CustomShape(WireObject):
+    """The declaration of a custom tool."""
+
     type: str
     name: str
     description: str | UnsetType = UNSET
@@ -229,6 +281,8 @@ class CustomShape(WireObject):
 
 
 class NamespaceShape(WireObject):
+    """A named group of tools."""
+
     type: str
     name: str
     tools: list[Raw]
@@ -236,12 +290,16 @@ class NamespaceShape(WireObject):
 
 
 class ToolReferenceShape(WireObject):
+    """A tool named in `tool_choice`."""
+
     type: str
     name: str | UnsetType = UNSET
     server_label: str | UnsetType = UNSET
 
 
 class ChoiceShape(ToolReferenceShape):
+    """An object as `tool_choice`: a single tool or a set of allowed tools."""
+
     mode: str | UnsetType = UNSET
     tools: list[ToolReferenceShape] | UnsetType = UNSET
 
@@ -250,6 +308,8 @@ class ChoiceShape(ToolReferenceShape):
 
 
 class FormatShape(WireObject):
+    """The output format in `text.format`."""
+
     type: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     schema: Raw | UnsetType = UNSET
@@ -258,11 +318,15 @@ class FormatShape(WireObject):
 
 
 class TextShape(WireObject):
+    """The `text` settings of a request."""
+
     format: FormatShape | UnsetType = UNSET
     verbosity: str | UnsetType = UNSET
 
 
 class ReasoningShape(WireObject):
+    """The `reasoning` settings of a request."""
+
     effort: str | UnsetType = UNSET
     summary: str | UnsetType = UNSET
     context: Extra = UNSET
@@ -271,10 +335,14 @@ class ReasoningShape(WireObject):
 
 
 class ConversationShape(WireObject):
+    """A conversation that the provider stores."""
+
     id: str
 
 
 class RequestShape(WireObject):
+    """The body of `POST /v1/responses`."""
+
     input: str | list[Raw] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     instructions: str | list[Raw] | UnsetType = UNSET
@@ -311,26 +379,32 @@ class RequestShape(WireObject):
 
 
 class PlainRequestShape(RequestShape):
-    """A request in which every item is what nearly all are."""
+    """A request that consists of plain items only, for the fast path."""
 
     input: list[PlainItemShape]  # type: ignore[assignment]
     instructions: str | UnsetType = UNSET
 
 
-# ---- answers
+# ---- responses
 
 
 class InputDetailsShape(WireObject):
+    """Cached tokens of the input."""
+
     cached_tokens: int | UnsetType = UNSET
     cache_write_tokens: int | UnsetType = UNSET
     cache_write_tokens_details: Extra = UNSET
 
 
 class OutputDetailsShape(WireObject):
+    """Reasoning tokens of the output."""
+
     reasoning_tokens: int | UnsetType = UNSET
 
 
 class UsageShape(WireObject):
+    """Token usage of a response."""
+
     input_tokens: int | UnsetType = UNSET
     input_tokens_details: InputDetailsShape | UnsetType = UNSET
     output_tokens: int | UnsetType = UNSET
@@ -339,10 +413,14 @@ class UsageShape(WireObject):
 
 
 class IncompleteShape(WireObject):
+    """The reason why a response is incomplete."""
+
     reason: str | UnsetType = UNSET
 
 
 class ErrorShape(WireObject):
+    """An error of a request, a response or a stream."""
+
     message: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
     param: str | UnsetType | None = UNSET
@@ -351,7 +429,7 @@ class ErrorShape(WireObject):
 
 
 class EchoShape(WireObject):
-    """What an answer repeats of its request, and of its own bookkeeping: nothing that it says itself."""
+    """The response fields that repeat the request or serve the provider's bookkeeping."""
 
     background: Extra = UNSET
     completed_at: Extra = UNSET
@@ -382,6 +460,8 @@ class EchoShape(WireObject):
 
 
 class ResponseShape(EchoShape):
+    """A response, complete or inside a stream event."""
+
     output: list[Raw] | UnsetType | None = UNSET
     id: str | UnsetType = UNSET
     object: str | UnsetType = UNSET
@@ -399,7 +479,7 @@ class ResponseShape(EchoShape):
 
 
 class Frame(WireObject, tag_field="type", kw_only=True):
-    """The events of a stream that every token brings; all others are read by name."""
+    """A delta event: the types that arrive once per token. Other events are decoded by field name."""
 
     sequence_number: int | UnsetType = UNSET
     item_id: str | UnsetType = UNSET
@@ -408,39 +488,51 @@ class Frame(WireObject, tag_field="type", kw_only=True):
 
 
 class TextDelta(Frame, tag="response.output_text.delta"):
+    """A delta of output text."""
+
     delta: str
     content_index: int | UnsetType = UNSET
     logprobs: Raw | UnsetType = UNSET
 
 
 class RefusalDelta(Frame, tag="response.refusal.delta"):
+    """A delta of a refusal."""
+
     delta: str
     content_index: int | UnsetType = UNSET
 
 
 class ArgumentsDelta(Frame, tag="response.function_call_arguments.delta"):
+    """A delta of function call arguments."""
+
     delta: str
 
 
 class InputDelta(Frame, tag="response.custom_tool_call_input.delta"):
+    """A delta of custom tool input."""
+
     delta: str
 
 
 class SummaryDelta(Frame, tag="response.reasoning_summary_text.delta"):
+    """A delta of a reasoning summary."""
+
     delta: str
     summary_index: int | UnsetType = UNSET
 
 
-class ThoughtDelta(Frame, tag="response.reasoning_text.delta"):
+class ReasoningTextDelta(Frame, tag="response.reasoning_text.delta"):
+    """A delta of reasoning text."""
+
     delta: str
     content_index: int | UnsetType = UNSET
 
 
-DeltaUnion = TextDelta | RefusalDelta | ArgumentsDelta | InputDelta | SummaryDelta | ThoughtDelta
+DeltaUnion = TextDelta | RefusalDelta | ArgumentsDelta | InputDelta | SummaryDelta | ReasoningTextDelta
 
 
 class UntypedFrame(Struct):
-    """Any event, as far as anybody needs to look into it."""
+    """Any stream event; its objects stay raw until a handler needs them."""
 
     type: str = ""
     response: Raw | UnsetType = UNSET

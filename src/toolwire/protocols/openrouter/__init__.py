@@ -1,4 +1,7 @@
-"""OpenRouter's dialect of Chat Completions: only what it adds. The rest is `openai_chat`, whose family it is of."""
+"""The codec of OpenRouter, a dialect of Chat Completions.
+
+This package holds only what OpenRouter adds; everything else is in `openai_chat`, whose extras family it shares.
+"""
 
 from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec

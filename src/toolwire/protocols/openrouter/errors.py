@@ -1,4 +1,4 @@
-"""OpenRouter's errors: a number as code, and what the upstream said in `metadata`, to canonical and back."""
+"""Errors of OpenRouter: a numeric `code`, and the upstream's error in `metadata`."""
 
 import msgspec
 from msgspec import Raw
@@ -33,7 +33,7 @@ _ERROR_KINDS: dict[str, ErrorKind] = {
     "server": "server",
     "timeout": "timeout",
 }
-# What each kind is told as: the number of its code, and OpenRouter's own word.
+# The numeric code and OpenRouter's `error_type` for each error kind.
 _ERROR_CODES: dict[ErrorKind, tuple[int, str]] = {
     "invalid_request": (400, "invalid_request"),
     "authentication": (401, "authentication"),
@@ -57,6 +57,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
+    """Decode an error body."""
     try:
         return with_error_kind(chat.decode_error(body, status))
     except DecodeError as error:
@@ -64,12 +65,12 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def with_error_kind(error: ApiError) -> ApiError:
-    """What went wrong by OpenRouter's own word for it, which is the same whoever the upstream is."""
-    own = (error.extras or {}).get(FAMILY, {})
-    metadata = own.get("error/metadata", own.get("metadata"))
+    """Classify an error by OpenRouter's `error_type`, which is the same for all upstreams."""
+    extras = (error.extras or {}).get(FAMILY, {})
+    metadata = extras.get("error/metadata", extras.get("metadata"))
     match None if metadata is None else _decode_json(metadata):
-        case {"error_type": str(word)} if word in _ERROR_KINDS:
-            return replace(error, kind=_ERROR_KINDS[word])
+        case {"error_type": str(error_type)} if error_type in _ERROR_KINDS:
+            return replace(error, kind=_ERROR_KINDS[error_type])
         case _:
             return error
 
@@ -78,6 +79,7 @@ def with_error_kind(error: ApiError) -> ApiError:
 
 
 def encode_error(error: ApiError) -> EncodedBody:
+    """Encode an error body."""
     encoding = chat.encode_error(as_openrouter_error(error))
     report_error(error, (), encoding.report)
     if chat.ERROR_FORM not in error.wire_form:
@@ -86,33 +88,33 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def as_openrouter_error(error: ApiError, *, prefix: str = "error/") -> ApiError:
-    """An error of another protocol as this one would have told it; Chat's encoder then writes it as it is."""
+    """Return an error of another protocol in OpenRouter's form, for Chat's encoder."""
     if chat.ERROR_FORM in error.wire_form:
         return error
-    code, word = _ERROR_CODES[error.kind]
-    numbered = error.code is not None and error.code.isdecimal()
-    metadata = {"error_type": word} | ({} if error.code is None or numbered else {"provider_code": error.code})
-    number = code if error.status is None else error.status
-    # What OpenAI's own protocols share is not told here: under another name it is reported.
+    default_code, error_type = _ERROR_CODES[error.kind]
+    is_numeric = error.code is not None and error.code.isdecimal()
+    metadata = {"error_type": error_type} | ({} if error.code is None or is_numeric else {"provider_code": error.code})
+    number = default_code if error.status is None else error.status
+    # OpenRouter lacks the fields that OpenAI's protocols share: in another family they are reported.
     others = {
         f"{name}:only" if name == SHARED_FAMILY else name: fields for name, fields in (error.extras or {}).items()
     }
     return ApiError(
         kind=error.kind,
         message=error.message,
-        code=error.code if numbered else str(number),
+        code=error.code if is_numeric else str(number),
         extras={**others, FAMILY: {f"{prefix}metadata": Raw(msgspec.json.encode(metadata))}},
         wire_form=(chat.ERROR_FORM, chat.NUMERIC_CODE),
     )
 
 
 def report_error(error: ApiError, path: SourcePath, report: LossReport) -> None:
-    """What is not said of an error of another protocol."""
+    """Report the fields of another protocol's error that OpenRouter lacks."""
     if chat.ERROR_FORM in error.wire_form:
         return
-    _, word = _ERROR_CODES[error.kind]
-    if error.raw is not None and error.raw != word:
-        report.approximated(path, "raw", f"{error.raw} is told as {word}")
+    _, error_type = _ERROR_CODES[error.kind]
+    if error.raw is not None and error.raw != error_type:
+        report.approximated(path, "raw", f"{error.raw} sent as {error_type}")
     for field in ("param", "request_id"):
         if getattr(error, field) is not None:
             report.dropped(path, field)

@@ -1,4 +1,4 @@
-"""The fields that OpenRouter has of those that are kept for its family: Chat's, and its own."""
+"""The extras of Chat's family that OpenRouter has: those of Chat and its own."""
 
 from toolwire.codec.validation import word_set
 from toolwire.protocols.openai_chat.fields import SHARED_FIELDS as CHAT

@@ -1,4 +1,4 @@
-"""OpenRouter's request body: Chat's, and what it adds, to a canonical request and back."""
+"""Requests of OpenRouter: those of Chat Completions with the fields that OpenRouter adds."""
 
 from typing import Any
 
@@ -72,6 +72,7 @@ _decode_names = msgspec.json.Decoder(list[str]).decode
 
 
 def decode_request(body: bytes, route: Route) -> Request:
+    """Decode a request body."""
     try:
         request = chat.decode_request(body, route)
     except DecodeError as error:
@@ -80,50 +81,70 @@ def decode_request(body: bytes, route: Route) -> Request:
 
 
 def with_protocol_name(error: DecodeError) -> DecodeError:
+    """Return an error of Chat's decoder in the name of this protocol."""
     return DecodeError(PROTOCOL, error.path, error.expected, error.got)
 
 
 def _decode_dialect_fields(request: Request) -> Request:
-    changed: dict[str, Any] = {}
+    """Decode the fields that OpenRouter adds to Chat, which Chat's decoder leaves in the extras."""
     if request.tools is not None:
-        changed["tools"] = tuple([decode_tool(tool) for tool in request.tools])
+        request = replace(request, tools=tuple([decode_tool(tool) for tool in request.tools]))
     if request.plain:
-        return replace(request, **changed) if changed else request
+        return request
     request = decode_cache(request)
-    own = dict((request.extras or {}).get(FAMILY, {}))
-    form = request.wire_form
-    changed["messages"] = tuple([decode_dialect(message) for message in request.messages])
-    if (
-        REASONING_FIELD in own
-        and request.thinking is None
-        and (thinking := decode_thinking(own[REASONING_FIELD])) is not None
-    ):
-        changed["thinking"] = thinking
-        form += represented_tokens(REASONING_FIELD)
-    if request.model is None and (models := _model_names(own.get("models"))):
-        changed["model"] = models[0]
-        form += (FIRST_MODEL, *represented_tokens("models"))
-        # The first is the model; those that stand in for it are still only OpenRouter's.
-        own |= {f"models/{index}": Raw(msgspec.json.encode(name)) for index, name in enumerate(models) if index}
-    if "plugins" in own:
-        plugins, others = decode_plugins(own["plugins"])
-        if plugins:
-            changed["tools"] = (*(changed.get("tools") or ()), *plugins)
-            form += represented_tokens("plugins")
-            own |= {f"plugins/{index}": Raw(b"{}") for index in others}
+    extras = dict((request.extras or {}).get(FAMILY, {}))
+    request = replace(request, messages=tuple([decode_dialect(message) for message in request.messages]))
+    for decode_field in (_decode_reasoning, _decode_models, _decode_plugins, _decode_tool_choice):
+        request = decode_field(request, extras)
+    families = {**(request.extras or {}), FAMILY: extras}
+    return replace(request, extras={name: fields for name, fields in families.items() if fields} or None)
+
+
+# Each of these decodes one field from `extras`, the request's extras of Chat's family, and adjusts them.
+
+
+def _decode_reasoning(request: Request, extras: dict[str, Raw]) -> Request:
+    """Decode `reasoning`, unless Chat's `reasoning_effort` is there."""
+    if REASONING_FIELD not in extras or request.thinking is not None:
+        return request
+    if (thinking := decode_thinking(extras[REASONING_FIELD])) is None:
+        return request
+    return replace(request, thinking=thinking, wire_form=request.wire_form + represented_tokens(REASONING_FIELD))
+
+
+def _decode_models(request: Request, extras: dict[str, Raw]) -> Request:
+    """Take the first of `models` as the model; its fallbacks stay extras."""
+    if request.model is not None or not (models := _model_names(extras.get("models"))):
+        return request
+    extras |= {f"models/{index}": Raw(msgspec.json.encode(name)) for index, name in enumerate(models) if index}
+    wire_form = (*request.wire_form, FIRST_MODEL, *represented_tokens("models"))
+    return replace(request, model=models[0], wire_form=wire_form)
+
+
+def _decode_plugins(request: Request, extras: dict[str, Raw]) -> Request:
+    """Decode plugins that are hosted tools; the others stay extras."""
+    plugins, others = decode_plugins(extras["plugins"]) if "plugins" in extras else ([], [])
+    if not plugins:
+        return request
+    extras |= {f"plugins/{index}": Raw(b"{}") for index in others}
+    wire_form = request.wire_form + represented_tokens("plugins")
+    return replace(request, tools=(*(request.tools or ()), *plugins), wire_form=wire_form)
+
+
+def _decode_tool_choice(request: Request, extras: dict[str, Raw]) -> Request:
+    """Decode a tool choice that forces a server tool, which Chat does not know."""
     choice = request.tool_choice
-    if "tool_choice" in own and (choice is None or choice.mode is None):
-        lifted = decode_choice(own["tool_choice"], parallel=None if choice is None else choice.parallel)
-        if lifted is not None:
-            changed["tool_choice"] = lifted
-            del own["tool_choice"]
-    extras = {**(request.extras or {}), FAMILY: own}
-    return replace(
-        request, **changed, extras={name: kept for name, kept in extras.items() if kept} or None, wire_form=form
-    )
+    if "tool_choice" not in extras or (choice is not None and choice.mode is not None):
+        return request
+    forced = decode_choice(extras["tool_choice"], parallel=None if choice is None else choice.parallel)
+    if forced is None:
+        return request
+    del extras["tool_choice"]
+    return replace(request, tool_choice=forced)
 
 
 def _model_names(raw: Raw | None) -> list[str]:
+    """Return the names in `models`; none if it is not a list of strings."""
     try:
         return [] if raw is None else _decode_names(raw)
     except msgspec.DecodeError:
@@ -134,6 +155,7 @@ def _model_names(raw: Raw | None) -> list[str]:
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
+    """Encode a request body and report losses."""
     encoding = (
         _encode_same_protocol(request, target) if request.origin == PROTOCOL else _encode_foreign(request, target)
     )
@@ -142,7 +164,10 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 
 def _application_headers(target: Target) -> tuple[tuple[str, str], ...]:
-    """Who asks, for the rankings of applications; the title also under its old name, which older hosts look for."""
+    """Return the headers that identify the application in OpenRouter's rankings.
+
+    The title is also sent as `X-Title`, its former name, which older hosts read.
+    """
     headers = () if target.site is None else (("HTTP-Referer", target.site),)
     if target.title is None:
         return headers
@@ -150,23 +175,25 @@ def _application_headers(target: Target) -> tuple[tuple[str, str], ...]:
 
 
 def _encode_same_protocol(request: Request, target: Target) -> EncodedBody:
+    """Encode a request of this protocol through Chat's encoder."""
     if request.plain:
         return chat.encode_request(replace(request, origin=FAMILY), target)
     messages = tuple([encode_dialect(message) for message in request.messages])
-    own = dict((request.extras or {}).get(FAMILY, {}))
+    fields = dict((request.extras or {}).get(FAMILY, {}))
     thinking = request.thinking
-    if represented_tokens(REASONING_FIELD)[0] in request.wire_form and REASONING_FIELD in own:
-        if thinking is not None and thinking != decode_thinking(own[REASONING_FIELD]):
+    if represented_tokens(REASONING_FIELD)[0] in request.wire_form and REASONING_FIELD in fields:
+        if thinking is not None and thinking != decode_thinking(fields[REASONING_FIELD]):
             plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=True)
-            own[REASONING_FIELD] = Raw(msgspec.json.encode(encode_thinking(thinking, plan)))
+            fields[REASONING_FIELD] = Raw(msgspec.json.encode(encode_thinking(thinking, plan)))
         thinking = None
-    extras = {**(request.extras or {}), FAMILY: own}
+    extras = {**(request.extras or {}), FAMILY: fields}
     model = None if FIRST_MODEL in request.wire_form else request.model
-    lowered = replace(request, origin=FAMILY, model=model, messages=messages, thinking=thinking, extras=extras)
-    return chat.encode_request(lowered, target)
+    chat_request = replace(request, origin=FAMILY, model=model, messages=messages, thinking=thinking, extras=extras)
+    return chat.encode_request(chat_request, target)
 
 
 def _encode_foreign(request: Request, target: Target) -> EncodedBody:
+    """Encode a request of another protocol."""
     model = request.model if target.model is None else target.model
     plan = DialectPlan(ID_AND_NAME_RULES, target, model, request.messages)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
@@ -187,21 +214,23 @@ def _encode_foreign(request: Request, target: Target) -> EncodedBody:
 
 
 def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:
+    """Encode system text and turns as messages."""
     messages: list[Any] = []
     if request.system:
-        places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
-        messages += encode_turn(Turn("system", places, None, ("system",)), plan)
+        located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
+        messages += encode_turn(Turn("system", located_parts, None, ("system",)), plan)
     for turn in adapt_turns(assemble(request, plan.report, supports_prefill=True), plan):
         plan.output_index = len(messages)
         messages += encode_turn(turn, plan)
     for index, message in enumerate(request.messages):
         if message.id is not None or message.phase is not None or message.clear_at is not None or message.status:
-            named = replace(message, id=None) if is_reasoning_item(message) else message
-            report_message(named, ("messages", index), plan)
+            reported = replace(message, id=None) if is_reasoning_item(message) else message
+            report_message(reported, ("messages", index), plan)
     return messages
 
 
 def _encode_settings(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write sampling, reasoning, output format and `stream`."""
     sampling = request.sampling
     if sampling is not None:
         encode_sampling(replace(request, sampling=replace(sampling, top_k=None)), body, plan)
@@ -209,16 +238,17 @@ def _encode_settings(request: Request, body: dict[str, Any], plan: EncodingPlan)
             body["top_k"] = sampling.top_k
     if request.thinking is not None and (reasoning := encode_thinking(request.thinking, plan)):
         if REASONING_FIELD in (request.extras or {}).get(FAMILY, {}):
-            body["reasoning_effort"] = reasoning["effort"]  # Chat's own word for it, and this protocol's beside it
+            body["reasoning_effort"] = reasoning["effort"]  # Chat's field, beside the extra `reasoning`
         else:
             body[REASONING_FIELD] = reasoning
     encode_output(request, body, plan)
     stream = request.stream if plan.target.stream is None else plan.target.stream
     if stream is not None:
-        body["stream"] = stream  # usage is always sent
+        body["stream"] = stream  # OpenRouter always sends usage
 
 
 def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write end user, labels, service tier and cache mark; report stored state."""
     report = plan.report
     if request.end_user is not None:
         body["user"] = encode_user(request.end_user, report)
@@ -227,29 +257,29 @@ def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingP
     if request.tier in SERVICE_TIERS:
         body["service_tier"] = request.tier
     elif request.tier == "standard_only":
-        report.approximated((), "tier", "standard_only is told as default")
+        report.approximated((), "tier", "standard_only sent as default")
         body["service_tier"] = "default"
     elif request.tier is not None:
-        report.dropped((), "tier", f"the target has no tier {request.tier}")
+        report.dropped((), "tier", f"the target has no service tier {request.tier}")
     if request.cache is not None:
         mark = request.cache
         if mark.ttl not in CACHE_TTLS:
-            report.approximated(("cache",), "ttl", f"{mark.ttl} is told as 1h")
+            report.approximated(("cache",), "ttl", f"{mark.ttl} sent as 1h")
             mark = replace(mark, ttl="1h")
         body[CACHE_FIELD] = encode_cache(mark)
-    state = request.continuation
-    if state is None:
+    continuation = request.continuation
+    if continuation is None:
         return
-    if state.id is not None:
-        report.dropped(("continuation",), "id", "the target holds no conversation")
-    if state.store:
-        report.dropped(("continuation",), "store", "the target stores nothing")
-    if state.background:
+    if continuation.id is not None:
+        report.dropped(("continuation",), "id", "the target does not store conversations")
+    if continuation.store:
+        report.dropped(("continuation",), "store", "the target does not store responses")
+    if continuation.background:
         report.dropped(("continuation",), "background")
 
 
 def _encode_shared(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """The fields that OpenAI's two protocols share: it takes those that cache."""
+    """Write the fields that OpenAI's two protocols share: OpenRouter has those for caching."""
     for name, value in (request.extras or {}).get(SHARED_FAMILY, {}).items():
         if name not in _SHARED_FIELDS:
             if f"{SHARED_FAMILY}:canonical:{name}" not in request.wire_form:
@@ -259,15 +289,18 @@ def _encode_shared(request: Request, body: dict[str, Any], plan: EncodingPlan) -
             body[name] = value
             continue
         if not members:
-            plan.report.dropped((), f"//{name}", "the target has options of explicit caching only")
+            plan.report.dropped((), f"//{name}", "the target supports only options of explicit caching")
             continue
-        for other in [other for other in members if other not in _CACHE_OPTIONS]:
-            plan.report.dropped((), f"//{name}/{escape_pointer(other)}")
+        for option_name in [option_name for option_name in members if option_name not in _CACHE_OPTIONS]:
+            plan.report.dropped((), f"//{name}/{escape_pointer(option_name)}")
         body[name] = {option: members[option] for option in _CACHE_OPTIONS if option in members}
 
 
 def _explicit_cache_options(options: Raw) -> dict[str, Raw] | None:
-    """The options of explicit caching; none if another is asked for, None if this is no object."""
+    """Return the options of explicit caching.
+
+    Returns an empty dict if another mode is requested, None if `options` is not an object.
+    """
     try:
         members = _decode_members(options)
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""OpenRouter's answers: Chat's, with what proves their reasoning, to canonical and back.
+"""Responses and model list of OpenRouter.
 
-The models on offer, as OpenRouter lists them.
+Responses are those of Chat with `reasoning_details`, which hold signatures and encrypted reasoning.
 """
 
 from collections.abc import Sequence
@@ -42,16 +42,18 @@ from toolwire.protocols.openrouter.request import PROTOCOL, with_protocol_name
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
+    """Decode a response body."""
     try:
         response = chat.decode_response(body, context)
     except DecodeError as error:
         raise with_protocol_name(error) from None
     candidates = tuple([_map_messages(candidate, decode_dialect) for candidate in response.candidates])
-    error_told = None if response.error is None else with_error_kind(response.error)
-    return replace(response, origin=PROTOCOL, candidates=candidates, error=error_told)
+    response_error = None if response.error is None else with_error_kind(response.error)
+    return replace(response, origin=PROTOCOL, candidates=candidates, error=response_error)
 
 
 def _map_messages(candidate: Candidate, transform: Any) -> Candidate:
+    """Apply `transform` to the messages of a candidate."""
     return replace(candidate, messages=tuple([transform(message) for message in candidate.messages]))
 
 
@@ -59,45 +61,51 @@ def _map_messages(candidate: Candidate, transform: Any) -> Candidate:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
+    """Encode a response body and report losses."""
     if response.origin == PROTOCOL:
         candidates = tuple([_map_messages(candidate, encode_dialect) for candidate in response.candidates])
         return chat.encode_response(replace(response, origin=FAMILY, candidates=candidates), context)
     error = None if response.error is None else as_openrouter_error(response.error, prefix="")
-    bare = tuple([_without_signatures(candidate, context) for candidate in response.candidates])
+    stripped = tuple([_without_signatures(candidate, context) for candidate in response.candidates])
     usage = None if response.usage is None else with_hosted_counts(response.usage)
-    shown = replace(response, origin="", candidates=bare, error=error, usage=usage)
-    encoding = chat.encode_response(shown, context)
+    chat_response = replace(response, origin="", candidates=stripped, error=error, usage=usage)
+    encoding = chat.encode_response(chat_response, context)
     if response.error is not None:
         report_error(response.error, ("error",), encoding.report)
     encoding.body.setdefault("system_fingerprint", None)
-    for place, (candidate, choice) in enumerate(zip(response.candidates, encoding.body["choices"], strict=False)):
+    for index, (candidate, choice) in enumerate(zip(response.candidates, encoding.body["choices"], strict=False)):
         _add_dialect_fields(choice, candidate)
         for number, message in enumerate(candidate.messages):
-            trail = ("candidates", place, "messages", number)
+            path = ("candidates", index, "messages", number)
             for position, part in enumerate(message.parts):
-                report_image(part, (*trail, "parts", position), encoding.report)
+                report_image(part, (*path, "parts", position), encoding.report)
                 if isinstance(part, Reasoning):
-                    report_images(part, (*trail, "parts", position), encoding.report)
+                    report_images(part, (*path, "parts", position), encoding.report)
     return encoding
 
 
 def with_hosted_counts(usage: Usage) -> Usage:
-    """Another protocol's counts with the searches where this dialect has them, which Chat has not."""
+    """Move the search count to the extras: OpenRouter has it in its usage, Chat has not."""
     if usage.searches is None:
         return usage
-    own = {chat.HOSTED_COUNTS["searches"]: Raw(b"%d" % usage.searches)}
-    extras = {**(usage.extras or {}), FAMILY: {**(usage.extras or {}).get(FAMILY, {}), **own}}
+    counts = {chat.HOSTED_COUNTS["searches"]: Raw(b"%d" % usage.searches)}
+    extras = {**(usage.extras or {}), FAMILY: {**(usage.extras or {}).get(FAMILY, {}), **counts}}
     return replace(usage, searches=None, extras=extras)
 
 
 def _without_signatures(candidate: Candidate, context: ResponseContext) -> Candidate:
-    """A candidate without the proofs that are written apart: what Chat's encoder still finds, it reports."""
+    """Prepare a candidate for Chat's encoder: without the signatures and images that are encoded separately.
+
+    Chat's encoder reports any signature that is left.
+    """
     messages = []
-    free = freeform_tool_names(context)
+    freeform_names = freeform_tool_names(context)
     for message in candidate.messages:
-        parts = tuple([_wrap_freeform_call(replace_image(_without_signature(part)), free) for part in message.parts])
-        carried = is_reasoning_item(message) and parts[0] is not message.parts[0]
-        messages.append(replace(message, parts=parts, id=None if carried else message.id))
+        parts = tuple(
+            [_wrap_freeform_call(replace_image(_without_signature(part)), freeform_names) for part in message.parts]
+        )
+        is_id_encoded = is_reasoning_item(message) and parts[0] is not message.parts[0]
+        messages.append(replace(message, parts=parts, id=None if is_id_encoded else message.id))
     stop = candidate.stop
     if stop is not None and stop.reason in FAILED_STOPS:
         stop = replace(stop, reason="end_turn")
@@ -105,6 +113,7 @@ def _without_signatures(candidate: Candidate, context: ResponseContext) -> Candi
 
 
 def _without_signature(part: Part) -> Part:
+    """Remove a signature that `reasoning_details` can hold."""
     if isinstance(part, Reasoning) and part.signature is not None and is_known_issuer(part.signature):
         return replace(part, signature=None, id=None)
     if isinstance(part, Text | ToolCall) and _has_signature(part):
@@ -113,48 +122,41 @@ def _without_signature(part: Part) -> Part:
 
 
 def _has_signature(part: Part) -> bool:
-    """Whether a text or a call of the client's brings a proof that has a place here."""
+    """Return whether a text or client-side call has a signature that `reasoning_details` can hold."""
     if isinstance(part, ToolCall) and part.executor == "server":
         return False
     return isinstance(part, Text | ToolCall) and part.signature is not None and is_known_issuer(part.signature)
 
 
 def freeform_tool_names(context: ResponseContext) -> frozenset[str]:
-    """The tools whose calls are free text to the client: there are only functions, unless it asked for others."""
-    asked = () if context.request is None else context.request.tools or ()
-    return frozenset(tool.name for tool in asked if isinstance(tool, FreeformTool))
+    """Return the tools whose calls the client expects as free text."""
+    tools = () if context.request is None else context.request.tools or ()
+    return frozenset(tool.name for tool in tools if isinstance(tool, FreeformTool))
 
 
 def _wrap_freeform_call(part: Part, freeform_names: frozenset[str]) -> Part:
+    """Turn a free-text call into a function call, unless the client declared a free-text tool."""
     if isinstance(part, ToolCall) and part.shape == "freeform" and part.name not in freeform_names:
         return replace(part, shape="json", arguments=wrap_freeform_input(part.arguments))
     return part
 
 
 def _add_dialect_fields(choice: dict[str, Any], candidate: Candidate) -> None:
-    """A choice as Chat's encoder wrote it, with what only this dialect has."""
-    message = choice["message"]
-    if "reasoning_content" in message:
-        message["reasoning"] = message.pop("reasoning_content")
-    entries: list[Any] = []
-    for number, said in enumerate(candidate.messages):
-        for part in said.parts:
-            if isinstance(part, Reasoning):
-                entries += encode_entries(part, vendor_item_id(part, number, candidate.messages), len(entries))
-            elif isinstance(part, Text | ToolCall) and part.signature is not None and _has_signature(part):
-                call_id = part.id if isinstance(part, ToolCall) else None
-                entries += encode_signature(part.signature, call_id, len(entries))
-    if entries:
-        message[DETAILS_FIELD] = entries
+    """Add OpenRouter's fields to a choice that Chat's encoder wrote."""
+    body = choice["message"]
+    if "reasoning_content" in body:
+        body["reasoning"] = body.pop("reasoning_content")
+    if entries := _encode_candidate_details(candidate):
+        body[DETAILS_FIELD] = entries
     images: list[Any] = []
-    for said in candidate.messages:
-        for part in said.parts:
+    for message in candidate.messages:
+        for part in message.parts:
             if (image := encode_image(part, len(images))) is not None:
                 images.append(image)
     if images:
-        message[IMAGES] = images
-    for said in candidate.messages:
-        message.update((said.extras or {}).get(FAMILY, {}))  # what compatible servers write of it
+        body[IMAGES] = images
+    for message in candidate.messages:
+        body.update((message.extras or {}).get(FAMILY, {}))  # fields of compatible servers
     stop = candidate.stop
     if stop is not None and stop.raw is not None:
         choice.setdefault("native_finish_reason", stop.raw)
@@ -162,15 +164,31 @@ def _add_dialect_fields(choice: dict[str, Any], candidate: Candidate) -> None:
         choice["finish_reason"] = "error"
 
 
+def _encode_candidate_details(candidate: Candidate) -> list[Any]:
+    """Encode the `reasoning_details` of a candidate: its reasoning, and signatures of texts and calls."""
+    entries: list[Any] = []
+    for number, message in enumerate(candidate.messages):
+        for part in message.parts:
+            if isinstance(part, Reasoning):
+                entries += encode_entries(part, vendor_item_id(part, number, candidate.messages), len(entries))
+            elif isinstance(part, Text | ToolCall) and part.signature is not None and _has_signature(part):
+                call_id = part.id if isinstance(part, ToolCall) else None
+                entries += encode_signature(part.signature, call_id, len(entries))
+    return entries
+
+
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
-    return {"data": [_encode_card(one) for one in models], "total_count": len(models), "links": {"next": None}}
+    """Encode the model list of `GET /api/v1/models`."""
+    return {"data": [_encode_card(model) for model in models], "total_count": len(models), "links": {"next": None}}
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
+    """Encode one model as `GET /api/v1/models/{id}` returns it."""
     return {"data": _encode_card(model)}
 
 
 def _encode_card(model: ModelCard) -> dict[str, Any]:
+    """Encode one model of the list."""
     return {
         "id": model.id,
         "canonical_slug": model.id,

@@ -1,4 +1,7 @@
-"""What OpenRouter itself rejects. What the chosen upstream rejects is for that one's rules: here it is a warning."""
+"""Rules that OpenRouter enforces itself.
+
+Rules of the chosen upstream only give warnings here.
+"""
 
 from msgspec.structs import replace
 
@@ -11,6 +14,7 @@ _CHAT = "openai-chat."
 def check_request(
     body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
 ) -> list[Finding]:
+    """Check a request against Chat's rules, as warnings, and OpenRouter's own."""
     findings = [
         replace(finding, rule="openrouter." + finding.rule.removeprefix(_CHAT))
         for finding in chat.check_request(body, model=model, version=version, compatible=True)
@@ -19,13 +23,13 @@ def check_request(
         return findings
     efforts = (body.get("reasoning_effort"), value_at(body.get("reasoning"), "effort"))
     if None not in efforts and efforts[0] != efforts[1]:
-        said = "reasoning_effort and reasoning.effort differ"
-        findings.append(Finding("openrouter.effort-twice", "/reasoning_effort", said))
+        message = "reasoning_effort and reasoning.effort differ"
+        findings.append(Finding("openrouter.effort-twice", "/reasoning_effort", message))
     if efforts[1] is not None and value_at(body.get("reasoning"), "max_tokens") is not None:
-        said = "only one of reasoning.effort and reasoning.max_tokens can be specified"
-        findings.append(Finding("openrouter.effort-and-budget", "/reasoning/max_tokens", said))
-    for path, message in object_items(body.get("messages"), ("messages",)):
-        if message.get("role") == "tool" and not isinstance(message.get("tool_call_id"), str):
-            at = json_pointer((*path, "tool_call_id"))
-            findings.append(Finding("openrouter.tool-message-nameless", at, "a tool message needs a tool_call_id"))
+        message = "only one of reasoning.effort and reasoning.max_tokens can be specified"
+        findings.append(Finding("openrouter.effort-and-budget", "/reasoning/max_tokens", message))
+    for path, chat_message in object_items(body.get("messages"), ("messages",)):
+        if chat_message.get("role") == "tool" and not isinstance(chat_message.get("tool_call_id"), str):
+            pointer = json_pointer((*path, "tool_call_id"))
+            findings.append(Finding("openrouter.tool-message-nameless", pointer, "a tool message needs a tool_call_id"))
     return findings

@@ -1,4 +1,4 @@
-"""How hard to think and what to cache: OpenRouter's own fields, to canonical settings and back."""
+"""OpenRouter's `reasoning` and `cache_control` to canonical settings and back."""
 
 from typing import Any, TypeVar
 
@@ -31,44 +31,46 @@ CacheNode = TypeVar("CacheNode", Text, Media, FunctionTool, Request)
 
 
 def decode_thinking(raw: Raw) -> Thinking | None:
-    """The `reasoning` of a request; None if it says nothing that others know."""
+    """Decode the `reasoning` of a request; None if nothing in it has a canonical meaning."""
     try:
         members = _decode_members(raw)
     except msgspec.DecodeError:
         return None
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     form = [f"{FAMILY}:name:{field}={name}" for field, name in _REASONING_NAMES.items()]
-    left = dict(members)
+    unread = dict(members)
     for field, name in _REASONING_NAMES.items():
         value = _decode_json(members.get(name, b"null"))
         if type(value) is _REASONING_TYPES[name]:
-            said[field] = value
-            del left[name]
-    if left.get("exclude") == Raw(b"true"):
-        said["visibility"] = "omitted"
+            settings[field] = value
+            del unread[name]
+    if unread.get("exclude") == Raw(b"true"):
+        settings["visibility"] = "omitted"
         form.append(f"{FAMILY}:name:visibility=exclude")
-        del left["exclude"]
-    elif isinstance(word := _decode_json(left.get("summary", b"null")), str):
-        said["visibility"] = "summary"
+        del unread["exclude"]
+    elif isinstance(summary := _decode_json(unread.get("summary", b"null")), str):
+        settings["visibility"] = "summary"
         form.append(f"{FAMILY}:name:visibility=summary")
-        if word in ("auto", "concise", "detailed"):
-            del left["summary"]
-            said |= {} if word == "auto" else {"summary": word}
-    elif left.get("exclude") == Raw(b"false"):
-        said["visibility"] = "full"
+        if summary in ("auto", "concise", "detailed"):
+            del unread["summary"]
+            settings |= {} if summary == "auto" else {"summary": summary}
+    elif unread.get("exclude") == Raw(b"false"):
+        settings["visibility"] = "full"
         form.append(f"{FAMILY}:name:visibility=exclude")
-    left = {name: value for name, value in left.items() if bytes(value) not in (b"null", b"false")}
-    if not said:
+    unread = {name: value for name, value in unread.items() if bytes(value) not in (b"null", b"false")}
+    if not settings:
         return None
-    if left:
+    if unread:
         mark_extras_seen()
-    return Thinking(**said, extras={FAMILY: left} if left else None, wire_form=tuple(form), at=f"/{REASONING_FIELD}")
+    return Thinking(
+        **settings, extras={FAMILY: unread} if unread else None, wire_form=tuple(form), at=f"/{REASONING_FIELD}"
+    )
 
 
 def decode_cache(node: CacheNode) -> CacheNode:
-    """A part, tool or request with the mark that Anthropic's way of caching puts on it."""
-    own = (node.extras or {}).get(FAMILY)
-    if own is None or node.cache is not None or (raw := own.get(CACHE_FIELD)) is None:
+    """Decode the `cache_control` of a part, tool or request, as Anthropic has it."""
+    extras = (node.extras or {}).get(FAMILY)
+    if extras is None or node.cache is not None or (raw := extras.get(CACHE_FIELD)) is None:
         return node
     try:
         members = _decode_members(raw)
@@ -90,7 +92,7 @@ def decode_cache(node: CacheNode) -> CacheNode:
 
 
 def without_cache_mark(node: CacheNode) -> CacheNode:
-    """As Chat wrote it: the mark is in the extras already, and not to be written Chat's way, too."""
+    """Remove a cache mark that is still in the extras, so that Chat's encoder does not write it twice."""
     return (
         replace(node, cache=None)
         if node.cache is not None and represented_tokens(CACHE_FIELD)[0] in node.wire_form
@@ -99,28 +101,21 @@ def without_cache_mark(node: CacheNode) -> CacheNode:
 
 
 def encode_cache(cache: CacheMark) -> dict[str, Any]:
+    """Encode a cache mark as `cache_control`."""
     return {"type": "ephemeral"} if cache.ttl is None else {"type": "ephemeral", "ttl": cache.ttl}
 
 
 def encode_thinking(thinking: Thinking, plan: EncodingPlan) -> dict[str, Any]:
-    """The `reasoning` of a request: an effort or a budget, the provider takes no two."""
-    report, trail = plan.report, ("thinking",)
+    """Encode `reasoning`, with an effort or a budget: the provider does not accept both."""
     body: dict[str, Any] = {}
-    effort = thinking.effort
-    if effort is not None and effort not in EFFORTS:
-        report.approximated(trail, "effort", f"{effort} is told as high")
-        effort = "high"
-    if effort is None and thinking.enabled is False:
-        effort = "none"
-    elif effort not in (None, "none") and thinking.enabled is False:
-        report.approximated(trail, "enabled", f"told as an effort: {effort}")
+    effort = _encode_effort(thinking, plan)
     if effort is not None:
         body["effort"] = effort
     if thinking.budget_tokens is not None:
         if effort is None:
             body["max_tokens"] = thinking.budget_tokens
         else:
-            report.approximated(trail, "budget_tokens", f"told as an effort: {effort}")
+            plan.report.approximated(("thinking",), "budget_tokens", f"sent as effort {effort}")
     elif effort is None and thinking.enabled:
         body["enabled"] = True
     if thinking.visibility == "omitted":
@@ -130,3 +125,16 @@ def encode_thinking(thinking: Thinking, plan: EncodingPlan) -> dict[str, Any]:
     elif thinking.visibility == "full":
         body["exclude"] = False
     return body
+
+
+def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> str | None:
+    """Return the effort, `none` if thinking is disabled."""
+    effort = thinking.effort
+    if effort is not None and effort not in EFFORTS:
+        plan.report.approximated(("thinking",), "effort", f"{effort} sent as high")
+        effort = "high"
+    if effort is None and thinking.enabled is False:
+        return "none"
+    if effort not in (None, "none") and thinking.enabled is False:
+        plan.report.approximated(("thinking",), "enabled", f"sent as effort {effort}")
+    return effort

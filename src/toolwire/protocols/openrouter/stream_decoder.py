@@ -1,9 +1,9 @@
-"""OpenRouter's chunks: Chat's, with the entries of `reasoning_details` as parts of their own.
+"""Streams of OpenRouter: Chat's chunks, with the entries of `reasoning_details` as parts.
 
-1. Fragments of an entry have its type and index; their text grows, of a signature the last one counts.
-2. `reasoning` says again what the entries of its chunk say: then only they are told.
-3. An entry ends when something else starts. What comes later for it is another one.
-4. What the wire said is told beside it, in a notice, for home; and all of it together at the end of the message.
+1. Fragments of an entry have its type and index. Their texts are concatenated; of signatures the last one counts.
+2. `reasoning` repeats the texts of the entries in its chunk, so it is skipped if there are entries.
+3. An entry ends when something else starts. Later fragments for it start a new entry.
+4. The wire fields are also emitted as a `Notice`, for clients of this protocol, and joined at the end of the message.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ _TEXT_KINDS: dict[str, Any] = {"text": "full", "summary": "summary"}
 
 
 class _OpenEntry:
-    """One entry as it grows."""
+    """An entry of `reasoning_details` and its fragments so far."""
 
     def __init__(self, position: int) -> None:
         self.position = position
@@ -61,27 +61,29 @@ class _OpenEntry:
         self.index = -1
 
     def merge(self, fragment: dict[str, Any]) -> None:
+        """Add a fragment: concatenate texts, replace other fields."""
         for name, value in fragment.items():
-            before = self.members.get(name)
-            if name in _MERGED_FIELDS and isinstance(before, str) and isinstance(value, str):
-                self.members[name] = before + value
+            current = self.members.get(name)
+            if name in _MERGED_FIELDS and isinstance(current, str) and isinstance(value, str):
+                self.members[name] = current + value
             elif value is not None or name not in self.members:
                 self.members[name] = value
 
 
 class _ChoiceState:
-    """The parts of one answer, numbered anew."""
+    """The parts of one choice, renumbered to make room for entries."""
 
     def __init__(self, candidate: int) -> None:
         self._candidate = candidate
         self.is_renumbered = False
         self._next_index = 0
-        self._indices: dict[int, int] = {}
-        self._pending_starts: dict[int, PartStart] = {}
+        self._indices: dict[int, int] = {}  # by Chat's part index
+        self._pending_starts: dict[int, PartStart] = {}  # plain reasoning, emitted unless entries repeat it
         self._entries: list[_OpenEntry] = []
-        self._plain_texts: dict[str, str] = {}
+        self._plain_texts: dict[str, str] = {}  # skipped plain reasoning by field
 
     def part_start(self, event: PartStart) -> list[Event]:
+        """Start a part; plain reasoning waits until it is known whether entries repeat it."""
         if isinstance(event.part, Reasoning) and _reasoning_field(event.part) is not None:
             self._pending_starts[event.index] = event
             return []
@@ -89,81 +91,92 @@ class _ChoiceState:
         return [*ended, replace(event, index=self._assign_index(event.index))]
 
     def _assign_index(self, index: int) -> int:
+        """Assign the next part index to a part of Chat's decoder."""
         self._indices[index] = number = self._next_index
         self._next_index += 1
         self.is_renumbered = self.is_renumbered or number != index
         return number
 
     def part_delta(self, event: PartDelta) -> list[Event]:
-        news = (event.extras or {}).get(FAMILY, {})
-        held = self._pending_starts.get(event.index)
-        name = None if held is None else _reasoning_field(held.part)
-        if _DETAILS_DELTA in news and (fragments := _read_fragments(news[_DETAILS_DELTA])):
-            if name is not None:
-                return self._decode_fragments(fragments, dict(news), name, event.text)
-            left = {name: value for name, value in news.items() if name != _DETAILS_DELTA}
-            kept = replace(event, index=self._indices[event.index], extras={FAMILY: left} if left else None)
-            return [*self._decode_fragments(fragments, {_DETAILS_DELTA: news[_DETAILS_DELTA]}), kept]
-        if _IMAGES_DELTA in news:
-            apart = Notice(kind=f"choice:{self._candidate}", extras={FAMILY: {_IMAGES_DELTA: news[_IMAGES_DELTA]}})
-            left = {name: value for name, value in news.items() if name != _IMAGES_DELTA}
-            return [apart, *self.part_delta(replace(event, extras={FAMILY: left} if left else None))]
-        if held is not None and event.index not in self._indices:
-            if name == "details" and self._entries:
+        """Decode a delta, with the entries and images of its chunk."""
+        start = self._pending_starts.get(event.index)
+        field = None if start is None else _reasoning_field(start.part)
+        if event.extras and (events := self._decode_extras(event, event.extras.get(FAMILY, {}), field)):
+            return events
+        if start is not None and event.index not in self._indices:
+            if field == "details" and self._entries:
                 return []
             number = self._assign_index(event.index)
-            return [*self._end_entries(), replace(held, index=number), replace(event, index=number)]
+            return [*self._end_entries(), replace(start, index=number), replace(event, index=number)]
         index = self._indices[event.index]
         return [event if index == event.index else replace(event, index=index)]
 
+    def _decode_extras(self, event: PartDelta, extras: dict[str, Raw], field: str | None) -> list[Event]:
+        """Decode a delta whose chunk has `reasoning_details` or images; nothing if it has neither."""
+        if _DETAILS_DELTA in extras and (fragments := _read_fragments(extras[_DETAILS_DELTA])):
+            if field is not None:
+                return self._decode_fragments(fragments, dict(extras), field, event.text)
+            details = self._decode_fragments(fragments, {_DETAILS_DELTA: extras[_DETAILS_DELTA]})
+            event = replace(event, index=self._indices[event.index])
+            return [*details, _without_extra(event, extras, _DETAILS_DELTA)]
+        if _IMAGES_DELTA in extras:
+            images = Notice(kind=f"choice:{self._candidate}", extras={FAMILY: {_IMAGES_DELTA: extras[_IMAGES_DELTA]}})
+            return [images, *self.part_delta(_without_extra(event, extras, _IMAGES_DELTA))]
+        return []
+
     def notice(self, event: Notice) -> list[Event]:
-        news = (event.extras or {}).get(FAMILY, {})
-        fragments = _read_fragments(news[_DETAILS_DELTA]) if _DETAILS_DELTA in news else []
-        return self._decode_fragments(fragments, dict(news)) if fragments else [event]
+        """Decode the entries of a chunk without other content."""
+        extras = (event.extras or {}).get(FAMILY, {})
+        fragments = _read_fragments(extras[_DETAILS_DELTA]) if _DETAILS_DELTA in extras else []
+        return self._decode_fragments(fragments, dict(extras)) if fragments else [event]
 
     def part_end(self, event: PartEnd) -> list[Event]:
+        """End a part, unless it never started."""
         index = self._indices.get(event.index)
         return [] if index is None else [replace(event, index=index)]
 
     def _decode_fragments(
-        self, fragments: list[dict[str, Any]], extras: dict[str, Raw], name: str | None = None, text: str = ""
+        self, fragments: list[dict[str, Any]], extras: dict[str, Raw], field: str | None = None, text: str = ""
     ) -> list[Event]:
-        """The fragments of one chunk, and the plain text that stood beside them."""
+        """Decode the fragments of one chunk, and record the plain text beside them."""
         events: list[Event] = []
         for fragment in fragments:
             events += self._decode_fragment(fragment)
-        if name is not None and name != "details":
-            extras[f"delta/{name}"] = Raw(msgspec.json.encode(text))
-            self._plain_texts[name] = self._plain_texts.get(name, "") + text
+        if field is not None and field != "details":
+            extras[f"delta/{field}"] = Raw(msgspec.json.encode(text))
+            self._plain_texts[field] = self._plain_texts.get(field, "") + text
         events.append(Notice(kind=f"choice:{self._candidate}", extras={FAMILY: extras}))
         return events
 
     def _decode_fragment(self, fragment: dict[str, Any]) -> list[Event]:
+        """Merge a fragment into its entry and emit its text."""
         events: list[Event] = []
         entry = self._entry_for(fragment)
         entry.merge(fragment)
         kind = str(fragment.get("type")).removeprefix("reasoning.")
-        said = fragment.get(kind) if kind in _TEXT_KINDS else None
-        if not isinstance(said, str) or not said:
+        text = fragment.get(kind) if kind in _TEXT_KINDS else None
+        if not isinstance(text, str) or not text:
             return events
         if entry.part is None:
             entry.part = Reasoning(wire_form=(DETAILS_FORM, ENTRY_FORM), at=f"{DETAILS_POINTER}{entry.position}")
             entry.index = self._next_index
             self._next_index += 1
             events.append(PartStart(index=entry.index, part=entry.part, candidate=self._candidate))
-        grown = PartDelta(index=entry.index, text=said, candidate=self._candidate, kind=_TEXT_KINDS[kind])
-        return [*events, grown]
+        delta = PartDelta(index=entry.index, text=text, candidate=self._candidate, kind=_TEXT_KINDS[kind])
+        return [*events, delta]
 
     def _entry_for(self, fragment: dict[str, Any]) -> _OpenEntry:
+        """Return the open entry that a fragment belongs to, or a new one."""
         key = (fragment.get("type"), fragment.get("index"))
         for entry in reversed(self._entries):
             if entry.final is None and (entry.members.get("type"), entry.members.get("index")) == key:
                 return entry
-        made = _OpenEntry(len(self._entries))
-        self._entries.append(made)
-        return made
+        new_entry = _OpenEntry(len(self._entries))
+        self._entries.append(new_entry)
+        return new_entry
 
     def _end_entries(self) -> list[Event]:
+        """End all open entries."""
         events: list[Event] = []
         for entry in self._entries:
             if entry.final is not None:
@@ -180,7 +193,7 @@ class _ChoiceState:
         return events
 
     def _decode_images(self, images: Raw) -> list[Event]:
-        """A part for each picture, once all of them are there."""
+        """Emit a part for each image, once the list is complete."""
         events: list[Event] = []
         for image in decode_images(images):
             events.append(PartStart(index=self._next_index, part=image, candidate=self._candidate))
@@ -189,47 +202,58 @@ class _ChoiceState:
         return events
 
     def message_end(self, event: MessageEnd) -> list[Event]:
+        """End the message, with the joined entries and images in its extras."""
         ended = self._end_entries()
-        said = dict((event.extras or {}).get(FAMILY, {}))
-        if IMAGES in said and (drawn := self._decode_images(said[IMAGES])):
-            ended += drawn
+        extras = dict((event.extras or {}).get(FAMILY, {}))
+        if IMAGES in extras and (image_events := self._decode_images(extras[IMAGES])):
+            ended += image_events
             event = replace(event, wire_form=event.wire_form + represented_tokens(IMAGES))
         if not self._entries:
             return [*ended, event]
-        said[DETAILS_FIELD] = Raw(msgspec.json.encode([entry.members for entry in self._entries]))
+        extras[DETAILS_FIELD] = Raw(msgspec.json.encode([entry.members for entry in self._entries]))
         form = represented_tokens(DETAILS_FIELD)
         finals = [entry.final for entry in self._entries if entry.final is not None]
         for name, text in self._plain_texts.items():
-            said[name] = Raw(msgspec.json.encode(text))
+            extras[name] = Raw(msgspec.json.encode(text))
             form += represented_tokens(name) if is_repeated_text(text, finals) else ()
-        return [*ended, replace(event, extras={FAMILY: said}, wire_form=event.wire_form + form)]
+        return [*ended, replace(event, extras={FAMILY: extras}, wire_form=event.wire_form + form)]
+
+
+def _without_extra(event: PartDelta, extras: dict[str, Raw], name: str) -> PartDelta:
+    """Return the delta without one of its extras."""
+    others = {key: value for key, value in extras.items() if key != name}
+    return replace(event, extras={FAMILY: others} if others else None)
 
 
 def _reasoning_field(part: Part) -> str | None:
-    """The field of the message that a reasoning stands in, if it is one that entries may stand beside."""
+    """Return the field that plain reasoning came in, if entries may repeat it."""
     names = (token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM))
     return next((name for name in names if name in ("reasoning", "reasoning_content", "details")), None)
 
 
 def _read_fragments(raw: Raw) -> list[dict[str, Any]]:
-    """The fragments, if they are of entries that can be read."""
+    """Return the fragments of a chunk; none if they are not valid entries."""
     return _decode_list(raw) if read_entries(raw) else []
 
 
 class Decoder:
+    """The stream decoder of OpenRouter, on top of Chat's."""
+
     def __init__(self, context: ResponseContext) -> None:
         self._chat = chat_decoder(context)
         self._choices: dict[int, _ChoiceState] = {}
         self._has_failed = False
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode a chunk of the stream."""
         return self._read(lambda: self._chat.feed(data))
 
     def close(self) -> list[Event]:
+        """Decode the rest of the stream."""
         return self._read(self._chat.close)
 
     def _read(self, read_events: Callable[[], list[Event]]) -> list[Event]:
-        """What can't be read may stand deep in a frame that is one of JSON; nothing after it is read."""
+        """Decode events and fail the response on invalid entries; nothing after that is decoded."""
         if self._has_failed:
             return []
         try:
@@ -239,34 +263,37 @@ class Decoder:
             return [ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)]
 
     def _decode_events(self, events: list[Event]) -> list[Event]:
-        lifted: list[Event] = []
+        """Decode OpenRouter's fields in the events of Chat's decoder."""
+        decoded: list[Event] = []
         for event in events:
             match event:
                 case PartDelta(plain=True) if not self._choices[event.candidate].is_renumbered:
-                    lifted.append(event)
+                    decoded.append(event)
                 case PartDelta():
-                    lifted += self._choice(event.candidate).part_delta(event)
+                    decoded += self._choice(event.candidate).part_delta(event)
                 case PartStart():
-                    lifted += self._choice(event.candidate).part_start(event)
+                    decoded += self._choice(event.candidate).part_start(event)
                 case PartEnd():
-                    lifted += self._choice(event.candidate).part_end(event)
+                    decoded += self._choice(event.candidate).part_end(event)
                 case MessageEnd():
-                    lifted += self._choice(event.candidate).message_end(event)
+                    decoded += self._choice(event.candidate).message_end(event)
                 case Notice() if event.kind.startswith("choice:"):
-                    lifted += self._choice(int(event.kind.removeprefix("choice:"))).notice(event)
+                    decoded += self._choice(int(event.kind.removeprefix("choice:"))).notice(event)
                 case ResponseStart():
-                    lifted.append(replace(event, origin=PROTOCOL))
+                    decoded.append(replace(event, origin=PROTOCOL))
                 case ResponseFailed():
-                    lifted.append(replace(event, error=with_error_kind(event.error)))
+                    decoded.append(replace(event, error=with_error_kind(event.error)))
                 case _:
-                    lifted.append(event)
-        return lifted
+                    decoded.append(event)
+        return decoded
 
     def _choice(self, candidate: int) -> _ChoiceState:
+        """Return the state of a choice."""
         if (choice := self._choices.get(candidate)) is None:
             choice = self._choices[candidate] = _ChoiceState(candidate)
         return choice
 
 
 def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    """Return a decoder for one response stream."""
     return Decoder(context)

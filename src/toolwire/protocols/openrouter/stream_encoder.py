@@ -1,6 +1,6 @@
-"""Canonical events, to OpenRouter's chunks: Chat's, with proofs of reasoning, and errors that are chunks, too.
+"""Canonical events to streams of OpenRouter: Chat's chunks, with `reasoning_details` and error chunks.
 
-Chat's encoder writes them. What it has no field for is given to it as notices, whose extras it writes into a chunk.
+Chat's encoder writes the chunks. Fields that it does not know are passed as notices, whose extras it adds to a chunk.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,21 +53,22 @@ _STREAM_END = b"data: [DONE]\n\n"
 
 
 class _OpenReasoning(Struct):
-    """A reasoning that is being told: the texts of its entries so far, and its proof."""
+    """A reasoning that has started and not ended."""
 
     path: SourcePath
     id: str | None
     signature: Signature | None
-    first_index: int
-    texts: list[tuple[str, int, TextPieces]] = field(default_factory=list)
+    first_index: int  # of its entries
+    texts: list[tuple[str, int, TextPieces]] = field(default_factory=list)  # kind, block and pieces of each entry
 
 
 class Encoder:
+    """The stream encoder of OpenRouter, on top of Chat's."""
+
     def __init__(self, context: ResponseContext) -> None:
-        asked = context.request
-        # Usage is always sent, whatever was asked.
-        always = None if asked is None else replace(asked, include_usage=True)
-        self._chat = chat_encoder(replace(context, request=always))
+        # OpenRouter always sends usage.
+        request = None if context.request is None else replace(context.request, include_usage=True)
+        self._chat = chat_encoder(replace(context, request=request))
         self.report = self._chat.report
         self._created = context.created
         self._same_protocol = False
@@ -86,19 +87,23 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that ended the stream, if any."""
         return self._chat.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode events; a finished stream ends with `[DONE]`."""
         out = self._chat.encode(self._adapt_events(events))
         return out + _STREAM_END if self._ended and out and not out.endswith(_STREAM_END) else out
 
     def close(self) -> bytes:
+        """End the stream, with a failure if the response was not complete."""
         if self._ended:
             return self._chat.close()
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
         return self.encode([ResponseFailed(error=error)])
 
     def _adapt_events(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Adapt events for Chat's encoder."""
         for event in events:
             match event:
                 case PartDelta(plain=True) if not self._wrapped_calls:
@@ -115,7 +120,7 @@ class Encoder:
                 case PartStart() if self._same_protocol and (
                     IMAGE_FORM in event.part.wire_form or is_server_tool_entry(event.part)
                 ):
-                    continue  # it was told by the extras that it is of
+                    continue  # sent in the extras of its message
                 case PartDelta(signature=Signature()) if self._same_protocol:
                     yield replace(event, signature=None)
                 case _ if self._same_protocol:
@@ -124,7 +129,7 @@ class Encoder:
                     yield from self._encode_foreign(event)
 
     def _encode_foreign(self, event: Event) -> Iterator[Event]:
-        """An event of another protocol, and the notices for what Chat has no place for."""
+        """Adapt an event of another protocol, with notices for fields that Chat lacks."""
         match event:
             case MessageStart():
                 self._message_ids[event.candidate, event.message] = event.id
@@ -140,8 +145,8 @@ class Encoder:
             case CandidateEnd(stop=Stop(raw=str(raw))) if "native_finish_reason" not in (event.extras or {}).get(
                 FAMILY, {}
             ):
-                news = {"native_finish_reason": Raw(_encode_json(raw))}
-                yield Notice(kind=f"choice:{event.candidate}", extras={FAMILY: news})
+                extras = {"native_finish_reason": Raw(_encode_json(raw))}
+                yield Notice(kind=f"choice:{event.candidate}", extras={FAMILY: extras})
                 yield event
             case _:
                 yield event
@@ -149,19 +154,13 @@ class Encoder:
     # ---- reasoning
 
     def _part_start(self, event: PartStart) -> Iterator[Event]:
+        """Adapt the start of a part."""
         message = (event.candidate, event.message)
         position = self._part_counts[message] = self._part_counts.get(message, -1) + 1
         key = (event.candidate, event.index)
         part: Part = event.part
         if isinstance(part, Reasoning):
-            trail: SourcePath = ("candidates", event.candidate, "messages", event.message, "parts", position)
-            id = part.id if part.id is not None else self._message_ids.get(message)
-            first = self._entry_counts.get(event.candidate, 0)
-            self._open_reasoning[key] = _OpenReasoning(trail, id, part.signature, first)
-            yield replace(event, part=replace(part, content=(), signature=None, id=None))
-            for block in part.content:
-                if isinstance(block, ReasoningText) and block.text:
-                    yield self._encode_text(key, block.kind, len(self._open_reasoning[key].texts), block.text)
+            yield from self._start_reasoning(event, part, position)
             return
         if (image := encode_image(part, self._image_counts.get(event.candidate, 0))) is not None:
             self._image_counts[event.candidate] = image["index"] + 1
@@ -169,8 +168,8 @@ class Encoder:
             return
         if isinstance(part, ToolCall) and part.shape == "freeform" and part.name not in self._freeform_names:
             self._wrapped_calls.add(key)
-            head = wrap_freeform_input(part.arguments)[: -len(WRAPPED_INPUT_END)]
-            part = replace(part, shape="json", arguments=head)
+            arguments = wrap_freeform_input(part.arguments)[: -len(WRAPPED_INPUT_END)]
+            part = replace(part, shape="json", arguments=arguments)
         if isinstance(part, Text) or (isinstance(part, ToolCall) and part.executor == "client"):
             self._call_ids[key] = part.id if isinstance(part, ToolCall) else None
             if part.signature is not None and is_known_issuer(part.signature):
@@ -178,46 +177,60 @@ class Encoder:
                 part = replace(part, signature=None)
         yield event if part is event.part else replace(event, part=part)
 
+    def _start_reasoning(self, event: PartStart, part: Reasoning, position: int) -> Iterator[Event]:
+        """Start a reasoning, with the texts that it starts with."""
+        key = (event.candidate, event.index)
+        path = ("candidates", event.candidate, "messages", event.message, "parts", position)
+        id = part.id if part.id is not None else self._message_ids.get((event.candidate, event.message))
+        first_index = self._entry_counts.get(event.candidate, 0)
+        reasoning = self._open_reasoning[key] = _OpenReasoning(path, id, part.signature, first_index)
+        yield replace(event, part=replace(part, content=(), signature=None, id=None))
+        for block in part.content:
+            if isinstance(block, ReasoningText) and block.text:
+                yield self._encode_text(key, block.kind, len(reasoning.texts), block.text)
+
     def _part_delta(self, event: PartDelta) -> Iterator[Event]:
+        """Adapt a delta."""
         key = (event.candidate, event.index)
         if key in self._wrapped_calls:
             event = replace(event, text=_encode_json(event.text)[1:-1].decode(), plain=False)
-        if (thought := self._open_reasoning.get(key)) is None:
+        if (reasoning := self._open_reasoning.get(key)) is None:
             if event.signature is not None and key in self._call_ids and is_known_issuer(event.signature):
                 yield self._encode_signature(key, event.signature)
                 event = replace(event, signature=None)
             yield event
             return
         if event.signature is not None:
-            thought.signature = event.signature
+            reasoning.signature = event.signature
         if event.text:
             yield self._encode_text(key, event.kind or "full", event.block, event.text)
         if event.extras:
             yield Notice(kind=f"choice:{event.candidate}", extras=event.extras)
 
     def _encode_text(self, key: tuple[int, int], kind: str, block: int, text: str) -> Notice:
-        """A piece of text: of the entry that it belongs to, and as plain text."""
-        candidate, thought = key[0], self._open_reasoning[key]
-        plain = text
-        if not thought.texts or thought.texts[-1][:2] != (kind, block):
-            thought.texts.append((kind, block, TextPieces()))
-            plain = "\n\n" + text if candidate in self._started_reasoning else text
-        thought.texts[-1][2].append(text)
+        """Encode a piece of reasoning text, in its entry and as plain text."""
+        candidate, reasoning = key[0], self._open_reasoning[key]
+        plain_text = text
+        if not reasoning.texts or reasoning.texts[-1][:2] != (kind, block):
+            reasoning.texts.append((kind, block, TextPieces()))
+            plain_text = "\n\n" + text if candidate in self._started_reasoning else text
+        reasoning.texts[-1][2].append(text)
         self._started_reasoning.add(candidate)
-        index = thought.first_index + len(thought.texts) - 1
+        index = reasoning.first_index + len(reasoning.texts) - 1
         self._entry_counts[candidate] = max(self._entry_counts.get(candidate, 0), index + 1)
         name = entry_field(kind)
         entry = {"type": f"reasoning.{name}", name: text, "index": index}
-        return _delta_notice(candidate, reasoning=plain, **{DETAILS_FIELD: [entry]})
+        return _delta_notice(candidate, reasoning=plain_text, **{DETAILS_FIELD: [entry]})
 
     def _part_end(self, event: PartEnd) -> Iterator[Event]:
+        """Adapt the end of a part."""
         key = (event.candidate, event.index)
         final = event.final
         if key in self._wrapped_calls:
             self._wrapped_calls.remove(key)
             yield PartDelta(index=event.index, candidate=event.candidate, text=WRAPPED_INPUT_END)
             event, final = replace(event, final=None), None
-        if (thought := self._open_reasoning.pop(key, None)) is None:
+        if (reasoning := self._open_reasoning.pop(key, None)) is None:
             if isinstance(final, ToolCall | Text) and key in self._call_ids and _is_usable_signature(final.signature):
                 if key not in self._signed_parts and final.signature is not None:
                     yield self._encode_signature(key, final.signature)
@@ -225,32 +238,34 @@ class Encoder:
             yield event
             return
         if isinstance(final, Reasoning):
-            thought.signature = final.signature if final.signature is not None else thought.signature
-            thought.id = final.id if final.id is not None else thought.id
-        yield from self._encode_reasoning_signature(thought, event.candidate)
+            reasoning.signature = final.signature if final.signature is not None else reasoning.signature
+            reasoning.id = final.id if final.id is not None else reasoning.id
+        yield from self._encode_reasoning_signature(reasoning, event.candidate)
         yield replace(event, final=None)
 
     def _encode_reasoning_signature(self, reasoning: _OpenReasoning, candidate: int) -> Iterator[Event]:
+        """Encode the signature of a finished reasoning."""
         if reasoning.signature is None:
             return
         if not is_known_issuer(reasoning.signature):
             self.report.dropped(
-                (*reasoning.path, "signature"), "", "there is no key to seal another issuer's proof with"
+                (*reasoning.path, "signature"), "", "no envelope key to preserve the signature of another issuer"
             )
             return
         texts = tuple(
             ReasoningText(kind="summary" if kind == "summary" else "full", text="".join(pieces))
             for kind, _, pieces in reasoning.texts
         )
-        whole = Reasoning(content=texts, signature=reasoning.signature, id=reasoning.id)
-        proof = encode_entries(whole, reasoning.id, reasoning.first_index)[-1]
-        # Its text was told already. A signature goes to the entry of the text that it signs.
-        if proof.pop("text", None) is not None:
-            proof["index"] = reasoning.first_index + len(texts) - 1
-        self._entry_counts[candidate] = max(self._entry_counts.get(candidate, 0), proof["index"] + 1)
-        yield _delta_notice(candidate, **{DETAILS_FIELD: [proof]})
+        signed = Reasoning(content=texts, signature=reasoning.signature, id=reasoning.id)
+        entry = encode_entries(signed, reasoning.id, reasoning.first_index)[-1]
+        # The text has been sent. A signature belongs to the entry of the text that it signs.
+        if entry.pop("text", None) is not None:
+            entry["index"] = reasoning.first_index + len(texts) - 1
+        self._entry_counts[candidate] = max(self._entry_counts.get(candidate, 0), entry["index"] + 1)
+        yield _delta_notice(candidate, **{DETAILS_FIELD: [entry]})
 
     def _encode_signature(self, key: tuple[int, int], signature: Signature) -> Notice:
+        """Encode the signature of a text or call as an entry."""
         index = self._entry_counts.get(key[0], 0)
         self._entry_counts[key[0]] = index + 1
         self._signed_parts.add(key)
@@ -259,7 +274,7 @@ class Encoder:
     # ---- errors
 
     def _encode_failure(self, event: ResponseFailed) -> ResponseFailed:
-        """An error within a stream stands in a chunk like any other."""
+        """Put an error into a chunk, as OpenRouter sends errors within a stream."""
         error = as_openrouter_error(event.error)
         if ERROR_FORM not in event.error.wire_form:
             report_error(event.error, ("error",), self.report)
@@ -276,21 +291,24 @@ class Encoder:
             "model": start.model or "",
             "choices": [choice],
         }
-        own = {
+        chunk_extras = {
             **(error.extras or {}).get(FAMILY, {}),
             **{name: Raw(_encode_json(value)) for name, value in chunk.items()},
         }
-        return replace(event, error=replace(error, extras={**(error.extras or {}), FAMILY: own}))
+        return replace(event, error=replace(error, extras={**(error.extras or {}), FAMILY: chunk_extras}))
 
 
 def _is_usable_signature(signature: Signature | None) -> bool:
+    """Return whether there is a signature that `reasoning_details` can hold."""
     return signature is not None and is_known_issuer(signature)
 
 
 def _delta_notice(candidate: int, **delta: Any) -> Notice:
-    news = {f"delta/{name}": Raw(_encode_json(value)) for name, value in delta.items()}
-    return Notice(kind=f"choice:{candidate}", extras={FAMILY: news})
+    """Return a notice that adds fields to the delta of a chunk."""
+    extras = {f"delta/{name}": Raw(_encode_json(value)) for name, value in delta.items()}
+    return Notice(kind=f"choice:{candidate}", extras={FAMILY: extras})
 
 
 def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    """Return an encoder for one response stream."""
     return Encoder(context)

@@ -1,4 +1,4 @@
-"""OpenRouter's tools: functions as in Chat, and server tools (`openrouter:web_search`) that it runs itself."""
+"""Tools of OpenRouter: functions as in Chat, and server tools such as `openrouter:web_search`."""
 
 from typing import Any
 
@@ -57,6 +57,7 @@ _FETCH_OPTIONS = {
 
 
 def _nest_options(options: dict[str, str]) -> dict[str, str]:
+    """Return the pointers of options that stand below `parameters`."""
     return {field: f"parameters/{name}" for field, name in options.items()}
 
 
@@ -89,6 +90,7 @@ _PLUGIN_NAMES = HostedToolNames(
 
 
 def decode_tool(tool: Tool) -> Tool:
+    """Decode OpenRouter's additions to a tool that Chat's decoder read."""
     match tool:
         case NativeTool() if tool.kind.startswith(SERVER_TOOL_PREFIX):
             hosted = decode_hosted_tool(tool.kind, tool.body, HOSTED_TOOLS)
@@ -102,7 +104,10 @@ def decode_tool(tool: Tool) -> Tool:
 
 
 def decode_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
-    """The plugins that are hosted tools, and the places of the others. A plugin that is off is none."""
+    """Decode enabled plugins that are hosted tools.
+
+    Returns them with the indices of all other plugins.
+    """
     try:
         plugins = _decode_elements(raw)
     except msgspec.DecodeError:
@@ -111,32 +116,32 @@ def decode_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
     others: list[int] = []
     for index, plugin in enumerate(plugins):
         body = _decode_json(plugin)
-        word = body.get("id") if isinstance(body, dict) and body.get("enabled") is not False else None
-        if not isinstance(word, str) or (hosted := decode_hosted_tool(word, plugin, _PLUGIN_NAMES)) is None:
+        plugin_id = body.get("id") if isinstance(body, dict) and body.get("enabled") is not False else None
+        if not isinstance(plugin_id, str) or (hosted := decode_hosted_tool(plugin_id, plugin, _PLUGIN_NAMES)) is None:
             others.append(index)
             continue
         hosted = replace(hosted, others=tuple(name for name in hosted.others if name not in ("id", "enabled")))
-        at = f"/plugins/{index}"
+        pointer = f"/plugins/{index}"
         tool = NativeTool(
-            protocol=FAMILY, kind=hosted.kind, body=plugin, hosted=hosted, at=at, wire_form=(SEARCH_FORM,)
+            protocol=FAMILY, kind=hosted.kind, body=plugin, hosted=hosted, at=pointer, wire_form=(SEARCH_FORM,)
         )
         tools.append(tool)
     return tools, others
 
 
 def decode_choice(raw: Raw, *, parallel: bool | None) -> ToolChoice | None:
-    """The choice that forces a server tool, by its type alone."""
+    """Decode a tool choice that forces a server tool by its type."""
     match _decode_json(raw):
         case {"type": str(kind), **others} if not others:
-            word = {FAMILY: {"type": Raw(msgspec.json.encode(kind))}}
-            named = ToolRef(
+            type_extra = {FAMILY: {"type": Raw(msgspec.json.encode(kind))}}
+            reference = ToolRef(
                 name=kind.removeprefix(SERVER_TOOL_PREFIX),
                 kind="native",
-                extras=word,
+                extras=type_extra,
                 wire_form=represented_tokens("type"),
                 at="",
             )
-            return ToolChoice(mode="named", names=(named,), parallel=parallel, at="/tool_choice")
+            return ToolChoice(mode="named", names=(reference,), parallel=parallel, at="/tool_choice")
         case _:
             return None
 
@@ -145,38 +150,41 @@ def decode_choice(raw: Raw, *, parallel: bool | None) -> ToolChoice | None:
 
 
 def encode_tools(request: Request, plan: EncodingPlan) -> list[Any]:
+    """Encode the tools of a request."""
     plan.request = request
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
     encoded = [
-        _encode_tool(placed, plan)
-        for placed in choosable_tools(request, plan)
-        if is_allowed(placed, request, plan.report)
+        _encode_tool(located_tool, plan)
+        for located_tool in choosable_tools(request, plan)
+        if is_allowed(located_tool, request, plan.report)
     ]
     return [tool for tool in encoded if tool is not None]
 
 
 def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    tool, trail, report = located_tool.tool, located_tool.path, plan.report
+    """Encode one tool; None if the target has no counterpart."""
+    tool, path, report = located_tool.tool, located_tool.path, plan.report
     if isinstance(tool, NativeTool):
         return _encode_native(tool, located_tool, plan)
-    report_allowed_callers(tool, trail, report)
+    report_allowed_callers(tool, path, report)
     if tool.defer:
-        report.approximated(trail, "defer", "without the other provider's search it is declared at once")
+        report.approximated(path, "defer", "without tool search, the tool is declared from the start")
     if tool.asynchronous:
-        report.dropped(trail, "asynchronous")
-    body: dict[str, Any] = {"type": "function", "function": _encode_function(tool, trail, plan)}
+        report.dropped(path, "asynchronous")
+    body: dict[str, Any] = {"type": "function", "function": _encode_function(tool, path, plan)}
     if tool.cache is not None:
         mark = tool.cache
         if mark.ttl not in CACHE_TTLS:
-            report.approximated((*trail, "cache"), "ttl", f"{mark.ttl} is told as 1h")
+            report.approximated((*path, "cache"), "ttl", f"{mark.ttl} sent as 1h")
             mark = replace(mark, ttl="1h")
         body[CACHE_FIELD] = encode_cache(mark)
     return restore_extras(body, tool, FAMILY)
 
 
 def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode the `function` object of a tool."""
     function: dict[str, Any] = {"name": plan.tools.declare(tool, path, plan.report)}
     if isinstance(tool, FreeformTool):
         return {**function, "description": freeform_description(tool), "parameters": freeform_schema()}
@@ -197,9 +205,9 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    """The server tool that does the same; else what becomes of any vendor's own."""
+    """Encode a native tool as the server tool that does the same; None, reported, if there is none."""
     if tool.kind.startswith(SERVER_TOOL_PREFIX):
-        return tool.body  # Chat's clients write them, too
+        return tool.body  # clients of Chat may send them, too
     if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
         return {
             "type": HOSTED_TOOLS.names[tool.hosted.kind][0],
@@ -210,6 +218,7 @@ def _encode_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPl
 
 
 def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> dict[str, Any]:
+    """Encode `tool_choice` and `parallel_tool_calls`."""
     choice = request.tool_choice
     if choice is None or not has_tools:
         return encode_chat_choice(request, plan, has_tools=has_tools)
@@ -218,5 +227,5 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> d
         if choice.parallel is not None:
             body["parallel_tool_calls"] = choice.parallel
         return body
-    lowered = replace(request, tool_choice=fit_choice(choice, plan))
-    return encode_chat_choice(lowered, plan, has_tools=has_tools)
+    chat_request = replace(request, tool_choice=fit_choice(choice, plan))
+    return encode_chat_choice(chat_request, plan, has_tools=has_tools)

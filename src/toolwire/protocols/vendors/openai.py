@@ -1,5 +1,7 @@
-"""What is the same in both of OpenAI's protocols: how its servers put what they refuse, their strict schemas, what a
-status means, and how they list models."""
+"""Code shared by OpenAI's two protocols, Chat Completions and Responses.
+
+It holds the wording of their validation errors, error codes, strict schemas, log probabilities and model lists.
+"""
 
 import hashlib
 import re
@@ -24,10 +26,10 @@ from toolwire.codec.wire.reader import JSON_ERRORS
 _encode_json = msgspec.json.Encoder().encode
 
 SHARED_FAMILY = "openai"
-"""The family of what both write alike."""
+"""The extras family of fields that both protocols spell the same way."""
 
 OPENAI_ERROR_FORM = "openai:error"
-"""In the form of an error: OpenAI's own object, whose type is the same word in both protocols."""
+"""Wire-form token of an error that came as OpenAI's error object: its `type` is valid in both protocols."""
 
 STATUS_KINDS: dict[int, ErrorKind] = {
     400: "invalid_request",
@@ -73,7 +75,7 @@ ERROR_KINDS: dict[str, ErrorKind] = {
     "service_unavailable_error": "overloaded",
     "timeout_error": "timeout",
 }
-"""By type: those that say what happened."""
+"""Error kinds by `type`, for types that identify the cause."""
 
 ERROR_TYPES: dict[ErrorKind, tuple[str, str | None]] = {
     "invalid_request": ("invalid_request_error", None),
@@ -88,10 +90,10 @@ ERROR_TYPES: dict[ErrorKind, tuple[str, str | None]] = {
     "timeout": ("timeout_error", None),
     "overloaded": ("overloaded_error", "overloaded"),
 }
-"""The type and the code that tell a kind of error."""
+"""The `type` and `code` sent for each error kind."""
 
-# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; a default, a length or another format is
-# refused by name.
+# https://platform.openai.com/docs/guides/structured-outputs#supported-schemas; `default`, lengths and other formats are
+# rejected by name.
 STRICT_SCHEMA = Dialect(
     name="openai-strict",
     keywords=word_set(
@@ -108,10 +110,12 @@ NON_STRICT_KEYWORDS = word_set("oneOf allOf not dependentRequired dependentSchem
 
 
 def _format_path(path: JsonPath) -> str:
+    """Format a path as OpenAI's messages do: `input[0].content`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
 def openai_error_wording(protocol: str) -> ErrorWording:
+    """Build the wording of OpenAI's validation errors for one protocol."""
     return ErrorWording(
         protocol,
         format_path=_format_path,
@@ -131,54 +135,66 @@ def openai_error_wording(protocol: str) -> ErrorWording:
 
 
 def check_length(error_wording: ErrorWording, path: JsonPath, value: object, max_length: int) -> Findings:
+    """Yield a finding if a string is longer than `max_length`."""
     if isinstance(value, str) and len(value) > max_length:
-        said = f"Invalid '{{at}}': string too long. Expected a string with maximum length {max_length}, "
-        yield error_wording.finding("field-long", path, f"{said}but got a string with length {len(value)} instead.")
+        message = f"Invalid '{{at}}': string too long. Expected a string with maximum length {max_length}, "
+        yield error_wording.finding("field-long", path, f"{message}but got a string with length {len(value)} instead.")
 
 
 def check_schema(error_wording: ErrorWording, at: JsonPath, schema: object, subject: str, *, strict: bool) -> Findings:
+    """Yield a finding for each way in which OpenAI rejects a schema.
+
+    `subject` names the function or format in the message. `strict` adds the rules of strict mode.
+    """
     if not isinstance(schema, dict) or not schema:
         return
     if schema.get("type") != "object" and "$ref" not in schema:
         kind = text_of(schema.get("type")) or None
-        said = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
-        yield error_wording.finding("schema-type", at, f"Invalid schema for {subject}: {said}")
+        message = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{kind}\"'."
+        yield error_wording.finding("schema-type", at, f"Invalid schema for {subject}: {message}")
     if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
-        said = "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
-        yield error_wording.finding("schema-union", at, f"Invalid schema for {subject}: {said}")
+        message = "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
+        yield error_wording.finding("schema-union", at, f"Invalid schema for {subject}: {message}")
     for path, part in subschemas(schema):
         if part.get("type") == "array" and not part.keys() & {"items", "prefixItems"}:
-            said = f"Invalid schema for {subject}: In context={path}, array schema missing items."
-            yield error_wording.finding("schema-items", (*at, *path), said)
+            message = f"Invalid schema for {subject}: In context={path}, array schema missing items."
+            yield error_wording.finding("schema-items", (*at, *path), message)
     wording = {
         "open": "'additionalProperties' is required to be supplied and to be false.",
         "optional": "'required' is required to be supplied and to be an array including every key in properties.",
     }
     for reason, path, name in strict_violations(schema, NON_STRICT_KEYWORDS) if strict else ():
-        why = wording.get(reason, f"'{name}' is not permitted.")
-        why += f" Missing '{name}'." if reason == "optional" else ""
+        message_detail = wording.get(reason, f"'{name}' is not permitted.")
+        message_detail += f" Missing '{name}'." if reason == "optional" else ""
         yield error_wording.finding(
-            f"strict-{reason}", (*at, *path), f"Invalid schema for {subject}: In context={path}, {why}"
+            f"strict-{reason}", (*at, *path), f"Invalid schema for {subject}: In context={path}, {message_detail}"
         )
 
 
 def move_shared_extras(extras_and_form: dict[str, Any], family: str, *names: str) -> dict[str, Any]:
-    """What was kept of a wire object, with these fields as both protocols'."""
-    own = (extras_and_form.get("extras") or {}).get(family, {})
-    both = {name: value for name, value in own.items() if name in names}
-    if not both:
+    """Move the named extras from `family` to the family that both protocols share."""
+    family_extras = (extras_and_form.get("extras") or {}).get(family, {})
+    shared = {name: value for name, value in family_extras.items() if name in names}
+    if not shared:
         return extras_and_form
-    left = {name: value for name, value in own.items() if name not in both}
+    remaining = {name: value for name, value in family_extras.items() if name not in shared}
     others = {name: fields for name, fields in extras_and_form["extras"].items() if name != family}
-    return {**extras_and_form, "extras": {**others, **({family: left} if left else {}), SHARED_FAMILY: both}}
+    return {
+        **extras_and_form,
+        "extras": {**others, **({family: remaining} if remaining else {}), SHARED_FAMILY: shared},
+    }
 
 
 def vendor_shared_extras(
     family: str, tier_family: str, tiers: Sequence[str], *, single_moderation: bool
 ) -> dict[str, dict[str, SharedExtra]]:
-    """What the answers of both protocols say. `single`: what was moderated has one result, and no list of them."""
+    """Describe the response extras that both protocols have and how their values convert.
+
+    `single_moderation`: the protocol reports one moderation result instead of a list.
+    """
 
     def tier(value: Raw) -> Raw | None:
+        """Return the service tier if this protocol has it."""
         return value if parse_json(value) in tiers else None
 
     moderation = SharedExtra(
@@ -187,43 +203,53 @@ def vendor_shared_extras(
         _to_moderation_lists if single_moderation else _unchanged,
         _from_moderation_lists if single_moderation else _unchanged,
     )
-    words = {"service_tier": SharedExtra(tier_family, "service_tier", _unchanged, tier), "moderation": moderation}
-    return dict.fromkeys(("Response", "ResponseStart", "ResponseEnd"), words)
+    shared_extras = {
+        "service_tier": SharedExtra(tier_family, "service_tier", _unchanged, tier),
+        "moderation": moderation,
+    }
+    return dict.fromkeys(("Response", "ResponseStart", "ResponseEnd"), shared_extras)
 
 
 def _unchanged(value: Raw) -> Raw:
+    """Return the value: both protocols spell it the same way."""
     return value
 
 
 def _to_moderation_lists(value: Raw) -> Raw | None:
-    """One result of a moderation, of what was asked or answered, as a list of one."""
+    """Wrap each single moderation result in a list, as Chat Completions reports them."""
 
-    def listed(one: Any) -> Any:
-        if not isinstance(one, dict) or one.get("type") != "moderation_result":
-            return one
-        return {"type": "moderation_results", "model": one.get("model", ""), "results": [one]}
+    def as_list(result: Any) -> Any:
+        if not isinstance(result, dict) or result.get("type") != "moderation_result":
+            return result
+        return {"type": "moderation_results", "model": result.get("model", ""), "results": [result]}
 
     sides = parse_json(value)
-    return Raw(_encode_json({side: listed(one) for side, one in sides.items()})) if isinstance(sides, dict) else None
+    return (
+        Raw(_encode_json({side: as_list(result) for side, result in sides.items()}))
+        if isinstance(sides, dict)
+        else None
+    )
 
 
 def _from_moderation_lists(value: Raw) -> Raw | None:
-    """The only result of each list; None if a list says more than that."""
-    sides, told = parse_json(value), {}
-    for side, one in sides.items() if isinstance(sides, dict) else ():
-        match one:
+    """Unwrap each list of one moderation result; None if a list holds more than that."""
+    sides, single_results = parse_json(value), {}
+    for side, result in sides.items() if isinstance(sides, dict) else ():
+        match result:
             case {"type": "moderation_results", "model": model, "results": [{"model": named} as only]}:
-                if len(one) > 3 or model != named:
+                if len(result) > 3 or model != named:
                     return None
-                told[side] = only
+                single_results[side] = only
             case {"results": _}:
                 return None
             case _:
-                told[side] = one
-    return Raw(_encode_json(told)) if isinstance(sides, dict) else None
+                single_results[side] = result
+    return Raw(_encode_json(single_results)) if isinstance(sides, dict) else None
 
 
 class _ChoiceLogprobs(Struct, forbid_unknown_fields=True):
+    """The `logprobs` object of a choice in Chat Completions."""
+
     content: list[dict[str, Any]] | None = None
     refusal: list[Raw] | None = None
 
@@ -233,7 +259,10 @@ _decode_tokens = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def candidate_logprobs(family: str) -> LogprobsLayout:
-    """Log probabilities as Chat has them: of the words of a choice, or of its refusal, which only Chat tells."""
+    """Describe log probabilities as Chat Completions has them: one object per choice.
+
+    Those of a refusal are not translated, since only Chat Completions has them.
+    """
 
     def read(value: Raw) -> TokenLogprobs | None:
         try:
@@ -249,7 +278,7 @@ def candidate_logprobs(family: str) -> LogprobsLayout:
 
 
 def text_logprobs(family: str) -> LogprobsLayout:
-    """Log probabilities as Responses has them."""
+    """Describe log probabilities as the Responses API has them: one list per text part."""
 
     def read(value: Raw) -> TokenLogprobs | None:
         try:
@@ -263,50 +292,58 @@ def text_logprobs(family: str) -> LogprobsLayout:
 
 
 def _complete_tokens(tokens: TokenLogprobs, no_bytes: Any) -> TokenLogprobs:
-    """Tokens with all that the official types insist on. `nothing`: what a token without bytes has in their place."""
+    """Fill in the token fields that the official SDK types require.
 
-    def token(one: dict[str, Any]) -> dict[str, Any]:
-        return one | {"bytes": no_bytes if one.get("bytes") is None else one["bytes"]}
+    `no_bytes` is the value for a token without bytes.
+    """
 
-    def several(one: dict[str, Any]) -> list[Any]:
-        found = one.get("top_logprobs")
+    def with_bytes(logprob: dict[str, Any]) -> dict[str, Any]:
+        return logprob | {"bytes": no_bytes if logprob.get("bytes") is None else logprob["bytes"]}
+
+    def top_tokens(logprob: dict[str, Any]) -> list[Any]:
+        alternatives = logprob.get("top_logprobs")
         return (
-            [token(other) if isinstance(other, dict) else other for other in found] if isinstance(found, list) else []
+            [with_bytes(other) if isinstance(other, dict) else other for other in alternatives]
+            if isinstance(alternatives, list)
+            else []
         )
 
-    return [token(one) | {"top_logprobs": several(one)} for one in tokens]
+    return [with_bytes(logprob) | {"top_logprobs": top_tokens(logprob)} for logprob in tokens]
 
 
 REPRESENTED_USER = (f"{SHARED_FAMILY}:canonical:safety_identifier", f"{SHARED_FAMILY}:name:end_user=safety_identifier")
-"""In the form of a request: it names its user by the field that both protocols share."""
+"""Wire-form tokens of a request that names its end user in `safety_identifier`, which both protocols have."""
 
 
 def decode_end_user(user: str | None, extras_and_form: dict[str, Any]) -> str | None:
-    """Who asks. What `user` said is said by `safety_identifier` now, as others say it by a field of their own."""
+    """Return the end user from `user` or, since OpenAI replaced it, from `safety_identifier`.
+
+    In the second case, mark the extra in `extras_and_form` as represented.
+    """
     raw = ((extras_and_form.get("extras") or {}).get(SHARED_FAMILY) or {}).get("safety_identifier")
-    if user is not None or raw is None or not isinstance(named := parse_json(raw), str):
+    if user is not None or raw is None or not isinstance(identifier := parse_json(raw), str):
         return user
     extras_and_form["wire_form"] = (*extras_and_form.get("wire_form", ()), *REPRESENTED_USER)
-    return named
+    return identifier
 
 
 MAX_USER_LENGTH = 64
 
 
 def encode_user(user: str, report: LossReport, pattern: re.Pattern[str] | None = None) -> str:
-    """Return the end user's id for `user`; one that is too long or not legal becomes a digest, the same each time."""
+    """Return the end user's id; an id that is too long or not legal becomes a stable digest."""
     if len(user) <= MAX_USER_LENGTH and (pattern is None or pattern.fullmatch(user)):
         return user
-    report.approximated((), "end_user", f"not {MAX_USER_LENGTH} plain characters or less: sent as a digest")
+    report.approximated((), "end_user", f"longer than {MAX_USER_LENGTH} characters or not plain: sent as a digest")
     return hashlib.sha256(user.encode(errors="surrogatepass")).hexdigest()
 
 
 MISALIGNMENT_FIELDS = ("error/misalignment", "misalignment")
-"""Why a policy was violated, below an error's body or in an error itself."""
+"""Pointers to the policy-violation details, from an error body or from the error object."""
 
 
 def restore_error(members: Any, error: ApiError) -> Any:
-    """An error's own object with what both protocols may say in it."""
+    """Write the extras that both protocols share back into an error object."""
     for name, value in (error.extras or {}).get(SHARED_FAMILY, {}).items():
         members.setdefault(name.removeprefix("error/"), value)
     return members
@@ -317,13 +354,13 @@ _NEAREST_IMAGE_DETAILS = {"medium": "auto", "ultra_high": "original"}
 
 
 def encode_detail(part: Media, report: LossReport, path: SourcePath) -> str | None:
-    """How closely media are to be looked at, in OpenAI's words."""
+    """Return the image detail in OpenAI's values, the nearest one if needed."""
     detail = part.detail
     if detail is None or detail in IMAGE_DETAILS:
         return detail
-    told = _NEAREST_IMAGE_DETAILS.get(detail, "auto")
-    report.approximated(path, "detail", f"{detail} is told as {told}")
-    return told
+    nearest = _NEAREST_IMAGE_DETAILS.get(detail, "auto")
+    report.approximated(path, "detail", f"{detail} sent as {nearest}")
+    return nearest
 
 
 ErrorTypes = Mapping[ErrorKind, tuple[str, str | None]]
@@ -332,35 +369,39 @@ ErrorTypes = Mapping[ErrorKind, tuple[str, str | None]]
 def encode_error_type(
     error: ApiError, types: ErrorTypes, path: SourcePath, report: LossReport
 ) -> tuple[str, str | None]:
-    """The type and code of another protocol's error; of OpenAI's other one, its own type."""
+    """Return the `type` and `code` for an error; one that came from OpenAI keeps its own type."""
     kind, code = types[error.kind]
     if error.raw is not None and OPENAI_ERROR_FORM in error.wire_form:
         return error.raw, None
     if error.raw is not None and error.raw != kind:
-        report.approximated(path, "raw", f"{error.raw} is told as {kind}")
+        report.approximated(path, "raw", f"{error.raw} sent as {kind}")
     return kind, code
 
 
 def encode_output_schema(output: OutputFormat, report: LossReport, path: SourcePath) -> tuple[Raw | None, bool | None]:
-    """The schema that another protocol's answer is to have, and whether it is held to it. Only to a schema as it was:
-    unlike a tool's, nobody takes out of an answer what a stricter one brings in."""
+    """Return the schema for structured output and whether the target enforces it strictly.
+
+    A schema is enforced only if it fits unchanged: unlike tool arguments, responses are not mapped back.
+    """
     schema, strict = output.schema, output.strict
     if schema is None:
         return schema, strict
     if strict:
         return fit_strictly_and_report(schema, STRICT_SCHEMA, report, path, "schema")
     if strict is None and output.held:
-        found = fit_schema(schema, STRICT_SCHEMA)
-        if found.rejection is None and not found.changes:
+        fitted = fit_schema(schema, STRICT_SCHEMA)
+        if fitted.rejection is None and not fitted.changes:
             return schema, True
-        why = found.rejection or f"{found.changes[0].path or 'the schema'}: {found.changes[0].reason}"
-        report.approximated(path, "held", f"the target can't hold an answer to this schema: {why}")
+        problem = fitted.rejection or f"{fitted.changes[0].path or 'the schema'}: {fitted.changes[0].reason}"
+        report.approximated(path, "held", f"the target cannot enforce this schema: {problem}")
     return schema, strict
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
-    return {"object": "list", "data": [encode_model(one) for one in models]}
+    """Encode the model list of `GET /v1/models`."""
+    return {"object": "list", "data": [encode_model(model) for model in models]}
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
+    """Encode one model of the list."""
     return {"id": model.id, "object": "model", "created": 0, "owned_by": model.owner}

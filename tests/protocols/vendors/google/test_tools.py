@@ -1,4 +1,4 @@
-"""Google's own tools between its two protocols: declared, called, answered and proved in the words of either."""
+"""Hosted tools translated between Google's two protocols: declarations, calls, results and signatures."""
 
 import json
 from typing import Any
@@ -14,10 +14,10 @@ from toolwire.protocols import PROTOCOLS
 
 GEMINI, INTERACTIONS = "gemini", "gemini-interactions"
 
-# The same declaration in both.
-DECLARED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+# The same declaration in `generateContent` and Interactions.
+DECLARATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "search": ({"googleSearch": {}}, {"type": "google_search"}),
-    "search of pictures": (
+    "image search": (
         {"googleSearch": {"searchTypes": {"webSearch": {}, "imageSearch": {}}}},
         {"type": "google_search", "search_types": ["web_search", "image_search"]},
     ),
@@ -56,8 +56,8 @@ DECLARED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }
 
-# The same call and result in both. What was signed stays signed.
-RAN: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+# The same call and result in both protocols, with the same signatures.
+CALLS_AND_RESULTS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     "search": (
         [
             {
@@ -83,7 +83,7 @@ RAN: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
             },
         ],
     ),
-    "search of pictures": (
+    "image search": (
         [
             {"toolCall": {"id": "a", "toolType": "GOOGLE_SEARCH_IMAGE", "args": {"queries": ["Oslo"]}}},
             {"toolResponse": {"id": "a", "toolType": "GOOGLE_SEARCH_IMAGE", "response": {"search_suggestions": "x"}}},
@@ -172,78 +172,84 @@ RAN: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
 }
 
 
-def asking(protocol: str, tools: list[Any]) -> dict[str, Any]:
+def request_body(protocol: str, tools: list[Any]) -> dict[str, Any]:
     if protocol == GEMINI:
         return {"contents": [{"role": "user", "parts": [{"text": "Go"}]}], "tools": tools}
     return {"model": "gemini-3-pro", "input": "Go", "tools": tools}
 
 
-@pytest.mark.parametrize(("older", "newer"), DECLARED.values(), ids=DECLARED)
-def test_a_declaration_says_the_same(older: dict[str, Any], newer: dict[str, Any]) -> None:
-    made = tw.translate(asking(GEMINI, [older]), GEMINI, INTERACTIONS, model="gemini-3-pro")
-    assert (made.value["tools"], list(made.losses)) == ([newer], [])
-    assert gemini_interactions.accept_request(made.value) is None
-    back = tw.translate(asking(INTERACTIONS, [newer]), INTERACTIONS, GEMINI)
-    assert (back.value["tools"], list(back.losses)) == ([older], [])
+@pytest.mark.parametrize(("gemini_form", "interactions_form"), DECLARATIONS.values(), ids=DECLARATIONS)
+def test_declarations_are_equivalent_in_both_protocols(
+    gemini_form: dict[str, Any], interactions_form: dict[str, Any]
+) -> None:
+    translation = tw.translate(request_body(GEMINI, [gemini_form]), GEMINI, INTERACTIONS, model="gemini-3-pro")
+    assert (translation.value["tools"], list(translation.losses)) == ([interactions_form], [])
+    assert gemini_interactions.accept_request(translation.value) is None
+    round_trip = tw.translate(request_body(INTERACTIONS, [interactions_form]), INTERACTIONS, GEMINI)
+    assert (round_trip.value["tools"], list(round_trip.losses)) == ([gemini_form], [])
 
 
-def test_either_spelling_is_read() -> None:
+def test_declarations_are_read_in_both_spellings() -> None:
     tool = {"file_search": {"file_search_store_names": ["a"], "topK": 1}}
-    made = tw.translate(asking(GEMINI, [tool]), GEMINI, INTERACTIONS, model="gemini-3-pro").value
-    assert made["tools"] == [{"type": "file_search", "file_search_store_names": ["a"], "top_k": 1}]
+    encoded = tw.translate(request_body(GEMINI, [tool]), GEMINI, INTERACTIONS, model="gemini-3-pro").value
+    assert encoded["tools"] == [{"type": "file_search", "file_search_store_names": ["a"], "top_k": 1}]
 
 
-def test_where_the_user_is_stands_in_the_config_of_tools() -> None:
+def test_map_location_moves_to_tool_config() -> None:
     tool = {"type": "google_maps", "latitude": 59.9, "longitude": 10.7}
-    made = tw.translate(asking(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
-    assert made.value["tools"] == [{"googleMaps": {}}]
-    assert made.value["toolConfig"] == {"retrievalConfig": {"latLng": {"latitude": 59.9, "longitude": 10.7}}}
-    assert list(made.losses) == []
+    translation = tw.translate(request_body(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
+    assert translation.value["tools"] == [{"googleMaps": {}}]
+    assert translation.value["toolConfig"] == {"retrievalConfig": {"latLng": {"latitude": 59.9, "longitude": 10.7}}}
+    assert list(translation.losses) == []
 
 
-def test_several_servers_share_a_member() -> None:
+def test_several_mcp_servers_share_one_bag() -> None:
     tools = [{"type": "mcp_server", "name": name, "url": "https://a.test"} for name in ("one", "two")]
-    made = tw.translate(asking(INTERACTIONS, tools), INTERACTIONS, GEMINI).value
-    assert [[one["name"] for one in bag["mcpServers"]] for bag in made["tools"]] == [["one", "two"]]
+    encoded = tw.translate(request_body(INTERACTIONS, tools), INTERACTIONS, GEMINI).value
+    assert [[server["name"] for server in bag["mcpServers"]] for bag in encoded["tools"]] == [["one", "two"]]
 
 
-def test_a_setting_that_only_one_has_is_reported() -> None:
+def test_unshared_settings_are_reported() -> None:
     tool = {"googleSearch": {"timeRangeFilter": {"startTime": "2026-01-01T00:00:00Z"}}}
-    made = tw.translate(asking(GEMINI, [tool]), GEMINI, INTERACTIONS, model="gemini-3-pro")
-    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/tools/0/googleSearch/timeRangeFilter")]
+    translation = tw.translate(request_body(GEMINI, [tool]), GEMINI, INTERACTIONS, model="gemini-3-pro")
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [
+        ("dropped", "/tools/0/googleSearch/timeRangeFilter")
+    ]
 
 
-def test_a_search_that_only_one_has_is_reported_by_its_place() -> None:
+def test_unshared_search_types_are_reported() -> None:
     tool = {"type": "google_search", "search_types": ["web_search", "enterprise_web_search"]}
-    made = tw.translate(asking(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
-    assert [loss.path for loss in made.losses] == ["/tools/0/search_types/0", "/tools/0/search_types/1"]
+    translation = tw.translate(request_body(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
+    assert [loss.path for loss in translation.losses] == ["/tools/0/search_types/0", "/tools/0/search_types/1"]
 
 
-def test_a_server_of_which_only_some_tools_may_be_called_is_left_out() -> None:
+def test_a_server_with_allowed_tools_is_dropped() -> None:
     tool = {"type": "mcp_server", "name": "docs", "url": "https://a.test", "allowed_tools": [{"tools": ["look"]}]}
-    made = tw.translate(asking(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
-    assert "tools" not in made.value
-    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/tools/0")]
+    translation = tw.translate(request_body(INTERACTIONS, [tool]), INTERACTIONS, GEMINI)
+    assert "tools" not in translation.value
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [("dropped", "/tools/0")]
 
 
 @pytest.mark.parametrize("name", ["excludeDomains", "exclude_domains"])
-def test_a_search_that_must_leave_out_domains_is_refused(name: str) -> None:
+def test_a_search_with_excluded_domains_is_refused(name: str) -> None:
     with pytest.raises(tw.LossyTranslationError):
-        tw.translate(asking(GEMINI, [{"googleSearch": {name: ["a.test"]}}]), GEMINI, INTERACTIONS, model="gemini-3-pro")
+        tw.translate(
+            request_body(GEMINI, [{"googleSearch": {name: ["a.test"]}}]), GEMINI, INTERACTIONS, model="gemini-3-pro"
+        )
 
 
 # ---- calls and results
 
 
-def history(protocol: str, blocks: list[Any]) -> dict[str, Any]:
+def history_body(protocol: str, blocks: list[Any]) -> dict[str, Any]:
     if protocol == GEMINI:
-        ask, on = {"role": "user", "parts": [{"text": "Go"}]}, {"role": "user", "parts": [{"text": "On"}]}
-        return {"contents": [ask, {"role": "model", "parts": blocks}, on]}
-    said = [{"type": "user_input", "content": [{"type": "text", "text": text}]} for text in ("Go", "On")]
-    return {"model": "gemini-3-pro", "input": [said[0], *blocks, said[1]]}
+        question, follow_up = {"role": "user", "parts": [{"text": "Go"}]}, {"role": "user", "parts": [{"text": "On"}]}
+        return {"contents": [question, {"role": "model", "parts": blocks}, follow_up]}
+    turns = [{"type": "user_input", "content": [{"type": "text", "text": text}]} for text in ("Go", "On")]
+    return {"model": "gemini-3-pro", "input": [turns[0], *blocks, turns[1]]}
 
 
-def answer(protocol: str, blocks: list[Any]) -> dict[str, Any]:
+def response_body(protocol: str, blocks: list[Any]) -> dict[str, Any]:
     if protocol == GEMINI:
         return {"candidates": [{"content": {"role": "model", "parts": blocks}, "finishReason": "STOP", "index": 0}]}
     return {"id": "i", "status": "completed", "model": "m", "steps": blocks}
@@ -251,39 +257,41 @@ def answer(protocol: str, blocks: list[Any]) -> dict[str, Any]:
 
 def streamed(source: str, target: str, blocks: list[Any]) -> list[Any]:
     codec = PROTOCOLS[source]
-    told = codec.stream_encoder(ResponseContext())
-    whole = codec.decode_response(json.dumps(answer(source, blocks)).encode(), ResponseContext())
+    encoder = codec.stream_encoder(ResponseContext())
+    response = codec.decode_response(json.dumps(response_body(source, blocks)).encode(), ResponseContext())
     return stream_frames(
-        b"".join(tw.translate_stream([told.encode(list(unfold(whole))) + told.close()], source, target))
+        b"".join(tw.translate_stream([encoder.encode(list(unfold(response))) + encoder.close()], source, target))
     )
 
 
-@pytest.mark.parametrize(("older", "newer"), RAN.values(), ids=RAN)
-def test_a_history_keeps_calls_results_ids_and_proofs(older: list[Any], newer: list[Any]) -> None:
-    made = tw.translate(history(GEMINI, older), GEMINI, INTERACTIONS, model="gemini-3-pro")
-    assert (made.value["input"][1:-1], list(made.losses)) == (newer, [])
-    assert gemini_interactions.accept_request(made.value) is None
-    back = tw.translate(history(INTERACTIONS, newer), INTERACTIONS, GEMINI)
-    assert (back.value["contents"][1]["parts"], list(back.losses)) == (older, [])
-    assert gemini.accept_request(back.value) is None
+@pytest.mark.parametrize(("gemini_form", "interactions_form"), CALLS_AND_RESULTS.values(), ids=CALLS_AND_RESULTS)
+def test_histories_keep_calls_results_ids_and_signatures(gemini_form: list[Any], interactions_form: list[Any]) -> None:
+    translation = tw.translate(history_body(GEMINI, gemini_form), GEMINI, INTERACTIONS, model="gemini-3-pro")
+    assert (translation.value["input"][1:-1], list(translation.losses)) == (interactions_form, [])
+    assert gemini_interactions.accept_request(translation.value) is None
+    round_trip = tw.translate(history_body(INTERACTIONS, interactions_form), INTERACTIONS, GEMINI)
+    assert (round_trip.value["contents"][1]["parts"], list(round_trip.losses)) == (gemini_form, [])
+    assert gemini.accept_request(round_trip.value) is None
 
 
-@pytest.mark.parametrize(("older", "newer"), RAN.values(), ids=RAN)
-def test_so_does_an_answer(older: list[Any], newer: list[Any]) -> None:
-    made = tw.translate(answer(GEMINI, older), GEMINI, INTERACTIONS, "response").value
-    assert made["steps"] == newer
-    assert gemini_interactions.accept_response(made) is None
-    back = tw.translate(answer(INTERACTIONS, newer), INTERACTIONS, GEMINI, "response").value
-    assert back["candidates"][0]["content"]["parts"] == older
-    assert gemini.accept_response(back) is None
+@pytest.mark.parametrize(("gemini_form", "interactions_form"), CALLS_AND_RESULTS.values(), ids=CALLS_AND_RESULTS)
+def test_responses_keep_calls_results_ids_and_signatures(gemini_form: list[Any], interactions_form: list[Any]) -> None:
+    encoded = tw.translate(response_body(GEMINI, gemini_form), GEMINI, INTERACTIONS, "response").value
+    assert encoded["steps"] == interactions_form
+    assert gemini_interactions.accept_response(encoded) is None
+    round_trip_body = tw.translate(
+        response_body(INTERACTIONS, interactions_form), INTERACTIONS, GEMINI, "response"
+    ).value
+    assert round_trip_body["candidates"][0]["content"]["parts"] == gemini_form
+    assert gemini.accept_response(round_trip_body) is None
 
 
-@pytest.mark.parametrize(("older", "newer"), RAN.values(), ids=RAN)
-def test_so_does_a_stream(older: list[Any], newer: list[Any]) -> None:
-    chunks = streamed(INTERACTIONS, GEMINI, newer)
+@pytest.mark.parametrize(("gemini_form", "interactions_form"), CALLS_AND_RESULTS.values(), ids=CALLS_AND_RESULTS)
+def test_streams_keep_calls_results_ids_and_signatures(gemini_form: list[Any], interactions_form: list[Any]) -> None:
+    chunks = streamed(INTERACTIONS, GEMINI, interactions_form)
     parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
-    assert parts == [*older, {"text": ""}]
-    events = streamed(GEMINI, INTERACTIONS, older)
+    assert parts == [*gemini_form, {"text": ""}]
+    events = streamed(GEMINI, INTERACTIONS, gemini_form)
     steps: list[Any] = []
     for event in events:
         if event["event_type"] == "step.start":
@@ -291,50 +299,50 @@ def test_so_does_a_stream(older: list[Any], newer: list[Any]) -> None:
         elif event["event_type"] == "step.delta":
             assert event["delta"]["type"] == steps[event["index"]]["type"]
             steps[event["index"]] |= event["delta"]
-    assert steps == newer
+    assert steps == interactions_form
 
 
-def test_code_without_an_id_gets_one_for_both_steps() -> None:
+def test_code_without_an_id_gets_one_for_call_and_result() -> None:
     parts = [
         {"executableCode": {"language": "PYTHON", "code": "1"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
     ]
-    made = tw.translate(history(GEMINI, parts), GEMINI, INTERACTIONS, model="gemini-3-pro").value["input"]
-    assert made[1]["id"] == made[2]["call_id"] != ""
+    encoded = tw.translate(history_body(GEMINI, parts), GEMINI, INTERACTIONS, model="gemini-3-pro").value["input"]
+    assert encoded[1]["id"] == encoded[2]["call_id"] != ""
 
 
-def test_what_a_silent_tool_found_is_reported() -> None:
-    found = {"result": [{"text": "Paris."}]}
+def test_results_of_tools_without_content_are_reported() -> None:
+    response = {"result": [{"text": "Paris."}]}
     parts = [
         {"toolCall": {"id": "a", "toolType": "FILE_SEARCH", "args": {}}},
-        {"toolResponse": {"id": "a", "toolType": "FILE_SEARCH", "response": found}},
+        {"toolResponse": {"id": "a", "toolType": "FILE_SEARCH", "response": response}},
     ]
-    made = tw.translate(history(GEMINI, parts), GEMINI, INTERACTIONS, model="gemini-3-pro")
-    assert [(loss.kind, loss.path) for loss in made.losses] == [
+    translation = tw.translate(history_body(GEMINI, parts), GEMINI, INTERACTIONS, model="gemini-3-pro")
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [
         ("dropped", "/contents/1/parts/1/toolResponse/response")
     ]
-    assert made.value["input"][2] == {"type": "file_search_result", "call_id": "a"}
+    assert translation.value["input"][2] == {"type": "file_search_result", "call_id": "a"}
 
 
-def test_a_model_that_knows_no_such_parts_reads_them_as_text() -> None:
-    steps = [*RAN["search"][1], *RAN["code"][1]]
-    made = tw.translate(history(INTERACTIONS, steps), INTERACTIONS, GEMINI, model="gemini-2.5-flash").value
-    kinds = [next(iter(part)) for part in made["contents"][1]["parts"]]
+def test_older_models_get_hosted_calls_as_text() -> None:
+    steps = [*CALLS_AND_RESULTS["search"][1], *CALLS_AND_RESULTS["code"][1]]
+    encoded = tw.translate(history_body(INTERACTIONS, steps), INTERACTIONS, GEMINI, model="gemini-2.5-flash").value
+    kinds = [next(iter(part)) for part in encoded["contents"][1]["parts"]]
     assert kinds == ["text", "text", "executableCode", "codeExecutionResult"]
 
 
-@pytest.mark.parametrize("word", ["retrieval", "mcp_server_tool"])
-def test_what_only_the_newer_one_has_is_told_as_text(word: str) -> None:
+@pytest.mark.parametrize("tool", ["retrieval", "mcp_server_tool"])
+def test_unshared_hosted_calls_are_sent_as_text(tool: str) -> None:
     steps = [
-        {"type": f"{word}_call", "id": "a", "name": "look", "arguments": {"q": 1}},
-        {"type": f"{word}_result", "call_id": "a", "result": "Thirty days."},
+        {"type": f"{tool}_call", "id": "a", "name": "look", "arguments": {"q": 1}},
+        {"type": f"{tool}_result", "call_id": "a", "result": "Thirty days."},
     ]
-    made = tw.translate(history(INTERACTIONS, steps), INTERACTIONS, GEMINI)
-    assert "Thirty days." in made.value["contents"][1]["parts"][1]["text"]
-    assert {loss.kind for loss in made.losses} == {"approximated"}
+    translation = tw.translate(history_body(INTERACTIONS, steps), INTERACTIONS, GEMINI)
+    assert "Thirty days." in translation.value["contents"][1]["parts"][1]["text"]
+    assert {loss.kind for loss in translation.losses} == {"approximated"}
 
 
-def test_that_a_tool_failed_is_reported_where_there_is_no_word_for_it() -> None:
-    call, result = RAN["fetch"][1]
-    made = tw.translate(history(INTERACTIONS, [call, {**result, "is_error": True}]), INTERACTIONS, GEMINI)
-    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/input/2/is_error")]
+def test_failed_hosted_tools_are_reported() -> None:
+    call, result = CALLS_AND_RESULTS["fetch"][1]
+    translation = tw.translate(history_body(INTERACTIONS, [call, {**result, "is_error": True}]), INTERACTIONS, GEMINI)
+    assert [(loss.kind, loss.path) for loss in translation.losses] == [("dropped", "/input/2/is_error")]

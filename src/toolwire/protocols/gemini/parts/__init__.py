@@ -1,1 +1,1 @@
-"""What is said: content, calls and results, messages, each read and written."""
+"""Contents, parts, calls and results of `generateContent`."""

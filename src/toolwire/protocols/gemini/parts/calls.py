@@ -1,4 +1,4 @@
-"""Gemini's calls and results of functions, to canonical parts and back."""
+"""Decode and encode function calls and function responses."""
 
 import re
 from typing import Any
@@ -18,20 +18,19 @@ from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_non
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra
 from toolwire.protocols.gemini.parts.signatures import decode_signature, is_dummy
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, CallShape, PartShape, ResultShape
-from toolwire.protocols.vendors.google.computer import COMPUTER_USE_KIND as SCREEN
-from toolwire.protocols.vendors.google.computer import encode_result_object
+from toolwire.protocols.vendors.google.computer import COMPUTER_USE_KIND, encode_result_object
 
 NO_ARGS = "gemini:absent:args"
 SIBLING_FORM = "gemini:sibling"
-"""Media beside the result that it belongs to, as models before Gemini 3 want it."""
+"""Marks media sent as sibling parts of their result, as models before Gemini 3 require."""
 _RESPONSE_FORM = "gemini:response:"
 OUTPUT_FORM = (_RESPONSE_FORM + "output",)
 _NO_PARTS = "gemini:parts:empty"
 _OUTPUT_KEYS = ("output", "result")
-EMPTY_FAILURE_TEXT = "The tool failed and said nothing."
+EMPTY_FAILURE_TEXT = "The tool failed and said nothing."  # sent to the model
 _BEFORE_GEMINI_3 = re.compile(r"gemini-[12](?:\D|$)")
 
-# In an object the server takes these for references to media of the result, and refuses others.
+# The server resolves these keys as references to media of the result and rejects other targets.
 _REFERENCES = (b'"$ref"', b'"$defs"')
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -39,7 +38,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def is_before_gemini_3(plan: EncodingPlan) -> bool:
-    """Whether the model is older than Gemini 3: without signatures to check, and without media in results."""
+    """Check for a model older than Gemini 3: it checks no signatures and takes no media in results."""
     return plan.target.model is not None and _BEFORE_GEMINI_3.search(plan.target.model) is not None
 
 
@@ -47,16 +46,17 @@ def is_before_gemini_3(plan: EncodingPlan) -> bool:
 
 
 def sibling_extras(part: PartShape, field_case: FieldCase, *, has_signature: bool = True) -> dict[str, Any]:
-    """What stands beside the data of a part and has no canonical home there."""
-    found: list[dict[str, Any]] = []
+    """Collect fields beside the data of a part that have no canonical counterpart there."""
+    extras: list[dict[str, Any]] = []
     if part.thought_signature is not UNSET and (not has_signature or is_dummy(part.thought_signature)):
-        found.append(make_extra(field_case.source_pointer("thoughtSignature"), part.thought_signature))
+        extras.append(make_extra(field_case.source_pointer("thoughtSignature"), part.thought_signature))
     if part.thought is not UNSET:
-        found.append(make_extra("thought", part.thought) if part.thought else {"wire_form": ("gemini:thought:false",)})
-    return merge_extras(*found) if found else {}
+        extras.append(make_extra("thought", part.thought) if part.thought else {"wire_form": ("gemini:thought:false",)})
+    return merge_extras(*extras) if extras else {}
 
 
 def decode_call(part: PartShape, field_case: FieldCase) -> ToolCall:
+    """Decode a `functionCall` part."""
     call = part.function_call
     if call is UNSET:
         raise TypeError("no call")
@@ -83,22 +83,23 @@ def part_extras(
     wire_form: tuple[str, ...] = (),
     *other_extras: dict[str, Any],
 ) -> dict[str, Any]:
-    found = field_case.extras_and_form(kind, (part, ""), inner, wire_form=wire_form)
-    side = sibling_extras(part, field_case, has_signature=inner[1] != "functionResponse")
-    return merge_extras(found, side, *other_extras) if side or other_extras else found
+    """Return the `extras` and `wire_form` arguments for a part and its data object."""
+    extras = field_case.extras_and_form(kind, (part, ""), inner, wire_form=wire_form)
+    siblings = sibling_extras(part, field_case, has_signature=inner[1] != "functionResponse")
+    return merge_extras(extras, siblings, *other_extras) if siblings or other_extras else extras
 
 
 def decode_result(part: PartShape, field_case: FieldCase, decode_media: Any) -> ToolResult:
-    """`media` decodes a part of the result."""
+    """Decode a `functionResponse` part; `decode_media` decodes a part inside the result."""
     result = part.function_response
     if result is UNSET:
         raise TypeError("no result")
     field_case.normalize(result, "functionResponse")
-    place = "/" + field_case.source_pointer("functionResponse")
-    content, error, form = _decode_response(result.response, place + "/response")
+    location = "/" + field_case.source_pointer("functionResponse")
+    content, error, form = _decode_response(result.response, location + "/response")
     parts: list[Part] = []
     for index, inner in enumerate(result.parts if result.parts is not UNSET else ()):
-        at = f"{place}/parts/{index}"
+        at = f"{location}/parts/{index}"
         parts.append(replace(decode_media(inner, field_case.path + at), at=at))
     if result.parts == []:
         form = (*form, _NO_PARTS)
@@ -112,8 +113,10 @@ def decode_result(part: PartShape, field_case: FieldCase, decode_media: Any) -> 
 
 
 def _decode_response(raw: Any, location: str) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
-    """The content of a result, whether it failed, and its form. By convention text is under `output` or `result`, and
-    what went wrong under `error`; any other object is taken as it is."""
+    """Decode a response object into content, a failure flag and wire-form tokens.
+
+    By convention text is under `output` or `result`, and a failure under `error`. Any other object becomes JSON data.
+    """
     if raw is UNSET:
         return None, False, (_RESPONSE_FORM + "absent",)
     if bytes(raw)[:1] != b"{":
@@ -128,14 +131,15 @@ def _decode_response(raw: Any, location: str) -> tuple[tuple[Part, ...] | None, 
             return (text,), name == "error", (_RESPONSE_FORM + name,)
         if name == "error" and bytes(value) != b"null":
             return (Data(json=value, at=f"{location}/error"),), True, (_RESPONSE_FORM + "error",)
-    failed = "error" in members and "output" not in members and bytes(members["error"]) != b"null"
-    return (Data(json=raw, at=location),), failed, (_RESPONSE_FORM + "whole",)
+    has_error = "error" in members and "output" not in members and bytes(members["error"]) != b"null"
+    return (Data(json=raw, at=location),), has_error, (_RESPONSE_FORM + "whole",)
 
 
 # ---- encode
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode a call of a client-side function."""
     id = part.id
     if not plan.same_protocol:
         id = None if not id or is_derived_id(id) else plan.call_id(id)
@@ -150,28 +154,30 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
 
 
 def with_signature(shape: PartShape, part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> PartShape:
+    """Set the thought signature of a part, or report that it belongs to another issuer."""
     if part.signature is not None:
         if part.signature.issuer == ISSUER:
             shape.thought_signature = part.signature.data
         else:
-            plan.report.dropped(located_part.path, "signature", "a seal goes only to its issuer")
+            plan.report.dropped(located_part.path, "signature", "signatures are only valid for their issuer")
     if "gemini:thought:false" in part.wire_form:
         shape.thought = False
     return shape
 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report fields of a foreign call that Gemini does not have."""
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's programs can't call tools")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     for field in ("toolset", "asynchronous", "cache"):
         if getattr(part, field):
             plan.report.dropped(located_part.path, field)
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """The arguments as the object that this protocol has for them."""
+    """Encode arguments as a JSON object, wrapping anything else."""
     if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} as a call of a function")
+        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.shape == "freeform":
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip().encode(errors="replace")
@@ -180,19 +186,17 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
     try:
         _decode_members(text)
     except (msgspec.DecodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
+        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
         return Raw(msgspec.json.encode({"_raw": part.arguments}))
     return Raw(text)
 
 
 def encode_fast_result(part: ToolResult, call: ToolCall, plan: EncodingPlan) -> PartShape | None:
-    """The result of this call, where it is nothing but text; None for any other."""
+    """Encode the result of this call if it is plain text; return None for any other."""
     content = part.content
     if part.status != "ok" or part.extras or part.cache is not None or part.caller is not None or part.toolset:
         return None
-    if content is None or len(content) != 1 or type(only := content[0]) is not Text or not only.text:
-        return None
-    if only.cache is not None or only.annotations is not None or only.signature is not None or only.id is not None:
+    if content is None or len(content) != 1 or type(only := content[0]) is not Text or not is_bare_text(only):
         return None
     id = part.call_id
     return PartShape(
@@ -204,96 +208,103 @@ def encode_fast_result(part: ToolResult, call: ToolCall, plan: EncodingPlan) -> 
     )
 
 
+def is_bare_text(text: Text) -> bool:
+    """Check that a text is not empty and has no citations, signature, id or cache mark."""
+    if text.cache is not None or text.annotations is not None:
+        return False
+    return bool(text.text) and text.signature is None and text.id is None
+
+
 def encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, encode_parts: Any) -> list[Any]:
-    """The result, and the media that stand beside it for a model that wants them there."""
+    """Encode a result, followed by its media where the model takes them only as sibling parts."""
     if plan.same_protocol:
         return _encode_same_protocol_result(part, located_part, plan, encode_parts)
     _report_result(part, located_part, plan)
-    if part.screen is not None and part.native != SCREEN:
-        part = encode_result_object(part)  # from the newer protocol, which has the text of it
-    places = [
-        LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
-    ]
-    if plan.target.binary_results == "summary":
-        places = summarize_binary(places, plan.report)
-    media: list[Any] = []
-    words: list[Any] = []
-    for inner in places:
-        if isinstance(inner.part, Data) and not any(word in bytes(inner.part.json) for word in _REFERENCES):
-            words.append(inner.part.json)
-            continue
-        if isinstance(inner.part, Media) and inner.part.detail is not None:
-            plan.report.dropped(inner.path, "detail", "the target has no resolution in results")
-            inner = LocatedPart(replace(inner.part, detail=None), inner.path)  # noqa: PLW2901
-        shapes = encode_parts([inner], plan)
-        if not shapes and isinstance(inner.part, Media):
-            words.append(media_summary(inner.part))
-        for shape in shapes:
-            if isinstance(shape, PartShape) and shape.text is not UNSET:
-                words.append(shape.text)
-            else:
-                media.append(shape)
+    if part.screen is not None and part.native != COMPUTER_USE_KIND:
+        part = encode_result_object(part)  # Interactions sends this object as text
+    texts, media = _encode_result_content(part, located_part, plan, encode_parts)
     id = part.call_id
     shape = ResultShape(
         id=UNSET if not id or is_derived_id(id) else plan.call_id(id),
         name=plan.tool_name(part.name or "", part.namespace),
-        response=_encode_response(part, words),
+        response=_encode_response(part, texts),
     )
-    if media and (part.native == SCREEN or not is_before_gemini_3(plan)):
+    if media and (part.native == COMPUTER_USE_KIND or not is_before_gemini_3(plan)):
         shape.parts, media = media, []
     return [encode_shape(PartShape(function_response=shape), part), *media]
 
 
+def _encode_result_content(
+    part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, encode_parts: Any
+) -> tuple[list[Any], list[Any]]:
+    """Encode the content of a result as two lists: texts or raw JSON, and media parts."""
+    inner_parts = [
+        LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
+    ]
+    if plan.target.binary_results == "summary":
+        inner_parts = summarize_binary(inner_parts, plan.report)
+    texts: list[Any] = []
+    media: list[Any] = []
+    for inner in inner_parts:
+        if isinstance(inner.part, Data) and not any(key in bytes(inner.part.json) for key in _REFERENCES):
+            texts.append(inner.part.json)
+            continue
+        if isinstance(inner.part, Media) and inner.part.detail is not None:
+            plan.report.dropped(inner.path, "detail", "the target has no media resolution in tool results")
+            inner = LocatedPart(replace(inner.part, detail=None), inner.path)  # noqa: PLW2901
+        shapes = encode_parts([inner], plan)
+        if not shapes and isinstance(inner.part, Media):
+            texts.append(media_summary(inner.part))
+        for shape in shapes:
+            if isinstance(shape, PartShape) and shape.text is not UNSET:
+                texts.append(shape.text)
+            else:
+                media.append(shape)
+    return texts, media
+
+
 def _encode_response(part: ToolResult, texts: list[Any]) -> Any:
-    """Text as it is, whatever it looks like: an object that only looks like JSON, or one with `$ref` in it, would be
-    refused."""
-    if part.native == SCREEN and texts and not isinstance(texts[0], str):
+    """Build the response object of a result.
+
+    Text stays text even if it looks like JSON: the server rejects some objects, such as those with `$ref`.
+    """
+    if part.native == COMPUTER_USE_KIND and texts and not isinstance(texts[0], str):
         return texts[0]
-    value: Any = texts[0] if len(texts) == 1 else "\n".join(w if isinstance(w, str) else str(w, "utf-8") for w in texts)
+    if len(texts) == 1:
+        value: Any = texts[0]
+    else:
+        value = "\n".join(text if isinstance(text, str) else str(text, "utf-8") for text in texts)
     if part.status != "ok":
         return {"error": value or EMPTY_FAILURE_TEXT}
     return {"output": value} if texts else {}
 
 
 def _report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report fields of a foreign result that Gemini does not have."""
     if part.status == "denied":
-        plan.report.approximated(located_part.path, "status", "denied is told as an error")
+        plan.report.approximated(located_part.path, "status", "denied sent as an error")
     for field in ("toolset", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's programs can't call tools")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
 
 
 def _encode_same_protocol_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, encode_parts: Any
 ) -> list[Any]:
-    said = part.content
-    if (
-        part.wire_form == OUTPUT_FORM
-        and not part.extras
-        and said is not None
-        and len(said) == 1
-        and type(said[0]) is Text
-    ):
-        response: Any = {"output": said[0].text}
-        own = ResultShape(id=none_to_unset(part.call_id), name=none_to_unset(part.name), response=response)
-        return [PartShape(function_response=own)]
-    kind = next(
-        (token.removeprefix(_RESPONSE_FORM) for token in part.wire_form if token.startswith(_RESPONSE_FORM)), "output"
-    )
-    content = said or ()
-    first = 0 if kind in ("absent", "empty") or not content else 1
-    response = UNSET if kind == "absent" else {}
-    if first:
-        only = content[0]
-        value = only.text if isinstance(only, Text) else only.json if isinstance(only, Data) else None
-        response = value if kind == "whole" else {kind: value}
+    """Encode a Gemini result as it was received."""
+    content = part.content or ()
+    if part.wire_form == OUTPUT_FORM and not part.extras and len(content) == 1 and type(only := content[0]) is Text:
+        response: Any = {"output": only.text}
+        result = ResultShape(id=none_to_unset(part.call_id), name=none_to_unset(part.name), response=response)
+        return [PartShape(function_response=result)]
+    response, media_start = _restore_response(part)
     media: list[Any] = []
     siblings: list[Any] = []
-    for index, inner in enumerate(content[first:], first):
-        found = encode_parts([LocatedPart(inner, (*located_part.path, "content", index))], plan)
-        (siblings if SIBLING_FORM in inner.wire_form else media).extend(found)
+    for index, inner in enumerate(content[media_start:], media_start):
+        shapes = encode_parts([LocatedPart(inner, (*located_part.path, "content", index))], plan)
+        (siblings if SIBLING_FORM in inner.wire_form else media).extend(shapes)
     shape = ResultShape(id=none_to_unset(part.call_id), name=none_to_unset(part.name), response=response)
     if media or _NO_PARTS in part.wire_form:
         shape.parts = media
@@ -301,3 +312,15 @@ def _encode_same_protocol_result(
     if "gemini:thought:false" in part.wire_form:
         outer.thought = False
     return [encode_shape(outer, part), *siblings]
+
+
+def _restore_response(part: ToolResult) -> tuple[Any, int]:
+    """Return the response object as received, and the index of the first media part after it."""
+    form = next(
+        (token.removeprefix(_RESPONSE_FORM) for token in part.wire_form if token.startswith(_RESPONSE_FORM)), "output"
+    )
+    if form in ("absent", "empty") or not part.content:
+        return (UNSET if form == "absent" else {}), 0
+    first = part.content[0]
+    value = first.text if isinstance(first, Text) else first.json if isinstance(first, Data) else None
+    return (value if form == "whole" else {form: value}), 1

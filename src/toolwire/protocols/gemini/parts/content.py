@@ -1,7 +1,4 @@
-"""Media in Gemini's parts, to canonical and back.
-
-Gemini's parts, to canonical parts and back.
-"""
+"""Decode and encode the parts of a content: text, media, thoughts, and the dispatch to calls and results."""
 
 from itertools import pairwise
 from typing import Any
@@ -69,7 +66,7 @@ _TO_URL_SAFE = str.maketrans("+/", "-_")
 _FROM_URL_SAFE = str.maketrans("-_", "+/")
 _RESOLUTION_FIELDS = ("mediaResolution", "media_resolution")
 
-# Files that only Google can read: of its Files API, or of its storage.
+# URI prefixes of files that only Google can read: its Files API and Cloud Storage.
 _GOOGLE_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 _KINDS: dict[str, Any] = {"image": "image", "audio": "audio", "video": "video"}
 _MEDIA_TYPES = {
@@ -89,12 +86,14 @@ _encode_json = msgspec.json.Encoder().encode
 def media_extras(
     kind: str, part: PartShape, field_case: FieldCase, *inner: tuple[Any, str], wire_form: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    found = field_case.extras_and_form(kind, (part, ""), *inner, wire_form=wire_form)
-    side = sibling_extras(part if part.thought is not True else replace(part, thought=UNSET), field_case)
-    return merge_extras(found, side) if side else found
+    """Return the `extras` and `wire_form` arguments for a text, media or thought part."""
+    extras = field_case.extras_and_form(kind, (part, ""), *inner, wire_form=wire_form)
+    siblings = sibling_extras(part if part.thought is not True else replace(part, thought=UNSET), field_case)
+    return merge_extras(extras, siblings) if siblings else extras
 
 
 def decode_inline(part: PartShape, field_case: FieldCase) -> Media | Reasoning | None:
+    """Decode an `inlineData` part; return None if it has no data."""
     blob = part.inline_data
     if blob is UNSET:
         return None
@@ -110,22 +109,25 @@ def decode_inline(part: PartShape, field_case: FieldCase) -> Media | Reasoning |
 
 
 def _decode_bytes(data: str) -> Inline:
-    """Google reads both alphabets of base64, and its SDK for Python writes that for addresses: others read the usual
-    one only."""
+    """Decode base64 in either alphabet.
+
+    Google accepts both, and its Python SDK writes the URL-safe one. Other providers read only the standard alphabet.
+    """
     if ("-" in data or "_" in data) and "+" not in data and "/" not in data and len(data) % 4 == 0:
         return Inline(data=data.translate(_FROM_URL_SAFE), wire_form=(_URL_SAFE_FORM,))
     return Inline(data=data)
 
 
 def decode_file(part: PartShape, field_case: FieldCase) -> Media | Reasoning | None:
+    """Decode a `fileData` part; return None if it has no URI."""
     file = part.file_data
     if file is UNSET:
         return None
     field_case.normalize(file, "fileData")
     if file.file_uri is UNSET:
         return None
-    own = file.file_uri.startswith(_GOOGLE_FILES)
-    source: Any = FileId(issuer=ISSUER, id=file.file_uri) if own else Url(url=file.file_uri)
+    is_google_file = file.file_uri.startswith(_GOOGLE_FILES)
+    source: Any = FileId(issuer=ISSUER, id=file.file_uri) if is_google_file else Url(url=file.file_uri)
     media_type = unset_to_none(file.mime_type)
     names = {"source": "fileUri", "media_type": "mimeType", "name": "displayName"}
     form = [f"gemini:name:{field}={field_case.source_pointer('fileData/' + wire)}" for field, wire in names.items()]
@@ -138,6 +140,7 @@ def decode_file(part: PartShape, field_case: FieldCase) -> Media | Reasoning | N
 def _build_media(
     part: PartShape, field_case: FieldCase, media: Media, inner: tuple[Any, str], wire_form: tuple[str, ...]
 ) -> Media | Reasoning:
+    """Complete media with signature and extras, and wrap it as reasoning if it is a thought."""
     if part.thought is not True:
         return _decode_resolution(
             replace(
@@ -146,20 +149,20 @@ def _build_media(
                 **media_extras("Media", part, field_case, inner, wire_form=wire_form),
             )
         )
-    shown = replace(media, at="", wire_form=wire_form)
+    thought = replace(media, at="", wire_form=wire_form)
     return Reasoning(
-        content=(shown,),
+        content=(thought,),
         signature=decode_signature(part),
         **media_extras("Reasoning", part, field_case, inner, wire_form=wire_form),
     )
 
 
 def _decode_resolution(media: Media) -> Media:
-    """The media with how closely they are to be looked at, if all that is said of it are words that others know."""
-    own = (media.extras or {}).get(FAMILY, {})
-    name = next((one for one in _RESOLUTION_FIELDS if one in own), None)
-    match None if name is None else parse_json(own[name]):
-        case {"level": str(level), **more} if not more:
+    """Set `detail` from `mediaResolution` if its level has a canonical name."""
+    extras = (media.extras or {}).get(FAMILY, {})
+    name = next((field for field in _RESOLUTION_FIELDS if field in extras), None)
+    match None if name is None else parse_json(extras[name]):
+        case {"level": str(level), **other_fields} if not other_fields:
             detail = level.removeprefix(RESOLUTION_PREFIX).lower()
             if detail in RESOLUTIONS:
                 form = (f"{FAMILY}:canonical:{name}", f"{FAMILY}:name:detail={name}/level")
@@ -168,6 +171,7 @@ def _decode_resolution(media: Media) -> Media:
 
 
 def _media_kind(media_type: str | None) -> Any:
+    """Return the canonical media kind for a MIME type."""
     return _KINDS.get((media_type or "").partition("/")[0], "document")
 
 
@@ -175,10 +179,12 @@ def _media_kind(media_type: str | None) -> Any:
 
 
 def encode_bytes(source: Inline) -> str:
+    """Return base64 data in the alphabet of its source."""
     return source.data.translate(_TO_URL_SAFE) if _URL_SAFE_FORM in source.wire_form else source.data
 
 
 def encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode media as an `inlineData`, `fileData` or text part."""
     shape = _encode_media_part(part, located_part.path, plan)
     if shape is None:
         return []
@@ -189,16 +195,17 @@ def encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> 
             shape.thought = False
         return [encode_shape(shape, part)]
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     _encode_detail(part, shape, located_part.path, plan)
     if part.cache is not None:
-        plan.report.dropped((*located_part.path, "cache"), "", "the target finds out by itself what to keep")
+        plan.report.dropped((*located_part.path, "cache"), "", "the target caches automatically")
     if part.name is not None and shape.text is not UNSET:
         plan.report.dropped(located_part.path, "name")
     return [shape]
 
 
 def _encode_detail(part: Media, shape: PartShape, path: SourcePath, plan: EncodingPlan) -> None:
+    """Set `mediaResolution`, or report the loss of `detail`."""
     if part.detail is None:
         return
     if shape.text is not UNSET or part.detail not in RESOLUTIONS:
@@ -210,39 +217,50 @@ def _encode_detail(part: Media, shape: PartShape, path: SourcePath, plan: Encodi
 
 
 def _encode_media_part(part: Media, path: SourcePath, plan: EncodingPlan) -> PartShape | None:
-    """The part that shows it; None, reported, if Google can't read it."""
-    name, media_type = none_to_unset(part.name), part.media_type
+    """Encode the source of media; report it and return None if Google cannot read it."""
     match part.source:
         case Inline() as source:
-            if media_type is None and not plan.same_protocol:
-                media_type = "image/jpeg" if part.kind == "image" else "application/octet-stream"
-                plan.report.added(path, "media_type", "", f"the target wants one: {media_type} was chosen")
-            blob = BlobShape(mime_type=none_to_unset(media_type), data=encode_bytes(source), display_name=name)
-            return PartShape(inline_data=blob)
+            return _encode_inline_part(part, source, path, plan)
         case Url() as source if (
             not plan.same_protocol and not plan.for_client and source.url.lower().startswith("http:")
         ):
-            # https addresses it fetches itself; that we fetch what a client names is no way out
-            plan.report.dropped(path, "", "Google fetches from https addresses only: send it inline", constraint=True)
+            # Google fetches https URLs itself. The gateway does not fetch URLs that a client names.
+            plan.report.dropped(path, "", "Google fetches https URLs only; send the data inline", constraint=True)
         case Url() as source:
+            media_type = part.media_type
             if media_type is None and not plan.same_protocol:
                 media_type = _MEDIA_TYPES.get(source.url.partition("?")[0].rpartition(".")[2].lower())
-            return PartShape(
-                file_data=FileShape(file_uri=source.url, mime_type=none_to_unset(media_type), display_name=name)
-            )
+            return _file_part(part, source.url, media_type)
         case FileId() as source if source.issuer == ISSUER:
-            return PartShape(
-                file_data=FileShape(file_uri=source.id, mime_type=none_to_unset(media_type), display_name=name)
-            )
+            return _file_part(part, source.id, part.media_type)
         case FileId() as source:
-            plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
         case PlainText() as source:
-            plan.report.approximated(path, "", "a document of text is told as text")
+            plan.report.approximated(path, "", "text document sent as text")
             return PartShape(text=source.text)
         case Nested() as source:
-            plan.report.approximated(path, "", "a document of parts is told as text")
-            return PartShape(text="\n".join(one.text for one in source.parts if isinstance(one, Text)))
+            plan.report.approximated(path, "", "document content sent as text")
+            return PartShape(text="\n".join(inner.text for inner in source.parts if isinstance(inner, Text)))
     return None
+
+
+def _encode_inline_part(part: Media, source: Inline, path: SourcePath, plan: EncodingPlan) -> PartShape:
+    """Encode inline data; Gemini requires a MIME type, so one is added where the source has none."""
+    media_type = part.media_type
+    if media_type is None and not plan.same_protocol:
+        media_type = "image/jpeg" if part.kind == "image" else "application/octet-stream"
+        plan.report.added(path, "media_type", "", f"the target requires a media type; set to {media_type}")
+    blob = BlobShape(
+        mime_type=none_to_unset(media_type), data=encode_bytes(source), display_name=none_to_unset(part.name)
+    )
+    return PartShape(inline_data=blob)
+
+
+def _file_part(part: Media, uri: str, media_type: str | None) -> PartShape:
+    """Build a `fileData` part."""
+    return PartShape(
+        file_data=FileShape(file_uri=uri, mime_type=none_to_unset(media_type), display_name=none_to_unset(part.name))
+    )
 
 
 _EMPTY_THOUGHT_FORM = "gemini:text:empty"
@@ -251,66 +269,71 @@ _EMPTY_THOUGHT_FORM = "gemini:text:empty"
 
 
 def decode_parts(parts: list[PartShape], path: str) -> tuple[Part, ...]:
-    found: list[Part] = []
-    results = False
+    """Decode the parts of one content."""
+    decoded_parts: list[Part] = []
+    has_results = False
     for index, part in enumerate(parts):
         if type(part.text) is str and part == PartShape(text=part.text):
-            found.append(Text(text=part.text))
+            decoded_parts.append(Text(text=part.text))
             continue
-        made = decode_fast_call(part) or decode_fast_result(part) or decode_part(part, f"{path}/{index}")
-        results = results or isinstance(made, ToolResult)
-        found.append(made)
-    return _attach_sibling_media(found) if results else tuple(found)
+        decoded = decode_fast_call(part) or decode_fast_result(part) or decode_part(part, f"{path}/{index}")
+        has_results = has_results or isinstance(decoded, ToolResult)
+        decoded_parts.append(decoded)
+    return _attach_sibling_media(decoded_parts) if has_results else tuple(decoded_parts)
 
 
 def decode_part(part: PartShape, path: str) -> Part:
-    spelling = FieldCase(path)
+    """Decode one part; return an `OpaquePart` if it has no data field, several, or an unknown one."""
+    field_case = FieldCase(path)
     body = None if part.unknown is UNSET else with_unknown_fields(part)
-    spelling.normalize(part)
-    members = [name for name in _DECODERS if getattr(part, name) is not UNSET]
-    made: Part | None = _DECODERS[members[0]](part, spelling) if len(members) == 1 else None
-    if made is not None:
-        return made
-    kind = members[0] if members else next(iter(part.unknown or ()), "part")
+    field_case.normalize(part)
+    data_fields = [name for name in _DECODERS if getattr(part, name) is not UNSET]
+    decoded: Part | None = _DECODERS[data_fields[0]](part, field_case) if len(data_fields) == 1 else None
+    if decoded is not None:
+        return decoded
+    kind = data_fields[0] if data_fields else next(iter(part.unknown or ()), "part")
     raw = Raw(msgspec.json.encode(with_unknown_fields(part) if body is None else body))
     return OpaquePart(protocol=FAMILY, kind=kind, body=raw)
 
 
 def _attach_sibling_media(parts: list[Part]) -> tuple[Part, ...]:
-    """Media right after a result belong to it. Since they stand beside it, so do the names that losses use."""
+    """Move media that follow a result into it, and adjust where losses find both."""
     if len(parts) == 1 or not any(
-        isinstance(one, ToolResult) and isinstance(after, Media) for one, after in pairwise(parts)
+        isinstance(part, ToolResult) and isinstance(following, Media) for part, following in pairwise(parts)
     ):
         return tuple(parts)
-    out: list[Part] = []
+    attached: list[Part] = []
     for index, part in enumerate(parts):
-        last = out[-1] if out else None
-        owned = isinstance(last, ToolResult) and last.executor == "client" and last.extras is None
-        if isinstance(part, Media) and isinstance(last, ToolResult) and owned:
-            inner = replace(part, at=f"/parts/{index}", wire_form=(*part.wire_form, SIBLING_FORM))
-            if last.at != "":
-                last = _locate_beside_media(last, index - 1)
-            out[-1] = replace(last, content=(*(last.content or ()), inner))
+        previous = attached[-1] if attached else None
+        takes_media = isinstance(previous, ToolResult) and previous.executor == "client" and previous.extras is None
+        if isinstance(part, Media) and isinstance(previous, ToolResult) and takes_media:
+            media = replace(part, at=f"/parts/{index}", wire_form=(*part.wire_form, SIBLING_FORM))
+            if previous.at != "":
+                previous = _locate_beside_media(previous, index - 1)
+            attached[-1] = replace(previous, content=(*(previous.content or ()), media))
         else:
-            out.append(replace(part, at=f"/parts/{index}"))
-    return tuple(out)
+            attached.append(replace(part, at=f"/parts/{index}"))
+    return tuple(attached)
 
 
 def _locate_beside_media(result: ToolResult, index: int) -> ToolResult:
-    """The result as one that stands at its whole content, with its own part as a place below."""
-    place = f"parts/{index}"
+    """Point a result to the whole content, and its fields to the part that holds them."""
+    location = f"parts/{index}"
     names = {"call_id": "id", "name": "name", "content": "response", "status": "response/error"}
-    own = next((t.split("=")[1].split("/")[0] for t in result.wire_form if t.startswith("gemini:name:name=")), None)
-    base = f"{place}/{own or 'functionResponse'}"
+    wire_name = next(
+        (token.split("=")[1].split("/")[0] for token in result.wire_form if token.startswith("gemini:name:name=")), None
+    )
+    base = f"{location}/{wire_name or 'functionResponse'}"
     form = [token for token in result.wire_form if not token.startswith("gemini:name:")]
     form += [f"gemini:name:{field}={base}/{wire}" for field, wire in names.items()]
     content = None
     if result.content is not None:
-        content = tuple(replace(one, at=f"/{place}{one.at}") for one in result.content)
+        content = tuple(replace(part, at=f"/{location}{part.at}") for part in result.content)
     return replace(result, at="", content=content, wire_form=tuple(form))
 
 
 def _decode_text(part: PartShape, field_case: FieldCase) -> Text | Reasoning:
+    """Decode a text part, or a thought if it is marked as one."""
     text = "" if part.text is UNSET else part.text
     if part.thought is not True:
         return Text(text=text, signature=decode_signature(part), **media_extras("Text", part, field_case))
@@ -326,7 +349,7 @@ _DECODERS: dict[str, Any] = {
     "inline_data": decode_inline,
     "file_data": decode_file,
     "function_call": decode_call,
-    "function_response": lambda part, spelling: decode_result(part, spelling, decode_part),
+    "function_response": lambda part, field_case: decode_result(part, field_case, decode_part),
     "executable_code": decode_code,
     "code_execution_result": decode_code_result,
     "tool_call": decode_hosted_call,
@@ -337,13 +360,15 @@ _DECODERS: dict[str, Any] = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
-    found: list[Any] = []
-    for placed in located_parts:
-        found += _ENCODERS[type(placed.part)](placed.part, placed, plan)
-    return found
+    """Encode canonical parts as Gemini parts."""
+    encoded: list[Any] = []
+    for located_part in located_parts:
+        encoded += _ENCODERS[type(located_part.part)](located_part.part, located_part, plan)
+    return encoded
 
 
 def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode text, dropping empty foreign text."""
     shape = PartShape(text=part.text)
     if plan.same_protocol:
         if part.signature is not None:
@@ -356,56 +381,58 @@ def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> l
     if part.signature is not None and part.signature.issuer == ISSUER:
         shape.thought_signature = part.signature.data
     elif not part.text:
-        plan.report.dropped(located_part.path, "", "empty text says nothing here")
+        plan.report.dropped(located_part.path, "", "empty text")
         return []
     report_text(part, located_part.path, plan)
     return [shape]
 
 
 def report_text(part: Text, path: SourcePath, plan: EncodingPlan) -> None:
-    """What a text of another protocol has no place for here."""
+    """Report fields of a foreign text that Gemini does not have."""
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
         plan.report.dropped(path, "id")
     if part.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target finds out by itself what to keep")
-    for index, note in enumerate(part.annotations or ()):
-        if note.url is None or not plan.for_client:
-            plan.report.dropped((*path, "annotations", index), "", "the target cites pages only, in answers")
-        elif note.quote is not None:
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
+    for index, citation in enumerate(part.annotations or ()):
+        if citation.url is None or not plan.for_client:
+            plan.report.dropped(
+                (*path, "annotations", index), "", "the target cites web pages only, and only in responses"
+            )
+        elif citation.quote is not None:
             plan.report.dropped((*path, "annotations", index), "quote")
 
 
 def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode JSON content as text."""
     return [PartShape(text=str(part.json, "utf-8"))]
 
 
 def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Thoughts go back only as Google signed them. A client may read them all."""
-    seal = part.signature
-    own = MOVED_SIGNATURE in part.wire_form or (seal is not None and seal.issuer == ISSUER)
-    for index, one in enumerate(part.content):
-        if isinstance(one, Media) and index > 0:
-            plan.report.dropped(
-                (*located_part.path, "content", index), "", "a thought is a text or a picture, not both"
-            )
+    """Encode a thought. Google accepts only thoughts that it signed; a client may read all of them."""
+    signature = part.signature
+    is_signed = MOVED_SIGNATURE in part.wire_form or (signature is not None and signature.issuer == ISSUER)
+    for index, block in enumerate(part.content):
+        if isinstance(block, Media) and index > 0:
+            plan.report.dropped((*located_part.path, "content", index), "", "a thought is either text or an image")
     if plan.same_protocol:
         return [encode_shape(_thought_shape(part), part)]
-    if not own and not plan.for_client:
-        plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
+    if not is_signed and not plan.for_client:
+        plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return []
-    if seal is not None and not own:
-        plan.report.dropped((*located_part.path, "signature"), "", "the target has no place for another issuer's proof")
+    if signature is not None and not is_signed:
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
         plan.report.dropped(located_part.path, "id")
     shape = _thought_shape(part)
-    if not own:
+    if not is_signed:
         shape.thought_signature = UNSET
     return [shape] if part.content or shape.thought_signature is not UNSET else []
 
 
 def _thought_shape(part: Reasoning) -> PartShape:
+    """Build the part of a thought from its first block."""
     first = part.content[0] if part.content else None
     if isinstance(first, Media):
         shape = PartShape()
@@ -421,7 +448,7 @@ def _thought_shape(part: Reasoning) -> PartShape:
                 file_uri=uri, mime_type=none_to_unset(first.media_type), display_name=none_to_unset(first.name)
             )
     else:
-        shape = PartShape(text="\n\n".join([one.text for one in part.content if isinstance(one, ReasoningText)]))
+        shape = PartShape(text="\n\n".join([block.text for block in part.content if isinstance(block, ReasoningText)]))
     shape.thought = True
     if part.signature is not None:
         shape.thought_signature = part.signature.data
@@ -429,6 +456,7 @@ def _thought_shape(part: Reasoning) -> PartShape:
 
 
 def _encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode a client-side or server-side call."""
     return (
         encode_server_call(part, located_part, plan)
         if part.executor == "server"
@@ -437,44 +465,53 @@ def _encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) 
 
 
 def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode a client-side or server-side result."""
     if part.executor == "server":
         return encode_server_result(part, located_part, plan)
     return encode_result(part, located_part, plan, encode_parts)
 
 
 def _encode_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    plan.report.approximated(located_part.path, "", "the target has no references to tools: the name is told")
+    """Encode a reference to a tool as text."""
+    plan.report.approximated(located_part.path, "", "the target has no tool references; name sent as text")
     return [PartShape(text=f"[tool: {plan.tool_name(part.name, part.namespace)}]")]
 
 
 def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Report a change of the available tools, which Gemini does not have."""
     report_tool_change(part, located_part.path, plan.report)
     return []
 
 
 def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Report a mid-conversation change of settings."""
     report_setting_change(part, located_part.path, plan)
     return []
 
 
 def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    plan.report.approximated(located_part.path, "", "a refusal is told as text")
+    """Encode a refusal as text."""
+    plan.report.approximated(located_part.path, "", "refusal sent as text")
     return [PartShape(text=part.text)] if part.text else []
 
 
 def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    plan.report.dropped(located_part.path, "id", "what another provider stored can't be named to this one")
+    """Report a reference to an item that another provider stores."""
+    plan.report.dropped(located_part.path, "id", "stored by another provider")
     return []
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode a part that only its source protocol knows, as far as Gemini can hold it."""
     if part.protocol == FAMILY:
         return [part.body]
     if part.use is not None and plan.for_client:
-        plan.report.approximated(located_part.path, "", "what another provider ran, told as a call and its result")
+        plan.report.approximated(
+            located_part.path, "", "server-side call of another provider, sent as a call and its result"
+        )
         return encode_hosted_use(part.use, plan)
     if part.media is not None and plan.for_client:
-        plan.report.approximated(located_part.path, "", "what a tool made, told as the model's own")
+        plan.report.approximated(located_part.path, "", "tool output sent as output of the model")
         return encode_media(part.media, LocatedPart(part.media, (*located_part.path, "media")), plan)
     text = opaque_as_text(part, located_part.path, plan)
     return [] if text is None else [PartShape(text=text)]

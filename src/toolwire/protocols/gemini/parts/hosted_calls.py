@@ -1,4 +1,4 @@
-"""Gemini's code and the calls of its own tools, which Google ran itself, to canonical parts and back."""
+"""Decode and encode calls that a provider ran itself: code execution, `toolCall` and `toolResponse` parts."""
 
 from typing import Any
 
@@ -43,25 +43,27 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def decode_code(part: PartShape, field_case: FieldCase) -> ToolCall:
+    """Decode an `executableCode` part."""
     code = part.executable_code
     if code is UNSET:
         raise TypeError("no code")
     field_case.normalize(code, "executableCode")
-    written = {name: value for name in ("language", "code") if (value := getattr(code, name)) is not UNSET}
-    names = ("gemini:name:arguments=" + field_case.source_pointer("executableCode") + "/code",)
+    arguments = {name: value for name in ("language", "code") if (value := getattr(code, name)) is not UNSET}
+    form = ("gemini:name:arguments=" + field_case.source_pointer("executableCode") + "/code",)
     return ToolCall(
         id=unset_to_none(code.id),
         name="code_execution",
-        arguments=msgspec.json.encode(written).decode(),
+        arguments=msgspec.json.encode(arguments).decode(),
         executor="server",
         native="executableCode",
         signature=decode_signature(part),
-        use=decode_hosted_use("code_execution", written, id=unset_to_none(code.id)),
-        **part_extras("ToolCall", part, field_case, (code, "executableCode"), names),
+        use=decode_hosted_use("code_execution", arguments, id=unset_to_none(code.id)),
+        **part_extras("ToolCall", part, field_case, (code, "executableCode"), form),
     )
 
 
 def decode_code_result(part: PartShape, field_case: FieldCase) -> ToolResult:
+    """Decode a `codeExecutionResult` part; its output is opaque to other providers."""
     result = part.code_execution_result
     if result is UNSET:
         raise TypeError("no result")
@@ -72,7 +74,7 @@ def decode_code_result(part: PartShape, field_case: FieldCase) -> ToolResult:
         raw = Raw(msgspec.json.encode(result.output))
         content = (OpaquePart(protocol=FAMILY, kind="content", body=raw, gist=result.output or None, at=at),)
     outcome = () if result.outcome is UNSET else (_OUTCOME_FORM + result.outcome,)
-    more = (
+    unknown_outcome = (
         ()
         if result.outcome in _OUTCOMES
         else (make_extra(field_case.source_pointer("codeExecutionResult") + "/outcome", result.outcome),)
@@ -85,17 +87,21 @@ def decode_code_result(part: PartShape, field_case: FieldCase) -> ToolResult:
         native="codeExecutionResult",
         signature=decode_signature(part),
         use=decode_hosted_use("code_execution", unset_to_none(result.output), id=unset_to_none(result.id)),
-        **part_extras("ToolResult", part, field_case, (result, "codeExecutionResult"), outcome, *more),
+        **part_extras("ToolResult", part, field_case, (result, "codeExecutionResult"), outcome, *unknown_outcome),
     )
 
 
 def decode_hosted_call(part: PartShape, field_case: FieldCase) -> ToolCall:
+    """Decode a `toolCall` part."""
     call = part.tool_call
     if call is UNSET:
         raise TypeError("no call")
     field_case.normalize(call, "toolCall")
-    place = field_case.source_pointer("toolCall")
-    form = [f"gemini:name:arguments={place}/args", f"gemini:name:name={field_case.source_pointer('toolCall/toolType')}"]
+    location = field_case.source_pointer("toolCall")
+    form = [
+        f"gemini:name:arguments={location}/args",
+        f"gemini:name:name={field_case.source_pointer('toolCall/toolType')}",
+    ]
     if call.args is UNSET:
         form.append(NO_ARGS)
     if call.tool_type is UNSET:
@@ -113,6 +119,7 @@ def decode_hosted_call(part: PartShape, field_case: FieldCase) -> ToolCall:
 
 
 def decode_hosted_result(part: PartShape, field_case: FieldCase) -> ToolResult:
+    """Decode a `toolResponse` part; its response is opaque to other providers."""
     result = part.tool_response
     if result is UNSET:
         raise TypeError("no result")
@@ -135,20 +142,21 @@ def decode_hosted_result(part: PartShape, field_case: FieldCase) -> ToolResult:
 
 
 def _decode_hosted_use(tool_type: Any, value: Any, id: str | None) -> HostedUse | None:
+    """Describe a hosted call or result in canonical terms; None for other tool types."""
     if tool_type not in _HOSTED_KINDS:
         return None
     return decode_hosted_use(_HOSTED_KINDS[tool_type], None if value is UNSET else parse_json(value), id=id)
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """The texts in what a tool of Google's found; the search page that it wants shown is not one."""
-    found: list[str] = []
+    """Join the texts of a hosted tool's result, without the HTML that Google requires clients to show."""
+    texts: list[str] = []
 
     def walk(value: object) -> None:
         if isinstance(value, dict):
             for name, inner in value.items():
                 if isinstance(inner, str) and name in ("text", "title", "uri", "url", "output"):
-                    found.append(inner)
+                    texts.append(inner)
                 else:
                     walk(inner)
         elif isinstance(value, list):
@@ -156,28 +164,30 @@ def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
                 walk(inner)
 
     walk(_decode_json(raw))
-    return "\n".join(text for text in found if text)[:limit] or None
+    return "\n".join(text for text in texts if text)[:limit] or None
 
 
 # ---- encode
 
 
 def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode a call that a provider ran; a foreign one becomes text for models, a hosted call for clients."""
     if plan.same_protocol:
         return [encode_shape(with_signature(_encode_same_protocol_call(part), part, located_part, plan), part)]
-    if (own := _encode_step_call(part, located_part, plan)) is not None:
-        return [_with_signature(own, part, plan)]
+    if (google_part := _encode_step_call(part, located_part, plan)) is not None:
+        return [_with_signature(google_part, part, plan)]
     if not plan.for_client:
-        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return [PartShape(text=hosted_call_as_text(part))]
     if part.use is None:
-        plan.report.dropped(located_part.path, "", "a call that another provider ran")
+        plan.report.dropped(located_part.path, "", "server-side call of another provider")
         return []
-    plan.report.approximated(located_part.path, "", "a call that another provider ran, told as one of the target's")
+    plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as a server tool call")
     return [_encode_hosted_call(hosted_query(part), plan)]
 
 
 def _encode_same_protocol_call(part: ToolCall) -> PartShape:
+    """Encode a server-side Gemini call as it was received."""
     if part.native == "executableCode":
         return PartShape(executable_code=CodeShape(id=none_to_unset(part.id), **_decode_json(part.arguments.encode())))
     args = UNSET if NO_ARGS in part.wire_form and part.arguments == "{}" else Raw(part.arguments.encode())
@@ -186,30 +196,35 @@ def _encode_same_protocol_call(part: ToolCall) -> PartShape:
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Encode the result of a hosted tool, as `encode_server_call` does its call."""
     content = part.content[0] if part.content else None
     body = content.body if isinstance(content, OpaquePart) else None
     if plan.same_protocol:
         return [encode_shape(_with_signature(_encode_same_protocol_result(part, body), part, plan), part)]
-    if (own := _encode_step_result(part, located_part, plan)) is not None:
-        return [_with_signature(own, part, plan)]
+    if (google_part := _encode_step_result(part, located_part, plan)) is not None:
+        return [_with_signature(google_part, part, plan)]
     if not plan.for_client:
         text = content.gist if isinstance(content, OpaquePart) else None
-        plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
+        plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
         return [PartShape(text=f"[{part.native}: {text or 'no readable content'}]")]
     if part.use is None:
-        plan.report.dropped(located_part.path, "", "a result that another provider got")
+        plan.report.dropped(located_part.path, "", "server-side result of another provider")
         return []
-    plan.report.approximated(located_part.path, "", "a result that another provider got, told as one of the target's")
+    plan.report.approximated(
+        located_part.path, "", "server-side result of another provider, sent as a server tool result"
+    )
     return [_encode_hosted_result(part.use, plan, failed=part.status != "ok")]
 
 
 def _with_signature(shape: PartShape, part: ToolCall | ToolResult, plan: EncodingPlan) -> PartShape:
+    """Set the thought signature of a call or result; unlike `with_signature`, report nothing."""
     if part.signature is not None and (part.signature.data or plan.same_protocol):
         shape.thought_signature = part.signature.data
     return shape
 
 
 def _encode_same_protocol_result(part: ToolResult, body: Raw | None) -> PartShape:
+    """Encode a server-side Gemini result as it was received."""
     outer = PartShape(thought=False) if "gemini:thought:false" in part.wire_form else PartShape()
     if part.native == "codeExecutionResult":
         outcome = next((token for token in part.wire_form if token.startswith(_OUTCOME_FORM)), None)
@@ -225,22 +240,22 @@ def _encode_same_protocol_result(part: ToolResult, body: Raw | None) -> PartShap
     return outer
 
 
-# ---- what Google's other protocol tells in steps
+# ---- steps of the Interactions API
 
 
 def _encode_step_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> PartShape | None:
-    """The part for a step of Google's other protocol; None if there is none, or the model knows none."""
-    word = (part.native or "").removesuffix("_call")
-    said = parse_json(part.arguments or "{}")
+    """Encode a call step of the Interactions API; return None if Gemini or the model has no such part."""
+    name = (part.native or "").removesuffix("_call")
+    arguments = parse_json(part.arguments or "{}")
     if part.native == "code_execution_call":
-        code = code_argument(said, located_part.path, plan.report)
+        code = code_argument(arguments, located_part.path, plan.report)
         return PartShape(executable_code=CodeShape(id=none_to_unset(part.id), language="PYTHON", code=code))
     kind = call_type(
-        word,
+        name,
         image_search=parse_json((part.extras or {}).get(INTERACTIONS, {}).get("search_type", Raw(b"null")))
         == IMAGE_SEARCH,
     )
-    if kind is None or part.native == word or is_before_gemini_3(plan) or not isinstance(said, dict):
+    if kind is None or part.native == name or is_before_gemini_3(plan) or not isinstance(arguments, dict):
         return None
     args = Raw(part.arguments.encode()) if part.arguments else UNSET
     plan.hosted_call_kinds[part.id] = kind
@@ -248,37 +263,39 @@ def _encode_step_call(part: ToolCall, located_part: LocatedPart, plan: EncodingP
 
 
 def _encode_step_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> PartShape | None:
-    word = (part.native or "").removesuffix("_result")
+    """Encode a result step of the Interactions API; return None as `_encode_step_call` does."""
+    name = (part.native or "").removesuffix("_result")
     content = part.content[0] if part.content else None
-    found = content if isinstance(content, OpaquePart) else None
+    opaque = content if isinstance(content, OpaquePart) else None
     if part.native == "code_execution_result":
-        use = HostedUse(kind="code_execution", output=None if found is None else found.gist)
+        use = HostedUse(kind="code_execution", output=None if opaque is None else opaque.gist)
         if part.use is not None and part.use.output is not None:
             use = part.use
-        elif found is not None:
-            plan.report.approximated(located_part.path, "", "of what code gave only the text is told")
+        elif opaque is not None:
+            plan.report.approximated(located_part.path, "", "only the text output of the code is sent")
         return PartShape(
             code_execution_result=_code_result_shape(use, none_to_unset(part.call_id), failed=part.status != "ok")
         )
-    kind = call_type(word)
-    if kind is None or part.native == word or is_before_gemini_3(plan):
+    kind = call_type(name)
+    if kind is None or part.native == name or is_before_gemini_3(plan):
         return None
     if part.status != "ok":
-        plan.report.dropped(located_part.path, "status", "the target does not say whether its own tools failed")
-    response = UNSET if found is None else as_object_result(found.body)
+        plan.report.dropped(located_part.path, "status", "the target does not report failed hosted tools")
+    response = UNSET if opaque is None else as_object_result(opaque.body)
     kind = plan.hosted_call_kinds.get(part.call_id, kind)
     return PartShape(tool_response=HostedResultShape(id=none_to_unset(part.call_id), tool_type=kind, response=response))
 
 
-# ---- what others ran, for a client to read
+# ---- hosted calls of other providers, for clients
 
 
 def encode_hosted_use(use: HostedUse, plan: EncodingPlan) -> list[Any]:
-    """What another provider tells at once, as a call and its result."""
+    """Encode a hosted call and its result, which another provider reports as one."""
     return [_encode_hosted_call(use, plan), _encode_hosted_result(use, plan, failed=use.failed)]
 
 
 def _encode_hosted_call(use: HostedUse, plan: EncodingPlan) -> PartShape:
+    """Encode a hosted call of another provider, with an id if it has none."""
     plan.last_hosted_call_id = use.id or f"tw{sum(plan.hosted_uses.values())}"
     plan.hosted_uses[use.kind] = plan.hosted_uses.get(use.kind, 0) + 1
     if use.kind == "code_execution":
@@ -291,19 +308,21 @@ def _encode_hosted_call(use: HostedUse, plan: EncodingPlan) -> PartShape:
 
 
 def _encode_hosted_result(use: HostedUse, plan: EncodingPlan, *, failed: bool) -> PartShape:
+    """Encode the pages or output of a hosted call."""
     id = use.id or plan.last_hosted_call_id
     if use.kind == "code_execution":
         return PartShape(code_execution_result=_code_result_shape(use, id, failed=failed))
     pages: list[dict[str, Any]] = [{"url": page.url, "title": page.title} for page in use.pages]
-    found = {"result": [{name: value for name, value in page.items() if value is not None} for page in pages]}
+    response = {"result": [{name: value for name, value in page.items() if value is not None} for page in pages]}
     if use.output:
-        found["result"].append({"text": use.output})
-    said = {"error": "the tool failed"} if failed else found
-    result = HostedResultShape(id=id, tool_type=_HOSTED_TYPES[use.kind], response=Raw(msgspec.json.encode(said)))
+        response["result"].append({"text": use.output})
+    body = {"error": "the tool failed"} if failed else response
+    result = HostedResultShape(id=id, tool_type=_HOSTED_TYPES[use.kind], response=Raw(msgspec.json.encode(body)))
     return PartShape(tool_response=result)
 
 
 def _code_result_shape(use: HostedUse, id: str | UnsetType, *, failed: bool) -> CodeResultShape:
+    """Build a `codeExecutionResult`."""
     return CodeResultShape(
         outcome="OUTCOME_FAILED" if failed else "OUTCOME_OK", output=none_to_unset(use.output), id=id
     )

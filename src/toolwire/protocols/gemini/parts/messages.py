@@ -1,4 +1,4 @@
-"""Gemini's contents and system instruction, to canonical messages and back."""
+"""Decode and encode contents and the system instruction."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ _read_part = Reader[PartShape](PartShape, FAMILY).read
 
 
 def decode_contents(contents: Any) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-    """The messages, and the form of the whole."""
+    """Decode `contents` in any form the SDKs send; return messages and wire-form tokens."""
     if contents is UNSET:
         return (), (NO_CONTENTS,)
     if isinstance(contents, str):
@@ -47,15 +47,16 @@ def decode_contents(contents: Any) -> tuple[tuple[Message, ...], tuple[str, ...]
         return (Message(role="user", parts=(text,), at="/contents", wire_form=(STRING,)),), (SINGLE_STRING,)
     if isinstance(contents, ContentShape):
         return (replace(decode_content(contents, "/contents"), at="/contents"),), (SINGLE_CONTENT,)
-    return tuple([_decode_element(one, f"/contents/{index}") for index, one in enumerate(contents)]), ()
+    return tuple([_decode_element(element, f"/contents/{index}") for index, element in enumerate(contents)]), ()
 
 
 def _decode_element(element: ContentShape | str, path: str) -> Message:
+    """Decode one element of `contents`: a string, a content, or a bare part."""
     if isinstance(element, str):
         return Message(role="user", parts=(Text(text=element, at=""),), wire_form=(STRING,))
-    bare = element.parts is UNSET and element.role is UNSET and element.nulls is UNSET
-    if bare and element.unknown is not UNSET:
-        # The SDKs take a part where a content is wanted.
+    has_no_content_fields = element.parts is UNSET and element.role is UNSET and element.nulls is UNSET
+    if has_no_content_fields and element.unknown is not UNSET:
+        # The SDKs accept a part in place of a content.
         part = decode_part(_read_part(msgspec.json.encode(element.unknown), path), path)
         if not isinstance(part, Text) or part.text:
             return Message(role="user", parts=(replace(part, at=""),), wire_form=(_PART_FORM,))
@@ -63,7 +64,7 @@ def _decode_element(element: ContentShape | str, path: str) -> Message:
 
 
 def decode_content(shape: ContentShape, path: str, role: Role | None = None) -> Message:
-    """`role` is that of an answer, whatever its word."""
+    """Decode one content; `role` overrides the wire role, as in responses."""
     parts = () if shape.parts is UNSET else decode_parts(shape.parts, path + "/parts")
     if shape.parts is not UNSET and shape.unknown is UNSET and shape.nulls is UNSET:
         if shape.role == "user" or (shape.role is UNSET and role is None):
@@ -71,19 +72,24 @@ def decode_content(shape: ContentShape, path: str, role: Role | None = None) -> 
         if shape.role == "model":
             return Message(role="assistant", parts=parts, wire_form=())
     form: tuple[str, ...] = (NO_PARTS,) if shape.parts is UNSET else ()
-    more: dict[str, Any] = {}
-    if shape.role is UNSET:
-        form = (*form, _ROLE_FORM)
-    elif shape.role == "function":
-        form = (*form, _ROLE_FORM + "function")
-    elif shape.role not in _ROLES:
-        more = make_extra("role", shape.role)
-    found = _ROLES.get("user" if shape.role is UNSET else shape.role, "user")
-    return Message(role=role or found, parts=parts, **merge_extras(collect_extras(shape, FAMILY, *form), more))
+    wire_role, role_form, role_extras = _decode_role(shape.role)
+    extras = merge_extras(collect_extras(shape, FAMILY, *form, *role_form), role_extras)
+    return Message(role=role or wire_role, parts=parts, **extras)
+
+
+def _decode_role(role: Any) -> tuple[Role, tuple[str, ...], dict[str, Any]]:
+    """Return the canonical role, wire-form tokens, and extras that hold an unknown role."""
+    if role is UNSET:
+        return "user", (_ROLE_FORM,), {}
+    if role == "function":
+        return "user", (_ROLE_FORM + "function",), {}
+    if role not in _ROLES:
+        return "user", (), make_extra("role", role)
+    return _ROLES[role], (), {}
 
 
 def decode_system(system: Any, field_case: FieldCase, location: str) -> tuple[tuple[Text, ...] | None, dict[str, Any]]:
-    """The system text, and what of it has no canonical home; what is no text has none at all."""
+    """Decode the system instruction; return its texts, and the arguments for what is no text."""
     source = field_case.source_pointer(location)
     if system is UNSET:
         return None, {}
@@ -93,31 +99,34 @@ def decode_system(system: Any, field_case: FieldCase, location: str) -> tuple[tu
         return None, make_extra(source, with_unknown_fields(system))
     message = decode_content(system, f"/{source}")
     texts = [part for part in message.parts if isinstance(part, Text)]
-    placed = tuple([replace(part, at=f"/{source}/parts/{index}") for index, part in enumerate(texts)])
-    kept = collect_extras(system, FAMILY, prefix=f"{source}/")
+    located_texts = tuple([replace(part, at=f"/{source}/parts/{index}") for index, part in enumerate(texts)])
+    extras = collect_extras(system, FAMILY, prefix=f"{source}/")
     role = {} if system.role is UNSET else make_extra(f"{source}/role", system.role)
     if system.role in ("user", "system", "model"):
-        role = {"wire_form": (f"gemini:system:role={system.role}",)}  # which one is never looked at
+        role = {"wire_form": (f"gemini:system:role={system.role}",)}  # the server ignores the role
     absent = {"wire_form": (f"gemini:system:{NO_PARTS}",)} if system.parts is UNSET else {}
-    return placed, merge_extras(kept, role, absent)
+    return located_texts, merge_extras(extras, role, absent)
 
 
 # ---- encode
 
 
 def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
-    """`systemInstruction`, and for another protocol's request also the system messages that lead it."""
+    """Encode `systemInstruction`; for foreign requests with the first `lifted_count` system messages."""
     system = request.system
     if plan.same_protocol:
         return None if system is None else _encode_same_protocol_system(request, plan)
-    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(system or ())]
+    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(system or ())]
     for number, message in enumerate(request.messages[:lifted_count]):
-        places.extend(LocatedPart(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
-    parts = encode_parts(places, plan)
+        located_parts.extend(
+            LocatedPart(part, ("messages", number, "parts", index)) for index, part in enumerate(message.parts)
+        )
+    parts = encode_parts(located_parts, plan)
     return {"parts": parts} if parts else None
 
 
 def _encode_same_protocol_system(request: Request, plan: EncodingPlan) -> Any:
+    """Encode the system instruction of a Gemini request as it was received."""
     system = request.system or ()
     if _SYSTEM_STRING in request.wire_form and len(system) == 1:
         return system[0].text
@@ -130,11 +139,12 @@ def _encode_same_protocol_system(request: Request, plan: EncodingPlan) -> Any:
 
 
 def encode_contents(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
+    """Encode `contents`, skipping system messages that were moved to `systemInstruction`."""
     if not plan.same_protocol:
-        writer = ContentsEncoder(plan)
+        encoder = ContentsEncoder(plan)
         for turn in adapt_turns(assemble(request, plan.report, skip=lifted_count), plan):
-            writer.add(turn)
-        return writer.contents
+            encoder.add(turn)
+        return encoder.contents
     contents = [_encode_same_protocol_content(turn, plan) for turn in one_turn_per_message(request.messages)]
     if len(contents) == 1 and (SINGLE_STRING in request.wire_form or SINGLE_CONTENT in request.wire_form):
         return contents[0]
@@ -142,9 +152,10 @@ def encode_contents(request: Request, lifted_count: int, plan: EncodingPlan) -> 
 
 
 def _encode_same_protocol_content(turn: Turn, plan: EncodingPlan) -> Any:
+    """Encode one message of a Gemini request in the form it was received."""
     message = turn.message
     if message is None:
-        raise TypeError("a turn of its own protocol is a message")
+        raise TypeError("a turn of the same protocol has exactly one message")
     if message.wire_form and len(message.parts) == 1:
         only = message.parts[0]
         if STRING in message.wire_form and isinstance(only, Text):
@@ -155,7 +166,7 @@ def _encode_same_protocol_content(turn: Turn, plan: EncodingPlan) -> Any:
 
 
 def encode_content(message: Message | MessageStart, parts: list[Any]) -> Any:
-    """One message of Gemini's own."""
+    """Encode one Gemini message with these encoded parts."""
     role: Any = _WIRE_ROLES.get(message.role, "user")
     for token in message.wire_form:
         if token.startswith(_ROLE_FORM):
@@ -167,7 +178,7 @@ def encode_content(message: Message | MessageStart, parts: list[Any]) -> Any:
 
 
 class ContentsEncoder:
-    """The contents of another protocol's conversation. Results take the names of the calls that they answer."""
+    """Encoder for the contents of a foreign conversation; results take the names of their calls."""
 
     def __init__(self, plan: EncodingPlan) -> None:
         self.contents: list[Any] = []
@@ -175,6 +186,7 @@ class ContentsEncoder:
         self._open_calls: dict[str | None, ToolCall] = {}
 
     def add(self, turn: Turn) -> None:
+        """Append the contents of one turn."""
         if turn.role in ("system", "developer"):
             self._add_reminder(turn)
         elif turn.role == "assistant":
@@ -183,66 +195,65 @@ class ContentsEncoder:
             self._add_user(turn)
 
     def _add_reminder(self, turn: Turn) -> None:
-        """System text within a conversation has no place of its own, so it is told in a user turn."""
+        """Append mid-conversation system text as a user turn."""
         parts = encode_parts(turn.parts, self._plan)
         if not parts:
             return
-        self._plan.report.approximated(turn.path, "role", "system text within the conversation is told as a reminder")
+        self._plan.report.approximated(turn.path, "role", "mid-conversation system text sent as a user reminder")
         for part in parts:
             if isinstance(part, PartShape) and part.text is not UNSET:
                 part.text = f"<system-reminder>\n{part.text}\n</system-reminder>"
         self.contents.append({"role": "user", "parts": parts})
 
     def _add_assistant(self, turn: Turn) -> None:
-        """Calls come last, and the first of each step is signed."""
+        """Append a model turn: calls last, and the first call of each step signed."""
         plan = self._plan
-        said: list[LocatedPart] = []
+        others: list[LocatedPart] = []
         calls: list[LocatedPart] = []
-        for placed in move_signatures(turn.parts):
-            part = placed.part
+        for located_part in move_signatures(turn.parts):
+            part = located_part.part
             if isinstance(part, ToolCall) and part.executor == "client":
-                calls.append(placed)
+                calls.append(located_part)
                 continue
             if calls and isinstance(part, Text) and part.text:
-                plan.report.approximated(placed.path, "", "text after calls is told before them")
-            said.append(placed)
-        self._open_calls = {call.id: call for placed in calls if isinstance(call := placed.part, ToolCall)}
-        parts = encode_parts(said, plan)
+                plan.report.approximated(located_part.path, "", "text after tool calls moved before them")
+            others.append(located_part)
+        self._open_calls = {call.id: call for located_part in calls if isinstance(call := located_part.part, ToolCall)}
+        parts = encode_parts(others, plan)
         first = len(parts)
         parts += encode_parts(calls, plan)
         if calls and not is_before_gemini_3(plan) and (shape := parts[first]).thought_signature is UNSET:
             shape.thought_signature = DUMMY_SIGNATURE
             target = f"/contents/{len(self.contents)}/parts/{first}/thoughtSignature"
-            plan.report.added(calls[0].path, "", target, "the model wants its calls signed: the check is skipped")
+            plan.report.added(calls[0].path, "", target, "the model requires signed calls; placeholder signature sent")
         if parts:
             self.contents.append({"role": "model", "parts": parts})
 
     def _add_user(self, turn: Turn) -> None:
-        """Results stand alone: a content that mixes them with other parts is misread."""
+        """Append a user turn; results go first and alone, because Gemini misreads mixed contents."""
         results: list[Any] = []
-        said: list[LocatedPart] = []
-        for placed in turn.parts:
-            part: Part = placed.part
+        others: list[LocatedPart] = []
+        for located_part in turn.parts:
+            part: Part = located_part.part
             if isinstance(part, ToolResult) and part.executor == "client":
-                results += self._encode_result(part, placed)
+                results += self._encode_result(part, located_part)
             else:
-                said.append(placed)
+                others.append(located_part)
         if results:
             self.contents.append({"role": "user", "parts": results})
-        if said and (parts := encode_parts(said, self._plan)):
+        if others and (parts := encode_parts(others, self._plan)):
             self.contents.append({"role": "user", "parts": parts})
         self._open_calls = {}
 
     def _encode_result(self, part: ToolResult, located_part: LocatedPart) -> list[Any]:
+        """Encode a result under the name of its call."""
         if (call := self._open_calls.get(part.call_id)) is None:
             return encode_parts([located_part], self._plan)
         if part.name not in (None, call.name):
-            self._plan.report.approximated(located_part.path, "name", "a result is told under the name of its call")
+            self._plan.report.approximated(located_part.path, "name", "result sent under the name of its call")
         if part.namespace not in (None, call.namespace):
-            self._plan.report.approximated(
-                located_part.path, "namespace", "a result is told under the name of its call"
-            )
+            self._plan.report.approximated(located_part.path, "namespace", "result sent under the name of its call")
         if (shape := encode_fast_result(part, call, self._plan)) is not None:
             return [shape]
-        named = replace(part, name=call.name, namespace=call.namespace)
-        return encode_parts([LocatedPart(named, located_part.path)], self._plan)
+        renamed = replace(part, name=call.name, namespace=call.namespace)
+        return encode_parts([LocatedPart(renamed, located_part.path)], self._plan)

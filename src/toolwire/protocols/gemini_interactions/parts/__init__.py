@@ -1,1 +1,1 @@
-"""What is said: content, calls and results, messages, each read and written."""
+"""Steps, content, calls and results of the Interactions API."""

@@ -1,4 +1,4 @@
-"""Calls that the client runs, and their results, to canonical and back."""
+"""Decode and encode client-side function calls and their results."""
 
 from typing import Any
 
@@ -38,26 +38,28 @@ _validate_json = msgspec.json.Decoder(Raw).decode
 
 
 def decode_call(shape: FunctionCall) -> ToolCall:
+    """Decode a `function_call` step."""
     arguments = "" if shape.arguments is UNSET else str(shape.arguments, "utf-8")
     if shape.signature is UNSET and shape.unknown is UNSET and shape.nulls is UNSET and arguments:
         return ToolCall(id=unset_to_none(shape.id), name=shape.name, arguments=arguments, at="")
     form = () if arguments else (NO_ARGUMENTS,)
-    seal = None
+    signature = None
     if shape.signature:
-        seal = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
+        signature = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
     elif shape.signature is not UNSET:
         form = (*form, _NO_SIGNATURE)
     return ToolCall(
         id=unset_to_none(shape.id),
         name=shape.name,
         arguments=arguments,
-        signature=seal,
+        signature=signature,
         at="",
         **collect_extras(shape, FAMILY, *form),
     )
 
 
 def decode_result(shape: FunctionResult, path: str, at: str | None = "") -> ToolResult:
+    """Decode a `function_result` step or content."""
     content, form = _decode_content(shape, path)
     if shape.is_error is False:
         form = (*form, NOT_ERROR)
@@ -72,7 +74,7 @@ def decode_result(shape: FunctionResult, path: str, at: str | None = "") -> Tool
 
 
 def _decode_content(shape: FunctionResult, path: str) -> tuple[tuple[Part, ...] | None, tuple[str, ...]]:
-    """A string, content, or any other JSON: what tools return is not always what the types say."""
+    """Decode a result of any JSON type, because tools return more than the documented types."""
     raw = shape.result
     if raw is UNSET:
         return None, (_NO_RESULT,)
@@ -89,12 +91,12 @@ def _decode_content(shape: FunctionResult, path: str) -> tuple[tuple[Part, ...] 
 
 
 def encode_fast_call(part: ToolCall, plan: StepPlan) -> FunctionCall | None:
-    """An ordinary call of another protocol's; None if there is more to it."""
+    """Encode a plain foreign call; return None if it has anything else."""
     text = part.arguments
-    usual = ToolCall(
+    plain_call = ToolCall(
         id=part.id, name=part.name, arguments=text, extras=part.extras, wire_form=part.wire_form, at=part.at
     )
-    if not part.id or part != usual or not text.startswith("{"):
+    if not part.id or part != plain_call or not text.startswith("{"):
         return None
     try:
         arguments = _validate_json(text.encode())
@@ -106,26 +108,32 @@ def encode_fast_call(part: ToolCall, plan: StepPlan) -> FunctionCall | None:
 
 
 def encode_fast_result(part: ToolResult, plan: StepPlan) -> FunctionResult | None:
-    """An ordinary result of another protocol's: one text."""
+    """Encode a plain foreign result of one text; return None for any other."""
     content = part.content
-    if content is None or len(content) != 1 or type(only := content[0]) is not Text or not only.text:
+    if content is None or len(content) != 1 or type(only := content[0]) is not Text:
         return None
-    if part.status == "denied" or part.executor == "server" or part.name is not None or part.namespace is not None:
+    if not only.text or only != Text(text=only.text, extras=only.extras, wire_form=only.wire_form, at=only.at):
         return None
-    if part.caller is not None or part.toolset is not None or part.cache is not None:
-        return None
-    if only.cache is not None or only.annotations is not None or only.signature is not None or only.id is not None:
+    if part.status == "denied" or part.executor == "server" or not _is_plain_result(part):
         return None
     call_id = plan.call_id(part.call_id or "")
-    called = plan.calls.get(call_id)
+    name = plan.calls.get(call_id)
     shape = FunctionResult(call_id=call_id, result=only.text)  # type: ignore[arg-type]
-    shape.name = UNSET if called is None else plan.tool_name(called)
+    shape.name = UNSET if name is None else plan.tool_name(name)
     if part.status == "error":
         shape.is_error = True
     return shape
 
 
+def _is_plain_result(part: ToolResult) -> bool:
+    """Check that a result has no name, caller, toolset or cache mark."""
+    if part.name is not None or part.namespace is not None:
+        return False
+    return part.caller is None and part.toolset is None and part.cache is None
+
+
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Any:
+    """Encode a function call as a step."""
     call_id = none_to_unset(part.id) if plan.same_protocol else plan.id_of(located_part)
     if call_id is not UNSET:
         plan.calls[call_id] = part.name
@@ -141,7 +149,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> An
 
 
 def same_protocol_arguments(part: ToolCall) -> Any:
-    """The object as it was; a stream may have told one that is no JSON."""
+    """Return arguments as the raw object; streamed text that is no JSON is wrapped."""
     if not part.arguments:
         return UNSET if NO_ARGUMENTS in part.wire_form else Raw(b"{}")
     try:
@@ -151,16 +159,18 @@ def same_protocol_arguments(part: ToolCall) -> Any:
 
 
 def wrap_invalid_arguments(arguments: str) -> Raw:
+    """Wrap text that is no JSON object under `_raw`."""
     return Raw(msgspec.json.encode({"_raw": arguments}))
 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> None:
+    """Report fields of a foreign call that the protocol does not have."""
     if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} as a call of a function")
+        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's models call directly")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     for field in ("toolset", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
@@ -169,7 +179,7 @@ def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> N
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Raw:
-    """The arguments as the object that the protocol has."""
+    """Encode arguments as a JSON object, wrapping anything else."""
     if part.shape == "freeform":
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip().encode(errors="surrogatepass")
@@ -178,20 +188,21 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: StepPlan)
     try:
         _decode_members(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
+        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
         return wrap_invalid_arguments(part.arguments)
     return Raw(text)
 
 
 def encode_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
+    """Encode a function result as a step or content."""
     call_id = none_to_unset(part.call_id) if plan.same_protocol else plan.call_id(part.call_id or "")
     shape = FunctionResult(call_id=call_id, result=_encode_content(part, located_part, plan))
     if plan.same_protocol:
         shape.name = none_to_unset(part.name)
     else:
-        called = plan.calls.get(str(call_id), part.name)
-        shape.name = UNSET if called is None else plan.tool_name(called)
-        _report_result(part, located_part, plan, called)
+        call_name = plan.calls.get(str(call_id), part.name)
+        shape.name = UNSET if call_name is None else plan.tool_name(call_name)
+        _report_result(part, located_part, plan, call_name)
     if part.status != "ok":
         shape.is_error = True
     elif NOT_ERROR in part.wire_form:
@@ -200,39 +211,46 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -
 
 
 def _report_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan, call_name: str | None) -> None:
+    """Report fields of a foreign result that the protocol does not have."""
     if part.name is not None and part.name != call_name:
-        plan.report.dropped(located_part.path, "name", "the call that it answers has another name")
+        plan.report.dropped(located_part.path, "name", "the name differs from that of its call")
     for field in ("namespace", "toolset", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(located_part.path, field)
     if part.caller is not None and part.caller.kind != "direct":
-        plan.report.dropped(located_part.path, "caller", "the target's models call directly")
+        plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     if part.status == "denied":
-        plan.report.approximated(located_part.path, "status", "denied is told as an error")
+        plan.report.approximated(located_part.path, "status", "denied sent as an error")
 
 
 def _encode_content(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
+    """Encode the content of a result as a string, an object, or a list of content."""
     content = part.content
     if content is None:
         return UNSET if plan.same_protocol and _NO_RESULT in part.wire_form else ""
     only = content[0] if len(content) == 1 else None
     if isinstance(only, Data) and (plan.same_protocol or bytes(only.json)[:1] == b"{"):
         return only.json
-    places = [LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(content)]
-    if plan.same_protocol:
-        if STRING in part.wire_form and isinstance(only, Text) and not only.extras and only.annotations is None:
-            return only.text
-        return encode_content(places, plan, is_output=False)
+    inner_parts = [LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(content)]
+    if not plan.same_protocol:
+        return _encode_foreign_content(inner_parts, plan)
+    if STRING in part.wire_form and isinstance(only, Text) and not only.extras and only.annotations is None:
+        return only.text
+    return encode_content(inner_parts, plan, is_output=False)
+
+
+def _encode_foreign_content(inner_parts: list[LocatedPart], plan: StepPlan) -> Any:
+    """Encode the content of a foreign result; media that the protocol cannot hold become a summary."""
     if plan.target.binary_results == "summary":
-        places = summarize_binary(places, plan.report)
+        inner_parts = summarize_binary(inner_parts, plan.report)
     blocks: list[Any] = []
-    for inner in places:
-        shown = encode_content([inner], plan, is_output=False)
-        if not shown and isinstance(inner.part, Media):
-            shown = [TextContent(text=media_summary(inner.part))]
-        blocks += shown
+    for inner in inner_parts:
+        encoded = encode_content([inner], plan, is_output=False)
+        if not encoded and isinstance(inner.part, Media):
+            encoded = [TextContent(text=media_summary(inner.part))]
+        blocks += encoded
     if not blocks:
         return ""
-    if len(blocks) == 1 and isinstance(told := blocks[0], TextContent):
-        return told.text
+    if len(blocks) == 1 and isinstance(only := blocks[0], TextContent):
+        return only.text
     return blocks

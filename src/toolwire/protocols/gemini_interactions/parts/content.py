@@ -1,7 +1,4 @@
-"""Content of the Interactions API, to canonical parts and back.
-
-Thought steps, to canonical reasoning and back.
-"""
+"""Decode and encode content (text and media) and thought steps."""
 
 from typing import Any
 
@@ -56,7 +53,7 @@ _TYPE_FORM = "gemini-interactions:type:"
 _NO_TYPE = "gemini-interactions:absent:type"
 _BYTES_FORM = "gemini-interactions:bytes:"
 _NAME_FORM = "gemini-interactions:name:"
-# By type of annotation: the fields that say where, and what it is called.
+# Fields for URL and title by annotation type; others use `url` and `title`.
 _CITATION_FIELDS = {"file_citation": ("document_uri", "file_name"), "place_citation": ("url", "name")}
 _CITATION_NAMES = ("url", "title", "file_name", "document_uri", "name")
 
@@ -80,10 +77,12 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def decode_content(blocks: list[Any]) -> tuple[Part, ...]:
+    """Decode a list of content."""
     return tuple([decode_block(block) for block in blocks])
 
 
 def decode_block(block: Any) -> Part:
+    """Decode one content object; unknown types become an `OpaquePart`."""
     if type(block) is TextContent:
         return _decode_text(block)
     if type(block) is UnknownVariant:
@@ -92,47 +91,52 @@ def decode_block(block: Any) -> Part:
 
 
 def _decode_text(block: TextContent) -> Text:
+    """Decode text with its annotations."""
     if block.annotations is UNSET and block.unknown is UNSET and block.nulls is UNSET:
         return Text(text=block.text)
-    notes = None
+    citations = None
     if block.annotations is not UNSET:
-        notes = tuple([decode_annotation(raw, block.text) for raw in block.annotations])
-    return Text(text=block.text, annotations=notes, **collect_extras(block, FAMILY))
+        citations = tuple([decode_annotation(raw, block.text) for raw in block.annotations])
+    return Text(text=block.text, annotations=citations, **collect_extras(block, FAMILY))
 
 
 def decode_annotation(raw: Raw, text: str) -> Citation:
+    """Decode an annotation as a citation; wire offsets count bytes of `text`."""
     shape = _read_annotation(raw)
-    kept = collect_extras(shape, FAMILY)
+    extras = collect_extras(shape, FAMILY)
     form: tuple[str, ...] = () if shape.type == "url_citation" else (_NO_TYPE,)
     if isinstance(shape.type, str) and shape.type != "url_citation":
         form = (_TYPE_FORM + shape.type,)
         if shape.type not in _CITATION_FIELDS:
-            kept = add_extras(kept, type=shape.type)
-    where, called = _CITATION_FIELDS.get(str(shape.type), ("url", "title"))
+            extras = add_extras(extras, type=shape.type)
+    url_field, title_field = _CITATION_FIELDS.get(str(shape.type), ("url", "title"))
     form += tuple(
-        f"{_NAME_FORM}{ours}={theirs}" for ours, theirs in (("url", where), ("title", called)) if ours != theirs
+        f"{_NAME_FORM}{field}={wire_name}"
+        for field, wire_name in (("url", url_field), ("title", title_field))
+        if field != wire_name
     )
-    others = {name: getattr(shape, name) for name in _CITATION_NAMES if name not in (where, called)}
-    kept = add_extras(kept, **others)
+    others = {name: getattr(shape, name) for name in _CITATION_NAMES if name not in (url_field, title_field)}
+    extras = add_extras(extras, **others)
     start, end = _character_offsets(shape, text)
     if (start, end) != (unset_to_none(shape.start_index), unset_to_none(shape.end_index)):
         form = (*form, f"{_BYTES_FORM}{shape.start_index},{shape.end_index}")
     return Citation(
-        url=unset_to_none(getattr(shape, where)),
-        title=unset_to_none(getattr(shape, called)),
+        url=unset_to_none(getattr(shape, url_field)),
+        title=unset_to_none(getattr(shape, title_field)),
         start=start,
         end=end,
-        **merge_extras(kept, {"wire_form": form}),
+        **merge_extras(extras, {"wire_form": form}),
     )
 
 
 def add_extras(extras_and_form: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Extras with some more: known fields that have no meaning where they stand."""
-    found = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if value is not UNSET}
-    return merge_extras(extras_and_form, {"extras": {FAMILY: found}}) if found else extras_and_form
+    """Add known fields to the extras where they have no canonical counterpart."""
+    encoded = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if value is not UNSET}
+    return merge_extras(extras_and_form, {"extras": {FAMILY: encoded}}) if encoded else extras_and_form
 
 
 def _character_offsets(shape: AnnotationShape, text: str) -> tuple[int | None, int | None]:
+    """Convert byte offsets to character offsets; offsets outside the text stay unchanged."""
     start, end = unset_to_none(shape.start_index), unset_to_none(shape.end_index)
     if text.isascii():
         return start, end
@@ -145,14 +149,15 @@ def _character_offsets(shape: AnnotationShape, text: str) -> tuple[int | None, i
 
 
 def _decode_media(block: MediaContent) -> Media:
-    kept = collect_extras(block, FAMILY)
+    """Decode image, audio, document or video content."""
+    extras = collect_extras(block, FAMILY)
     source: Source
     if block.data is not UNSET:
         source = Inline(data=block.data)
-        kept = add_extras(kept, uri=block.uri)
+        extras = add_extras(extras, uri=block.uri)
     elif block.uri is not UNSET:
         source = Url(url=block.uri)
-        kept = merge_extras(kept, {"wire_form": (_URI_NAME,)})
+        extras = merge_extras(extras, {"wire_form": (_URI_NAME,)})
     else:
         source = Url(url="", wire_form=(_NO_SOURCE,))
     return Media(
@@ -161,7 +166,7 @@ def _decode_media(block: MediaContent) -> Media:
         media_type=unset_to_none(block.mime_type),
         name=unset_to_none(getattr(block, "name", UNSET)),
         detail=unset_to_none(getattr(block, "resolution", UNSET)),
-        **kept,
+        **extras,
     )
 
 
@@ -171,12 +176,12 @@ _READABLE_FIELDS = frozenset(
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """The readable text in a value that others can't use as it is."""
-    found: list[str] = []
+    """Join the readable texts of a value that is opaque to other protocols."""
+    texts: list[str] = []
 
     def walk(value: object, *, readable: bool) -> None:
         if isinstance(value, str) and readable and value:
-            found.append(value)
+            texts.append(value)
         elif isinstance(value, dict):
             for name, inner in value.items():
                 walk(inner, readable=name in _READABLE_FIELDS)
@@ -185,39 +190,41 @@ def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
                 walk(inner, readable=readable)
 
     walk(_decode_json(raw), readable=True)
-    return "\n".join(found)[:limit] or None
+    return "\n".join(texts)[:limit] or None
 
 
 # ---- encode
 
 
 def encode_content(located_parts: list[LocatedPart], plan: EncodingPlan, *, is_output: bool) -> list[Any]:
-    """`spoken`: the model's own words, which may cite."""
+    """Encode parts as content; only model output (`is_output`) may have citations."""
     blocks: list[Any] = []
-    for placed in located_parts:
-        part, trail = placed.part, placed.path
+    for located_part in located_parts:
+        part, path = located_part.part, located_part.path
         match part:
             case Text():
-                block = encode_text(part, trail, plan, is_output=is_output)
+                block = encode_text(part, path, plan, is_output=is_output)
             case Media(source=Nested() as nested) if not plan.same_protocol:
-                inner = [LocatedPart(one, (*trail, "source", "parts", index)) for index, one in enumerate(nested.parts)]
-                _report_flattened(part, trail, plan)
-                blocks += encode_content(inner, plan, is_output=is_output)
+                nested_parts = [
+                    LocatedPart(inner, (*path, "source", "parts", index)) for index, inner in enumerate(nested.parts)
+                ]
+                _report_flattened(part, path, plan)
+                blocks += encode_content(nested_parts, plan, is_output=is_output)
                 continue
             case Media():
-                block = encode_media(part, trail, plan)
+                block = encode_media(part, path, plan)
             case Refusal():
-                plan.report.approximated(trail, "", "a refusal is told as text")
+                plan.report.approximated(path, "", "refusal sent as text")
                 block = TextContent(text=part.text) if part.text else None
             case Data():
                 block = TextContent(text=str(part.json, "utf-8"))
             case ToolRef():
-                plan.report.approximated(trail, "name", "the target has no references to tools here: told")
+                plan.report.approximated(path, "name", "the target has no tool references; name sent as text")
                 block = TextContent(text=f"[tool {part.name}]")
             case OpaquePart():
-                block = _encode_opaque(part, trail, plan)
+                block = _encode_opaque(part, path, plan)
             case _:
-                plan.report.dropped(trail, "", "the target takes no such part here")
+                plan.report.dropped(path, "", "the target does not accept this content here")
                 block = None
         if block is not None:
             blocks.append(block)
@@ -225,35 +232,42 @@ def encode_content(located_parts: list[LocatedPart], plan: EncodingPlan, *, is_o
 
 
 def encode_text(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: bool) -> Any:
+    """Encode text; empty foreign text is dropped."""
     if plan.same_protocol:
-        notes: Any = UNSET
+        annotations: Any = UNSET
         if part.annotations is not None:
-            notes = [encode_annotation(note) for note in part.annotations]
-        return encode_with_extras(TextContent(text=part.text, annotations=notes), part, FAMILY)
-    own = part.signature is not None and part.signature.issuer == ISSUER
-    if part.signature is not None and not own:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+            annotations = [encode_annotation(citation) for citation in part.annotations]
+        return encode_with_extras(TextContent(text=part.text, annotations=annotations), part, FAMILY)
+    is_signed = part.signature is not None and part.signature.issuer == ISSUER
+    if part.signature is not None and not is_signed:
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     if not part.text:
-        if not own:
-            plan.report.dropped(path, "", "there is nothing to say in an empty text")
+        if not is_signed:
+            plan.report.dropped(path, "", "empty text")
         return None
     if part.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target keeps prefixes by itself")
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
     if part.id is not None:
         plan.report.dropped(path, "id")
-    found = []
-    for index, note in enumerate(part.annotations or ()):
-        if note.url is None or not is_output:
-            plan.report.dropped((*path, "annotations", index), "", "the target cites by url only, in its own words")
-        else:
-            if note.quote is not None:
-                plan.report.dropped((*path, "annotations", index), "quote")
-            found.append(encode_annotation(note, part.text))
-    return TextContent(text=part.text, annotations=found or UNSET)
+    return TextContent(text=part.text, annotations=_encode_citations(part, path, plan, is_output=is_output) or UNSET)
+
+
+def _encode_citations(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: bool) -> list[Any]:
+    """Encode the citations of a foreign text, and report those that the protocol does not have."""
+    annotations: list[Any] = []
+    for index, citation in enumerate(part.annotations or ()):
+        at = (*path, "annotations", index)
+        if citation.url is None or not is_output:
+            plan.report.dropped(at, "", "the target cites URLs only, and only in model output")
+            continue
+        if citation.quote is not None:
+            plan.report.dropped(at, "quote")
+        annotations.append(encode_annotation(citation, part.text))
+    return annotations
 
 
 def encode_annotation(citation: Citation, text: str | None = None) -> Any:
-    """A citation; `text` is there for one of another protocol, whose indices count characters."""
+    """Encode a citation; a foreign one needs its `text` to convert offsets to bytes."""
     if text is not None:
         shape = AnnotationShape(
             type="url_citation", url=none_to_unset(citation.url), title=none_to_unset(citation.title)
@@ -264,12 +278,12 @@ def encode_annotation(citation: Citation, text: str | None = None) -> Any:
     kind = next(
         (token[len(_TYPE_FORM) :] for token in citation.wire_form if token.startswith(_TYPE_FORM)), "url_citation"
     )
-    where, called = _CITATION_FIELDS.get(kind, ("url", "title"))
+    url_field, title_field = _CITATION_FIELDS.get(kind, ("url", "title"))
     shape = AnnotationShape(start_index=none_to_unset(citation.start), end_index=none_to_unset(citation.end))
     if _NO_TYPE not in citation.wire_form:
         shape.type = kind
-    setattr(shape, where, none_to_unset(citation.url))
-    setattr(shape, called, none_to_unset(citation.title))
+    setattr(shape, url_field, none_to_unset(citation.url))
+    setattr(shape, title_field, none_to_unset(citation.title))
     for token in citation.wire_form:
         if token.startswith(_BYTES_FORM):
             start, end = (UNSET if index == "UNSET" else int(index) for index in token[len(_BYTES_FORM) :].split(","))
@@ -278,33 +292,24 @@ def encode_annotation(citation: Citation, text: str | None = None) -> Any:
 
 
 def _byte_offset(index: int, text: str) -> int:
+    """Convert a character offset to a byte offset."""
     if index < 0 or text.isascii():
         return index
     return len(text[:index].encode(errors="surrogatepass")) + max(index - len(text), 0)
 
 
 def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode media; report it and return None if the protocol does not accept its source."""
     source = part.source
     if not plan.same_protocol and isinstance(source, PlainText):
         for field in ("name", "detail", "cache"):
             if getattr(part, field) is not None:
-                plan.report.dropped(path, field, "a text document is told as text")
-        plan.report.approximated(path, "source", "a text document is told as text")
+                plan.report.dropped(path, field, "text document sent as text")
+        plan.report.approximated(path, "source", "text document sent as text")
         return TextContent(text=source.text)
     shape = _MEDIA_SHAPES[part.kind](mime_type=none_to_unset(part.media_type))
-    match source:
-        case Inline():
-            shape.data = source.data
-        case Url():
-            shape.uri = UNSET if _NO_SOURCE in source.wire_form else source.url
-        case FileId() if source.issuer == ISSUER:
-            shape.uri = source.id
-        case FileId():
-            plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
-            return None
-        case _:
-            plan.report.dropped(path, "", "the target takes no such source here")
-            return None
+    if not _encode_source(source, shape, path, plan):
+        return None
     for field, name in (("name", "name"), ("detail", "resolution")):
         if (value := getattr(part, field)) is None:
             continue
@@ -313,20 +318,40 @@ def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
         else:
             plan.report.dropped(path, field)
     if part.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target keeps prefixes by itself")
+        plan.report.dropped((*path, "cache"), "", "the target caches automatically")
     if part.signature is not None and part.signature.issuer != ISSUER:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     return encode_with_extras(shape, part, FAMILY)
 
 
+def _encode_source(source: Source, shape: MediaContent, path: SourcePath, plan: EncodingPlan) -> bool:
+    """Write the source of media; report it and return False if the protocol does not accept it."""
+    match source:
+        case Inline():
+            shape.data = source.data
+        case Url():
+            shape.uri = UNSET if _NO_SOURCE in source.wire_form else source.url
+        case FileId() if source.issuer == ISSUER:
+            shape.uri = source.id
+        case FileId():
+            plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
+            return False
+        case _:
+            plan.report.dropped(path, "", "the target does not accept this media source")
+            return False
+    return True
+
+
 def _report_flattened(part: Media, path: SourcePath, plan: EncodingPlan) -> None:
-    plan.report.approximated(path, "source", "the content of a document is told as content of its own")
+    """Report that a nested document is sent as separate content."""
+    plan.report.approximated(path, "source", "document content sent as separate parts")
     for field in ("name", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(path, field)
 
 
 def _encode_opaque(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode a part that only its source protocol knows, as text if it is foreign."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, path, plan)
@@ -335,19 +360,19 @@ def _encode_opaque(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> An
 
 _NO_SUMMARY = "gemini-interactions:absent:summary"
 
-# ---- decode
+# ---- thoughts
 
 
 def decode_reasoning(shape: Thought) -> Reasoning | None:
-    """None if the summary has something that is neither text nor media."""
-    content = [_decode_summary(block, index) for index, block in enumerate(shape.summary or ())]
-    known_ones = tuple([one for one in content if one is not None])
-    if len(known_ones) < len(content):
+    """Decode a thought; return None if its summary has more than text and media."""
+    blocks = [_decode_summary(block, index) for index, block in enumerate(shape.summary or ())]
+    content = tuple([block for block in blocks if block is not None])
+    if len(content) < len(blocks):
         return None
     form = (_NO_SUMMARY,) if shape.summary is UNSET else ()
     return Reasoning(
-        content=known_ones,
-        hidden=None if content else "omitted",
+        content=content,
+        hidden=None if blocks else "omitted",
         signature=None if shape.signature is UNSET else decode_signature(shape.signature),
         at="",
         **collect_extras(shape, FAMILY, *form),
@@ -355,39 +380,31 @@ def decode_reasoning(shape: Thought) -> Reasoning | None:
 
 
 def _decode_summary(block: Any, index: int) -> ReasoningText | Media | None:
-    place = f"/summary/{index}"
+    """Decode one block of a summary."""
+    location = f"/summary/{index}"
     if type(block) is TextContent and block.annotations is UNSET:
-        return ReasoningText(kind="summary", text=block.text, at=place, **collect_extras(block, FAMILY))
+        return ReasoningText(kind="summary", text=block.text, at=location, **collect_extras(block, FAMILY))
     part = decode_block(block)
     return part if isinstance(part, Media) else None
 
 
 def decode_signature(signature: str) -> Signature:
+    """Build a signature issued by Google."""
     return Signature(issuer=ISSUER, data=signature, kind="signature", at="/signature")
 
 
-# ---- encode
-
-
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Thoughts go back only to the one who thought them. A client may read them all."""
-    seal = part.signature
-    own = seal is not None and seal.issuer == ISSUER
-    if not plan.same_protocol and not own and not plan.for_client and not plan.from_gemini:
-        plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
+    """Encode a thought. Google accepts only thoughts that it signed; a client may read all of them."""
+    signature = part.signature if part.signature is not None and part.signature.issuer == ISSUER else None
+    if not plan.same_protocol and signature is None and not plan.for_client and not plan.from_gemini:
+        plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return None
-    summary = []
-    for index, block in enumerate(part.content):
-        trail = (*located_part.path, "content", index)
-        if isinstance(block, ReasoningText):
-            summary.append(encode_with_extras(TextContent(text=block.text), block, FAMILY))
-        elif (media := encode_media(block, trail, plan)) is not None:
-            summary.append(media)
+    summary = _encode_summary(part, located_part, plan)
     shape = Thought(summary=summary)
     if not summary and (_NO_SUMMARY in part.wire_form or not plan.same_protocol):
         shape.summary = UNSET
-    if seal is not None and own:
-        shape.signature = seal.data
+    if signature is not None:
+        shape.signature = signature.data
     elif not plan.same_protocol:
         plan.report_unsealed_signature(part, located_part.path)
     if not plan.same_protocol:
@@ -396,3 +413,14 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan)
         if shape == Thought():
             return None
     return encode_with_extras(shape, part, FAMILY)
+
+
+def _encode_summary(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> list[Any]:
+    """Encode the texts and media of a thought."""
+    summary: list[Any] = []
+    for index, block in enumerate(part.content):
+        if isinstance(block, ReasoningText):
+            summary.append(encode_with_extras(TextContent(text=block.text), block, FAMILY))
+        elif (media := encode_media(block, (*located_part.path, "content", index), plan)) is not None:
+            summary.append(media)
+    return summary

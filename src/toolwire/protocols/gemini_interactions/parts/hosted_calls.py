@@ -1,4 +1,4 @@
-"""The calls and results of tools that a provider ran itself, Google or another, to canonical and back."""
+"""Decode and encode calls and results of tools that a provider ran itself."""
 
 from typing import Any
 
@@ -40,13 +40,13 @@ _read_result = Reader[ServerResult](ServerResult, FAMILY).read
 
 
 def decode_server_call(raw: Raw, path: str) -> ToolCall:
-    """What one of Google's own tools was asked."""
+    """Decode a call step of a hosted tool."""
     shape = _read_call(raw, path)
-    kept = collect_extras(shape, FAMILY)
+    extras = collect_extras(shape, FAMILY)
     form: tuple[str, ...] = () if shape.arguments is not UNSET else (NO_ARGUMENTS,)
-    seal = None
+    signature = None
     if shape.signature is not UNSET:
-        seal = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
+        signature = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
     if shape.name is UNSET:
         form = (*form, _NO_NAME)
     if shape.search_type is not UNSET and parse_json(shape.search_type) in ("web_search", IMAGE_SEARCH):
@@ -58,23 +58,24 @@ def decode_server_call(raw: Raw, path: str) -> ToolCall:
         arguments="" if shape.arguments is UNSET else str(shape.arguments, "utf-8"),
         executor="server",
         native=shape.type,
-        signature=seal,
+        signature=signature,
         use=_decode_hosted_use(shape.type, shape.arguments, unset_to_none(shape.id)),
         at="",
-        **merge_extras(kept, {"wire_form": form}),
+        **merge_extras(extras, {"wire_form": form}),
     )
 
 
 def decode_server_result(raw: Raw, path: str) -> ToolResult:
+    """Decode a result step of a hosted tool; its result is opaque to other providers."""
     shape = _read_result(raw, path)
     content = None
     if shape.result is not UNSET:
-        told = readable_text(shape.result)
-        content = (OpaquePart(protocol=FAMILY, kind="result", body=shape.result, gist=told, at="/result"),)
+        gist = readable_text(shape.result)
+        content = (OpaquePart(protocol=FAMILY, kind="result", body=shape.result, gist=gist, at="/result"),)
     form = () if shape.is_error is not False else (NOT_ERROR,)
-    seal = None
+    signature = None
     if shape.signature is not UNSET:
-        seal = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
+        signature = Signature(issuer=ISSUER, data=shape.signature, kind="signature", at="/signature")
     return ToolResult(
         call_id=unset_to_none(shape.call_id),
         content=content,
@@ -83,7 +84,7 @@ def decode_server_result(raw: Raw, path: str) -> ToolResult:
         status="error" if shape.is_error is True else "ok",
         executor="server",
         native=shape.type,
-        signature=seal,
+        signature=signature,
         use=_decode_hosted_use(shape.type, shape.result, unset_to_none(shape.call_id)),
         at="",
         **collect_extras(shape, FAMILY, *form),
@@ -91,6 +92,7 @@ def decode_server_result(raw: Raw, path: str) -> ToolResult:
 
 
 def _decode_hosted_use(tool_name: str, value: Raw | UnsetType, id: str | None) -> HostedUse | None:
+    """Describe a hosted call or result in canonical terms; None for other tools."""
     kind = HOSTED_TOOLS.kind(tool_name.removesuffix("_call").removesuffix("_result"))
     return None if kind is None else decode_hosted_use(kind, None if value is UNSET else parse_json(value), id=id)
 
@@ -99,18 +101,18 @@ def _decode_hosted_use(tool_name: str, value: Raw | UnsetType, id: str | None) -
 
 
 def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """The step; of what another provider ran a client reads it as one, and a model as text."""
+    """Encode a call that a provider ran; a foreign one becomes text for models, a step for clients."""
     if plan.same_protocol:
         return _encode_same_protocol_call(part)
-    if plan.from_gemini and (own := _encode_part_call(part, located_part, plan)) is not None:
-        return own
+    if plan.from_gemini and (step := _encode_part_call(part, located_part, plan)) is not None:
+        return step
     if not plan.for_client:
-        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return TextContent(text=hosted_call_as_text(part))
     if part.use is None and not is_mcp_part(part):
-        plan.report.dropped(located_part.path, "", "a call that another provider ran")
+        plan.report.dropped(located_part.path, "", "server-side call of another provider")
         return None
-    plan.report.approximated(located_part.path, "", "a call that another provider ran, told as one of the target's")
+    plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as a server tool call")
     if part.use is None:
         shape = ServerCall(type="mcp_server_tool_call", id=part.id or plan.id_of(located_part), name=part.name)
         shape.server_name = part.namespace or ""
@@ -120,6 +122,7 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan
 
 
 def _encode_same_protocol_call(part: ToolCall) -> Any:
+    """Encode a call step of this protocol as it was received."""
     shape = ServerCall(type=part.native or "", id=none_to_unset(part.id), server_name=none_to_unset(part.namespace))
     if _NO_NAME not in part.wire_form:
         shape.name = part.name
@@ -130,28 +133,32 @@ def _encode_same_protocol_call(part: ToolCall) -> Any:
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
+    """Encode the result of a hosted tool, as `encode_server_call` does its call."""
     if plan.same_protocol:
         return _encode_same_protocol_result(part)
-    if plan.from_gemini and (own := _encode_part_result(part, located_part, plan)) is not None:
-        return own
+    if plan.from_gemini and (step := _encode_part_result(part, located_part, plan)) is not None:
+        return step
     if not plan.for_client:
-        plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
-        gists = [one.gist for one in part.content or () if isinstance(one, OpaquePart) and one.gist]
+        plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
+        gists = [content.gist for content in part.content or () if isinstance(content, OpaquePart) and content.gist]
         return TextContent(text=f"[{part.native}: {chr(10).join(gists) or 'no readable content'}]")
     if part.use is None and not is_mcp_part(part):
-        plan.report.dropped(located_part.path, "", "a result that another provider got")
+        plan.report.dropped(located_part.path, "", "server-side result of another provider")
         return None
-    plan.report.approximated(located_part.path, "", "a result that another provider got, told as one of the target's")
+    plan.report.approximated(
+        located_part.path, "", "server-side result of another provider, sent as a server tool result"
+    )
     if part.use is None:
         shape = ServerResult(type="mcp_server_tool_result", call_id=part.call_id or plan.last_hosted_call_id)
         shape.result = Raw(msgspec.json.encode(mcp_result_text(part)))
         if part.status != "ok":
-            plan.report.dropped(located_part.path, "status", "the target does not say that a server's tool failed")
+            plan.report.dropped(located_part.path, "status", "the target does not report failed server tools")
         return shape
     return _encode_hosted_result(part.use, plan, failed=part.status != "ok")
 
 
 def _encode_same_protocol_result(part: ToolResult) -> Any:
+    """Encode a result step of this protocol as it was received."""
     shape = ServerResult(type=part.native or "", call_id=none_to_unset(part.call_id), name=none_to_unset(part.name))
     shape.server_name = none_to_unset(part.namespace)
     if part.content and isinstance(only := part.content[0], OpaquePart):
@@ -162,24 +169,24 @@ def _encode_same_protocol_result(part: ToolResult) -> Any:
     return encode_with_extras(shape, part, FAMILY)
 
 
-# ---- what Google's other protocol tells in parts
+# ---- parts of `generateContent`
 
 
 def _encode_part_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> ServerCall | None:
-    """The step for a part of Google's other protocol; None if there is none."""
-    word = "code_execution" if part.native == "executableCode" else step_name(part.name)
-    if word is None:
+    """Encode a hosted call of `generateContent` as a step; return None if there is no such step."""
+    name = "code_execution" if part.native == "executableCode" else step_name(part.name)
+    if name is None:
         return None
     plan.last_hosted_call_id = part.id or plan.id_of(located_part)
-    shape = ServerCall(type=f"{word}_call", id=plan.last_hosted_call_id)
+    shape = ServerCall(type=f"{name}_call", id=plan.last_hosted_call_id)
     if part.native == "executableCode":
         code = code_argument(parse_json(part.arguments or "{}"), located_part.path, plan.report)
-        said = {"language": "python", "code": code}
-        shape.arguments = Raw(msgspec.json.encode(said))
-    elif word not in STEPS_WITHOUT_CONTENT:
+        arguments = {"language": "python", "code": code}
+        shape.arguments = Raw(msgspec.json.encode(arguments))
+    elif name not in STEPS_WITHOUT_CONTENT:
         shape.arguments = same_protocol_arguments(part)
     elif part.arguments not in ("", "{}"):
-        plan.report.dropped(located_part.path, "arguments", f"the target does not say what {word} was asked")
+        plan.report.dropped(located_part.path, "arguments", f"the target does not report arguments of {name}")
     if part.name == "GOOGLE_SEARCH_IMAGE":
         shape.search_type = Raw(msgspec.json.encode(IMAGE_SEARCH))
     shape.signature = none_to_unset(_signature_data(part))
@@ -187,64 +194,70 @@ def _encode_part_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan)
 
 
 def _encode_part_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> ServerResult | None:
-    word = "code_execution" if part.native == "codeExecutionResult" else step_name(part.name or "")
-    if word is None:
+    """Encode a hosted result of `generateContent` as a step; return None if there is no such step."""
+    name = "code_execution" if part.native == "codeExecutionResult" else step_name(part.name or "")
+    if name is None:
         return None
-    shape = ServerResult(type=f"{word}_result", call_id=part.call_id or plan.last_hosted_call_id)
+    shape = ServerResult(type=f"{name}_result", call_id=part.call_id or plan.last_hosted_call_id)
     if part.native == "codeExecutionResult":
         shape.result = Raw(msgspec.json.encode("" if part.use is None else part.use.output or ""))
         if part.status != "ok":
             shape.is_error = True
     elif part.content and isinstance(only := part.content[0], OpaquePart):
-        if word in STEPS_WITHOUT_CONTENT:
-            plan.report.dropped((*located_part.path, "content", 0), "", f"the target does not say what {word} found")
+        if name in STEPS_WITHOUT_CONTENT:
+            plan.report.dropped((*located_part.path, "content", 0), "", f"the target does not report results of {name}")
         else:
             shape.result = as_list_result(only.body)
-    elif word not in STEPS_WITHOUT_CONTENT:
+    elif name not in STEPS_WITHOUT_CONTENT:
         shape.result = Raw(b"[]")
     shape.signature = none_to_unset(_signature_data(part))
     return shape
 
 
 def _signature_data(part: ToolCall | ToolResult) -> str | None:
+    """Return the signature of a part, or None if it is absent or empty."""
     return part.signature.data or None if part.signature is not None else None
 
 
-# ---- what others ran, for a client to read
+# ---- hosted calls of other providers, for clients
 
 
 def encode_hosted_use(use: HostedUse, plan: StepPlan) -> list[Any]:
-    """What another provider tells at once, as a call and its result."""
+    """Encode a hosted call and its result, which another provider reports as one."""
     return [_encode_hosted_call(use, plan), _encode_hosted_result(use, plan, failed=use.failed)]
 
 
 def _encode_hosted_call(use: HostedUse, plan: StepPlan) -> ServerCall:
+    """Encode a hosted call of another provider, with an id if it has none."""
     plan.last_hosted_call_id = use.id or f"tw{sum(plan.hosted_uses.values())}"
     plan.hosted_uses[use.kind] = plan.hosted_uses.get(use.kind, 0) + 1
-    said: dict[str, Any]
+    arguments: dict[str, Any]
     match use.kind:
         case "web_search":
-            said = {"queries": use.queries}
+            arguments = {"queries": use.queries}
         case "web_fetch":
-            said = {"urls": use.urls}
+            arguments = {"urls": use.urls}
         case "code_execution":
-            said = {"language": "python", "code": use.code or ""}
-    word = HOSTED_TOOLS.names[use.kind][0]
-    return ServerCall(type=f"{word}_call", id=plan.last_hosted_call_id, arguments=Raw(msgspec.json.encode(said)))
+            arguments = {"language": "python", "code": use.code or ""}
+    name = HOSTED_TOOLS.names[use.kind][0]
+    return ServerCall(type=f"{name}_call", id=plan.last_hosted_call_id, arguments=Raw(msgspec.json.encode(arguments)))
 
 
 def _encode_hosted_result(use: HostedUse, plan: StepPlan, *, failed: bool) -> ServerResult:
-    """What it found. Google's own searches say a page of suggestions there, others the pages that they found."""
-    found: Any
+    """Encode the pages or output of a hosted call.
+
+    Google returns a page of search suggestions here; results of other providers list the pages found.
+    """
+    result: Any
     match use.kind:
         case "web_search":
-            found = [{"url": page.url, "title": page.title or ""} for page in use.pages]
+            result = [{"url": page.url, "title": page.title or ""} for page in use.pages]
         case "web_fetch":
-            found = [{"url": page.url, "status": "error" if failed else "success"} for page in use.pages]
+            result = [{"url": page.url, "status": "error" if failed else "success"} for page in use.pages]
         case "code_execution":
-            found = use.output or ""
+            result = use.output or ""
     shape = ServerResult(type=f"{HOSTED_TOOLS.names[use.kind][0]}_result", call_id=use.id or plan.last_hosted_call_id)
-    shape.result = Raw(msgspec.json.encode(found))
+    shape.result = Raw(msgspec.json.encode(result))
     if failed:
         shape.is_error = True
     return shape

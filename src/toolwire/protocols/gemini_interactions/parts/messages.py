@@ -1,4 +1,4 @@
-"""The steps of an interaction, to canonical messages and back: one message for each step."""
+"""Decode and encode the steps of an interaction: one message for each step."""
 
 from typing import Any
 
@@ -77,18 +77,18 @@ _decode_text = msgspec.json.Decoder(str).decode
 _read_step = Reader[Any](StepUnion, FAMILY).read
 _read_block = Reader[Any](InputUnion, FAMILY).read
 
-EMPTY_TEXT = "(nothing)"
+EMPTY_TEXT = "(nothing)"  # sent as the first user turn if there is none
 
 
 # ---- decode
 
 
 def decode_input(raw: Raw) -> tuple[Message, ...]:
-    """A string, one content, a list of content: one message of the user. Else steps."""
+    """Decode `input`: steps, or one user message given as a string, content or list of content."""
     match bytes(raw)[:1]:
         case b'"':
-            said = Text(text=_decode_text(raw), at="/input")
-            return (Message(role="user", parts=(said,), at="", wire_form=(_INPUT_STRING,)),)
+            text = Text(text=_decode_text(raw), at="/input")
+            return (Message(role="user", parts=(text,), at="", wire_form=(_INPUT_STRING,)),)
         case b"{":
             part = _decode_input_block(_read_block(raw, "/input"), "/input", "/input")
             return (Message(role="user", parts=(part,), at="", wire_form=(_INPUT_OBJECT,)),)
@@ -107,6 +107,7 @@ def decode_input(raw: Raw) -> tuple[Message, ...]:
 
 
 def _decode_input_block(block: Any, path: str, at: str | None) -> Part:
+    """Decode content that may also be a function result."""
     if type(block) is FunctionResult:
         return decode_result(block, path, at)
     part = decode_block(block)
@@ -114,14 +115,17 @@ def _decode_input_block(block: Any, path: str, at: str | None) -> Part:
 
 
 def decode_steps(steps: list[Raw], path: str) -> tuple[Message, ...]:
+    """Decode the steps of a request."""
     return tuple([decode_step(raw, f"{path}/{index}") for index, raw in enumerate(steps)])
 
 
 def decode_response_steps(steps: list[Raw], path: str) -> tuple[Message, ...]:
+    """Decode the steps of a response."""
     return tuple([decode_response_step(raw, f"{path}/{index}") for index, raw in enumerate(steps)])
 
 
 def decode_step(raw: Raw, path: str) -> Message:
+    """Decode one step as a message."""
     try:
         shape = _decode_typed(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -140,15 +144,16 @@ def decode_step(raw: Raw, path: str) -> Message:
 
 
 def decode_response_step(raw: Raw, path: str) -> Message:
-    """A step of an answer. What the client said itself, where the server repeats it, is none of the model's words."""
+    """Decode a step of a response; user input that the server repeats becomes an `OpaquePart`."""
     message = decode_step(raw, path)
     if message.role == "assistant":
         return message
-    repeated = OpaquePart(protocol=FAMILY, kind=tag_of(raw) or "", body=raw, at="")
-    return Message(role="assistant", parts=(repeated,))
+    echo = OpaquePart(protocol=FAMILY, kind=tag_of(raw) or "", body=raw, at="")
+    return Message(role="assistant", parts=(echo,))
 
 
 def _decode_content_step(shape: UserInput | ModelOutput, path: str) -> Message:
+    """Decode user input or model output."""
     parts: tuple[Part, ...] = ()
     form: tuple[str, ...] = ()
     content = shape.content
@@ -165,10 +170,11 @@ def _decode_content_step(shape: UserInput | ModelOutput, path: str) -> Message:
     return Message(role=role, parts=parts, **collect_extras(shape, FAMILY, *form))
 
 
-def _decode_unknown(other: UnknownVariant, path: str) -> Message:
-    kind, raw = other.tag, other.body
+def _decode_unknown(step: UnknownVariant, path: str) -> Message:
+    """Decode a step without a typed shape: hosted calls and results, bare content, or opaque steps."""
+    kind, raw = step.tag, step.body
     if kind in CONTENT_TYPES:
-        # Content beside steps, which the server takes: a word of the user.
+        # The server accepts content among steps, as user input.
         part = _decode_input_block(_read_block(raw, path), path, "")
         return Message(role="user", parts=(part,), wire_form=(_BARE_FORM,))
     if kind.endswith("_call"):
@@ -179,6 +185,7 @@ def _decode_unknown(other: UnknownVariant, path: str) -> Message:
 
 
 def _opaque_part(kind: str, raw: Raw) -> OpaquePart:
+    """Keep a step that has no canonical counterpart."""
     return OpaquePart(protocol=FAMILY, kind=kind, body=raw, gist=readable_text(raw), at="")
 
 
@@ -186,43 +193,50 @@ def _opaque_part(kind: str, raw: Raw) -> OpaquePart:
 
 
 def encode_input(turns: list[Turn], plan: StepPlan) -> Any:
-    """The whole input: at home as it was spelt, else steps."""
+    """Encode `input` in the form it was received, or as steps."""
     if plan.same_protocol and len(turns) == 1 and (message := turns[0].message) is not None:
-        form = message.wire_form
-        only = message.parts[0] if len(message.parts) == 1 else None
-        if _INPUT_STRING in form and isinstance(only, Text) and not only.extras and only.annotations is None:
-            return only.text
-        if _INPUT_OBJECT in form and only is not None:
-            return _encode_same_protocol_content(turns[0].parts, plan)[0]
-        if _INPUT_LIST in form:
-            return _encode_same_protocol_content(turns[0].parts, plan)
+        content = _encode_input_content(message, turns[0], plan)
+        if content is not None:
+            return content
     steps: list[Any] = []
     for number, turn in enumerate(turns):
-        made = encode_turn(turn, plan)
-        if not made and number == 0 and turn.role == "user" and not plan.same_protocol:
-            made = [{"type": "user_input", "content": [{"type": "text", "text": EMPTY_TEXT}]}]
-            plan.report.added((), "", "/input/0", "the target wants a user to begin")
-        steps += made
+        turn_steps = encode_turn(turn, plan)
+        if not turn_steps and number == 0 and turn.role == "user" and not plan.same_protocol:
+            turn_steps = [{"type": "user_input", "content": [{"type": "text", "text": EMPTY_TEXT}]}]
+            plan.report.added((), "", "/input/0", "the target requires a user turn first")
+        steps += turn_steps
     return steps
 
 
+def _encode_input_content(message: Message, turn: Turn, plan: StepPlan) -> Any:
+    """Encode a message that came as a string, content or list of content; return None if it came as steps."""
+    form = message.wire_form
+    only = message.parts[0] if len(message.parts) == 1 else None
+    if _INPUT_STRING in form and isinstance(only, Text) and not only.extras and only.annotations is None:
+        return only.text
+    if _INPUT_OBJECT in form and only is not None:
+        return _encode_same_protocol_content(turn.parts, plan)[0]
+    if _INPUT_LIST in form:
+        return _encode_same_protocol_content(turn.parts, plan)
+    return None
+
+
 def encode_turn(turn: Turn, plan: StepPlan) -> list[Any]:
-    """The steps of one turn."""
+    """Encode one turn as steps."""
     if plan.same_protocol and turn.message is not None:
         return [encode_step(turn.message, turn.parts, plan)]
     if turn.role in ("system", "developer"):
         return _encode_reminder(turn, plan)
-    spoken = turn.role == "assistant"
+    is_output = turn.role == "assistant"
     if turn.located_parts is None and turn.message is not None:
-        plain = _encode_fast(turn.message.parts, plan, is_output=spoken)
-        if plain is not None:
-            return plain
-    return encode_parts(turn.parts, plan, is_output=spoken)
+        steps = _encode_fast(turn.message.parts, plan, is_output=is_output)
+        if steps is not None:
+            return steps
+    return encode_parts(turn.parts, plan, is_output=is_output)
 
 
 def _encode_fast(parts: tuple[Part, ...], plan: StepPlan, *, is_output: bool) -> list[Any] | None:
-    """The steps of a message of another protocol, if it is what most are: texts, plain calls, plain results. None if
-    there is more to say; nothing is reported then."""
+    """Encode plain texts, calls and results of a foreign message; return None, unreported, for others."""
     steps: list[Any] = []
     content: list[Any] = []
     for part in parts:
@@ -247,7 +261,7 @@ def _encode_fast(parts: tuple[Part, ...], plan: StepPlan, *, is_output: bool) ->
 
 
 def encode_step(message: Message, located_parts: list[LocatedPart], plan: StepPlan) -> Any:
-    """A step of this protocol, as it was."""
+    """Encode one message of this protocol as the step it was."""
     if len(located_parts) == 1 and located_parts[0].part.at == "":
         step = _encode_same_protocol_part(located_parts[0].part, located_parts[0], plan)
         if step is not None:
@@ -265,7 +279,7 @@ def encode_step(message: Message, located_parts: list[LocatedPart], plan: StepPl
 
 
 def _encode_same_protocol_part(part: Part, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """A part that is a step of its own; None if it is not."""
+    """Encode a part that forms a step alone; return None if it is content."""
     match part:
         case ToolCall():
             return (encode_server_call if part.executor == "server" else encode_call)(part, located_part, plan)
@@ -280,19 +294,18 @@ def _encode_same_protocol_part(part: Part, located_part: LocatedPart, plan: Step
 
 
 def _encode_same_protocol_content(located_parts: list[LocatedPart], plan: StepPlan) -> list[Any]:
-    """Content of this protocol's own, in which results may stand."""
+    """Encode content of this protocol, which may include function results."""
     blocks: list[Any] = []
-    for placed in located_parts:
-        if isinstance(placed.part, ToolResult):
-            blocks.append(encode_result(placed.part, placed, plan))
+    for located_part in located_parts:
+        if isinstance(located_part.part, ToolResult):
+            blocks.append(encode_result(located_part.part, located_part, plan))
         else:
-            blocks += encode_content([placed], plan, is_output=True)
+            blocks += encode_content([located_part], plan, is_output=True)
     return blocks
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output: bool) -> list[Any]:
-    """The steps that parts of one speaker of another protocol make: those that are steps of their own, and input or
-    output around the rest."""
+    """Encode parts of one foreign message; consecutive content parts share a step."""
     steps: list[Any] = []
     content: list[Any] = []
 
@@ -301,30 +314,34 @@ def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output:
             steps.append(ModelOutput(content=list(content)) if is_output else UserInput(content=list(content)))
             content.clear()
 
-    for placed in located_parts:
-        part = placed.part
+    for located_part in located_parts:
+        part = located_part.part
         step: Any = None
         match part:
             case ToolCall() | ToolResult() | Reasoning():
-                step = _encode_same_protocol_part(part, placed, plan)
-            case OpaquePart(called=(_, *_) as called) if plan.for_client:
+                step = _encode_same_protocol_part(part, located_part, plan)
+            case OpaquePart(called=(_, *_) as calls) if plan.for_client:
                 flush()
-                steps += [_encode_same_protocol_part(one, placed, plan) for one in called]
+                steps += [_encode_same_protocol_part(call, located_part, plan) for call in calls]
             case OpaquePart(use=HostedUse() as use) if plan.for_client:
-                plan.report.approximated(placed.path, "", "what another provider ran, told as a call and its result")
+                plan.report.approximated(
+                    located_part.path, "", "server-side call of another provider, sent as a call and its result"
+                )
                 flush()
                 steps += encode_hosted_use(use, plan)
             case OpaquePart(media=Media() as media) if plan.for_client:
-                plan.report.approximated(placed.path, "", "what a tool made, told as the model's own")
-                content += encode_content([LocatedPart(media, (*placed.path, "media"))], plan, is_output=is_output)
+                plan.report.approximated(located_part.path, "", "tool output sent as output of the model")
+                content += encode_content(
+                    [LocatedPart(media, (*located_part.path, "media"))], plan, is_output=is_output
+                )
             case ToolChange():
-                report_tool_change(part, placed.path, plan.report)
+                report_tool_change(part, located_part.path, plan.report)
             case SettingChange():
-                report_setting_change(part, placed.path, plan)
+                report_setting_change(part, located_part.path, plan)
             case ItemRef():
-                plan.report.dropped(placed.path, "id", "what another provider stored can't be named to this one")
+                plan.report.dropped(located_part.path, "id", "stored by another provider")
             case _:
-                blocks = encode_content([placed], plan, is_output=is_output)
+                blocks = encode_content([located_part], plan, is_output=is_output)
                 if _has_signature(part):
                     flush()
                     _add_signature_step(part, steps)
@@ -341,26 +358,30 @@ def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output:
 
 
 def _has_signature(part: Part) -> bool:
+    """Check for a signature that Google issued."""
     return isinstance(part, ToolCall | Text | Media) and part.signature is not None and part.signature.issuer == ISSUER
 
 
 def _add_signature_step(part: Part, steps: list[Any]) -> None:
-    """Google's other protocol has its proof on the part itself; here it is a thought before it."""
+    """Add the signature of a part as a thought before it.
+
+    `generateContent` puts signatures on the part itself.
+    """
     if not isinstance(part, ToolCall | Text | Media) or part.signature is None:
         return
     signature = part.signature.data
-    last = steps[-1] if steps else None
-    if isinstance(last, Thought) and last.signature is UNSET:
-        last.signature = signature
+    previous = steps[-1] if steps else None
+    if isinstance(previous, Thought) and previous.signature is UNSET:
+        previous.signature = signature
     else:
         steps.append(Thought(signature=signature))
 
 
 def _encode_reminder(turn: Turn, plan: StepPlan) -> list[Any]:
-    """System text within a conversation has no place here: it is told in the user's words."""
+    """Encode mid-conversation system text as user input."""
     steps = encode_parts(turn.parts, plan, is_output=False)
     if steps:
-        plan.report.approximated(turn.path, "role", "system text within the conversation is told as a reminder")
+        plan.report.approximated(turn.path, "role", "mid-conversation system text sent as a user reminder")
     for step in steps:
         content = step.content if isinstance(step, UserInput) else ()
         for block in content if isinstance(content, list) else ():

@@ -1,4 +1,4 @@
-"""What the encoders of the Interactions API decide and remember for a whole request or answer."""
+"""Decisions shared by the encoders of one Interactions request or response."""
 
 from msgspec import Raw
 
@@ -8,8 +8,7 @@ from toolwire.codec.losses import LossReport
 
 
 class StepPlan(EncodingPlan):
-    """`calls` gives the name of each call by its id, for its result. `google`: it comes from Google's other protocol,
-    so that thoughts without a proof of their own are the issuer's, too. `located`: where its maps are to look."""
+    """An encoding plan for steps."""
 
     def __init__(
         self,
@@ -22,6 +21,9 @@ class StepPlan(EncodingPlan):
         from_gemini: bool = False,
     ) -> None:
         super().__init__(rules, report, target, same_protocol=same_protocol, for_client=for_client)
+        # Tool names by call id, for results.
         self.calls: dict[str, str] = {}
+        # The source is `generateContent`, so unsigned thoughts are Google's as well.
         self.from_gemini = from_gemini
+        # Coordinates for `google_maps` tools, which `generateContent` keeps in `toolConfig`.
         self.map_location: dict[str, Raw] = {}

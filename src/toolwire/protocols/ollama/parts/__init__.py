@@ -1,1 +1,1 @@
-"""What is said: content, calls and results, messages, each read and written."""
+"""Messages, content, calls and results of Ollama's chat API."""

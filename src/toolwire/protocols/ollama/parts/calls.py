@@ -1,7 +1,7 @@
-"""Ollama's tool calls and results, to canonical parts and back.
+"""Decode and encode tool calls and results.
 
-Many servers and clients of this protocol know no ids: results are told from each other by the name of their tool, and
-by their order. An id that toolwire made is therefore never written here.
+Many servers and clients of this protocol have no call ids: results are matched by tool name and by order. Ids that
+toolwire derived are therefore never written.
 """
 
 from typing import Any
@@ -27,17 +27,18 @@ NO_ARGUMENTS = "ollama:absent:arguments"
 _NULL_ARGUMENTS = "ollama:null:function/arguments"
 _TYPE_FORM = "ollama:explicit:type"
 
-# Such a result has the trail of its call.
+# A result that toolwire adds for an unanswered call has the path of that call.
 _UNANSWERED_CONTENT = (Text(text=UNANSWERED_TEXT),)
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-NO_CACHE_MARKS_REASON = "the target has no cache marks"
+NO_CACHE_REASON = "the target has no cache marks"
 
 
 # ---- decode
 
 
 def decode_call(shape: CallShape, number: int, path: str) -> ToolCall:
+    """Decode one tool call; its arguments must be an object."""
     function = shape.function
     arguments = ""
     form: tuple[str, ...] = ()
@@ -54,18 +55,18 @@ def decode_call(shape: CallShape, number: int, path: str) -> ToolCall:
         form = (*form, f"{INDEX_FORM}{number}")
     elif isinstance(function.index, int):
         index = {"extras": {FAMILY: {"function/index": Raw(str(function.index).encode())}}}
-    found = merge_extras(
+    extras = merge_extras(
         collect_extras(shape, FAMILY, *form),
         collect_extras(function, FAMILY, prefix="function/"),
         constant_extras("type", shape.type, "function"),
         index,
     )
     id = unset_to_none(shape.id)
-    return ToolCall(id=id, name=function.name, arguments=arguments, at=f"/tool_calls/{number}", **found)
+    return ToolCall(id=id, name=function.name, arguments=arguments, at=f"/tool_calls/{number}", **extras)
 
 
 def decode_result(shape: MessageShape) -> ToolResult:
-    """The result that a `tool` message is."""
+    """Decode a `tool` message as a result."""
     parts: list[Part] = []
     failed = False
     if isinstance(shape.content, str):
@@ -87,9 +88,10 @@ def decode_result(shape: MessageShape) -> ToolResult:
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan, number: int) -> dict[str, Any]:
+    """Encode one tool call."""
     if plan.same_protocol:
         return _encode_same_protocol_call(part)
-    report_call(part, located_part, plan, NO_CACHE_MARKS_REASON)
+    report_call(part, located_part, plan, NO_CACHE_REASON)
     function = {
         "index": number,
         "name": call_name(part, plan),
@@ -101,6 +103,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan, n
 
 
 def _encode_same_protocol_call(part: ToolCall) -> dict[str, Any]:
+    """Encode a call of this protocol as it was received."""
     body: dict[str, Any] = {}
     if part.id is not None:
         body["id"] = part.id
@@ -118,6 +121,7 @@ def _encode_same_protocol_call(part: ToolCall) -> dict[str, Any]:
 
 
 def _is_object(text: str) -> bool:
+    """Check for the JSON text of an object."""
     try:
         _decode_members(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -126,7 +130,7 @@ def _is_object(text: str) -> bool:
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """The arguments as the object that the protocol has for them."""
+    """Encode arguments as a JSON object, wrapping anything else."""
     if part.shape == "freeform":
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip()
@@ -134,47 +138,50 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
         return Raw(b"{}")
     if _is_object(text):
         return Raw(text.encode())
-    plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
+    plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
     return Raw(msgspec.json.encode({"_raw": part.arguments}))
 
 
 class CallIndex:
-    """The calls of the last turn that asked for something: their names by id, which most protocols' results lack."""
+    """The calls of the last assistant turn, to name results that only have a call id."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, part: ToolCall, plan: EncodingPlan) -> None:
+        """Add one call."""
         name = call_name(part, plan)
         self._counts[name] = self._counts.get(name, 0) + 1
         if part.id:
             self._names[part.id] = name
 
     def name_for(self, result: ToolResult, plan: EncodingPlan) -> str | None:
+        """Return the tool name of a result, or None if its call is unknown."""
         if result.name is not None:
             return plan.tool_name(result.name, result.namespace)
         return self._names.get(result.call_id or "")
 
     def is_ambiguous(self, name: str | None) -> bool:
+        """Check whether the tool was called more than once."""
         return self._counts.get(name or "", 0) > 1
 
 
 def encode_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, call_index: CallIndex
 ) -> dict[str, Any]:
-    """The message of one result."""
+    """Encode one result as a `tool` message."""
     body: dict[str, Any] = {"role": "tool"}
     if plan.same_protocol:
         _encode_same_protocol_result(part, located_part, plan, body)
         return body
-    report_result(part, located_part, plan, NO_CACHE_MARKS_REASON)
+    report_result(part, located_part, plan, NO_CACHE_REASON)
     name = call_index.name_for(part, plan)
-    said = bool(part.call_id) and not is_derived_id(part.call_id or "")
+    has_id = bool(part.call_id) and not is_derived_id(part.call_id or "")
     if call_index.is_ambiguous(name):
-        why = f"{name} was called more than once, and the target knows results by name: only their order tells"
+        reason = f"{name} was called more than once and the target matches results by name; matched by order"
         plan.report.approximated(
-            located_part.path, "call_id" if said and part.content != _UNANSWERED_CONTENT else "", why
+            located_part.path, "call_id" if has_id and part.content != _UNANSWERED_CONTENT else "", reason
         )
     texts, images = _encode_content(part, located_part, plan)
     body["content"] = (ERROR_MARK if part.status != "ok" else "") + "\n".join(texts)
@@ -182,21 +189,22 @@ def encode_result(
         body["images"] = images
     if name is not None:
         body["tool_name"] = name
-    if said:
+    if has_id:
         body["tool_call_id"] = plan.call_id(part.call_id or "")
     return body
 
 
 def _encode_content(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> tuple[list[str], list[str]]:
+    """Encode the content of a result as texts and images."""
     texts: list[str] = []
     images: list[str] = []
     for index, inner in enumerate(part.content or ()):
-        within = LocatedPart(inner, (*located_part.path, "content", index))
+        located_inner = LocatedPart(inner, (*located_part.path, "content", index))
         if isinstance(inner, Media) and plan.target.binary_results == "summary":
-            plan.report.approximated(within.path, "", "a line in place of binary content")
+            plan.report.approximated(located_inner.path, "", "binary content replaced by a summary line")
             texts.append(media_summary(inner))
             continue
-        pieces = encode_parts([within], plan)
+        pieces = encode_parts([located_inner], plan)
         texts += [piece for piece in pieces if isinstance(piece, str)]
         images += [piece.data for piece in pieces if isinstance(piece, ImageData)]
         if isinstance(inner, Media) and not pieces:
@@ -207,10 +215,11 @@ def _encode_content(part: ToolResult, located_part: LocatedPart, plan: EncodingP
 def _encode_same_protocol_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]
 ) -> None:
-    places = [
+    """Write a result of this protocol as it was received."""
+    inner_parts = [
         LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
     ]
-    pieces = encode_parts(places, plan)
+    pieces = encode_parts(inner_parts, plan)
     texts = [piece for piece in pieces if isinstance(piece, str)]
     images = [piece.data for piece in pieces if isinstance(piece, ImageData)]
     if texts or part.status != "ok":

@@ -1,6 +1,6 @@
-"""What Ollama's messages hold besides calls, text, thinking and images, to canonical parts and back.
+"""Decode and encode text, thinking and images.
 
-A message has one text and a list of files, which are called images and have no media type: the server looks at their
+A message has one text and a list of files. They are called images and have no media type: the server inspects their
 bytes, and some models also take audio.
 """
 
@@ -44,7 +44,7 @@ _MEDIA_TYPE_ALIASES = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "a
 
 
 class ImageData(Struct, frozen=True):
-    """An element of `images`."""
+    """One element of `images`."""
 
     data: str
 
@@ -53,9 +53,9 @@ ContentPiece = str | ImageData
 
 
 def with_unknown_fields(value: Any) -> Any:
-    """A wire object as it was, with what its shape did not know."""
+    """Return a wire object as a dict with all fields that were read."""
     if isinstance(value, list):
-        return [with_unknown_fields(one) for one in value]
+        return [with_unknown_fields(element) for element in value]
     if not isinstance(value, WireObject):
         return value
     body = {name: with_unknown_fields(inner) for name, inner in as_dict(value).items()}
@@ -65,7 +65,7 @@ def with_unknown_fields(value: Any) -> Any:
 
 
 def constant_extras(name: str, value: str | UnsetType | None, default: str) -> dict[str, Any]:
-    """What is kept of a word that can be left out, where it is there, or is one that we don't know."""
+    """Keep an optional constant: as a wire-form token if it has its usual value, else as an extra."""
     if value is UNSET or value is None:
         return {}
     if value == default:
@@ -77,21 +77,24 @@ def constant_extras(name: str, value: str | UnsetType | None, default: str) -> d
 
 
 def decode_thinking(text: str) -> Reasoning:
+    """Decode the thinking text of a message."""
     return Reasoning(content=(ReasoningText(kind="full", text=text, at=""),), at="/thinking")
 
 
 def decode_images(images: list[str]) -> list[Media]:
+    """Decode the images of a message."""
     return [decode_image(data, f"/images/{index}") for index, data in enumerate(images)]
 
 
 def decode_image(data: str, at: str) -> Media:
+    """Decode one image or audio file."""
     media_type = detect_media_type(data)
     kind: Literal["image", "audio"] = "audio" if media_type is not None and media_type in _AUDIO_TYPES else "image"
     return Media(kind=kind, source=Inline(data=data), media_type=media_type, at=at)
 
 
 def detect_media_type(data: str) -> str | None:
-    """The media type that the first bytes of a file tell."""
+    """Detect the media type from the first bytes of a base64 file."""
     try:
         head = binascii.a2b_base64(data[:16], strict_mode=True)
     except ValueError:
@@ -118,109 +121,128 @@ _MAGIC_BYTES = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[ContentPiece]:
+    """Encode parts as texts and images, leaving out those that are reported as lost."""
     pieces: list[ContentPiece] = []
-    for placed in located_parts:
-        piece = _ENCODERS[type(placed.part)](placed.part, placed, plan)
+    for located_part in located_parts:
+        piece = _ENCODERS[type(located_part.part)](located_part.part, located_part, plan)
         if piece is not None:
             pieces.append(piece)
     return pieces
 
 
 def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> str:
+    """Encode text, and report fields that Ollama does not have."""
     if plan.same_protocol:
         return part.text
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.cache is not None:
         plan.report.dropped((*located_part.path, "cache"), "", "the target has no cache marks")
     if part.id is not None:
         plan.report.dropped(located_part.path, "id")
     for index in range(len(part.annotations or ())):
-        plan.report.dropped((*located_part.path, "annotations", index), "", "the target has no place for citations")
+        plan.report.dropped((*located_part.path, "annotations", index), "", "the target has no citations")
     return part.text
 
 
 def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> ContentPiece | None:
-    """The bytes, where they are at hand and of a kind that the server takes."""
+    """Encode inline data that the server accepts; other media become text where possible."""
     if plan.for_client and not plan.same_protocol and not isinstance(part.source, Inline):
-        plan.report.dropped(located_part.path, "", "the target's answers show bytes only")
+        plan.report.dropped(located_part.path, "", "responses of the target hold inline data only")
         return None
+    source = part.source
+    if isinstance(source, Inline) and (part.kind == "image" or part.media_type in _AUDIO_TYPES or plan.same_protocol):
+        _report_media(part, source, located_part, plan)
+        return ImageData(source.data)
+    text = _media_as_text(part, located_part, plan)
+    if text is None:
+        return None
+    _report_media_fields(part, located_part, plan)
+    return f"{part.name}\n{text}" if part.name else text
+
+
+def _media_as_text(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
+    """Return text in place of media; report it and return None if there is none."""
     match part.source:
-        case Inline() as source if part.kind == "image" or part.media_type in _AUDIO_TYPES or plan.same_protocol:
-            _report_media(part, source, located_part, plan)
-            return ImageData(source.data)
         case Url() as source:
-            plan.report.approximated(located_part.path, "", "the target takes bytes only: the address is told as text")
-            said = f"[{part.kind} at {source.url}]"
+            plan.report.approximated(located_part.path, "", "the target accepts inline data only; URL sent as text")
+            return f"[{part.kind} at {source.url}]"
         case PlainText() as source:
-            plan.report.approximated(located_part.path, "source", "the target takes no documents: told as text")
-            said = source.text
+            plan.report.approximated(located_part.path, "source", "the target does not accept documents; sent as text")
+            return source.text
         case Nested() as source:
-            plan.report.approximated(located_part.path, "source", "the target takes no documents: told as text")
-            pieces = encode_parts([LocatedPart(one, located_part.path) for one in source.parts], plan)
-            said = "\n".join(piece for piece in pieces if isinstance(piece, str))
+            plan.report.approximated(located_part.path, "source", "the target does not accept documents; sent as text")
+            pieces = encode_parts([LocatedPart(inner, located_part.path) for inner in source.parts], plan)
+            return "\n".join(piece for piece in pieces if isinstance(piece, str))
         case FileId() as source:
-            plan.report.dropped(located_part.path, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(located_part.path, "", f"file is stored by {source.issuer} only")
             return None
         case _:
-            plan.report.dropped(located_part.path, "", f"the target takes no {part.media_type or part.kind}")
+            plan.report.dropped(located_part.path, "", f"the target does not accept {part.media_type or part.kind}")
             return None
-    _report_cache_marks(part, located_part, plan)
-    return f"{part.name}\n{said}" if part.name else said
 
 
 def _report_media(part: Media, source: Inline, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """What can't be said of a file beside its bytes."""
+    """Report what a file without media type and name cannot hold."""
     if plan.same_protocol:
         return
     declared = part.media_type
     if declared is not None and _MEDIA_TYPE_ALIASES.get(declared, declared) != detect_media_type(source.data):
-        plan.report.dropped(located_part.path, "media_type", "the target tells it by the bytes")
+        plan.report.dropped(located_part.path, "media_type", "the target detects the media type from the data")
     if part.name is not None:
         plan.report.dropped(located_part.path, "name")
-    _report_cache_marks(part, located_part, plan)
+    _report_media_fields(part, located_part, plan)
 
 
-def _report_cache_marks(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_media_fields(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report fields of media that Ollama does not have."""
     if part.detail is not None:
         plan.report.dropped(located_part.path, "detail")
     if part.cache is not None:
         plan.report.dropped((*located_part.path, "cache"), "", "the target has no cache marks")
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
 
 
 def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> str:
+    """Encode JSON content as text."""
     return bytes(part.json).decode()
 
 
 def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> str:
-    plan.report.approximated(located_part.path, "", "the target has no refusals: told as text")
+    """Encode a refusal as text."""
+    plan.report.approximated(located_part.path, "", "refusal sent as text")
     return part.text
 
 
 def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    plan.report.dropped(located_part.path, "", "reasoning has no place here")
+    """Report reasoning outside an assistant message."""
+    plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
 
 
 def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> str:
-    plan.report.approximated(located_part.path, "", "the target can't point at tools: the name is told as text")
+    """Encode a reference to a tool as text."""
+    plan.report.approximated(located_part.path, "", "the target has no tool references; name sent as text")
     return f"[tool {plan.tool_name(part.name, part.namespace)}]"
 
 
 def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report a change of the available tools, which Ollama does not have."""
     report_tool_change(part, located_part.path, plan.report)
 
 
 def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report a mid-conversation change of settings."""
     report_setting_change(part, located_part.path, plan)
 
 
 def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    plan.report.dropped(located_part.path, "id", "what another protocol stored can't be named here")
+    """Report a reference to an item that another provider stores."""
+    plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
+    """Encode a part that only its source protocol knows, as text if it has any."""
     return opaque_as_text(part, located_part.path, plan)
 
 

@@ -1,7 +1,7 @@
-"""Ollama's messages, to canonical messages and back: one for one at home, turns of another protocol as it wants them.
+"""Decode and encode messages.
 
-A message has one text, so that of another protocol's turn each text gets a message of its own, as the server's own
-bridges do it. Files go with the text before them, or else with the first.
+A message has one text, so each text of a foreign turn becomes a message of its own, as in Ollama's own OpenAI bridge.
+Images go with the text before them, or else with the first.
 """
 
 from typing import Any
@@ -44,10 +44,11 @@ _OTHER_ROLE_FIELDS = {
 
 
 def decode_message(shape: MessageShape, path: str, at: str | None = None) -> Message:
+    """Decode one message of a request."""
     if not isinstance(shape.role, str):
-        said = "nothing" if shape.role is UNSET else "null"
-        raise DecodeError(FAMILY, f"{path}/role", "system, user, assistant or tool", said)
-    # The server lowers the case of the role.
+        actual = "nothing" if shape.role is UNSET else "null"
+        raise DecodeError(FAMILY, f"{path}/role", "system, user, assistant or tool", actual)
+    # The server ignores the case of the role.
     name = shape.role.lower()
     role = _ROLES.get(name)
     if role is None:
@@ -59,88 +60,92 @@ def decode_message(shape: MessageShape, path: str, at: str | None = None) -> Mes
         parts = (decode_result(shape),)
         form += (EMPTY_FORM + "images",) if shape.images == [] else ()
     else:
-        parts, empty = decode_content(shape, path, is_assistant=name == "assistant")
-        form += empty
-    found = merge_extras(collect_extras(shape, FAMILY, *form), unused_fields(shape, _OTHER_ROLE_FIELDS[name]))
-    return Message(role=role, parts=parts, at=at, **found)
+        parts, empty_form = decode_content(shape, path, is_assistant=name == "assistant")
+        form += empty_form
+    extras = merge_extras(collect_extras(shape, FAMILY, *form), unused_fields(shape, _OTHER_ROLE_FIELDS[name]))
+    return Message(role=role, parts=parts, at=at, **extras)
 
 
 def check_content(shape: MessageShape, path: str) -> None:
+    """Raise `DecodeError` if the content is not a string."""
     if shape.unknown is not UNSET and (content := shape.unknown.get("content")) is not None:
         raise DecodeError(FAMILY, f"{path}/content", "a string", describe_json(content))
 
 
 def decode_content(shape: MessageShape, path: str, *, is_assistant: bool) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """The parts of a message that is no result, and what is there but empty. Only the assistant thinks and calls."""
+    """Decode text, images, and of the assistant thinking and calls; return parts and wire-form tokens."""
     parts: list[Part] = []
-    empty: tuple[str, ...] = ()
+    form: tuple[str, ...] = ()
     if is_assistant and isinstance(shape.thinking, str):
         if shape.thinking:
             parts.append(decode_thinking(shape.thinking))
         else:
-            empty = (EMPTY_FORM + "thinking",)
+            form = (EMPTY_FORM + "thinking",)
     if isinstance(shape.content, str):
-        # The server always writes it, also where there are only calls.
+        # The server always writes `content`, even if there are only calls.
         if shape.content or not is_assistant:
             parts.append(Text(text=shape.content, at="/content"))
         else:
-            empty += (EMPTY_FORM + "content",)
+            form += (EMPTY_FORM + "content",)
     if isinstance(shape.images, list):
         parts += decode_images(shape.images)
-        empty += () if shape.images else (EMPTY_FORM + "images",)
+        form += () if shape.images else (EMPTY_FORM + "images",)
     if is_assistant and isinstance(shape.tool_calls, list):
         calls = enumerate(shape.tool_calls)
         parts += [decode_call(call, number, f"{path}/tool_calls/{number}") for number, call in calls]
-        empty += () if shape.tool_calls else (EMPTY_FORM + "tool_calls",)
-    return tuple(parts), empty
+        form += () if shape.tool_calls else (EMPTY_FORM + "tool_calls",)
+    return tuple(parts), form
 
 
 def unused_fields(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Any]:
-    """Fields that this role has no use for, kept as they are."""
-    found = {}
+    """Keep fields that have no meaning for this role as extras."""
+    extras = {}
     for name in names:
         value = getattr(shape, name)
         if value is not UNSET and value is not None:
-            found[name] = Raw(msgspec.json.encode(with_unknown_fields(value)))
-    return {"extras": {FAMILY: found}} if found else {}
+            extras[name] = Raw(msgspec.json.encode(with_unknown_fields(value)))
+    return {"extras": {FAMILY: extras}} if extras else {}
 
 
 # ---- encode
 
 
 class ConversationEncoder:
-    """Writes turn after turn. Results need to know what the turn before them asked."""
+    """Encoder of turns in order; it remembers the calls of the last turn for their results."""
 
     def __init__(self, plan: EncodingPlan) -> None:
         self._plan = plan
         self._call_index = CallIndex()
 
     def encode(self, turn: Turn) -> list[dict[str, Any]]:
+        """Encode one turn as messages; results first."""
         if self._plan.same_protocol and turn.message is not None and not _has_results(turn.message):
             return [self._encode_same_protocol(turn, turn.message)]
         if turn.role == "assistant":
             return self._encode_assistant(turn)
         messages: list[dict[str, Any]] = []
-        said: list[LocatedPart] = []
-        for placed in turn.parts:
-            part = placed.part
+        others: list[LocatedPart] = []
+        for located_part in turn.parts:
+            part = located_part.part
             if isinstance(part, ToolResult) and part.executor == "client":
-                messages.append(encode_result(part, placed, self._plan, self._call_index))
+                messages.append(encode_result(part, located_part, self._plan, self._call_index))
             else:
-                said.append(placed)
+                others.append(located_part)
         role = "user" if turn.role == "user" else "system"
-        if said or not messages:
-            messages += _encode_content_message(role, said, self._plan)
+        if others or not messages:
+            messages += _encode_content_message(role, others, self._plan)
         return messages
 
     def _encode_assistant(self, turn: Turn) -> list[dict[str, Any]]:
+        """Encode an assistant turn, and remember its calls."""
         self._call_index = CallIndex()
-        for placed in turn.parts:
-            if isinstance(placed.part, ToolCall) and placed.part.executor == "client":
-                self._call_index.add(placed.part, self._plan)
+        for located_part in turn.parts:
+            if isinstance(located_part.part, ToolCall) and located_part.part.executor == "client":
+                self._call_index.add(located_part.part, self._plan)
         return encode_assistant(turn.parts, self._plan)
 
     def _encode_same_protocol(self, turn: Turn, message: Message) -> dict[str, Any]:
+        """Encode one message of this protocol as it was received."""
         result = message.parts[0] if message.parts else None
         if isinstance(result, ToolResult):
             body = encode_result(result, turn.parts[0], self._plan, self._call_index)
@@ -150,12 +155,12 @@ class ConversationEncoder:
 
 
 def _has_results(message: Message) -> bool:
-    """Several, which nobody said in this protocol: each is a message here."""
+    """Check for a message of several results, which Ollama sends as one message each."""
     return len(message.parts) > 1 and isinstance(message.parts[0], ToolResult)
 
 
 def _encode_content_message(role: str, located_parts: list[LocatedPart], plan: EncodingPlan) -> list[dict[str, Any]]:
-    """The messages of what is neither a result nor the assistant's."""
+    """Encode content of a user or system turn as messages."""
     messages = _group_pieces(role, encode_parts(located_parts, plan))
     if not messages and not located_parts:
         return [{"role": role, "content": ""}]
@@ -163,6 +168,7 @@ def _encode_content_message(role: str, located_parts: list[LocatedPart], plan: E
 
 
 def _group_pieces(role: str, pieces: list[ContentPiece]) -> list[dict[str, Any]]:
+    """Group texts and images into messages of one text each."""
     messages: list[dict[str, Any]] = []
     for piece in pieces:
         if isinstance(piece, ImageData):
@@ -177,30 +183,27 @@ def _group_pieces(role: str, pieces: list[ContentPiece]) -> list[dict[str, Any]]
 
 
 def encode_assistant(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[dict[str, Any]]:
-    """The messages of a turn of another protocol: thinking goes with the first text, calls with the last."""
+    """Encode a foreign assistant turn: thinking goes with the first text, calls with the last."""
     thinking: list[str] = []
     calls: list[Any] = []
-    said: list[LocatedPart] = []
-    for placed in located_parts:
-        part = placed.part
+    others: list[LocatedPart] = []
+    for located_part in located_parts:
+        part = located_part.part
         if isinstance(part, ToolCall) and part.executor == "client":
-            calls.append(encode_call(part, placed, plan, len(calls)))
+            calls.append(encode_call(part, located_part, plan, len(calls)))
         elif isinstance(part, Reasoning):
-            thinking += encode_reasoning(part, placed, plan)
-        elif isinstance(part, Text) and not part.text:
-            if part.signature is not None:
-                plan.report.dropped((*placed.path, "signature"), "", "a seal goes only to its issuer")
-        else:
-            if calls and isinstance(part, Text):
-                plan.report.approximated(placed.path, "", "text after calls is told before them")
-            said.append(placed)
-    pieces = encode_parts(said, plan)
-    if plan.for_client:
-        texts = "".join(piece for piece in pieces if isinstance(piece, str))
-        pieces = [texts, *(piece for piece in pieces if isinstance(piece, ImageData))]
-    messages = _group_pieces("assistant", pieces)
+            thinking += encode_reasoning(part, located_part, plan)
+        elif not isinstance(part, Text):
+            others.append(located_part)
+        elif part.text:
+            if calls:
+                plan.report.approximated(located_part.path, "", "text after tool calls moved before them")
+            others.append(located_part)
+        elif part.signature is not None:
+            plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
+    messages = _group_pieces("assistant", _assistant_pieces(others, plan))
     if not messages:
-        if not calls and not thinking and not all(isinstance(placed.part, Text) for placed in located_parts):
+        if not (calls or thinking or _has_only_texts(located_parts)):
             return []
         messages = [{"role": "assistant", "content": ""}]
     if thinking:
@@ -210,8 +213,22 @@ def encode_assistant(located_parts: list[LocatedPart], plan: EncodingPlan) -> li
     return messages
 
 
+def _has_only_texts(located_parts: list[LocatedPart]) -> bool:
+    """Check that all parts are texts; true of an empty list."""
+    return all(isinstance(located_part.part, Text) for located_part in located_parts)
+
+
+def _assistant_pieces(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[ContentPiece]:
+    """Encode texts and images of the assistant; a response to a client has only one text."""
+    pieces = encode_parts(located_parts, plan)
+    if not plan.for_client:
+        return pieces
+    text = "".join(piece for piece in pieces if isinstance(piece, str))
+    return [text, *(piece for piece in pieces if isinstance(piece, ImageData))]
+
+
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> list[str]:
-    """What can be read of it. A provider gets back only what no other has sealed or shortened."""
+    """Return the texts of a thought; a provider gets only complete thoughts that no other has signed."""
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
     if plan.for_client:
         report_reasoning(part, located_part, plan)
@@ -224,18 +241,18 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
 
 
 def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """What of a reasoning that is shown can't be shown."""
+    """Report fields of a thought that Ollama does not have."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "the target's thinking is text only")
+            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "the target has no place for another issuer's proof")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
         plan.report.dropped(located_part.path, "id")
 
 
 def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> None:
-    """What a message of another protocol says of itself that has no place here."""
+    """Report fields of a foreign message that Ollama does not have."""
     for field in ("name", "id", "phase", "clear_at"):
         if getattr(message, field) is not None:
             plan.report.dropped(path, field)
@@ -244,21 +261,19 @@ def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> No
 
 
 def encode_same_protocol_message(role: str, located_parts: list[LocatedPart], plan: EncodingPlan) -> dict[str, Any]:
-    """A message of this protocol's own, from its parts."""
+    """Encode a message of this protocol from its parts."""
     body: dict[str, Any] = {"role": role}
-    calls = [
-        encode_call(placed.part, placed, plan, number)
-        for number, placed in enumerate(located_parts)
-        if isinstance(placed.part, ToolCall)
-    ]
-    thinking = [
-        block.text
-        for placed in located_parts
-        if isinstance(placed.part, Reasoning)
-        for block in placed.part.content
-        if isinstance(block, ReasoningText)
-    ]
-    others = [placed for placed in located_parts if not isinstance(placed.part, ToolCall | Reasoning)]
+    calls: list[Any] = []
+    thinking: list[str] = []
+    others: list[LocatedPart] = []
+    for number, located_part in enumerate(located_parts):
+        part = located_part.part
+        if isinstance(part, ToolCall):
+            calls.append(encode_call(part, located_part, plan, number))
+        elif isinstance(part, Reasoning):
+            thinking += [block.text for block in part.content if isinstance(block, ReasoningText)]
+        else:
+            others.append(located_part)
     pieces = encode_parts(others, plan)
     texts = [piece for piece in pieces if isinstance(piece, str)]
     images = [piece.data for piece in pieces if isinstance(piece, ImageData)]
@@ -274,6 +289,7 @@ def encode_same_protocol_message(role: str, located_parts: list[LocatedPart], pl
 
 
 def restore_message(body: dict[str, Any], message: Message) -> dict[str, Any]:
+    """Restore empty fields, the role and extras of a message of this protocol."""
     for token in message.wire_form:
         if token.startswith(EMPTY_FORM):
             name = token.removeprefix(EMPTY_FORM)

@@ -1,1 +1,1 @@
-"""What is said: content, calls and results, messages, each read and written."""
+"""Items and content parts of the Responses API: content, calls, results and messages."""

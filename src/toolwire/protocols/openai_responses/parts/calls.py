@@ -1,4 +1,4 @@
-"""The items with which a model asks for something and a client answers, to canonical calls and results and back."""
+"""Function and custom tool calls and their outputs, to canonical calls and results and back."""
 
 from typing import Any
 
@@ -26,12 +26,13 @@ from toolwire.protocols.openai_responses.wire import (
 
 OBJECT_FORM = "openai-responses:object"
 _FAILED_FORM = "openai-responses:marked:incomplete"
-"""Besides the mark the status says it, with the nearest word that it has to a failure."""
+"""Wire-form token of a failed result whose status is `incomplete`, the nearest status to a failure."""
 _NO_ARGUMENTS = "openai-responses:absent:arguments"
 _NO_OUTPUT = "openai-responses:absent:output"
 _INPUT_NAME = "openai-responses:name:arguments=input"
-_NAMESPACE_FORM = "openai-responses:namespace:own"
+_NAMESPACE_FORM = "openai-responses:namespace:name"
 _PLAIN_CALL = ("json", "")
+_NO_DETAILS = (None, None, None, None)
 _WRAPPED_PREFIX = '{"_raw"'
 _PROGRAM_CALLER = "program"
 
@@ -43,10 +44,11 @@ _read_caller = Reader[CallerShape](CallerShape, FAMILY).read
 
 
 def decode_function_call(shape: FunctionCall, groups: frozenset[str]) -> Message:
+    """Decode a function call; `groups` are the names of declared namespaces."""
     text, form = _decode_arguments(shape, "arguments")
     namespace = unset_to_none(shape.namespace)
     if namespace == shape.name and namespace not in groups:
-        # A deferred tool without a namespace, once a search loaded it, is called as its own namespace.
+        # A deferred tool without a namespace, once loaded by tool search, has its own name as namespace.
         namespace, form = None, (*form, _NAMESPACE_FORM)
     call = ToolCall(
         id=unset_to_none(shape.call_id),
@@ -63,6 +65,7 @@ def decode_function_call(shape: FunctionCall, groups: frozenset[str]) -> Message
 
 
 def decode_custom_call(shape: CustomCall) -> Message:
+    """Decode a call of a custom tool."""
     text, form = _decode_arguments(shape, "input")
     call = ToolCall(
         id=unset_to_none(shape.call_id),
@@ -80,7 +83,7 @@ def decode_custom_call(shape: CustomCall) -> Message:
 
 
 def _decode_arguments(shape: FunctionCall | CustomCall, field: str) -> tuple[str, tuple[str, ...]]:
-    """The text of the arguments. Some servers send the object itself: then it is its source text."""
+    """Return the arguments as text and the wire form; an object becomes its JSON source."""
     text = getattr(shape, field)
     if isinstance(text, str):
         return text, ()
@@ -90,12 +93,14 @@ def _decode_arguments(shape: FunctionCall | CustomCall, field: str) -> tuple[str
 
 
 def decode_caller(shape: CallerShape | UnsetType) -> Caller | None:
+    """Decode the caller of a tool."""
     if shape is UNSET:
         return None
     return Caller(kind=shape.type, id=unset_to_none(shape.caller_id), **collect_extras(shape, FAMILY))
 
 
 def read_caller(raw: Raw) -> Caller | None:
+    """Parse and decode a caller; None if it is not valid."""
     try:
         return decode_caller(_read_caller(raw))
     except DecodeError:
@@ -103,6 +108,7 @@ def read_caller(raw: Raw) -> Caller | None:
 
 
 def decode_result(shape: FunctionOutput | CustomOutput, path: str) -> Message:
+    """Decode the output of a function or custom tool call."""
     content, failed, form = _decode_content(shape.output, f"{path}/output")
     status = unset_to_none(shape.status)
     if failed and status == "incomplete":
@@ -124,7 +130,7 @@ def decode_result(shape: FunctionOutput | CustomOutput, path: str) -> Message:
 def _decode_content(
     output: str | list[Any] | UnsetType, path: str
 ) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
-    """The content of a result, whether it is marked as an error, and how it was spelt."""
+    """Return the content of a result, whether it is marked as an error, and its wire form."""
     if isinstance(output, str):
         if output.startswith(ERROR_MARK):
             return (Text(text=output[len(ERROR_MARK) :], at="/output"),), True, (STRING, ERROR_MARK_FORM)
@@ -141,12 +147,12 @@ def _decode_content(
 
 
 def encode_fast_call(part: ToolCall, plan: ItemPlan) -> dict[str, Any] | None:
-    """An ordinary call of another protocol's; None if there is more to it."""
+    """Encode a plain call of another protocol; None if it has other fields."""
     text = part.arguments
-    usual = ToolCall(
+    plain_call = ToolCall(
         id=part.id, name=part.name, arguments=text, extras=part.extras, wire_form=part.wire_form, at=part.at
     )
-    if not part.id or part != usual or not text.startswith("{") or text.startswith(_WRAPPED_PREFIX):
+    if not part.id or part != plain_call or not text.startswith("{") or text.startswith(_WRAPPED_PREFIX):
         return None
     call_id = plan.call_id(part.id)
     plan.calls[call_id] = "json", part.name
@@ -154,24 +160,24 @@ def encode_fast_call(part: ToolCall, plan: ItemPlan) -> dict[str, Any] | None:
 
 
 def encode_fast_result(part: ToolResult, plan: ItemPlan) -> dict[str, Any] | None:
-    """An ordinary result of another protocol's: one text."""
+    """Encode a plain result of another protocol, a single text; None if it has more."""
     content = part.content
-    if content is None or len(content) != 1 or type(only := content[0]) is not Text:
+    if content is None or len(content) != 1 or type(text := content[0]) is not Text:
         return None
     if part.status != "ok" or part.native is not None or part.executor == "server":
         return None
-    if part.name is not None or part.caller is not None or part.toolset is not None or part.cache is not None:
+    if (part.name, part.caller, part.toolset, part.cache) != _NO_DETAILS:
         return None
-    if only.cache is not None or only.annotations is not None or only.signature is not None:
+    if text.cache is not None or text.annotations is not None or text.signature is not None:
         return None
     call_id = plan.call_id(part.call_id or "")
     if plan.calls.get(call_id, _PLAIN_CALL)[0] != "json":
         return None
-    return {"type": "function_call_output", "call_id": call_id, "output": only.text}
+    return {"type": "function_call_output", "call_id": call_id, "output": text.text}
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
-    """A call as an item; `message` holds the item's own id and status."""
+    """Encode a call as an item with the id and status of `message`."""
     call_id = none_to_unset(part.id) if plan.same_protocol else plan.id_of(located_part)
     if call_id is not UNSET:
         plan.calls[call_id] = part.shape, part.name
@@ -194,15 +200,18 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, messa
 
 
 def _call_name(part: ToolCall, plan: ItemPlan) -> str:
-    # A namespace has a field of its own here: only the name is made legal. In an answer the tools are the client's own.
+    """Return the name of the called tool."""
+    # The namespace has its own field, so only the name is made legal. In responses the names are the client's.
     return part.name if plan.same_protocol or plan.for_client else plan.tools.alias(part.name)
 
 
 def _encode_input(part: ToolCall, plan: ItemPlan) -> Any:
+    """Return the input of a call: the text, or the object that it came as."""
     return Raw(part.arguments.encode()) if OBJECT_FORM in part.wire_form and plan.same_protocol else part.arguments
 
 
 def _encode_arguments(part: ToolCall, plan: ItemPlan) -> Any:
+    """Return the arguments of a function call; other protocols' empty ones become `{}`."""
     if plan.same_protocol:
         return _encode_input(part, plan)
     if part.arguments.strip() in ("", "null"):
@@ -211,8 +220,10 @@ def _encode_arguments(part: ToolCall, plan: ItemPlan) -> Any:
 
 
 def unwrap_invalid_arguments(arguments: str) -> str:
-    """The arguments; what was put into an object as it was not JSON, on its way to a protocol that takes objects only,
-    comes out again."""
+    """Return arguments that were wrapped as `{"_raw": ...}` because they were not JSON.
+
+    Encoders of protocols that only accept objects wrap them. Other arguments are returned unchanged.
+    """
     if not arguments.startswith(_WRAPPED_PREFIX):
         return arguments
     try:
@@ -224,30 +235,33 @@ def unwrap_invalid_arguments(arguments: str) -> str:
 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan) -> None:
+    """Report the fields of another protocol's call that this API lacks."""
     if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} as a call of a function")
+        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.toolset is not None:
         plan.report.dropped(located_part.path, "toolset")
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.cache is not None:
-        plan.report.dropped(located_part.path, "cache", "the target marks no calls")
+        plan.report.dropped(located_part.path, "cache", "the target has no cache marks on calls")
 
 
 def encode_caller(part: ToolCall | ToolResult, located_part: LocatedPart, plan: ItemPlan) -> Any:
+    """Return the caller of a tool, or UNSET."""
     caller = part.caller
     if caller is None or (not plan.same_protocol and caller.kind == "direct"):
-        return UNSET  # that is who calls where nobody is named
+        return UNSET  # the default caller
     if not plan.same_protocol and caller.kind != _PROGRAM_CALLER:
-        plan.report.dropped(located_part.path, "caller", "the target's programs are another vendor's")
+        plan.report.dropped(located_part.path, "caller", "the target cannot run programs of another vendor")
         return UNSET
     return encode_with_extras(CallerShape(type=caller.kind, caller_id=none_to_unset(caller.id)), caller, FAMILY)
 
 
 def encode_result(part: ToolResult, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    """Encode a result as an item with the id and status of `message`."""
     call_id = none_to_unset(part.call_id) if plan.same_protocol else plan.call_id(part.call_id or "")
-    shaped, called = plan.calls.get(call_id or "", ("json", None))
-    kind = CustomOutput if part.native == "custom" or shaped == "freeform" else FunctionOutput
+    call_shape, called_name = plan.calls.get(call_id or "", ("json", None))
+    kind = CustomOutput if part.native == "custom" or call_shape == "freeform" else FunctionOutput
     if plan.same_protocol:
         output = _encode_same_protocol_output(part, located_part, plan)
     else:
@@ -259,44 +273,54 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: ItemPlan, m
     shape.id, shape.status = none_to_unset(message.id), none_to_unset(message.status)
     if part.status != "ok" and (not plan.same_protocol or _FAILED_FORM in part.wire_form):
         shape.status = "incomplete"
-    if plan.same_protocol or part.name != called:
+    if plan.same_protocol or part.name != called_name:
         shape.name, shape.namespace = none_to_unset(part.name), none_to_unset(part.namespace)
     return encode_with_extras(shape, part, FAMILY)
 
 
 def _encode_same_protocol_output(part: ToolResult, located_part: LocatedPart, plan: ItemPlan) -> Any:
+    """Encode the output as it came: a string, a list or absent."""
     if part.content is None or (not part.content and _NO_OUTPUT in part.wire_form):
         return UNSET if _NO_OUTPUT in part.wire_form else ""
     content = _mark_error(part.content) if ERROR_MARK_FORM in part.wire_form and part.status != "ok" else part.content
-    if STRING in part.wire_form and len(content) == 1 and isinstance(only := content[0], Text) and not only.extras:
-        return only.text
+    if (
+        STRING in part.wire_form
+        and len(content) == 1
+        and isinstance(part_text := content[0], Text)
+        and not part_text.extras
+    ):
+        return part_text.text
     return encode_content(_locate_content(content, located_part), plan, is_output=False)
 
 
 def _locate_content(content: tuple[Part, ...], located_part: LocatedPart) -> list[LocatedPart]:
-    return [LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(content)]
+    """Locate the parts of a result for loss reports."""
+    return [LocatedPart(part, (*located_part.path, "content", index)) for index, part in enumerate(content)]
 
 
 def _mark_error(content: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Prefix the first text with the error mark."""
     if content and isinstance(first := content[0], Text):
         return (replace(first, text=ERROR_MARK + first.text), *content[1:])
     return (Text(text=ERROR_MARK.rstrip()), *content)
 
 
 def _encode_foreign_output(part: ToolResult, located_part: LocatedPart, plan: ItemPlan) -> Any:
-    """The content of another protocol's result: one string where it is text alone, since not every server that speaks
-    this protocol takes a list."""
+    """Encode the output of another protocol's result.
+
+    Text alone is sent as a string, since not every compatible server accepts a list.
+    """
     content: list[Any] = []
     for inner in _result_parts(part, located_part, plan):
-        shown = encode_content([inner], plan, is_output=False)
-        content += shown or ([InputText(text=media_summary(inner.part))] if isinstance(inner.part, Media) else [])
+        blocks = encode_content([inner], plan, is_output=False)
+        content += blocks or ([InputText(text=media_summary(inner.part))] if isinstance(inner.part, Media) else [])
     texts = [block.text for block in content if isinstance(block, InputText) and _is_plain_text(block)]
     if part.status != "ok":
-        # A placeholder for a missing result has no place of its own in the source.
-        invented = part.content == (Text(text=UNANSWERED_TEXT),)
-        why = f"{part.status} is told in the text: the target has no flag for it"
-        if not invented and ERROR_MARK_FORM not in part.wire_form:
-            plan.report.approximated(located_part.path, "status", why)
+        # A placeholder for a missing result is not in the source, so nothing is reported for it.
+        is_placeholder = part.content == (Text(text=UNANSWERED_TEXT),)
+        if not is_placeholder and ERROR_MARK_FORM not in part.wire_form:
+            reason = f"the target has no error flag; {part.status} sent as text"
+            plan.report.approximated(located_part.path, "status", reason)
         if len(texts) == len(content):
             return ERROR_MARK + "\n".join(texts)
         if isinstance(first := content[0], InputText):
@@ -306,14 +330,16 @@ def _encode_foreign_output(part: ToolResult, located_part: LocatedPart, plan: It
     if len(texts) < len(content):
         return content
     if len(texts) > 1:
-        plan.report.approximated(located_part.path, "content", "several texts are told as one")
+        plan.report.approximated(located_part.path, "content", "several texts are joined into one")
     return "\n".join(texts)
 
 
 def _is_plain_text(block: InputText) -> bool:
+    """Return whether a text has no cache breakpoint."""
     return block.prompt_cache_breakpoint is UNSET
 
 
 def _result_parts(part: ToolResult, located_part: LocatedPart, plan: ItemPlan) -> list[LocatedPart]:
-    places = _locate_content(part.content or (), located_part)
-    return places if plan.target.binary_results == "native" else summarize_binary(places, plan.report)
+    """Return the parts of a result, with binary parts summarized if the target requires it."""
+    located_parts = _locate_content(part.content or (), located_part)
+    return located_parts if plan.target.binary_results == "native" else summarize_binary(located_parts, plan.report)

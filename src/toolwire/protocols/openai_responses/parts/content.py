@@ -1,7 +1,4 @@
-"""Content of messages and of results in the Responses API, to canonical parts and back.
-
-Reasoning items, to canonical reasoning and back.
-"""
+"""Content parts and reasoning items of the Responses API to canonical parts and back."""
 
 from typing import Any
 
@@ -50,15 +47,15 @@ from toolwire.protocols.openai_responses.wire import (
     InputText,
     OutputText,
     ReasoningItem,
+    ReasoningTextShape,
     RefusalPart,
-    ThoughtShape,
 )
 from toolwire.protocols.vendors.openai import encode_detail
 
 STRING = "openai-responses:string"
 INPUT_FORM = "openai-responses:input_text"
 OUTPUT_FORM = "openai-responses:output_text"
-_NO_SOURCE = "openai-responses:nowhere"
+_NO_SOURCE = "openai-responses:no_source"
 _BARE_FORM = "openai-responses:bare"
 _SOURCE_NAME = "openai-responses:name:source="
 _FILENAME = "openai-responses:name:title=filename"
@@ -76,7 +73,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_content(blocks: list[Any], path: str, *, is_output: bool) -> tuple[Part, ...]:
-    """The parts of a list of content. `spoken`: the model's own words, which are `output_text`."""
+    """Decode a list of content parts; `is_output`: of the model, whose texts are `output_text`."""
     parts: list[Part] = []
     try:
         for block in blocks:
@@ -88,6 +85,7 @@ def decode_content(blocks: list[Any], path: str, *, is_output: bool) -> tuple[Pa
 
 
 def _decode_input_text(block: InputText, *, is_output: bool) -> Text:
+    """Decode input text with its cache breakpoint."""
     form = (INPUT_FORM,) if is_output else ()
     if block.prompt_cache_breakpoint is UNSET and block.unknown is UNSET and block.nulls is UNSET:
         return Text(text=block.text, wire_form=form)
@@ -97,24 +95,26 @@ def _decode_input_text(block: InputText, *, is_output: bool) -> Text:
 
 
 def _decode_output_text(block: OutputText, *, is_output: bool) -> Text:
-    notes = None
+    """Decode output text with its annotations."""
+    annotations = None
     if block.annotations is not UNSET:
-        notes = tuple([decode_annotation(raw, f"/annotations/{i}") for i, raw in enumerate(block.annotations)])
+        annotations = tuple([decode_annotation(raw, f"/annotations/{i}") for i, raw in enumerate(block.annotations)])
     form = () if is_output else (OUTPUT_FORM,)
     if block.logprobs == _EMPTY_LIST:
-        form = (*form, f"{FAMILY}:canonical:logprobs")  # nobody asked for them
-    return Text(text=block.text, annotations=notes, **collect_extras(block, FAMILY, *form))
+        form = (*form, f"{FAMILY}:canonical:logprobs")  # empty: none were requested
+    return Text(text=block.text, annotations=annotations, **collect_extras(block, FAMILY, *form))
 
 
 def decode_annotation(raw: Raw, path: str = "") -> Citation:
+    """Decode an annotation to a citation."""
     shape = _read_annotation(raw, path)
-    kept = collect_extras(shape, FAMILY)
-    form = kept.get("wire_form", ())
+    extras_and_form = collect_extras(shape, FAMILY)
+    form = extras_and_form.get("wire_form", ())
     if shape.type in _CITATIONS:
         form = (*form, _TYPE_FORM + str(shape.type))
     elif shape.type != "url_citation":
         form = (*form, _NO_TYPE)
-        kept = add_extras(kept, type=shape.type)
+        extras_and_form = add_extras(extras_and_form, type=shape.type)
     title = unset_to_none(shape.title)
     if title is None and shape.filename is not UNSET:
         title, form = shape.filename, (*form, _FILENAME)
@@ -123,62 +123,73 @@ def decode_annotation(raw: Raw, path: str = "") -> Citation:
         title=title,
         start=unset_to_none(shape.start_index),
         end=unset_to_none(shape.end_index),
-        **{**kept, "wire_form": form},
+        **{**extras_and_form, "wire_form": form},
     )
 
 
 def _decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
+    """Decode a prompt cache breakpoint."""
     if shape is UNSET:
         return None
-    kept = (
+    extras_and_form = (
         collect_extras(shape, FAMILY)
         if shape.mode == "explicit"
         else add_extras(collect_extras(shape, FAMILY), mode=shape.mode)
     )
-    return CacheMark(ttl=unset_to_none(shape.ttl), **kept)
+    return CacheMark(ttl=unset_to_none(shape.ttl), **extras_and_form)
 
 
 def _decode_image(block: InputImage, *, is_output: bool) -> Media:
-    kept = collect_extras(block, FAMILY)
+    """Decode an image by URL, data URL or file id."""
+    extras_and_form = collect_extras(block, FAMILY)
     source: Source
     media_type = None
     if block.image_url:
         source, media_type = source_from_url(block.image_url)
-        kept = add_extras(kept, file_id=block.file_id)
+        extras_and_form = add_extras(extras_and_form, file_id=block.file_id)
     elif block.file_id:
         source = FileId(issuer=ISSUER, id=block.file_id)
-        kept = _with_source_name(add_extras(kept, image_url=block.image_url), "file_id")
+        extras_and_form = _with_source_name(add_extras(extras_and_form, image_url=block.image_url), "file_id")
     else:
         source = Url(url="", wire_form=(_NO_SOURCE,))
-        kept = add_extras(kept, image_url=block.image_url, file_id=block.file_id)
+        extras_and_form = add_extras(extras_and_form, image_url=block.image_url, file_id=block.file_id)
     return Media(
         kind="image",
         source=source,
         media_type=media_type,
         detail=unset_to_none(block.detail),
         cache=_decode_cache(block.prompt_cache_breakpoint),
-        **kept,
+        **extras_and_form,
     )
 
 
 def _decode_file(block: InputFile, *, is_output: bool) -> Media:
-    kept = collect_extras(block, FAMILY)
+    """Decode a file by data, URL or file id."""
+    extras_and_form = collect_extras(block, FAMILY)
     source: Source
     media_type = None
     if block.file_data:
         source, media_type = source_from_url(block.file_data)
         if isinstance(source, Url):
             source = Inline(data=block.file_data, wire_form=(_BARE_FORM,))
-        kept = _with_source_name(add_extras(kept, file_url=block.file_url, file_id=block.file_id), "file_data")
+        extras_and_form = _with_source_name(
+            add_extras(extras_and_form, file_url=block.file_url, file_id=block.file_id), "file_data"
+        )
     elif block.file_url:
         source = Url(url=block.file_url)
-        kept = _with_source_name(add_extras(kept, file_data=block.file_data, file_id=block.file_id), "file_url")
+        extras_and_form = _with_source_name(
+            add_extras(extras_and_form, file_data=block.file_data, file_id=block.file_id), "file_url"
+        )
     elif block.file_id:
         source = FileId(issuer=ISSUER, id=block.file_id)
-        kept = _with_source_name(add_extras(kept, file_data=block.file_data, file_url=block.file_url), "file_id")
+        extras_and_form = _with_source_name(
+            add_extras(extras_and_form, file_data=block.file_data, file_url=block.file_url), "file_id"
+        )
     else:
         source = Url(url="", wire_form=(_NO_SOURCE,))
-        kept = add_extras(kept, file_data=block.file_data, file_url=block.file_url, file_id=block.file_id)
+        extras_and_form = add_extras(
+            extras_and_form, file_data=block.file_data, file_url=block.file_url, file_id=block.file_id
+        )
     return Media(
         kind="document",
         source=source,
@@ -186,20 +197,21 @@ def _decode_file(block: InputFile, *, is_output: bool) -> Media:
         name=unset_to_none(block.filename),
         detail=unset_to_none(block.detail),
         cache=_decode_cache(block.prompt_cache_breakpoint),
-        **kept,
+        **extras_and_form,
     )
 
 
 def add_extras(extras_and_form: dict[str, Any], **fields: str | UnsetType | None) -> dict[str, Any]:
-    """Extras with some more that have no meaning where they stand: another place of media, a word nobody knows."""
-    found = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if isinstance(value, str)}
-    if not found:
+    """Add fields that have no meaning where they are used, such as a second source of media, to the extras."""
+    added = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if isinstance(value, str)}
+    if not added:
         return extras_and_form
-    extras = {**extras_and_form.get("extras", {}).get(FAMILY, {}), **found}
+    extras = {**extras_and_form.get("extras", {}).get(FAMILY, {}), **added}
     return {**extras_and_form, "extras": {FAMILY: extras}}
 
 
 def _with_source_name(extras_and_form: dict[str, Any], field: str) -> dict[str, Any]:
+    """Record in the wire form which field holds the source."""
     return {
         **extras_and_form,
         "wire_form": (
@@ -211,6 +223,7 @@ def _with_source_name(extras_and_form: dict[str, Any], field: str) -> dict[str, 
 
 
 def _decode_audio(block: InputAudio, *, is_output: bool) -> Media:
+    """Decode audio."""
     audio = block.input_audio
     source = Inline(data=audio.data, at="/input_audio", **collect_extras(audio, FAMILY))
     names = (_SOURCE_NAME + "input_audio/data", "openai-responses:name:media_type=input_audio/format")
@@ -220,16 +233,18 @@ def _decode_audio(block: InputAudio, *, is_output: bool) -> Media:
 
 
 def _decode_refusal(block: RefusalPart, *, is_output: bool) -> Refusal:
+    """Decode a refusal."""
     return Refusal(text=block.refusal, **collect_extras(block, FAMILY))
 
 
-def _decode_unknown(other: UnknownVariant, *, is_output: bool) -> OpaquePart:
+def _decode_unknown(variant: UnknownVariant, *, is_output: bool) -> OpaquePart:
+    """Preserve a part of unknown type, with its text if it has one."""
     try:
-        text = msgspec.json.decode(_decode_members(other.body).get("text", b"null"))
+        text = msgspec.json.decode(_decode_members(variant.body).get("text", b"null"))
     except msgspec.DecodeError:
         text = None
     return OpaquePart(
-        protocol=FAMILY, kind=other.tag, body=other.body, gist=text if isinstance(text, str) and text else None
+        protocol=FAMILY, kind=variant.tag, body=variant.body, gist=text if isinstance(text, str) and text else None
     )
 
 
@@ -247,30 +262,31 @@ _DECODERS: dict[type, Any] = {
 
 
 def encode_content(located_parts: list[LocatedPart], plan: ItemPlan, *, is_output: bool) -> list[Any]:
+    """Encode parts as content; `is_output`: of the model, whose texts are `output_text`."""
     blocks: list[Any] = []
-    for placed in located_parts:
-        part = placed.part
+    for located_part in located_parts:
+        part, path = located_part.part, located_part.path
         match part:
             case Text():
-                block = encode_text(part, placed.path, plan, is_output=is_output)
+                block = encode_text(part, path, plan, is_output=is_output)
             case Media(source=Nested() as nested) if not plan.same_protocol:
-                inner = [LocatedPart(one, (*placed.path, "source", "parts", i)) for i, one in enumerate(nested.parts)]
-                _report_flattened(part, placed.path, plan)
+                inner = [LocatedPart(child, (*path, "source", "parts", i)) for i, child in enumerate(nested.parts)]
+                _report_flattened(part, path, plan)
                 blocks += encode_content(inner, plan, is_output=is_output)
                 continue
             case Media():
-                block = _encode_media(part, placed.path, plan, is_output=is_output)
+                block = _encode_media(part, path, plan, is_output=is_output)
             case Refusal():
-                block = _encode_refusal(part, placed.path, plan, is_output=is_output)
+                block = _encode_refusal(part, path, plan, is_output=is_output)
             case Data():
                 block = _encode_plain_text(str(part.json, "utf-8"), is_output=is_output)
             case ToolRef():
-                plan.report.approximated(placed.path, "name", "the target has no references to tools here: told")
+                plan.report.approximated(path, "name", "the target has no tool references; name sent as text")
                 block = _encode_plain_text(f"[tool {part.name}]", is_output=is_output)
             case OpaquePart():
-                block = _encode_opaque(part, placed.path, plan, is_output=is_output)
+                block = _encode_opaque(part, path, plan, is_output=is_output)
             case _:
-                plan.report.dropped(placed.path, "", "the target takes no such part here")
+                plan.report.dropped(path, "", "the target does not accept this content here")
                 block = None
         if block is not None:
             blocks.append(block)
@@ -278,46 +294,64 @@ def encode_content(located_parts: list[LocatedPart], plan: ItemPlan, *, is_outpu
 
 
 def _encode_plain_text(text: str, *, is_output: bool) -> Any:
+    """Encode a text without further fields."""
     return OutputText(text=text, annotations=[]) if is_output else InputText(text=text)
 
 
 def encode_text(part: Text, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    """Encode a text."""
     if plan.same_protocol:
-        output = (
-            is_output
-            if not part.wire_form
-            else (is_output and INPUT_FORM not in part.wire_form) or OUTPUT_FORM in part.wire_form
-        )
-        notes = UNSET if part.annotations is None else [encode_annotation(note) for note in part.annotations]
-        if output:
-            return encode_with_extras(OutputText(text=part.text, annotations=notes), part, FAMILY)
-        shape = InputText(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, path, plan))
-        return encode_with_extras(shape, part, FAMILY)
+        return _encode_same_protocol_text(part, path, plan, is_output=is_output)
     if part.signature is not None:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     if not is_output:
         for index in range(len(part.annotations or ())):
-            plan.report.dropped((*path, "annotations", index), "", "the target takes no citations from a user")
+            reason = "the target does not accept citations in user messages"
+            plan.report.dropped((*path, "annotations", index), "", reason)
         return InputText(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, path, plan))
     if part.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target marks no words of the model")
-    found = []
-    for index, note in enumerate(part.annotations or ()):
-        if note.url is None or not plan.for_client:
-            plan.report.dropped((*path, "annotations", index), "", "the target cites by url only, in answers")
+        plan.report.dropped((*path, "cache"), "", "the target has no cache marks on assistant text")
+    annotations = _encode_foreign_annotations(part, path, plan) if part.annotations else []
+    return OutputText(text=part.text, annotations=annotations, logprobs=part_logprobs(part))
+
+
+def _encode_same_protocol_text(part: Text, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    """Encode a text as it came: as input or output text."""
+    if part.wire_form:
+        is_output = (is_output and INPUT_FORM not in part.wire_form) or OUTPUT_FORM in part.wire_form
+    if is_output:
+        annotations = (
+            UNSET if part.annotations is None else [encode_annotation(citation) for citation in part.annotations]
+        )
+        return encode_with_extras(OutputText(text=part.text, annotations=annotations), part, FAMILY)
+    shape = InputText(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, path, plan))
+    return encode_with_extras(shape, part, FAMILY)
+
+
+def _encode_foreign_annotations(part: Text, path: SourcePath, plan: ItemPlan) -> list[Any]:
+    """Encode the citations of another protocol's text; those without URL are reported, and all in requests."""
+    annotations = []
+    for index, citation in enumerate(part.annotations or ()):
+        citation_path = (*path, "annotations", index)
+        if citation.url is None or not plan.for_client:
+            plan.report.dropped(citation_path, "", "the target supports citations by URL only, in responses")
         else:
-            if note.quote is not None:
-                plan.report.dropped((*path, "annotations", index), "quote")
-            found.append(encode_annotation(note, part.text))
-    return OutputText(text=part.text, annotations=found, logprobs=part_logprobs(part))
+            if citation.quote is not None:
+                plan.report.dropped(citation_path, "quote")
+            annotations.append(encode_annotation(citation, part.text))
+    return annotations
 
 
 def part_logprobs(part: Text | PartDelta) -> Raw | UnsetType:
+    """Return the log probabilities of a text or delta, or UNSET."""
     return (part.extras or {}).get(FAMILY, {}).get("logprobs", UNSET)
 
 
 def encode_annotation(citation: Citation, text: str | None = None) -> Any:
-    """A citation. One of another protocol is of the whole `text`, and this API wants to hear from where to where."""
+    """Encode a citation.
+
+    `text` is the cited text if the citation comes from another protocol: the API requires its bounds.
+    """
     kind = next(
         (token[len(_TYPE_FORM) :] for token in citation.wire_form if token.startswith(_TYPE_FORM)), "url_citation"
     )
@@ -331,23 +365,25 @@ def encode_annotation(citation: Citation, text: str | None = None) -> Any:
 
 
 def encode_cache(cache: CacheMark | None, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode a cache mark as a prompt cache breakpoint, or return UNSET."""
     if cache is None:
         return UNSET
-    own = (cache.extras or {}).get(FAMILY, {}).get("mode")
-    mode = "explicit" if own is None else msgspec.json.decode(own, type=str)
+    wire_mode = (cache.extras or {}).get(FAMILY, {}).get("mode")
+    mode = "explicit" if wire_mode is None else msgspec.json.decode(wire_mode, type=str)
     ttl = none_to_unset(cache.ttl)
     if not plan.same_protocol and ttl is not UNSET and ttl not in CACHE_TTLS:
-        plan.report.approximated((*path, "cache"), "ttl", f"the target keeps a prefix for {' or '.join(CACHE_TTLS)}")
+        plan.report.approximated((*path, "cache"), "ttl", f"the target caches for {' or '.join(CACHE_TTLS)} only")
         ttl = CACHE_TTLS[0]
     return encode_with_extras(BreakpointShape(mode=mode, ttl=ttl), cache, FAMILY)
 
 
 def _encode_media(part: Media, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    """Encode an image, document or audio; None if the target does not accept it."""
     if is_output and not plan.same_protocol:
-        plan.report.dropped(path, "", "the target takes no media in what the model said")
+        plan.report.dropped(path, "", "the target does not accept media in assistant messages")
         return None
     if part.signature is not None:
-        plan.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     match part.kind:
         case "image":
             return _encode_image(part, path, plan)
@@ -359,11 +395,12 @@ def _encode_media(part: Media, path: SourcePath, plan: ItemPlan, *, is_output: b
                 InputAudio(input_audio=encode_with_extras(shape, part.source, FAMILY)), part, FAMILY
             )
         case _:
-            plan.report.dropped(path, "", f"the target takes no {part.kind}")
+            plan.report.dropped(path, "", f"the target does not accept {part.kind}")
             return None
 
 
 def _encode_image(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode an image."""
     shape = InputImage(detail=none_to_unset(part.detail), prompt_cache_breakpoint=encode_cache(part.cache, path, plan))
     source = part.source
     match source:
@@ -385,6 +422,7 @@ def _encode_image(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
 
 
 def _encode_file(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
+    """Encode a document; one that is plain text becomes a text part."""
     cache = encode_cache(part.cache, path, plan)
     shape = InputFile(
         filename=none_to_unset(part.name), detail=none_to_unset(part.detail), prompt_cache_breakpoint=cache
@@ -395,7 +433,7 @@ def _encode_file(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
             shape.file_data = source.data if _BARE_FORM in source.wire_form else data_url(source.data, part.media_type)
             if not plan.same_protocol and part.name is None:
                 shape.filename = "document." + (part.media_type or "application/octet-stream").rpartition("/")[2]
-                plan.report.added(path, "", UNLOCATED + shape.filename, "the target wants a file name")
+                plan.report.added(path, "", UNLOCATED + shape.filename, "the target requires a file name")
         case Url():
             shape.file_url = source.url if _NO_SOURCE not in source.wire_form else UNSET
             if part.media_type is not None:
@@ -404,9 +442,9 @@ def _encode_file(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
             shape.file_id = source.id
         case PlainText():
             if part.media_type not in (None, "text/plain"):
-                plan.report.dropped(path, "media_type", "a text document is told as text")
+                plan.report.dropped(path, "media_type", "text document sent as text")
             if part.name is not None:
-                plan.report.dropped(path, "name", "a text document is told as text")
+                plan.report.dropped(path, "name", "text document sent as text")
             return InputText(text=source.text, prompt_cache_breakpoint=cache)
         case _:
             return _report_missing_source(source, path, plan)
@@ -414,27 +452,31 @@ def _encode_file(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
 
 
 def _report_missing_source(source: Source, path: SourcePath, plan: ItemPlan) -> None:
+    """Report media whose source the target cannot read."""
     if isinstance(source, FileId):
-        plan.report.dropped(path, "", f"a file that only {source.issuer} holds")
+        plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
     else:
-        plan.report.dropped(path, "", "the target takes no such source here")
+        plan.report.dropped(path, "", "the target does not accept this media source")
 
 
 def _report_flattened(part: Media, path: SourcePath, plan: ItemPlan) -> None:
-    plan.report.approximated(path, "source", "the content of a document is told as content of its own")
+    """Report a document whose nested parts are sent as separate parts."""
+    plan.report.approximated(path, "source", "document content sent as separate parts")
     for field in ("name", "cache"):
         if getattr(part, field) is not None:
             plan.report.dropped(path, field)
 
 
 def _encode_refusal(part: Refusal, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    """Encode a refusal; in messages of the user it becomes text."""
     if is_output or plan.same_protocol:
         return encode_with_extras(RefusalPart(refusal=part.text), part, FAMILY)
-    plan.report.approximated(path, "", "a refusal is told as text")
+    plan.report.approximated(path, "", "refusal sent as text")
     return InputText(text=part.text)
 
 
 def _encode_opaque(part: OpaquePart, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
+    """Encode a part that only one protocol has: unchanged for this one, else as text."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, path, plan)
@@ -443,78 +485,108 @@ def _encode_opaque(part: OpaquePart, path: SourcePath, plan: ItemPlan, *, is_out
 
 _NO_SUMMARY = "openai-responses:absent:summary"
 _EMPTY_CONTENT = "openai-responses:empty:content"
-_NO_THOUGHT_TYPE = "openai-responses:absent:type"
+_NO_TEXT_TYPE = "openai-responses:absent:type"
 
-# ---- decode
+# ---- reasoning: decode
 
 
 def decode_reasoning(shape: ReasoningItem) -> Message:
+    """Decode a reasoning item."""
     form: list[str] = []
     if shape.summary is UNSET:
         form.append(_NO_SUMMARY)
     if shape.content is not UNSET and not shape.content:
         form.append(_EMPTY_CONTENT)
     content = [
-        *(_decode_thought(one, "summary", index) for index, one in enumerate(shape.summary or ())),
-        *(_decode_thought(one, "content", index) for index, one in enumerate(shape.content or ())),
+        *(_decode_reasoning_text(text, "summary", index) for index, text in enumerate(shape.summary or ())),
+        *(_decode_reasoning_text(text, "content", index) for index, text in enumerate(shape.content or ())),
     ]
-    sealed = shape.encrypted_content
+    encrypted = shape.encrypted_content
     reasoning = Reasoning(
         content=tuple(content),
         hidden=None if content else "omitted",
         signature=None
-        if sealed is UNSET
-        else Signature(issuer=ISSUER, data=sealed, kind="encrypted", at="/encrypted_content"),
+        if encrypted is UNSET
+        else Signature(issuer=ISSUER, data=encrypted, kind="encrypted", at="/encrypted_content"),
         at="",
         **collect_extras(shape, FAMILY, *form),
     )
     return Message(role="assistant", parts=(reasoning,), id=unset_to_none(shape.id), status=unset_to_none(shape.status))
 
 
-def _decode_thought(shape: ThoughtShape, field: str, index: int) -> ReasoningText:
-    kept = collect_extras(shape, FAMILY)
+def _decode_reasoning_text(shape: ReasoningTextShape, field: str, index: int) -> ReasoningText:
+    """Decode a text of a reasoning item; `field` is `summary` or `content`."""
+    extras_and_form = collect_extras(shape, FAMILY)
     if shape.type != ("summary_text" if field == "summary" else "reasoning_text"):
-        kept = add_extras(collect_extras(shape, FAMILY, _NO_THOUGHT_TYPE), type=shape.type)
+        extras_and_form = add_extras(collect_extras(shape, FAMILY, _NO_TEXT_TYPE), type=shape.type)
     kind: Any = "summary" if field == "summary" else "full"
-    return ReasoningText(kind=kind, text=shape.text, at=f"/{field}/{index}", **kept)
+    return ReasoningText(kind=kind, text=shape.text, at=f"/{field}/{index}", **extras_and_form)
 
 
-# ---- encode
+# ---- reasoning: encode
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
-    ours = part.signature is not None and part.signature.issuer == ISSUER
+    """Encode a reasoning item with the id and status of `message`; None if it cannot be sent."""
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
     if not plan.same_protocol:
-        if not plan.for_client and not ours:
-            plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
+        if not _is_encodable_reasoning(part, texts, located_part, plan):
             return None
-        if not ours:
-            plan.report_unsealed_signature(part, located_part.path)
-            if part.id is not None:
-                plan.report.dropped(located_part.path, "id", "what another provider calls it has no place")
-            if not texts:
-                return None
-        message = plan.item_header("rs")
-        if part.id is not None and ours and plan.for_client and plan.announced_header is None:
-            message = replace(message, id=part.id)  # what is encrypted is only good under its own name
+        message = _foreign_reasoning_header(part, plan)
         texts = [ReasoningText(kind="summary", text=block.text) for block in texts]
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
             plan.report.dropped((*located_part.path, "content", index), "")
-    shape = ReasoningItem(
-        id=none_to_unset(message.id if message.id is not None else part.id), status=none_to_unset(message.status)
-    )
-    full = [_encode_thought(block) for block in texts if block.kind == "full"]
-    summary = [_encode_thought(block) for block in texts if block.kind == "summary"]
+    id = message.id if message.id is not None else part.id
+    return _encode_reasoning_item(part, texts, id, message.status)
+
+
+def _encode_reasoning_item(part: Reasoning, texts: list[ReasoningText], id: str | None, status: str | None) -> Any:
+    """Encode a reasoning item from its texts and signature."""
+    shape = ReasoningItem(id=none_to_unset(id), status=none_to_unset(status))
+    full = [_encode_reasoning_text(block) for block in texts if block.kind == "full"]
+    summary = [_encode_reasoning_text(block) for block in texts if block.kind == "summary"]
     shape.summary = UNSET if _NO_SUMMARY in part.wire_form and not summary else summary
     shape.content = full if full or _EMPTY_CONTENT in part.wire_form else UNSET
-    shape.encrypted_content = part.signature.data if ours and part.signature is not None else UNSET
+    if part.signature is not None and part.signature.issuer == ISSUER:
+        shape.encrypted_content = part.signature.data
     return encode_with_extras(shape, part, FAMILY)
 
 
-def _encode_thought(block: ReasoningText) -> Any:
+def _is_encodable_reasoning(
+    part: Reasoning, texts: list[ReasoningText], located_part: LocatedPart, plan: ItemPlan
+) -> bool:
+    """Return whether another protocol's reasoning can be sent, and report losses.
+
+    The provider accepts only reasoning that it encrypted; clients also accept plain text.
+    """
+    if _is_signed_by_openai(part):
+        return True
+    if not plan.for_client:
+        plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
+        return False
+    plan.report_unsealed_signature(part, located_part.path)
+    if part.id is not None:
+        plan.report.dropped(located_part.path, "id")
+    return bool(texts)
+
+
+def _foreign_reasoning_header(part: Reasoning, plan: ItemPlan) -> Message:
+    """Return the id and status of a new reasoning item: encrypted content is only valid with its own id."""
+    header = plan.item_header("rs")
+    if part.id is None or not plan.for_client or plan.announced_header is not None or not _is_signed_by_openai(part):
+        return header
+    return replace(header, id=part.id)
+
+
+def _is_signed_by_openai(part: Reasoning) -> bool:
+    """Return whether the reasoning has encrypted content of OpenAI."""
+    return part.signature is not None and part.signature.issuer == ISSUER
+
+
+def _encode_reasoning_text(block: ReasoningText) -> Any:
+    """Encode a text of a reasoning item."""
     kind = "summary_text" if block.kind == "summary" else "reasoning_text"
     return encode_with_extras(
-        ThoughtShape(text=block.text, type=UNSET if _NO_THOUGHT_TYPE in block.wire_form else kind), block, FAMILY
+        ReasoningTextShape(text=block.text, type=UNSET if _NO_TEXT_TYPE in block.wire_form else kind), block, FAMILY
     )

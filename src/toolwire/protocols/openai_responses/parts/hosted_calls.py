@@ -1,4 +1,4 @@
-"""Items of searches, code and MCP calls that a provider ran, to what they mean and back, for clients to read."""
+"""Items of tools that a provider runs: web search, code interpreter, image generation and MCP calls."""
 
 from typing import Any, Literal, TypeGuard
 
@@ -31,7 +31,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def attach_meaning(item: OpaquePart, members: dict[str, Raw]) -> OpaquePart:
-    """An item with what it means to others, if it means something."""
+    """Add the canonical meaning of a hosted item, if it has one."""
     if item.kind in _HOSTED_KINDS:
         return replace(item, use=_decode_hosted_use(item.kind, members))
     if item.kind == _IMAGE_CALL:
@@ -40,52 +40,54 @@ def attach_meaning(item: OpaquePart, members: dict[str, Raw]) -> OpaquePart:
 
 
 def _decode_hosted_use(kind: str, members: dict[str, Raw]) -> HostedUse:
+    """Decode a web search or code interpreter call with its results."""
     id = _decode_json(members.get("id", b"null"))
-    said = {name: _decode_json(raw) for name, raw in members.items() if name in ("code", "results")}
-    meaning = _HOSTED_KINDS[kind]
+    fields = {name: _decode_json(raw) for name, raw in members.items() if name in ("code", "results")}
+    hosted_kind = _HOSTED_KINDS[kind]
     if isinstance(action := _decode_json(members.get("action", b"null")), dict):
-        said |= action
-        meaning = "web_fetch" if action.get("type") in ("open_page", "find_in_page") else meaning
+        fields |= action
+        hosted_kind = "web_fetch" if action.get("type") in ("open_page", "find_in_page") else hosted_kind
     outputs = _decode_json(members.get("outputs", b"null"))
-    logs = [one.get("logs") for one in outputs if isinstance(one, dict)] if isinstance(outputs, list) else []
-    if found := [log for log in logs if isinstance(log, str)]:
-        said["output"] = "\n".join(found)
-    use = decode_hosted_use(meaning, said, id=id if isinstance(id, str) else None)
+    logs = [output.get("logs") for output in outputs if isinstance(output, dict)] if isinstance(outputs, list) else []
+    if texts := [log for log in logs if isinstance(log, str)]:
+        fields["output"] = "\n".join(texts)
+    use = decode_hosted_use(hosted_kind, fields, id=id if isinstance(id, str) else None)
     return replace(use, failed=True) if bytes(members.get("status", b"")) == b'"failed"' else use
 
 
 def _decode_image(members: dict[str, Raw]) -> Media | None:
-    """What a tool drew."""
-    data, form = (_decode_json(members.get(name, b"null")) for name in ("result", "output_format"))
+    """Decode the image that image generation produced."""
+    data, image_format = (_decode_json(members.get(name, b"null")) for name in ("result", "output_format"))
     if not isinstance(data, str) or not data:
         return None
-    media_type = f"image/{form}" if isinstance(form, str) else "image/png"
+    media_type = f"image/{image_format}" if isinstance(image_format, str) else "image/png"
     return Media(kind="image", source=Inline(data=data, at=""), media_type=media_type, at="/result")
 
 
 def _decode_mcp_call(members: dict[str, Raw]) -> tuple[ToolCall | ToolResult, ...]:
-    """The call of a tool of an MCP server, and what came of it."""
-    said = {name: parse_json(raw) for name, raw in members.items()}
-    id, name, server, arguments, output, error = (said.get(field) for field in _CALL_FIELDS)
+    """Decode an MCP call to a tool call and, if it has finished, its result."""
+    fields = {name: parse_json(raw) for name, raw in members.items()}
+    id, name, server, arguments, output, error = (fields.get(field) for field in _CALL_FIELDS)
     if not (isinstance(id, str) and isinstance(name, str) and isinstance(server, str)):
         return ()
     text = arguments if isinstance(arguments, str) else ""
     call = ToolCall(id=id, name=name, namespace=server, arguments=text, executor="server", native=_MCP_CALL, at="")
-    told = output if isinstance(output, str) else _error_text(error)
-    if told is None:
+    result_text = output if isinstance(output, str) else _error_text(error)
+    if result_text is None:
         return (call,)
     status: Literal["ok", "error"] = "ok" if error is None else "error"
-    content = (Text(text=told, at=""),)
+    content = (Text(text=result_text, at=""),)
     result = ToolResult(call_id=id, content=content, status=status, executor="server", native=_MCP_CALL, at="")
     return call, result
 
 
 def _error_text(error: Any) -> str | None:
+    """Return the text of an MCP error."""
     if isinstance(error, str):
         return error
     members = error if isinstance(error, dict) else {}
     content = members.get("content")
-    texts = [one.get("text") for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    texts = [block.get("text") for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     texts.append(members.get("message"))
     return "\n".join(text for text in texts if isinstance(text, str)) if members else None
 
@@ -94,7 +96,10 @@ def _error_text(error: Any) -> str | None:
 
 
 def is_hosted_part(part: Part, plan: ItemPlan) -> TypeGuard[ToolCall | ToolResult | OpaquePart]:
-    """Whether another provider ran it; one that tells a call and its result at once does so to clients only."""
+    """Return whether another provider ran the part.
+
+    An opaque part that holds both call and result counts only in responses to clients.
+    """
     if isinstance(part, OpaquePart):
         return part.use is not None and plan.for_client and not plan.same_protocol
     return isinstance(part, ToolCall | ToolResult) and part.executor == "server"
@@ -103,11 +108,16 @@ def is_hosted_part(part: Part, plan: ItemPlan) -> TypeGuard[ToolCall | ToolResul
 def encode_hosted_use(
     part: ToolCall | ToolResult | OpaquePart, located_part: LocatedPart, plan: ItemPlan, index: int
 ) -> list[Any]:
-    """A call waits for its result, since one item tells both. `at` is the place of the next item."""
-    plan.report.approximated(located_part.path, "", "what another provider ran, told as an item of the target's")
+    """Encode a server-side call or result of another provider as an item.
+
+    A call waits for its result, since one item holds both. `index` is the output index of the next item.
+    """
+    plan.report.approximated(
+        located_part.path, "", "server-side call of another provider, sent as an item of the target"
+    )
     if isinstance(part, OpaquePart):
         if part.use is None:
-            raise TypeError(f"{part.kind} is nothing that others ran")
+            raise TypeError(f"{part.kind} is not a hosted tool use")
         return [
             _encode_hosted_item(part.use, "failed" if part.use.failed else "completed", plan, located_part.path, index)
         ]
@@ -118,28 +128,30 @@ def encode_hosted_use(
     if isinstance(use, ToolCall) or use is None or part.use is None:
         call = use if isinstance(use, ToolCall) else ToolCall(id=part.call_id, name=part.name or "", arguments="{}")
         return [_encode_mcp_call(call, part, plan)]
-    found = replace(use, pages=part.use.pages, output=part.use.output)
+    answered_use = replace(use, pages=part.use.pages, output=part.use.output)
     return [
-        _encode_hosted_item(found, "completed" if part.status == "ok" else "failed", plan, located_part.path, index)
+        _encode_hosted_item(
+            answered_use, "completed" if part.status == "ok" else "failed", plan, located_part.path, index
+        )
     ]
 
 
 def encode_unanswered_calls(plan: ItemPlan, index: int) -> list[Any]:
-    """The calls whose results did not come."""
+    """Encode the server-side calls that got no result."""
     uses, plan.pending_calls = plan.pending_calls, {}
     return [
         _encode_mcp_call(use, None, plan)
         if isinstance(use, ToolCall)
-        else _encode_hosted_item(use, "incomplete", plan, trail, place)
-        for place, (use, trail) in enumerate(uses.values(), index)
+        else _encode_hosted_item(use, "incomplete", plan, path, position)
+        for position, (use, path) in enumerate(uses.values(), index)
     ]
 
 
 def _encode_mcp_call(call: ToolCall, result: ToolResult | None, plan: ItemPlan) -> dict[str, Any]:
-    """One item for the call of a server's tool and its result."""
-    own = plan.item_header("mcp")
-    named = {"name": call.name, "arguments": call.arguments or "{}", "server_label": call.namespace or ""}
-    item: dict[str, Any] = {"type": _MCP_CALL, "id": own.id, **named, "approval_request_id": None}
+    """Encode an MCP call and its result as one item."""
+    header = plan.item_header("mcp")
+    call_fields = {"name": call.name, "arguments": call.arguments or "{}", "server_label": call.namespace or ""}
+    item: dict[str, Any] = {"type": _MCP_CALL, "id": header.id, **call_fields, "approval_request_id": None}
     if result is None:
         return {**item, "status": "incomplete", "output": None, "error": None}
     text = mcp_result_text(result)
@@ -150,11 +162,12 @@ def _encode_mcp_call(call: ToolCall, result: ToolResult | None, plan: ItemPlan) 
 
 
 def _encode_hosted_item(use: HostedUse, status: str, plan: ItemPlan, path: SourcePath, index: int) -> dict[str, Any]:
-    own: Message = plan.item_header("ci" if use.kind == "code_execution" else "ws")
-    item: dict[str, Any] = {"id": own.id, "status": status}
+    """Encode a web search, page fetch or code interpreter call as an item."""
+    header: Message = plan.item_header("ci" if use.kind == "code_execution" else "ws")
+    item: dict[str, Any] = {"id": header.id, "status": status}
     if use.kind == "code_execution":
         outputs = None if use.output is None else [{"type": "logs", "logs": use.output}]
-        plan.report.added(path, "", f"/output/{index}/container_id", "the target names a container: there is none")
+        plan.report.added(path, "", f"/output/{index}/container_id", "the target requires a container id; left empty")
         return {"type": "code_interpreter_call", **item, "container_id": "", "code": use.code, "outputs": outputs}
     if use.kind == "web_fetch":
         url = use.urls[0] if use.urls else use.pages[0].url if use.pages else None

@@ -1,4 +1,4 @@
-"""The items of the Responses API, to canonical messages and back: one message for each item."""
+"""Items of the Responses API to canonical messages and back: each item is one message."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ _READABLE_FIELDS = frozenset(
     {"text", "query", "queries", "code", "logs", "output", "url", "title", "pattern", "message"}
 )
 _UNREADABLE_KINDS = frozenset({"compaction", "compaction_trigger", "mcp_list_tools", "image_generation_call"})
-# Of two halves, others get both or none.
+# Calls and outputs that only make sense together: other protocols get both or neither.
 _PAIRED_KINDS = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
 
 _decode_typed = msgspec.json.Decoder(ItemUnion).decode
@@ -115,32 +115,38 @@ _read_update = Reader[ConfigurationUpdate](ConfigurationUpdate, FAMILY).read
 
 
 class ItemDecoder:
-    """Reads items in order. `tools` are those declared; `answer`: the items are a model's output, so that results among
-    them are the provider's own. `odd` are those that were no ordinary ones: only they can have extras."""
+    """Decodes the items of one request or response in order.
+
+    `tools` are the declared tools. `is_response`: the items are output of the model, so results among them were
+    produced by the provider.
+    """
 
     def __init__(self, tools: tuple[Tool, ...] | None, *, is_response: bool = False) -> None:
         self._is_response = is_response
         self._group_names = frozenset(tool.name for tool in tools or () if isinstance(tool, ToolGroup))
-        self.hosted_ids: set[str] = set()
-        self.answered_ids: set[str] = set()
-        self.slow_messages: list[Message] = []
-        self._shell_call_ids: dict[str, str] = {}
-        self._acknowledged_ids: dict[str, set[str]] = {}
+        self.hosted_ids: set[str] = set()  # of calls that the provider runs
+        self.answered_ids: set[str] = set()  # of native calls that the provider answered
+        self.slow_messages: list[Message] = []  # not decoded by the fast path: only these can have extras
+        self._shell_call_ids: dict[str, str] = {}  # call id by item id of `local_shell_call`
+        self._acknowledged_ids: dict[str, set[str]] = {}  # safety checks by call id
 
     def decode_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
-        read = tuple([read_fast(raw) or self._decode_slow(raw, f"{path}/{index}") for index, raw in enumerate(items)])
-        return (
-            tuple([release_acknowledged_checks(message, self._acknowledged_ids) for message in read])
-            if self._acknowledged_ids
-            else read
+        """Decode all items, by the fast path if possible."""
+        messages = tuple(
+            [read_fast(raw) or self._decode_slow(raw, f"{path}/{index}") for index, raw in enumerate(items)]
         )
+        if not self._acknowledged_ids:
+            return messages
+        return tuple([release_acknowledged_checks(message, self._acknowledged_ids) for message in messages])
 
     def _decode_slow(self, raw: Raw, path: str) -> Message:
+        """Decode an item that is not plain, and remember its message."""
         message = self.decode(raw, path)
         self.slow_messages.append(message)
         return message
 
     def decode(self, raw: Raw, path: str) -> Message:
+        """Decode one item."""
         try:
             shape = _decode_typed(raw)
         except JSON_ERRORS:
@@ -148,6 +154,7 @@ class ItemDecoder:
         return self._decode_shape(shape, path)
 
     def _decode_untyped(self, raw: Raw, path: str) -> Message:
+        """Decode an item that no typed shape fits: a message without `type`, or an invalid one."""
         if tag_of(raw) is not None:
             return self._decode_shape(_read_item(raw, path), path)
         members = _read_object(raw, path)
@@ -155,9 +162,10 @@ class ItemDecoder:
             return _decode_message(_read_easy(raw, path), path)
         if "id" in members and bytes(members.get("type", b"null")) == b"null":
             return _decode_reference(_read_reference(raw, path))
-        raise DecodeError(FAMILY, f"{path}/type", "the type of an item", "nothing")
+        raise DecodeError(FAMILY, f"{path}/type", "an item type", "nothing")
 
     def _decode_shape(self, shape: Any, path: str) -> Message:
+        """Decode an item by its typed shape."""
         kind = type(shape)
         if kind is MessageItem:
             return _decode_message(shape, path)
@@ -171,8 +179,9 @@ class ItemDecoder:
             return decode_custom_call(shape)
         return self._decode_unknown(shape, path)
 
-    def _decode_unknown(self, other: UnknownVariant, path: str) -> Message:
-        kind, raw = other.tag, other.body
+    def _decode_unknown(self, variant: UnknownVariant, path: str) -> Message:
+        """Decode an item by its `type`."""
+        kind, raw = variant.tag, variant.body
         match kind:
             case "item_reference":
                 return _decode_reference(_read_reference(raw, path))
@@ -184,44 +193,49 @@ class ItemDecoder:
                 return self._decode_by_name(kind, raw, path)
 
     def _decode_by_name(self, kind: str, raw: Raw, path: str) -> Message:
+        """Decode a native call or result by field name; others are preserved unread."""
         members = _decode_members(raw)
-        said = _decode_json(members.get("call_id", b"null"))
-        call_id = said if isinstance(said, str) else None
+        value = _decode_json(members.get("call_id", b"null"))
+        call_id = value if isinstance(value, str) else None
+        is_provider_run = call_id in self.hosted_ids or is_hosted(kind, members)
         if kind in NATIVE_CALLS:
-            if call_id not in self.hosted_ids and not is_hosted(kind, members):
-                message = decode_native_call(kind, members)
-                if kind == "local_shell_call" and message.id is not None and call_id is not None:
-                    self._shell_call_ids[message.id] = call_id
-                return message
+            if not is_provider_run:
+                return self._decode_client_call(kind, members, call_id)
             if call_id is not None:
                 self.hosted_ids.add(call_id)
-        elif kind in NATIVE_RESULTS.values() and not (
-            self._is_response or call_id in self.hosted_ids or is_hosted(kind, members)
-        ):
-            if call_id is not None and (seen := safety_check_ids(members)):
-                self._acknowledged_ids[call_id] = seen
-            return decode_native_result(kind, members, path, self._shell_call_ids)
-        if kind in NATIVE_RESULTS.values() and call_id is not None:
-            self.answered_ids.add(call_id)
-        foreign = OpaquePart(
-            protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_readable_text(kind, members), at=""
-        )
-        return Message(role="assistant", parts=(attach_meaning(foreign, members),))
+        elif kind in NATIVE_RESULTS.values():
+            if not self._is_response and not is_provider_run:
+                if call_id is not None and (acknowledged := safety_check_ids(members)):
+                    self._acknowledged_ids[call_id] = acknowledged
+                return decode_native_result(kind, members, path, self._shell_call_ids)
+            if call_id is not None:
+                self.answered_ids.add(call_id)
+        part = OpaquePart(protocol=FAMILY, kind=kind, body=raw, pair=call_id, gist=_readable_text(kind, members), at="")
+        return Message(role="assistant", parts=(attach_meaning(part, members),))
+
+    def _decode_client_call(self, kind: str, members: dict[str, Raw], call_id: str | None) -> Message:
+        """Decode a native call that the client runs."""
+        message = decode_native_call(kind, members)
+        if kind == "local_shell_call" and message.id is not None and call_id is not None:
+            self._shell_call_ids[message.id] = call_id
+        return message
 
 
 def decode_items(
     items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, is_response: bool = False
 ) -> tuple[Message, ...]:
-    reader = ItemDecoder(tools, is_response=is_response)
-    messages = reader.decode_all(items, path)
-    if is_response and reader.answered_ids:
-        # A call whose output is in the same answer was the provider's own after all.
-        reader.hosted_ids |= reader.answered_ids
-        return reader.decode_all(items, path)
+    """Decode the items of a request or response."""
+    decoder = ItemDecoder(tools, is_response=is_response)
+    messages = decoder.decode_all(items, path)
+    if is_response and decoder.answered_ids:
+        # A call whose output is in the same response was run by the provider.
+        decoder.hosted_ids |= decoder.answered_ids
+        return decoder.decode_all(items, path)
     return messages
 
 
 def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
+    """Decode a message item."""
     role = _ROLES.get(shape.role)
     if role is None:
         raise DecodeError(FAMILY, f"{path}/role", "user, assistant, system or developer", repr(shape.role))
@@ -244,18 +258,21 @@ def _decode_message(shape: MessageItem | EasyMessage, path: str) -> Message:
 
 
 def _decode_reference(shape: ReferenceItem) -> Message:
+    """Decode a reference to a stored item."""
     form = (_NO_TYPE,) if shape.type is UNSET else ()
     part = ItemRef(id=shape.id, at="", **collect_extras(shape, FAMILY, *form))
     return Message(role="assistant", parts=(part,))
 
 
 def _decode_additional(shape: AdditionalTools, path: str) -> Message:
+    """Decode tools added in the middle of a conversation."""
     form = () if shape.role == "developer" else (_NO_ROLE if shape.role is UNSET else _ROLE_FORM + shape.role,)
     change = ToolChange(add=decode_tools(shape.tools, f"{path}/tools"), at="", **collect_extras(shape, FAMILY, *form))
     return Message(role="developer", parts=(change,), id=unset_to_none(shape.id))
 
 
 def _decode_update(shape: ConfigurationUpdate) -> Message:
+    """Decode settings changed in the middle of a conversation."""
     thinking, output = decode_thinking(shape.reasoning), decode_output(shape.text)
     change = SettingChange(
         thinking=None if thinking is None else replace(thinking, at=""),
@@ -267,79 +284,90 @@ def _decode_update(shape: ConfigurationUpdate) -> Message:
 
 
 def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | None:
-    """The readable text of an item that others can't use as it is."""
+    """Return the readable text of an item that other protocols cannot use directly."""
     if kind in _UNREADABLE_KINDS or kind.removesuffix("_output") in _PAIRED_KINDS:
         return None
-    found: list[str] = []
+    texts: list[str] = []
 
-    def walk(value: object, *, readable: bool) -> None:
-        if isinstance(value, str) and readable and value not in ("", *found[-1:]):
-            found.append(value)
+    def collect(value: object, *, readable: bool) -> None:
+        if isinstance(value, str) and readable and value not in ("", *texts[-1:]):
+            texts.append(value)
         elif isinstance(value, dict):
             for name, inner in value.items():
-                walk(inner, readable=name in _READABLE_FIELDS)
+                collect(inner, readable=name in _READABLE_FIELDS)
         elif isinstance(value, list):
             for inner in value:
-                walk(inner, readable=readable)
+                collect(inner, readable=readable)
 
     for name, raw in members.items():
-        walk(_decode_json(raw), readable=name in _READABLE_FIELDS)
-    return f"[{kind}: {chr(10).join(found)[:limit]}]" if found else None
+        collect(_decode_json(raw), readable=name in _READABLE_FIELDS)
+    return f"[{kind}: {chr(10).join(texts)[:limit]}]" if texts else None
 
 
 # ---- encode
 
 
 def encode_items(located_parts: list[LocatedPart], plan: ItemPlan, message: Message) -> list[Any]:
-    """The items that some parts of one speaker make: those that are items of their own, and messages around the rest.
+    """Encode parts of one role as items, with consecutive content parts in one message.
 
-    At home `message` is the item's own; else it only has the role.
+    For the same protocol, `message` holds the fields of the item; otherwise only the role and phase.
     """
     items: list[Any] = []
     content: list[LocatedPart] = []
-    for placed in located_parts:
-        part = placed.part
+    for located_part in located_parts:
+        part = located_part.part
         if is_hosted_part(part, plan):
-            if not isinstance(part, OpaquePart) and not (
-                plan.for_client and (part.use is not None or is_mcp_part(part))
-            ):
-                content += _encode_as_text(part, placed, plan)
+            if not isinstance(part, OpaquePart) and not _has_hosted_item(part, plan):
+                content += _encode_as_text(part, located_part, plan)
                 continue
             items += _encode_message(content, plan, message) if content else ()
             content = []
-            items += encode_hosted_use(part, placed, plan, plan.output_index + len(items))
-        elif isinstance(part, _ITEM_PARTS) or (
-            isinstance(part, OpaquePart) and part.at == "" and part.protocol == FAMILY
-        ):
+            items += encode_hosted_use(part, located_part, plan, plan.output_index + len(items))
+        elif _is_item(part):
             items += _encode_message(content, plan, message) if content else ()
             content = []
             if plan.pending_calls and isinstance(part, ToolCall):
                 items += encode_unanswered_calls(plan, plan.output_index + len(items))
-            if (item := _encode_item(part, placed, plan, message)) is not None:
+            if (item := _encode_item(part, located_part, plan, message)) is not None:
                 items.append(item)
         else:
-            content.append(placed)
+            content.append(located_part)
     if content or (plan.same_protocol and not located_parts):
         items += _encode_message(content, plan, message)
     return items
 
 
+def _has_hosted_item(part: ToolCall | ToolResult, plan: ItemPlan) -> bool:
+    """Return whether a server-side call or result can be shown to the client as an item."""
+    return plan.for_client and (part.use is not None or is_mcp_part(part))
+
+
+def _is_item(part: Part) -> bool:
+    """Return whether the part is an item of its own, not content of a message."""
+    return isinstance(part, _ITEM_PARTS) or (isinstance(part, OpaquePart) and part.at == "" and part.protocol == FAMILY)
+
+
 def _encode_as_text(part: ToolCall | ToolResult, located_part: LocatedPart, plan: ItemPlan) -> list[LocatedPart]:
-    """What another provider ran itself: told as text to a model, and not at all to a client."""
+    """Encode a server-side call or result of another provider as text for the model; clients get nothing."""
     if plan.for_client:
-        plan.report.dropped(located_part.path, "", "what another provider ran itself")
+        plan.report.dropped(located_part.path, "", "server-side call of another provider")
         return []
     if isinstance(part, ToolCall):
-        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return [LocatedPart(Text(text=hosted_call_as_text(part)), located_part.path)]
-    plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
-    gists = [one.gist for one in part.content or () if isinstance(one, OpaquePart) and one.gist]
+    plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
+    gists = [
+        result_part.gist
+        for result_part in part.content or ()
+        if isinstance(result_part, OpaquePart) and result_part.gist
+    ]
     text = chr(10).join(gists) or "no readable content"
-    mark = "" if part.status == "ok" else ERROR_MARK
-    return [LocatedPart(Text(text=f"[{part.native}: {mark}{text}]"), located_part.path)]
+    error_mark = "" if part.status == "ok" else ERROR_MARK
+    return [LocatedPart(Text(text=f"[{part.native}: {error_mark}{text}]"), located_part.path)]
 
 
 def _encode_item(part: Part, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    """Encode a part that is an item of its own; None if it cannot be sent."""
     match part:
         case ToolCall():
             if part.native in NATIVE_CALLS:
@@ -347,8 +375,8 @@ def _encode_item(part: Part, located_part: LocatedPart, plan: ItemPlan, message:
                     part, located_part, plan, message if plan.same_protocol else plan.native_item_header(part)
                 )
             prefix = "ctc" if part.shape == "freeform" else "fc"
-            own = message if plan.same_protocol else plan.item_header(prefix, complete=part.complete)
-            return encode_call(part, located_part, plan, own)
+            header = message if plan.same_protocol else plan.item_header(prefix, complete=part.complete)
+            return encode_call(part, located_part, plan, header)
         case ToolResult():
             native = part.native in NATIVE_RESULTS or part.native in NATIVE_RESULTS.values()
             encode = encode_native_result if native else encode_result
@@ -368,39 +396,51 @@ def _encode_item(part: Part, located_part: LocatedPart, plan: ItemPlan, message:
 
 
 def _encode_message(content: list[LocatedPart], plan: ItemPlan, message: Message) -> list[Any]:
-    spoken = message.role == "assistant"
-    blocks = encode_content(content, plan, is_output=spoken)
+    """Encode content parts as messages."""
+    blocks = encode_content(content, plan, is_output=message.role == "assistant")
     if plan.same_protocol:
         return [_encode_same_protocol_message(content, blocks, message)]
     if plan.for_client:
-        if plan.announced_header is None:  # a stream has announced each of them
-            blocks = [block for block in blocks if not isinstance(block, OutputText) or block.text or block.annotations]
-        if not blocks:
-            return []
-        own = plan.item_header("msg")
-        shape = MessageItem(
-            role="assistant", id=none_to_unset(own.id), status=none_to_unset(own.status), content=blocks
-        )
-        shape.phase = none_to_unset(message.phase)
-        return [shape]
-    if not spoken:
-        only = blocks[0] if len(blocks) == 1 else None
-        if isinstance(only, InputText) and only.prompt_cache_breakpoint is UNSET:
-            return [EasyMessage(role=message.role, content=only.text)]
-        return [EasyMessage(role=message.role, content=blocks)] if blocks else []
-    # What the model said needs an id to be more than a string.
+        return _encode_client_message(blocks, plan, message)
+    if message.role == "assistant":
+        return _encode_assistant_history(content, blocks, plan, message)
+    only_block = blocks[0] if len(blocks) == 1 else None
+    if isinstance(only_block, InputText) and only_block.prompt_cache_breakpoint is UNSET:
+        return [EasyMessage(role=message.role, content=only_block.text)]
+    return [EasyMessage(role=message.role, content=blocks)] if blocks else []
+
+
+def _encode_client_message(blocks: list[Any], plan: ItemPlan, message: Message) -> list[Any]:
+    """Encode a message of a response; empty texts are omitted unless a stream has announced them."""
+    if plan.announced_header is None:
+        blocks = [block for block in blocks if not isinstance(block, OutputText) or block.text or block.annotations]
+    if not blocks:
+        return []
+    header = plan.item_header("msg")
+    shape = MessageItem(
+        role="assistant", id=none_to_unset(header.id), status=none_to_unset(header.status), content=blocks
+    )
+    shape.phase = none_to_unset(message.phase)
+    return [shape]
+
+
+def _encode_assistant_history(
+    content: list[LocatedPart], blocks: list[Any], plan: ItemPlan, message: Message
+) -> list[Any]:
+    """Encode earlier assistant text as one string message per text: content parts would need an item id."""
     texts = [block.refusal if isinstance(block, RefusalPart) else block.text for block in blocks]
-    for placed, block in zip(content, blocks, strict=False):
+    for located_part, block in zip(content, blocks, strict=False):
         if isinstance(block, RefusalPart):
-            plan.report.approximated(placed.path, "", "a refusal is told as text")
+            plan.report.approximated(located_part.path, "", "refusal sent as text")
     return [EasyMessage(role="assistant", content=text, phase=none_to_unset(message.phase)) for text in texts if text]
 
 
 def _encode_same_protocol_message(content: list[LocatedPart], blocks: list[Any], message: Message) -> Any:
-    only = content[0].part if len(content) == 1 else None
+    """Encode a message as it came: content as string or list, with or without `type`."""
+    only_part = content[0].part if len(content) == 1 else None
     body: Any = blocks
-    if STRING in message.wire_form and isinstance(only, Text) and not only.cache and not only.extras:
-        body = only.text
+    if STRING in message.wire_form and isinstance(only_part, Text) and not only_part.cache and not only_part.extras:
+        body = only_part.text
     elif not blocks and _NO_CONTENT in message.wire_form:
         body = UNSET
     kind = EasyMessage if EASY_FORM in message.wire_form else MessageItem
@@ -410,8 +450,9 @@ def _encode_same_protocol_message(content: list[LocatedPart], blocks: list[Any],
 
 
 def _encode_reference(part: ItemRef, located_part: LocatedPart, plan: ItemPlan) -> Any:
+    """Encode a reference to a stored item, which only its own provider has."""
     if not plan.same_protocol:
-        plan.report.dropped(located_part.path, "id", "what another provider stored can't be named to this one")
+        plan.report.dropped(located_part.path, "id", "stored by another provider")
         return None
     return encode_with_extras(
         ReferenceItem(id=part.id, type=UNSET if _NO_TYPE in part.wire_form else "item_reference"), part, FAMILY
@@ -419,10 +460,11 @@ def _encode_reference(part: ItemRef, located_part: LocatedPart, plan: ItemPlan) 
 
 
 def _encode_change(part: ToolChange, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
-    if any(isinstance(one, ToolResult) for one in message.parts) and plan.same_protocol:
-        return None  # the tools that a search loaded stand in its output
+    """Encode added tools; removed tools are reported."""
+    if any(isinstance(other, ToolResult) for other in message.parts) and plan.same_protocol:
+        return None  # tools loaded by tool search are part of its output
     for index in range(len(part.remove)):
-        plan.report.dropped((*located_part.path, "remove", index), "", "the target can't take a tool away")
+        plan.report.dropped((*located_part.path, "remove", index), "", "the target cannot remove tools")
     tools = [encode_tool(tool, (*located_part.path, "add", index), plan) for index, tool in enumerate(part.add)]
     tools = [tool for tool in tools if tool is not None]
     if not tools and not plan.same_protocol:
@@ -434,6 +476,7 @@ def _encode_change(part: ToolChange, located_part: LocatedPart, plan: ItemPlan, 
 
 
 def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    """Encode settings changed in the middle of a conversation."""
     shape = ConfigurationUpdate(
         type="configuration_update", id=none_to_unset(message.id) if plan.same_protocol else UNSET
     )
@@ -441,7 +484,7 @@ def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: ItemPl
     shape.text = encode_output(part.output, (*located_part.path, "output"), plan)
     if not plan.same_protocol and shape.reasoning is UNSET and shape.text is UNSET:
         return None
-    out = as_dict(shape)
+    body = as_dict(shape)
     for node in (part.thinking, part.output, part):
-        restore_extras(out, node, FAMILY)
-    return out
+        restore_extras(body, node, FAMILY)
+    return body

@@ -1,6 +1,6 @@
-"""The vendor's own calls that the client must answer (shell, patch, computer, tool search, approval), and the answers.
+"""Native calls that the client runs (shell, patch, computer, tool search, MCP approval) and their outputs.
 
-They are read by field name, not by shape: what has a canonical home is taken, all else is kept as it is.
+They are decoded by field name, not by shape: fields with a canonical meaning are taken, all others stay extras.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,19 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import FileId, Inline, Media, Message, Part, Text, ToolCall, ToolChange, ToolResult, Url
+from toolwire.canonical.content import (
+    Caller,
+    FileId,
+    Inline,
+    Media,
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolChange,
+    ToolResult,
+    Url,
+)
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Tool, ToolGroup, ToolRef
 from toolwire.codec.encoding.media import ERROR_MARK, data_url, media_summary
 from toolwire.codec.encoding.turns import LocatedPart
@@ -30,7 +42,7 @@ NATIVE_CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tool_search_call": ("tool_search", ("arguments",)),
     "mcp_approval_request": ("approve", ("arguments",)),
 }
-"""By type: the tool's name, and the field that holds what is asked."""
+"""Tool name and argument fields by item type."""
 
 NATIVE_RESULTS = {
     "computer_call": "computer_call_output",
@@ -40,11 +52,13 @@ NATIVE_RESULTS = {
     "tool_search_call": "tool_search_output",
     "mcp_approval_request": "mcp_approval_response",
 }
+"""Output item type by call item type."""
 
-# Others take only objects as arguments.
+# Arguments of other protocols must be objects.
 _ACTIONS_TEMPLATE = '{"actions":%s}'
+_APPROVAL_REQUEST = "mcp_approval_request"
 _ARGUMENTS_FIELD = "openai-responses:name:arguments="
-_RAW_FORM = "openai-responses:whole:"
+_RAW_FORM = "openai-responses:raw:"
 _EMPTY_FORM = "openai-responses:empty:"
 _NO_REASON = "openai-responses:absent:reason"
 _NO_NAME = "openai-responses:absent:name"
@@ -59,7 +73,7 @@ _read_screenshot = Reader[ScreenshotShape](ScreenshotShape, FAMILY).read
 
 
 def _take_string(members: Members, name: str) -> str | None:
-    """The field, if it is a string; else it stays with what is kept."""
+    """Take a string field out of `members`; other values stay there."""
     raw = members.get(name)
     if raw is None or bytes(raw)[:1] != b'"':
         return None
@@ -67,7 +81,22 @@ def _take_string(members: Members, name: str) -> str | None:
     return str(_decode_json(raw))
 
 
+def _take_source(members: Members, name: str) -> str:
+    """Take the JSON source of a field out of `members`; empty if it is absent."""
+    raw = members.pop(name, None)
+    return "" if raw is None else str(raw, "utf-8")
+
+
+def _take_caller(members: Members) -> Caller | None:
+    """Take a valid caller out of `members`."""
+    caller = read_caller(members["caller"]) if "caller" in members else None
+    if caller is not None:
+        del members["caller"]
+    return caller
+
+
 def _extras_and_form(members: Members, *wire_form: str) -> dict[str, Any]:
+    """Return the remaining members as extras, and the wire form."""
     members.pop("type", None)
     nulls = [name for name, raw in members.items() if bytes(raw) == b"null"]
     extras = {escape_pointer(name): raw for name, raw in members.items() if bytes(raw) != b"null"}
@@ -81,7 +110,7 @@ def _extras_and_form(members: Members, *wire_form: str) -> dict[str, Any]:
 
 
 def is_hosted(kind: str, members: Members) -> bool:
-    """Whether the provider runs it, so that nobody has to answer."""
+    """Return whether the provider runs the call, so that the client does not answer it."""
     if kind in ("tool_search_call", "tool_search_output"):
         return bool(_decode_json(members.get("execution", b"null")) != "client")
     if kind == "shell_call":
@@ -91,25 +120,17 @@ def is_hosted(kind: str, members: Members) -> bool:
 
 
 def decode_native_call(kind: str, members: Members) -> Message:
+    """Decode a native call that the client runs."""
+    if kind == _APPROVAL_REQUEST:
+        return _decode_approval_request(members)
     name, fields = NATIVE_CALLS[kind]
     id, status, call_id = _take_string(members, "id"), _take_string(members, "status"), _take_string(members, "call_id")
-    namespace = None
-    form: list[str] = []
-    if kind == "mcp_approval_request":
-        call_id, namespace, said = id, _take_string(members, "server_label"), _take_string(members, "name")
-        form += [] if said is not None else [_NO_NAME]
-        name = name if said is None else said
     field = next((field for field in fields if field in members), fields[-1])
-    text = _take_string(members, field) if kind == "mcp_approval_request" else None
-    form.append(_ARGUMENTS_FIELD + field)
-    if text is None:
-        raw = members.pop(field, None)
-        text = "" if raw is None else str(raw, "utf-8")
-        text = _ACTIONS_TEMPLATE % text if field == "actions" else text
-        form.append(_RAW_FORM)
-    caller = read_caller(members["caller"]) if "caller" in members else None
-    if caller is not None:
-        del members["caller"]
+    form = [_ARGUMENTS_FIELD + field, _RAW_FORM]
+    arguments = _take_source(members, field)
+    if field == "actions":
+        arguments = _ACTIONS_TEMPLATE % arguments
+    caller = _take_caller(members)
     if bytes(members.get("pending_safety_checks", b"")) == b"[]":
         form.append(_EMPTY_FORM + "pending_safety_checks")
         del members["pending_safety_checks"]
@@ -117,48 +138,75 @@ def decode_native_call(kind: str, members: Members) -> Message:
         form.append(_CLIENT_EXECUTION)
         members.pop("execution", None)
     checks = members.pop("pending_safety_checks", None)
-    kept = _extras_and_form(members, *form)
+    extras_and_form = _extras_and_form(members, *form)
     if checks is not None:
-        kept["extras"] = {**(kept["extras"] or {}), CONSTRAINT_FAMILY: {"pending_safety_checks": checks}}
-    complete = status != "incomplete"
+        constraint = {CONSTRAINT_FAMILY: {"pending_safety_checks": checks}}
+        extras_and_form["extras"] = {**(extras_and_form["extras"] or {}), **constraint}
     call = ToolCall(
         id=call_id,
         name=name,
-        arguments=text,
-        namespace=namespace,
+        arguments=arguments,
         native=kind,
         caller=caller,
-        complete=complete,
+        complete=status != "incomplete",
         at="",
-        **kept,
+        **extras_and_form,
     )
-    if kind == "mcp_approval_request":
-        id = None  # it is the call's own
     return Message(role="assistant", parts=(call,), id=id, status=status)
 
 
+def _decode_approval_request(members: Members) -> Message:
+    """Decode an MCP approval request: a call that has no call id besides its item id."""
+    call_id, status = _take_string(members, "id"), _take_string(members, "status")
+    server, name = _take_string(members, "server_label"), _take_string(members, "name")
+    form = [_NO_NAME] if name is None else []
+    form.append(_ARGUMENTS_FIELD + "arguments")
+    arguments = _take_string(members, "arguments")
+    if arguments is None:
+        arguments = _take_source(members, "arguments")
+        form.append(_RAW_FORM)
+    call = ToolCall(
+        id=call_id,
+        name=NATIVE_CALLS[_APPROVAL_REQUEST][0] if name is None else name,
+        arguments=arguments,
+        namespace=server,
+        native=_APPROVAL_REQUEST,
+        caller=_take_caller(members),
+        complete=status != "incomplete",
+        at="",
+        **_extras_and_form(members, *form),
+    )
+    return Message(role="assistant", parts=(call,), status=status)
+
+
 def release_acknowledged_checks(message: Message, acknowledged_ids: dict[str, set[str]]) -> Message:
-    """A computer call without the guard on its safety checks, if a person has seen all of them: by call, their ids."""
+    """Turn the safety checks of a computer call from a constraint into extras if all are acknowledged.
+
+    `acknowledged_ids` holds the ids of acknowledged checks by call id.
+    """
     call = message.parts[0] if message.parts else None
     if not isinstance(call, ToolCall) or not call.extras or CONSTRAINT_FAMILY not in call.extras:
         return message
     extras = dict(call.extras)
-    guarded = extras.pop(CONSTRAINT_FAMILY)
-    if not safety_check_ids(guarded) <= acknowledged_ids.get(call.id or "", set()):
+    checks = extras.pop(CONSTRAINT_FAMILY)
+    if not safety_check_ids(checks) <= acknowledged_ids.get(call.id or "", set()):
         return message
-    kept = {**extras, FAMILY: {**extras.get(FAMILY, {}), **guarded}}
-    return replace(message, parts=(replace(call, extras=kept),))
+    released = {**extras, FAMILY: {**extras.get(FAMILY, {}), **checks}}
+    return replace(message, parts=(replace(call, extras=released),))
 
 
 def safety_check_ids(members: Members) -> set[str]:
-    """The safety checks that a call has open, or that its screenshot says were seen."""
-    found = [_decode_json(raw) for name, raw in members.items() if name.endswith("_safety_checks")]
-    checks = [one for said in found for one in (said if isinstance(said, list) else [said])]
-    return {str(one.get("id") if isinstance(one, dict) else one) for one in checks}
+    """Return the ids of pending or acknowledged safety checks."""
+    values = [_decode_json(raw) for name, raw in members.items() if name.endswith("_safety_checks")]
+    checks = [check for value in values for check in (value if isinstance(value, list) else [value])]
+    return {str(check.get("id") if isinstance(check, dict) else check) for check in checks}
 
 
 def decode_native_result(kind: str, members: Members, path: str, calls: dict[str, str]) -> Message:
-    """`calls` gives the call id of an old shell call by the id of its item, which its output names."""
+    """Decode the output of a native call.
+
+    `calls` maps item ids of `local_shell_call` to call ids: its output refers to the item.
+    """
     id, status, call_id = _take_string(members, "id"), _take_string(members, "status"), _take_string(members, "call_id")
     form: list[str] = []
     state: Literal["ok", "error", "denied"] = "ok"
@@ -180,17 +228,9 @@ def decode_native_result(kind: str, members: Members, path: str, calls: dict[str
             form.append(_CLIENT_EXECUTION)
             members.pop("execution", None)
         case _:
-            call_id, content = _take_string(members, "approval_request_id"), _decode_text(members, "reason")
-            state = "denied" if bytes(members.get("approve", b"")) == b"false" else "ok"
-            if content is None:
-                content = (Text(text="Denied." if state == "denied" else "Approved.", at="/approve"),)
-                form.append(_NO_REASON)
-            if bytes(members.get("approve", b"")) in (b"true", b"false"):
-                del members["approve"]
-                form += [_APPROVAL_FORM, "openai-responses:name:call_id=approval_request_id"]
-    caller = read_caller(members["caller"]) if "caller" in members else None
-    if caller is not None:
-        del members["caller"]
+            call_id = _take_string(members, "approval_request_id")
+            content, state = _decode_approval(members, form)
+    caller = _take_caller(members)
     result = ToolResult(
         call_id=call_id,
         content=content,
@@ -204,12 +244,27 @@ def decode_native_result(kind: str, members: Members, path: str, calls: dict[str
     return Message(role="user", parts=parts, id=id, status=status)
 
 
+def _decode_approval(members: Members, form: list[str]) -> tuple[tuple[Part, ...], Literal["ok", "denied"]]:
+    """Return reason and decision of an MCP approval response; add its tokens to `form`."""
+    approve = bytes(members.get("approve", b""))
+    content = _decode_text(members, "reason")
+    if content is None:
+        content = (Text(text="Denied." if approve == b"false" else "Approved.", at="/approve"),)
+        form.append(_NO_REASON)
+    if approve in (b"true", b"false"):
+        del members["approve"]
+        form += [_APPROVAL_FORM, "openai-responses:name:call_id=approval_request_id"]
+    return content, "denied" if approve == b"false" else "ok"
+
+
 def _decode_text(members: Members, field: str) -> tuple[Part, ...] | None:
+    """Take a text out of `members` as content; None if there is none."""
     text = _take_string(members, field)
     return None if text is None else (Text(text=text, at="/" + field),)
 
 
 def _decode_screenshot(members: Members) -> tuple[Part, ...] | None:
+    """Take the screenshot out of `members`; None if the output is something else."""
     raw = members.get("output")
     if raw is None or bytes(raw)[:1] != b"{":
         return None
@@ -223,17 +278,18 @@ def _decode_screenshot(members: Members) -> tuple[Part, ...] | None:
 
 
 def _decode_shell(members: Members) -> tuple[Part, ...] | None:
+    """Take the shell output out of `members` as readable text; None if its shape is unknown."""
     raw = members.get("output")
     if raw is None or (text := _shell_output_text(raw)) is None:
         return None
     del members["output"]
-    unsaid = _shell_output_extras(raw)
+    extras = _shell_output_extras(raw)
     form = (_RAW_FORM + str(raw, "utf-8"),)
-    return (Text(text=text, at="/output", wire_form=form, extras={FAMILY: unsaid} if unsaid else None),)
+    return (Text(text=text, at="/output", wire_form=form, extras={FAMILY: extras} if extras else None),)
 
 
 def _shell_output_text(raw: Raw) -> str | None:
-    """What came of some commands, readable; None if it is not in the shape that is known."""
+    """Return the readable output of shell commands; None if its shape is unknown."""
     runs = _decode_json(raw)
     if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
         return None
@@ -249,30 +305,32 @@ def _shell_output_text(raw: Raw) -> str | None:
 
 
 def _shell_output_extras(raw: Raw) -> dict[str, Raw]:
-    """What the readable text of some commands leaves out, by its place."""
-    found: dict[str, Any] = {}
+    """Return the parts of shell output that its readable text omits, by pointer."""
+    extras: dict[str, Any] = {}
     for index, run in enumerate(_decode_json(raw)):
         for name, value in run.items():
             if name == "outcome" and isinstance(value, dict):
-                for word, said in value.items():
-                    if word != "exit_code" and (word, said) not in (("type", "exit"), ("type", "timeout")):
-                        found[f"{index}/outcome/{escape_pointer(word)}"] = said
+                for key, detail in value.items():
+                    if key != "exit_code" and (key, detail) not in (("type", "exit"), ("type", "timeout")):
+                        extras[f"{index}/outcome/{escape_pointer(key)}"] = detail
             elif name not in ("stdout", "stderr") or not isinstance(value, str):
-                found[f"{index}/{escape_pointer(name)}"] = value
-    return {place: Raw(msgspec.json.encode(value)) for place, value in found.items()}
+                extras[f"{index}/{escape_pointer(name)}"] = value
+    return {pointer: Raw(msgspec.json.encode(value)) for pointer, value in extras.items()}
 
 
 def _decode_loaded_tools(members: Members, path: str) -> tuple[tuple[Part, ...] | None, tuple[Tool, ...]]:
+    """Return the tools that a tool search loaded, as references and as declarations."""
     raw = members.get("tools")
     if raw is None or bytes(raw)[:1] != b"[":
         return None, ()
     tools = decode_tools(msgspec.json.decode(raw, type=list[Raw]), f"{path}/tools")
     del members["tools"]
-    return tuple(one for index, tool in enumerate(tools) for one in _tool_references(tool, f"/tools/{index}")), tools
+    references = [ref for index, tool in enumerate(tools) for ref in _tool_references(tool, f"/tools/{index}")]
+    return tuple(references), tools
 
 
 def _tool_references(tool: Tool, at: str) -> Iterator[ToolRef]:
-    """The tools by name; those of a group each, for a group can't be called."""
+    """Return references to a tool; for a group, to each of its tools."""
     if isinstance(tool, ToolGroup):
         for index, member in enumerate(tool.tools):
             kind: Literal["function", "freeform"] = "freeform" if isinstance(member, FreeformTool) else "function"
@@ -287,41 +345,59 @@ def _tool_references(tool: Tool, at: str) -> Iterator[ToolRef]:
 
 
 def encode_native_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    """Encode a native call as an item with the id and status of `message`."""
     kind = part.native or ""
-    out: dict[str, Any] = {"type": kind}
-    own = part.id if message.id is None and kind == "mcp_approval_request" else message.id
-    if own is not None:
-        out["id"] = own
-    if part.id is not None and kind != "mcp_approval_request":
-        plan.calls[part.id] = kind, part.name
-        out["call_id"] = part.id
-    if kind == "mcp_approval_request":
-        out |= {} if part.namespace is None else {"server_label": part.namespace}
-        out |= {} if _NO_NAME in part.wire_form else {"name": part.name}
+    item: dict[str, Any] = {"type": kind}
+    if kind == _APPROVAL_REQUEST:
+        item |= _approval_request_fields(part, message)
+    else:
+        item |= {} if message.id is None else {"id": message.id}
+        if part.id is not None:
+            plan.calls[part.id] = kind, part.name
+            item["call_id"] = part.id
+    item |= _encode_arguments(part, kind, plan)
+    if message.status is not None:
+        item["status"] = message.status
+    if kind == "tool_search_call":
+        item["execution"] = "client"
+    if (caller := encode_caller(part, located_part, plan)) is not UNSET:
+        item["caller"] = caller
+    for token in part.wire_form:
+        if token.startswith(_EMPTY_FORM):
+            item[token[len(_EMPTY_FORM) :]] = []
+    return restore_extras(restore_extras(item, part, FAMILY), part, CONSTRAINT_FAMILY)
+
+
+def _approval_request_fields(part: ToolCall, message: Message) -> dict[str, Any]:
+    """Return id, server and tool name of an MCP approval request."""
+    fields: dict[str, Any] = {}
+    id = part.id if message.id is None else message.id
+    if id is not None:
+        fields["id"] = id
+    if part.namespace is not None:
+        fields["server_label"] = part.namespace
+    if _NO_NAME not in part.wire_form:
+        fields["name"] = part.name
+    return fields
+
+
+def _encode_arguments(part: ToolCall, kind: str, plan: ItemPlan) -> dict[str, Any]:
+    """Return the arguments of a native call in their field; arguments that are not JSON as `{"_raw": ...}`."""
     field = next(
         (token[len(_ARGUMENTS_FIELD) :] for token in part.wire_form if token.startswith(_ARGUMENTS_FIELD)),
         NATIVE_CALLS[kind][1][-1],
     )
-    if kind == "mcp_approval_request" and _RAW_FORM not in part.wire_form:
-        out[field] = part.arguments
-    elif part.arguments:
-        before, after = _ACTIONS_TEMPLATE.split("%s") if field == "actions" else ("", "")
-        said = part.arguments.removeprefix(before).removesuffix(after)
-        out[field] = Raw(said.encode()) if plan.same_protocol or _is_json(said) else {"_raw": said}
-    if message.status is not None:
-        out["status"] = message.status
-    if kind == "tool_search_call":
-        out["execution"] = "client"
-    if (caller := encode_caller(part, located_part, plan)) is not UNSET:
-        out["caller"] = caller
-    for token in part.wire_form:
-        if token.startswith(_EMPTY_FORM):
-            out[token[len(_EMPTY_FORM) :]] = []
-    return restore_extras(restore_extras(out, part, FAMILY), part, CONSTRAINT_FAMILY)
+    if kind == _APPROVAL_REQUEST and _RAW_FORM not in part.wire_form:
+        return {field: part.arguments}
+    if not part.arguments:
+        return {}
+    prefix, suffix = _ACTIONS_TEMPLATE.split("%s") if field == "actions" else ("", "")
+    arguments = part.arguments.removeprefix(prefix).removesuffix(suffix)
+    return {field: Raw(arguments.encode()) if plan.same_protocol or _is_json(arguments) else {"_raw": arguments}}
 
 
 def _is_json(text: str) -> bool:
-    """Another provider's model may not keep to it."""
+    """Return whether the text is JSON: models of other providers may produce other text."""
     try:
         _decode_json(text)
     except (msgspec.DecodeError, RecursionError):
@@ -330,81 +406,104 @@ def _is_json(text: str) -> bool:
 
 
 def encode_native_result(part: ToolResult, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
+    """Encode the output of a native call."""
     kind = NATIVE_RESULTS.get(part.native or "", part.native or "")
-    out: dict[str, Any] = {"type": kind}
+    item: dict[str, Any] = {"type": kind}
     if message.id is not None:
-        out["id"] = message.id
+        item["id"] = message.id
     if part.call_id is not None:
         name = {"mcp_approval_response": "approval_request_id", "local_shell_call_output": "id"}.get(kind, "call_id")
-        out.setdefault(name, part.call_id)
+        item.setdefault(name, part.call_id)
     if message.status is not None:
-        out["status"] = message.status
-    _encode_result_content(part, out, located_part, plan, message)
+        item["status"] = message.status
+    item |= _encode_result_content(part, kind, located_part, plan, message)
     if (caller := encode_caller(part, located_part, plan)) is not UNSET:
-        out["caller"] = caller
-    return restore_extras(out, part, FAMILY)
+        item["caller"] = caller
+    return restore_extras(item, part, FAMILY)
 
 
 def _encode_result_content(
-    part: ToolResult, out: dict[str, Any], located_part: LocatedPart, plan: ItemPlan, message: Message
-) -> None:
-    """What each kind of answer calls its content."""
-    kind, text = out["type"], _result_text(part)
+    part: ToolResult, kind: str, located_part: LocatedPart, plan: ItemPlan, message: Message
+) -> dict[str, Any]:
+    """Return the content of a result in the fields of its item type."""
+    text = _result_text(part)
     match kind:
         case "computer_call_output":
-            if part.content and isinstance(media := part.content[0], Media):
-                out["output"] = _encode_screenshot(media)
+            screenshot = part.content[0] if part.content else None
+            return {"output": _encode_screenshot(screenshot)} if isinstance(screenshot, Media) else {}
         case "shell_call_output":
-            if text is not None:
-                out["output"] = _encode_shell(part, text)
+            return {} if text is None else {"output": _encode_shell(part, text)}
         case "apply_patch_call_output":
-            if message.status is None and (part.status != "ok" or not plan.same_protocol):
-                out["status"] = "completed" if part.status == "ok" else "failed"
-            if text is not None:
-                out["output"] = text
+            return _encode_patch_result(part, text, plan, message)
         case "tool_search_output":
-            out["execution"] = "client"
-            changes = [one for one in message.parts if isinstance(one, ToolChange)]
-            if part.content is not None or changes:
-                tools = [tool for change in changes for tool in change.add]
-                out["tools"] = [encode_tool(tool, located_part.path, plan) for tool in tools]
+            return _encode_search_result(part, located_part, plan, message)
         case "mcp_approval_response":
-            if not plan.same_protocol or _APPROVAL_FORM in part.wire_form:
-                out["approve"] = part.status == "ok"
-            if text is not None and _NO_REASON not in part.wire_form and (plan.same_protocol or part.status != "ok"):
-                out["reason"] = text
+            return _encode_approval(part, text, plan)
         case _:
-            if text is not None:
-                marked = part.status != "ok" and not plan.same_protocol
-                out["output"] = ERROR_MARK + text if marked else text
+            is_marked = part.status != "ok" and not plan.same_protocol
+            return {} if text is None else {"output": ERROR_MARK + text if is_marked else text}
+
+
+def _encode_patch_result(part: ToolResult, text: str | None, plan: ItemPlan, message: Message) -> dict[str, Any]:
+    """Return output and status of an `apply_patch` result."""
+    fields: dict[str, Any] = {}
+    if message.status is None and (part.status != "ok" or not plan.same_protocol):
+        fields["status"] = "completed" if part.status == "ok" else "failed"
+    if text is not None:
+        fields["output"] = text
+    return fields
+
+
+def _encode_search_result(
+    part: ToolResult, located_part: LocatedPart, plan: ItemPlan, message: Message
+) -> dict[str, Any]:
+    """Return the tools that a client's tool search loaded; they are a tool change in the same message."""
+    changes = [change for change in message.parts if isinstance(change, ToolChange)]
+    if part.content is None and not changes:
+        return {"execution": "client"}
+    tools = [tool for change in changes for tool in change.add]
+    return {"execution": "client", "tools": [encode_tool(tool, located_part.path, plan) for tool in tools]}
+
+
+def _encode_approval(part: ToolResult, text: str | None, plan: ItemPlan) -> dict[str, Any]:
+    """Return decision and reason of an MCP approval response."""
+    fields: dict[str, Any] = {}
+    if not plan.same_protocol or _APPROVAL_FORM in part.wire_form:
+        fields["approve"] = part.status == "ok"
+    if text is not None and _NO_REASON not in part.wire_form and (plan.same_protocol or part.status != "ok"):
+        fields["reason"] = text
+    return fields
 
 
 def _result_text(part: ToolResult) -> str | None:
+    """Return the text of a result, with media summarized; None if it has no content."""
     if part.content is None:
         return None
     texts = [
-        one.text if isinstance(one, Text) else media_summary(one)
-        for one in part.content
-        if isinstance(one, Text | Media)
+        block.text if isinstance(block, Text) else media_summary(block)
+        for block in part.content
+        if isinstance(block, Text | Media)
     ]
     return "\n".join(texts)
 
 
 def _encode_screenshot(media: Media) -> dict[str, Any]:
-    out: dict[str, Any] = {"type": "computer_screenshot"}
+    """Encode a screenshot."""
+    screenshot: dict[str, Any] = {"type": "computer_screenshot"}
     source = media.source
     if isinstance(source, Url) and source.url:
-        out["image_url"] = source.url
+        screenshot["image_url"] = source.url
     elif isinstance(source, Inline):
-        out["image_url"] = data_url(source.data, media.media_type)
+        screenshot["image_url"] = data_url(source.data, media.media_type)
     elif isinstance(source, FileId) and source.issuer == ISSUER:
-        out["file_id"] = source.id
-    return restore_extras(out, media, FAMILY)
+        screenshot["file_id"] = source.id
+    return restore_extras(screenshot, media, FAMILY)
 
 
 def _encode_shell(part: ToolResult, text: str) -> Any:
-    for one in part.content or ():
-        for token in one.wire_form:
+    """Encode shell output: as it came if its text is unchanged, else as one command."""
+    for content_part in part.content or ():
+        for token in content_part.wire_form:
             if token.startswith(_RAW_FORM):
                 raw = Raw(token[len(_RAW_FORM) :].encode())
                 if _shell_output_text(raw) == text:

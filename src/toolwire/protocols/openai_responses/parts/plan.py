@@ -1,4 +1,4 @@
-"""What the encoders of the Responses API decide and remember for a whole request or answer."""
+"""The encoding plan of the Responses API: state shared while one request or response is encoded."""
 
 import hashlib
 
@@ -9,22 +9,21 @@ from toolwire.codec.losses import LossReport, SourcePath
 
 
 class ItemPlan(EncodingPlan):
-    """`calls` remembers the shape and name of each call, so that its output is written to match. `seed` is there for
-    answers, whose items must have ids; `asked` is what hosted tools were asked, by call, until the results come;
-    `held` is the envelope of an item that a stream has announced already."""
+    """An encoding plan with the ids and calls of items."""
 
     def __init__(
         self, rules: IdAndNameRules, report: LossReport, target: Target, *, same_protocol: bool, seed: str | None = None
     ) -> None:
         super().__init__(rules, report, target, same_protocol=same_protocol, for_client=seed is not None)
-        self.seed = seed
-        self.calls: dict[str, tuple[str, str]] = {}
-        self.announced_header: Message | None = None
+        self.seed = seed  # for item ids; None in requests
+        self.calls: dict[str, tuple[str, str]] = {}  # shape and tool name by call id, to match outputs
+        self.announced_header: Message | None = None  # of an item that a stream has announced
+        # Server-side calls by id, until their results arrive.
         self.pending_calls: dict[str | None, tuple[HostedUse | ToolCall, SourcePath]] = {}
         self._item_count = 0
 
     def item_header(self, prefix: str, *, complete: bool = True) -> Message:
-        """The id and status of a new item: none in a request, where a made-up id would be refused."""
+        """Return id and status for a new item: none in requests, where invented ids are rejected."""
         if self.announced_header is not None:
             return self.announced_header
         if self.seed is None or self.same_protocol:
@@ -34,7 +33,7 @@ class ItemPlan(EncodingPlan):
         return Message(role="assistant", parts=(), id=id, status="completed" if complete else "incomplete")
 
     def native_item_header(self, part: ToolCall) -> Message:
-        """The same of a vendor's own call: a computer's has them in a request, too."""
+        """Return id and status for a native call; `computer_call` has them in requests, too."""
         if part.native != "computer_call":
             return self.item_header("call")
         if self.for_client:
@@ -43,5 +42,6 @@ class ItemPlan(EncodingPlan):
 
 
 def make_item_id(prefix: str, seed: str, number: int) -> str:
+    """Derive an item id from the seed and the item's number."""
     digest = hashlib.blake2s(f"{seed}\0{number}".encode(errors="surrogatepass"), digest_size=16)
     return f"{prefix}_{digest.hexdigest()}"

@@ -1,1 +1,1 @@
-"""What is said: content, calls and results, messages, each read and written."""
+"""Content and messages of OpenRouter: what it adds to Chat."""

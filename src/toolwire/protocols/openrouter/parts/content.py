@@ -1,13 +1,11 @@
-"""`reasoning_details`: what proves each vendor's reasoning, to canonical reasoning and back.
+"""`reasoning_details` and `images` of assistant messages to canonical parts and back.
 
-An entry is `reasoning.text` (perhaps with a `signature`), `reasoning.summary`, `reasoning.encrypted` (`data`) or
-`reasoning.server_tool_call`, which is no reasoning but what OpenRouter ran meanwhile, and
-`format` says whose it is. Each entry becomes one part, so that each has a place of its own. The whole list also stays
-in the extras of its message, as it came: so Chat writes it back, too. `told` marks such extras: they are no loss where
-what they say arrives as something canonical.
+An entry of `reasoning_details` is `reasoning.text` (perhaps with a `signature`), `reasoning.summary`,
+`reasoning.encrypted` (`data`) or `reasoning.server_tool_call`, a tool that OpenRouter ran meanwhile. `format` names the
+issuer. Each entry and each image becomes one part.
 
-`images` of an assistant's message: what its model drew, to canonical media and back. The list also stays in the
-extras of its message, as it came, and is told by them at home.
+Both lists also stay in the extras of the message, from where Chat and OpenRouter write them back. `represented_tokens`
+marks these extras: they are not reported as lost where their parts are translated.
 """
 
 from collections.abc import Iterable
@@ -46,16 +44,16 @@ ENTRY_FORMATS = {
     "anthropic": "anthropic-claude-v1",
     "openai": "openai-responses-v1",
     "google": "google-gemini-v1",
-    # What another cloud or vendor encrypts, only it can read.
+    # Content encrypted by another cloud or vendor is only readable there.
     "azure-openai": "azure-openai-responses-v1",
     "bedrock-openai": "bedrock-openai-responses-v1",
     "bedrock-xai": "bedrock-xai-responses-v1",
     "xai": "xai-responses-v1",
     "meta": "meta-responses-v1",
 }
-FORMAT_ISSUERS = {word: issuer for issuer, word in ENTRY_FORMATS.items()}
+FORMAT_ISSUERS = {entry_format: issuer for issuer, entry_format in ENTRY_FORMATS.items()}
 DEFAULT_ISSUER = "openrouter"
-"""The issuer of what OpenRouter does not name one for: it goes back there, and nowhere else."""
+"""The issuer of signatures without a known `format`: they are only valid for OpenRouter."""
 
 _UNKNOWN_FORMAT = "unknown"
 _SERVER_TOOL_ENTRY = "reasoning.server_tool_call"
@@ -65,10 +63,13 @@ _TEXT_SEPARATORS = ("", "\n", "\n\n")
 
 
 def represented_tokens(*names: str) -> tuple[str, ...]:
+    """Return wire-form tokens for extras that canonical fields represent."""
     return tuple(f"{FAMILY}:canonical:{name}" for name in names)
 
 
 class EntryShape(WireObject):
+    """An entry of `reasoning_details`."""
+
     type: str
     text: str | UnsetType | None = UNSET
     signature: str | UnsetType | None = UNSET
@@ -93,7 +94,7 @@ _CONTENT_FIELDS = ("text", "signature", "summary", "data")
 
 
 def read_entries(raw: Raw) -> list[EntryShape]:
-    """The entries; none if this is no list of them, which is then kept like any unknown field."""
+    """Parse the entries; none if the value is not a list of entries and stays an unknown field."""
     try:
         return _read_entries(raw)
     except DecodeError:
@@ -101,29 +102,30 @@ def read_entries(raw: Raw) -> list[EntryShape]:
 
 
 def decode_entry(shape: EntryShape, position: int) -> Reasoning | OpaquePart:
-    if shape.type == _SERVER_TOOL_ENTRY and (ran := _decode_server_tool(shape, position)) is not None:
-        return ran
+    """Decode one entry to a reasoning, or to the server tool that it describes."""
+    if shape.type == _SERVER_TOOL_ENTRY and (server_tool := _decode_server_tool(shape, position)) is not None:
+        return server_tool
     content: tuple[ReasoningText, ...] = ()
-    seal: Signature | None = None
+    signature: Signature | None = None
     hidden: Any = None
     match shape.type:
         case "reasoning.text":
             if shape.text:
                 content = (ReasoningText(kind="full", text=shape.text, at="/text"),)
-            seal = decode_signature(shape)
+            signature = decode_signature(shape)
         case "reasoning.summary":
             if shape.summary:
                 content = (ReasoningText(kind="summary", text=shape.summary, at="/summary"),)
         case "reasoning.encrypted":
-            seal = decode_signature(shape)
-            hidden = "redacted" if seal is not None and seal.issuer == "anthropic" else "omitted"
+            signature = decode_signature(shape)
+            hidden = "redacted" if signature is not None and signature.issuer == "anthropic" else "omitted"
         case _:
             pass
     extras = entry_extras(shape, position)
     return Reasoning(
         content=content,
         hidden=hidden,
-        signature=seal,
+        signature=signature,
         id=unset_to_none(shape.id) if has_vendor_id(shape) else None,
         extras={FAMILY: extras} if extras else None,
         wire_form=(DETAILS_FORM, ENTRY_FORM),
@@ -132,20 +134,20 @@ def decode_entry(shape: EntryShape, position: int) -> Reasoning | OpaquePart:
 
 
 def _decode_server_tool(shape: EntryShape, position: int) -> OpaquePart | None:
-    """What OpenRouter's own tools did while the model thought: a call and its result in one entry."""
+    """Decode a server tool that OpenRouter ran: call and result in one entry."""
     members = with_unknown_fields(shape)
-    said = [members.get(name, "") for name in ("tool_name", "arguments", "result")]
-    if not said[0] or not all(isinstance(one, str) for one in said):
+    values = [members.get(name, "") for name in ("tool_name", "arguments", "result")]
+    if not values[0] or not all(isinstance(value, str) for value in values):
         return None
-    name, arguments, result = map(str, said)
+    name, arguments, result = map(str, values)
     kind: Any = name.removeprefix(SERVER_TOOL_PREFIX)
     use = None
     if kind in _SERVER_TOOL_KINDS:
         id = members.get("tool_call_id")
-        asked = decode_hosted_use(kind, parse_json(arguments), id=id if isinstance(id, str) else None)
-        found = parse_json(result)
-        told_of = decode_hosted_use(kind, result if found is None else found)
-        use = msgspec.structs.replace(asked, pages=told_of.pages, output=told_of.output or result)
+        call_use = decode_hosted_use(kind, parse_json(arguments), id=id if isinstance(id, str) else None)
+        parsed = parse_json(result)
+        result_use = decode_hosted_use(kind, result if parsed is None else parsed)
+        use = replace(call_use, pages=result_use.pages, output=result_use.output or result)
     gist = f"[{name} was called with {arguments}]\n[{name}: {result}]"
     body = Raw(msgspec.json.encode(members))
     return OpaquePart(
@@ -160,10 +162,12 @@ def _decode_server_tool(shape: EntryShape, position: int) -> OpaquePart | None:
 
 
 def with_unknown_fields(shape: EntryShape) -> dict[str, Any]:
+    """Return all members of an entry, unknown ones included."""
     return as_dict(shape) | {name: parse_json(raw) for name, raw in (shape.unknown or {}).items()}
 
 
 def decode_signature(shape: EntryShape) -> Signature | None:
+    """Decode the signature or encrypted data of an entry."""
     issuer = FORMAT_ISSUERS.get(unset_to_none(shape.format) or "", DEFAULT_ISSUER)
     if shape.type == "reasoning.encrypted" and shape.data:
         return Signature(issuer=issuer, data=shape.data, kind="encrypted", at="/data")
@@ -173,49 +177,52 @@ def decode_signature(shape: EntryShape) -> Signature | None:
 
 
 def has_vendor_id(shape: EntryShape) -> bool:
-    """Whether the id is the vendor's own, without which it would not know what it encrypted."""
+    """Return whether the id belongs to encrypted data, which is only valid with its own id."""
     return shape.type == "reasoning.encrypted" and bool(shape.data)
 
 
 def entry_extras(shape: EntryShape, position: int) -> dict[str, Raw]:
-    """What of an entry a canonical part does not say."""
-    found = dict((collect_chat_extras(shape).get("extras") or {}).get(FAMILY, {}))
-    said = _ENTRY_FIELDS.get(shape.type)
-    odd = [name for name in _CONTENT_FIELDS if getattr(shape, name) and (said is None or name not in said)]
-    if said is None:
-        odd.append("type")
-    if unset_to_none(shape.format) and shape.format not in FORMAT_ISSUERS and shape.format != _UNKNOWN_FORMAT:
-        odd.append("format")
-    if shape.id and not has_vendor_id(shape):
-        odd.append("id")
-    if isinstance(shape.index, int) and not 0 <= shape.index <= position:
-        odd.append("index")
-    found.update((name, Raw(msgspec.json.encode(getattr(shape, name)))) for name in odd)
-    if found:
+    """Return the fields of an entry that its part does not represent."""
+    extras = dict((collect_chat_extras(shape).get("extras") or {}).get(FAMILY, {}))
+    names = _unrepresented_fields(shape, position)
+    extras.update((name, Raw(msgspec.json.encode(getattr(shape, name)))) for name in names)
+    if extras:
         mark_extras_seen()
-    return found
+    return extras
+
+
+def _unrepresented_fields(shape: EntryShape, position: int) -> list[str]:
+    """Return the known fields that have no canonical meaning in an entry of this type."""
+    represented = _ENTRY_FIELDS.get(shape.type, ())
+    names = [name for name in _CONTENT_FIELDS if getattr(shape, name) and name not in represented]
+    if not represented:
+        names.append("type")
+    if unset_to_none(shape.format) and shape.format not in FORMAT_ISSUERS and shape.format != _UNKNOWN_FORMAT:
+        names.append("format")
+    if shape.id and not has_vendor_id(shape):
+        names.append("id")
+    if isinstance(shape.index, int) and not 0 <= shape.index <= position:
+        names.append("index")
+    return names
 
 
 def decode_details(message: Message) -> Message:
-    """A message as Chat reads it, with a part for each entry in place of the plain text that repeats them."""
-    own = (message.extras or {}).get(FAMILY)
-    if own is None or DETAILS_FIELD not in own or not (shapes := read_entries(own[DETAILS_FIELD])):
+    """Replace the plain reasoning of a message with a part for each entry."""
+    fields = (message.extras or {}).get(FAMILY)
+    if fields is None or DETAILS_FIELD not in fields or not (shapes := read_entries(fields[DETAILS_FIELD])):
         return message
     entries: list[Part] = [decode_entry(shape, position) for position, shape in enumerate(shapes)]
-    extras, form = dict(own), represented_tokens(DETAILS_FIELD)
-    parts = list(message.parts)
+    extras, form = dict(fields), represented_tokens(DETAILS_FIELD)
+    parts = message.parts
     first = parts[0] if parts else None
-    if isinstance(first, Reasoning) and any(token.startswith(REASONING_FORM) for token in first.wire_form):
-        name = next(token.removeprefix(REASONING_FORM) for token in first.wire_form if token.startswith(REASONING_FORM))
-        if name != "thinking":
-            parts.pop(0)
-        if DETAILS_FORM not in first.wire_form and name != "thinking":
-            text = "".join(block.text for block in first.content if isinstance(block, ReasoningText))
-            extras[name] = Raw(msgspec.json.encode(text))
+    if isinstance(first, Reasoning) and (name := _plain_reasoning_field(first)) is not None:
+        parts = parts[1:]
+        if DETAILS_FORM not in first.wire_form:
+            extras[name] = Raw(msgspec.json.encode("".join(_reasoning_texts(first))))
     for name in ("reasoning", "reasoning_content"):
         if name in extras and is_repeated_text(_text_or_none(extras[name]), entries):
             form += represented_tokens(name)
-    return msgspec.structs.replace(
+    return replace(
         message,
         parts=(*entries, *parts),
         extras={**(message.extras or {}), FAMILY: extras},
@@ -223,7 +230,20 @@ def decode_details(message: Message) -> Message:
     )
 
 
+def _reasoning_texts(part: Reasoning) -> list[str]:
+    """Return the texts of a reasoning."""
+    return [block.text for block in part.content if isinstance(block, ReasoningText)]
+
+
+def _plain_reasoning_field(part: Reasoning) -> str | None:
+    """Return the field that plain reasoning came in; None for `thinking`, which entries do not repeat."""
+    names = (token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM))
+    name = next(names, "thinking")
+    return None if name == "thinking" else name
+
+
 def _text_or_none(raw: Raw) -> str | None:
+    """Return the string, or None for other values."""
     try:
         return _decode_string(raw)
     except msgspec.DecodeError:
@@ -231,93 +251,96 @@ def _text_or_none(raw: Raw) -> str | None:
 
 
 def is_repeated_text(text: str | None, parts: Iterable[Part]) -> bool:
-    """Whether a text only says again what the entries say."""
-    texts = [
-        block.text
-        for part in parts
-        if isinstance(part, Reasoning)
-        for block in part.content
-        if isinstance(block, ReasoningText)
-    ]
-    return text is not None and (not text or any(joint.join(texts) == text for joint in _TEXT_SEPARATORS))
+    """Return whether a text only repeats the texts of the entries."""
+    texts = [text for part in parts if isinstance(part, Reasoning) for text in _reasoning_texts(part)]
+    return text is not None and (not text or any(separator.join(texts) == text for separator in _TEXT_SEPARATORS))
 
 
 # ---- encode
 
 
 def encode_entries(part: Reasoning, id: str | None, index: int) -> list[dict[str, Any]]:
-    """The entries that say and prove a reasoning; `id` is what its vendor calls it."""
+    """Encode a reasoning as entries; `id` is the issuer's id for it."""
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
-    seal = part.signature
-    if seal is None or not is_known_issuer(seal):
+    signature = part.signature
+    if signature is None or not is_known_issuer(signature):
         return _number_entries([_encode_text_entry(block.kind, block.text) for block in texts], index)
-    word = ENTRY_FORMATS.get(seal.issuer, _UNKNOWN_FORMAT)
-    proof: dict[str, Any]
-    if seal.kind == "signature":
-        joined = "".join(block.text for block in texts)
-        proof = {"type": "reasoning.text", **({"text": joined} if joined else {}), "signature": seal.data}
-        entries = [proof]
+    entry_format = ENTRY_FORMATS.get(signature.issuer, _UNKNOWN_FORMAT)
+    signed_entry: dict[str, Any]
+    if signature.kind == "signature":
+        text = "".join(block.text for block in texts)
+        signed_entry = {"type": "reasoning.text", **({"text": text} if text else {}), "signature": signature.data}
+        entries = [signed_entry]
     else:
-        proof = {"type": "reasoning.encrypted", "data": seal.data, **({"id": id} if id is not None else {})}
-        entries = [*(_encode_text_entry(block.kind, block.text) for block in texts), proof]
-    return _number_entries([{**entry, "format": word} for entry in entries], index)
+        signed_entry = {"type": "reasoning.encrypted", "data": signature.data, **({"id": id} if id is not None else {})}
+        entries = [*(_encode_text_entry(block.kind, block.text) for block in texts), signed_entry]
+    return _number_entries([{**entry, "format": entry_format} for entry in entries], index)
 
 
 def is_known_issuer(signature: Signature) -> bool:
+    """Return whether `reasoning_details` can hold signatures of this issuer."""
     return signature.issuer in ENTRY_FORMATS or signature.issuer == DEFAULT_ISSUER
 
 
 def _encode_text_entry(kind: str, text: str) -> dict[str, Any]:
+    """Encode a text as an entry without index and format."""
     return {"type": f"reasoning.{'summary' if kind == 'summary' else 'text'}", entry_field(kind): text}
 
 
 def entry_field(kind: str) -> str:
+    """Return the field that holds the text of an entry."""
     return "summary" if kind == "summary" else "text"
 
 
 def _number_entries(entries: list[dict[str, Any]], index: int) -> list[dict[str, Any]]:
-    return [{**entry, "index": index + place} for place, entry in enumerate(entries)]
+    """Assign consecutive indices, starting at `index`, to entries."""
+    return [{**entry, "index": index + offset} for offset, entry in enumerate(entries)]
 
 
 def is_server_tool_entry(part: Part) -> bool:
+    """Return whether the part is a server tool from `reasoning_details`."""
     return isinstance(part, OpaquePart) and ENTRY_FORM in part.wire_form
 
 
 def restore_details(message: Message) -> Message:
-    """A message as it goes home: with the list as it came, unless what it proved has been changed since."""
+    """Write `reasoning_details` back: as they came, or encoded again for parts that have changed."""
     if message.extras is None or represented_tokens(DETAILS_FIELD)[0] not in message.wire_form:
         return message
     raw = message.extras[FAMILY][DETAILS_FIELD]
     entries = [
         part for part in message.parts if isinstance(part, Reasoning | OpaquePart) and ENTRY_FORM in part.wire_form
     ]
-    before = [decode_entry(shape, position) for position, shape in enumerate(read_entries(raw))]
+    decoded = [decode_entry(shape, position) for position, shape in enumerate(read_entries(raw))]
     parts = tuple([part for part in message.parts if not is_server_tool_entry(part)])
-    if entries == before:
-        return msgspec.structs.replace(message, parts=parts)
-    own = _decode_list(raw)
-    made: list[Any] = []
+    if entries == decoded:
+        return replace(message, parts=parts)
+    elements = _decode_list(raw)
+    encoded: list[Any] = []
     for part in entries:
-        if part in before:
-            made.append(own[before.index(part)])
+        if part in decoded:
+            encoded.append(elements[decoded.index(part)])
         elif isinstance(part, Reasoning):
-            made += encode_entries(part, part.id, len(made))
-    extras = {**message.extras[FAMILY], DETAILS_FIELD: Raw(msgspec.json.encode(made))}
-    if not made:
+            encoded += encode_entries(part, part.id, len(encoded))
+    extras = {**message.extras[FAMILY], DETAILS_FIELD: Raw(msgspec.json.encode(encoded))}
+    if not encoded:
         del extras[DETAILS_FIELD]
-    return msgspec.structs.replace(message, parts=parts, extras={**message.extras, FAMILY: extras})
+    return replace(message, parts=parts, extras={**message.extras, FAMILY: extras})
 
 
 IMAGES = "images"
-IMAGE_FORM = "openai-chat:drawn"
+IMAGE_FORM = "openai-chat:generated_image"
 _IMAGE_NAMES = tuple(f"{FAMILY}:name:{field}=image_url/url" for field in ("source", "media_type"))
 
 
 class _ImageUrl(Struct, forbid_unknown_fields=True):
+    """The address of an image."""
+
     url: str
 
 
 class _Image(Struct, forbid_unknown_fields=True):
+    """An element of `images`."""
+
     image_url: _ImageUrl
     type: Literal["image_url"] = "image_url"
     index: int | UnsetType = UNSET
@@ -327,17 +350,18 @@ _decode_image_list = msgspec.json.Decoder(list[_Image]).decode
 
 
 def decode_images(raw: Raw) -> tuple[Media, ...]:
-    """The pictures; none if more is said of them than where they are."""
+    """Decode `images`; none if an element has other fields than its address."""
     try:
         images = _decode_image_list(raw)
     except JSON_ERRORS:
         return ()
-    if any(image.index not in (UNSET, place) for place, image in enumerate(images)):
+    if any(image.index not in (UNSET, index) for index, image in enumerate(images)):
         return ()
-    return tuple([_decode_image(image.image_url.url, place) for place, image in enumerate(images)])
+    return tuple([_decode_image(image.image_url.url, index) for index, image in enumerate(images)])
 
 
 def _decode_image(url: str, index: int) -> Media:
+    """Decode one image."""
     source, media_type = source_from_url(url)
     return Media(
         kind="image",
@@ -349,21 +373,22 @@ def _decode_image(url: str, index: int) -> Media:
 
 
 def decode_message_images(message: Message) -> Message:
-    """A message with a part for each picture, after what is said."""
-    own = (message.extras or {}).get(FAMILY, {})
-    if IMAGES not in own or not (images := decode_images(own[IMAGES])):
+    """Append a part for each image of a message."""
+    extras = (message.extras or {}).get(FAMILY, {})
+    if IMAGES not in extras or not (images := decode_images(extras[IMAGES])):
         return message
     return replace(message, parts=(*message.parts, *images), wire_form=message.wire_form + represented_tokens(IMAGES))
 
 
 def remove_image_parts(message: Message) -> Message:
+    """Remove the parts for images that the extras still hold."""
     if represented_tokens(IMAGES)[0] not in message.wire_form:
         return message
     return replace(message, parts=tuple([part for part in message.parts if IMAGE_FORM not in part.wire_form]))
 
 
 def encode_image(part: Part, index: int) -> dict[str, Any] | None:
-    """A picture in an answer; None if it is none, or none that a client could look at."""
+    """Encode an image of a response; None for other parts and for images without data or URL."""
     if not isinstance(part, Media) or part.kind != "image":
         return None
     match part.source:
@@ -377,13 +402,14 @@ def encode_image(part: Part, index: int) -> dict[str, Any] | None:
 
 
 def replace_image(part: Part) -> Part:
-    """What Chat's encoder gets in place of a picture: it would report it as lost."""
+    """Replace an image by empty text for Chat's encoder, which would report it as lost."""
     if encode_image(part, 0) is None:
         return part
     return Text(text="", extras=part.extras, wire_form=part.wire_form, at=part.at)
 
 
 def report_image(part: Part, path: SourcePath, report: LossReport) -> None:
+    """Report the fields of an image that `images` lacks."""
     if not isinstance(part, Media) or encode_image(part, 0) is None:
         return
     for field in ("name", "detail"):
@@ -392,4 +418,4 @@ def report_image(part: Part, path: SourcePath, report: LossReport) -> None:
     if isinstance(part.source, Url) and part.media_type is not None:
         report.dropped(path, "media_type")
     if part.signature is not None:
-        report.dropped((*path, "signature"), "", "the target has no place for a proof on a picture")
+        report.dropped((*path, "signature"), "", "no equivalent in the target protocol")

@@ -1,4 +1,7 @@
-"""What OpenRouter's messages say and Chat's can't: proofs of reasoning, cache marks, media in results, more media."""
+"""Messages of OpenRouter: what they have beyond Chat's.
+
+These are signed reasoning, cache marks, media in tool results and more kinds of media.
+"""
 
 from collections.abc import Callable
 from operator import is_
@@ -57,123 +60,147 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a", 
 
 
 def decode_dialect(message: Message) -> Message:
-    """A message as Chat reads it, with what only this dialect says as what it means."""
+    """Decode OpenRouter's additions to a message that Chat's decoder read."""
     return _map_parts(
         decode_message_images(decode_details(message)) if message.role == "assistant" else message, decode_cache
     )
 
 
 def _map_parts(message: Message, transform: Callable[[Any], Any]) -> Message:
-    """The message with its texts and media changed, those of results, too; the same one if nothing was."""
+    """Apply `transform` to texts and media, those in results too; the same message if nothing changes."""
     parts = tuple([_map_part(part, transform) for part in message.parts])
     return message if all(map(is_, parts, message.parts)) else replace(message, parts=parts)
 
 
 def _map_part(part: Part, transform: Callable[[Any], Any]) -> Part:
+    """Apply `transform` to a text or media, or to those in a result."""
     if isinstance(part, Text | Media):
-        made: Part = transform(part)
-        return made
+        transformed: Part = transform(part)
+        return transformed
     if isinstance(part, ToolResult) and part.content:
         content = tuple([_map_part(inner, transform) for inner in part.content])
         return part if all(map(is_, content, part.content)) else replace(part, content=content)
     return part
 
 
-# ---- encode, at home
+# ---- encode for the same protocol
 
 
 def encode_dialect(message: Message) -> Message:
-    """A message of this protocol as Chat would have read it."""
+    """Return a message of this protocol as Chat's decoder would have read it."""
     return _map_parts(restore_details(remove_image_parts(message)), without_cache_mark)
 
 
-# ---- encode, from another protocol
+# ---- encode for other protocols
 
 
 class DialectPlan(EncodingPlan):
-    """`messages` are those of the request. `recalls`: its model refuses its own calls without the reasoning that led to
-    them; Chat's encoder is not told which model it is, since it would say so in Chat's way."""
+    """An encoding plan with the messages of the request."""
 
     def __init__(self, rules: IdAndNameRules, target: Target, model: str | None, messages: tuple[Message, ...]) -> None:
         super().__init__(rules, LossReport(), replace(target, model=model), same_protocol=False)
-        self.requires_reasoning = requires_reasoning(self)
-        self.messages = messages
-        self.target = replace(target, model=None)
+        self.requires_reasoning = requires_reasoning(self)  # the model rejects its calls without their reasoning
+        self.messages = messages  # of the request
+        self.target = replace(target, model=None)  # Chat's encoder would apply its rules for the model
 
 
 def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
-    own = _openrouter_extras(turn, plan)
+    """Encode the messages of one turn."""
+    extras = _openrouter_extras(turn, plan)
     if turn.role == "assistant":
-        return _encode_assistant(turn, plan, own)
+        return _encode_assistant(turn, plan, extras)
     messages: list[Any] = []
-    said: list[LocatedPart] = []
-    for placed in turn.parts:
-        part = placed.part
+    content: list[LocatedPart] = []
+    for located_part in turn.parts:
+        part = located_part.part
         if isinstance(part, ToolResult) and part.executor == "client":
-            messages.append(_encode_result(part, placed, plan))
+            messages.append(_encode_result(part, located_part, plan))
         else:
-            said.append(LocatedPart(adapt_part(part, placed.path, plan), placed.path))
-    if said or not messages:
-        messages += encode_chat_turn(Turn(turn.role, said, turn.message, turn.path), plan)
+            content.append(LocatedPart(adapt_part(part, located_part.path, plan), located_part.path))
+    if content or not messages:
+        messages += encode_chat_turn(Turn(turn.role, content, turn.message, turn.path), plan)
     return messages
 
 
 def _openrouter_extras(turn: Turn, plan: DialectPlan) -> dict[str, Raw]:
-    """What a client of Chat wrote of this dialect: it stays on a message of the assistant that is a turn of its own."""
+    """Return OpenRouter's fields that a client of Chat set on an assistant message.
+
+    Those on other messages, and on messages merged into one turn, are reported.
+    """
     if turn.message is not None and turn.role == "assistant":
         return (turn.message.extras or {}).get(FAMILY, {})
     merged = [(("messages", number), message) for number, message in turn.messages or ()]
-    for trail, message in merged if turn.message is None else [(turn.path, turn.message)]:
+    for path, message in merged if turn.message is None else [(turn.path, turn.message)]:
         for name, value in (message.extras or {}).get(FAMILY, {}).items():
-            for place in element_pointers(value, name):
-                plan.report.dropped(trail, f"//{place}", "only a turn of one message can have it, the assistant's")
+            for pointer in element_pointers(value, name):
+                plan.report.dropped(
+                    path, f"//{pointer}", "the target supports it only on single-message assistant turns"
+                )
     return {}
 
 
 def _encode_assistant(turn: Turn, plan: DialectPlan, extras: dict[str, Raw]) -> list[Any]:
-    thinking = _ReasoningEncoder(plan)
-    places: list[LocatedPart] = []
-    for placed in turn.parts:
-        part: Part = placed.part
+    """Encode an assistant turn with its reasoning and signatures."""
+    reasoning = _ReasoningEncoder(plan)
+    content: list[LocatedPart] = []
+    for located_part in turn.parts:
+        part: Part = located_part.part
         if isinstance(part, Reasoning):
             if DETAILS_FIELD in extras:
-                thinking.add_plain_text(part)
+                reasoning.add_plain_text(part)
             else:
-                thinking.add(part, placed)
+                reasoning.add(part, located_part)
             continue
-        if isinstance(part, ToolCall) and part.executor == "server" and part.signature is not None:
-            plan.report.dropped((*placed.path, "signature"), "", "a call that is told as text proves nothing")
-        elif isinstance(part, ToolCall | Text) and part.signature is not None and is_known_issuer(part.signature):
-            thinking.add_signature(part.signature, plan.id_of(placed) if isinstance(part, ToolCall) else None)
-            part = replace(part, signature=None)
-        places.append(LocatedPart(adapt_part(part, placed.path, plan), placed.path))
-    thinking.finish()
-    if turn.parts and not places and not extras:
-        # It may still be going on: then what is said next belongs to it, and what was sent must stay.
-        for placed in thinking.signed_parts:
-            plan.report.dropped(placed.path, "", "reasoning that led to nothing has no place")
+        if isinstance(part, ToolCall | Text) and part.signature is not None:
+            part = _take_signature(part, part.signature, located_part, reasoning, plan)
+        content.append(LocatedPart(adapt_part(part, located_part.path, plan), located_part.path))
+    reasoning.finish()
+    if turn.parts and not content and not extras:
+        # The turn may still be in progress; messages already sent must not change when it continues.
+        for located_part in reasoning.signed_parts:
+            plan.report.dropped(located_part.path, "", "the turn contains only reasoning")
         return []
-    messages = encode_chat_turn(Turn(turn.role, places, turn.message, turn.path), plan)
-    if messages and thinking.texts:
-        messages[-1]["reasoning"] = "\n\n".join(thinking.texts)
-    if messages and thinking.entries:
-        messages[-1][DETAILS_FIELD] = thinking.entries
+    messages = encode_chat_turn(Turn(turn.role, content, turn.message, turn.path), plan)
     if messages:
-        messages[-1].update(extras)
+        messages[-1].update(reasoning.message_fields(), **extras)
     return messages
 
 
+def _take_signature(
+    part: ToolCall | Text,
+    signature: Signature,
+    located_part: LocatedPart,
+    reasoning: "_ReasoningEncoder",
+    plan: DialectPlan,
+) -> Part:
+    """Move the signature of a text or call to the reasoning entries, if they can hold it."""
+    is_call = isinstance(part, ToolCall)
+    if isinstance(part, ToolCall) and part.executor == "server":
+        plan.report.dropped((*located_part.path, "signature"), "", "a call sent as text cannot have a signature")
+        return part
+    if not is_known_issuer(signature):
+        return part
+    reasoning.add_signature(signature, plan.id_of(located_part) if is_call else None)
+    return replace(part, signature=None)
+
+
 class _ReasoningEncoder:
-    """The reasoning of a turn: entries of what is proved, and plain text for a model that wants it back."""
+    """The reasoning of a turn: signed entries, and plain text for models that require it."""
 
     def __init__(self, plan: DialectPlan) -> None:
         self.entries: list[dict[str, Any]] = []
         self.texts: list[str] = []
         self.signed_parts: list[LocatedPart] = []
         self._plan = plan
-        self._unsigned_parts: list[LocatedPart] = []
+        self._unsigned_parts: list[LocatedPart] = []  # summaries that may belong to an encrypted entry
+
+    def message_fields(self) -> dict[str, Any]:
+        """Return the fields of the assistant message."""
+        fields: dict[str, Any] = {"reasoning": "\n\n".join(self.texts)} if self.texts else {}
+        return fields | ({DETAILS_FIELD: self.entries} if self.entries else {})
 
     def add(self, part: Reasoning, located_part: LocatedPart) -> None:
+        """Add a reasoning; an unsigned summary waits for the encrypted entry that may follow it."""
         report_images(part, located_part.path, self._plan.report)
         if part.signature is None or not is_known_issuer(part.signature):
             if not (part.signature is None and is_summary(part)):
@@ -181,9 +208,9 @@ class _ReasoningEncoder:
             self._unsigned_parts.append(located_part)
             return
         if part.signature.kind == "encrypted" and part.signature.issuer not in ("anthropic", "google"):
-            # What they encrypt stands behind its summary, in an entry of its own.
-            for before in self._unsigned_parts:
-                content = before.part.content if isinstance(before.part, Reasoning) else ()
+            # These issuers send encrypted content after its summary, in an entry of its own.
+            for summary in self._unsigned_parts:
+                content = summary.part.content if isinstance(summary.part, Reasoning) else ()
                 part = replace(part, content=(*content, *part.content))
             self.signed_parts += self._unsigned_parts
             self._unsigned_parts = []
@@ -194,57 +221,63 @@ class _ReasoningEncoder:
         self.signed_parts.append(located_part)
 
     def add_plain_text(self, part: Reasoning) -> None:
-        """The plain text beside entries that stay as they came."""
+        """Add the plain text beside entries that are passed through."""
         if part.at is not None and not part.at.startswith(f"/{DETAILS_FIELD}"):
             self.texts += [block.text for block in part.content if isinstance(block, ReasoningText)]
 
     def add_signature(self, signature: Signature, call_id: str | None) -> None:
+        """Add the signature of a text or call."""
         self.entries += encode_signature(signature, call_id, len(self.entries))
 
     def finish(self) -> None:
-        """What waited for a proof has none."""
-        for placed in self._unsigned_parts:
-            if isinstance(placed.part, Reasoning):
-                self.texts += _encode_unsigned(placed.part, placed, self._plan)
+        """Encode the reasoning that turned out to be unsigned."""
+        for located_part in self._unsigned_parts:
+            if isinstance(located_part.part, Reasoning):
+                self.texts += _encode_unsigned(located_part.part, located_part, self._plan)
         self._unsigned_parts = []
 
 
 def report_images(part: Reasoning, path: SourcePath, report: LossReport) -> None:
+    """Report images in a reasoning."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
-            report.dropped((*path, "content", index), "", "the target's reasoning is text only")
+            report.dropped((*path, "content", index), "", "thinking of the target is text only")
 
 
 def is_summary(part: Reasoning) -> bool:
-    return bool(part.content) and all(isinstance(one, ReasoningText) and one.kind == "summary" for one in part.content)
+    """Return whether a reasoning consists of summaries only."""
+    return bool(part.content) and all(
+        isinstance(block, ReasoningText) and block.kind == "summary" for block in part.content
+    )
 
 
 def _encode_unsigned(part: Reasoning, located_part: LocatedPart, plan: DialectPlan) -> list[str]:
-    """The plain text of a reasoning that nobody proves, for models that refuse their own calls without it."""
+    """Return the plain text of unsigned reasoning if the model requires it, else report it."""
     if not plan.requires_reasoning:
-        plan.report.dropped(located_part.path, "", "reasoning goes only to a provider that sealed it")
+        plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return []
     report_reasoning(part, located_part, plan)
     return [block.text for block in part.content if isinstance(block, ReasoningText)]
 
 
 def vendor_item_id(part: Reasoning, number: int, messages: tuple[Message, ...]) -> str | None:
-    """What its vendor calls a reasoning: where each is an item of its own, that is the name of its message."""
+    """Return the issuer's id for a reasoning; a reasoning item has it on its message."""
     return messages[number].id if part.id is None and is_reasoning_item(messages[number]) else part.id
 
 
 def is_reasoning_item(message: Message) -> bool:
+    """Return whether a message is a single reasoning, as the Responses API has them."""
     return len(message.parts) == 1 and isinstance(message.parts[0], Reasoning)
 
 
 def encode_signature(signature: Signature, call_id: str | None, index: int) -> list[dict[str, Any]]:
-    """A seal that stood on a text or a call: here only reasoning has one, and a call is named by its id."""
+    """Encode the signature of a text or call as an entry; a call is identified by its id."""
     kind = "encrypted" if call_id is not None else "signature"
     return encode_entries(Reasoning(signature=replace(signature, kind=kind)), call_id, index)
 
 
 def adapt_part(part: Part, path: SourcePath, plan: EncodingPlan) -> Part:
-    """A part as Chat's encoder will write it for this dialect."""
+    """Return a part in a form that Chat's encoder writes for this dialect."""
     match part:
         case Text(cache=CacheMark() as mark) if mark.ttl in CACHE_TTLS and CACHE_FIELD not in (part.extras or {}).get(
             FAMILY, {}
@@ -261,57 +294,63 @@ def adapt_part(part: Part, path: SourcePath, plan: EncodingPlan) -> Part:
 
 
 def _adapt_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Part:
-    """Media that Chat has no part for, or only of fewer kinds."""
-    body: dict[str, Any] | None = None
-    match part.source:
-        case Inline() as source if part.kind == "video":
-            body = {"type": "video_url", "video_url": {"url": data_url(source.data, part.media_type)}}
-        case Url() as source if part.kind == "video":
-            body = {"type": "video_url", "video_url": {"url": source.url}}
-        case Url() as source if part.kind == "document":
-            file = {"file_data": source.url} | ({} if part.name is None else {"filename": part.name})
-            body = {"type": "file", "file": file}
-        case Inline() as source if part.kind == "audio" and part.media_type is not None:
-            word = part.media_type.removeprefix("audio/").partition(";")[0]
-            body = {
-                "type": "input_audio",
-                "input_audio": {"data": source.data, "format": _AUDIO_FORMATS.get(word, word)},
-            }
-        case _:
-            if part.cache is not None:
-                plan.report.dropped((*path, "cache"), "", "the target has cache marks on text only")
-            return replace(part, cache=None)
+    """Encode media that Chat has no part for, or fewer formats of."""
+    if (body := _encode_dialect_media(part)) is None:
+        if part.cache is not None:
+            plan.report.dropped((*path, "cache"), "", "the target has cache marks on text only")
+        return replace(part, cache=None)
     if isinstance(part.source, Url) and part.media_type is not None:
-        plan.report.dropped(path, "media_type", "the target asks the address for it")
+        plan.report.dropped(path, "media_type", "the target reads it from the URL")
     for field in ("detail", "name"):
         if getattr(part, field) is not None and not (field == "name" and part.kind == "document"):
             plan.report.dropped(path, field)
     for field in ("signature", "cache"):
         if getattr(part, field) is not None:
-            plan.report.dropped((*path, field), "", "the target has no place for it on media")
+            plan.report.dropped((*path, field), "")
     return OpaquePart(protocol=FAMILY, kind=str(body["type"]), body=Raw(msgspec.json.encode(body)))
 
 
+def _encode_dialect_media(part: Media) -> dict[str, Any] | None:
+    """Encode video, documents by URL and audio of any format; None for media that Chat's encoder handles."""
+    match part.source:
+        case Inline() as source if part.kind == "video":
+            return {"type": "video_url", "video_url": {"url": data_url(source.data, part.media_type)}}
+        case Url() as source if part.kind == "video":
+            return {"type": "video_url", "video_url": {"url": source.url}}
+        case Url() as source if part.kind == "document":
+            file = {"file_data": source.url} | ({} if part.name is None else {"filename": part.name})
+            return {"type": "file", "file": file}
+        case Inline() as source if part.kind == "audio" and part.media_type is not None:
+            subtype = part.media_type.removeprefix("audio/").partition(";")[0]
+            audio = {"data": source.data, "format": _AUDIO_FORMATS.get(subtype, subtype)}
+            return {"type": "input_audio", "input_audio": audio}
+        case _:
+            return None
+
+
 def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> dict[str, Any]:
-    """The message of one result, with its media where they belong."""
+    """Encode a result as a tool message, with its media."""
     report_result(replace(part, cache=None), located_part, plan)
-    places = [
+    located_parts = [
         LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
     ]
     if plan.target.binary_results == "summary":
-        places = summarize_binary(places, plan.report)
-    content = encode_parts([LocatedPart(adapt_part(one.part, one.path, plan), one.path) for one in places], plan)
+        located_parts = summarize_binary(located_parts, plan.report)
+    content = encode_parts(
+        [LocatedPart(adapt_part(inner.part, inner.path, plan), inner.path) for inner in located_parts], plan
+    )
     if part.status != "ok":
         _mark_failed(content)
     if part.cache is not None:
         _mark_cached(content, part.cache, located_part, plan)
-    only = content[0] if len(content) == 1 else None
-    plain = isinstance(only, TextPart) and only.prompt_cache_breakpoint is msgspec.UNSET
+    only_part = content[0] if len(content) == 1 else None
+    is_plain = isinstance(only_part, TextPart) and only_part.prompt_cache_breakpoint is msgspec.UNSET
     body = {"role": "tool", "tool_call_id": plan.call_id(part.call_id or "")}
-    return {**body, "content": only.text if plain and isinstance(only, TextPart) else content or ""}
+    return {**body, "content": only_part.text if is_plain and isinstance(only_part, TextPart) else content or ""}
 
 
 def _mark_failed(content: list[Any]) -> None:
+    """Prefix the content of a failed result with the error mark."""
     first = content[0] if content else None
     if isinstance(first, TextPart):
         first.text = ERROR_MARK + first.text
@@ -322,12 +361,12 @@ def _mark_failed(content: list[Any]) -> None:
 
 
 def _mark_cached(content: list[Any], mark: CacheMark, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """A mark on a whole result stands on its last part here, and only text can have one."""
+    """Put the cache mark of a result on its last part, which must be text."""
     last = content[-1] if content else None
     if not isinstance(last, TextPart):
         plan.report.dropped((*located_part.path, "cache"), "", "the target has cache marks on text only")
         return
     if mark.ttl not in CACHE_TTLS:
-        plan.report.approximated((*located_part.path, "cache"), "ttl", f"{mark.ttl} is told as 1h")
+        plan.report.approximated((*located_part.path, "cache"), "ttl", f"{mark.ttl} sent as 1h")
         mark = replace(mark, ttl="1h")
     content[-1] = {"type": "text", "text": last.text, CACHE_FIELD: encode_cache(mark)}

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Code shared by Google's two protocols, `generateContent` and Interactions."""

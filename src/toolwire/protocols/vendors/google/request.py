@@ -1,5 +1,7 @@
-"""What is the same in both of Google's protocols: the schemas that its models take, when calls are held to them, and
-settings of a request that the one writes in capitals and the other in small letters."""
+"""Schema dialects, strict mode and safety settings shared by Google's two protocols.
+
+`generateContent` writes enum values in capitals, Interactions in lower case.
+"""
 
 from typing import Any
 
@@ -18,7 +20,7 @@ _SHARED_KEYWORDS = word_set(
     "type format title description enum items minItems maxItems minimum maximum anyOf"
 ) | word_set("properties required additionalProperties propertyOrdering")
 
-# The fields for JSON Schema ignore what is not in this list, and refuse anything beside a reference.
+# The JSON Schema fields ignore other keywords, and reject siblings of a reference.
 JSON_SCHEMA = Dialect(
     name="gemini",
     keywords=_SHARED_KEYWORDS | word_set("$id $defs $ref $anchor prefixItems oneOf"),
@@ -27,8 +29,8 @@ JSON_SCHEMA = Dialect(
     forbids_required_cycles=True,
 )
 
-# The older fields are typed objects: an unknown keyword, a null or a number in an enum, an array without items, or a
-# required name without its property fails the whole request.
+# The OpenAPI fields are typed objects. An unknown keyword, a null or number in an enum, an array without items, or a
+# required name without its property fails the request.
 OPENAPI = Dialect(
     name="gemini-openapi",
     keywords=_SHARED_KEYWORDS
@@ -42,15 +44,19 @@ OPENAPI = Dialect(
 
 
 def has_only_strict_tools(request: Request) -> bool:
-    """Whether all functions are strict and may be chosen or not: that, and only that, is a mode of its own."""
+    """Check whether all functions are strict and none is forced: Google's mode `VALIDATED`."""
     choice = request.tool_choice
     if choice is not None and choice.mode not in (None, "auto"):
         return False
-    tools = [placed.tool for placed in conversation_tools(request) if not isinstance(placed.tool, NativeTool)]
+    tools = [
+        located_tool.tool
+        for located_tool in conversation_tools(request)
+        if not isinstance(located_tool.tool, NativeTool)
+    ]
     return bool(tools) and all(isinstance(tool, FunctionTool) and tool.strict for tool in tools)
 
 
-# ---- what a request says in the words of either; the newer ones are the common words
+# ---- safety settings; the lowercase values of Interactions are the shared form
 
 RESOLUTIONS = ("low", "medium", "high", "ultra_high")
 RESOLUTION_PREFIX = "MEDIA_RESOLUTION_"
@@ -65,53 +71,62 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def shared_gemini_extras(family: str) -> dict[str, dict[str, SharedExtra]]:
-    places = [place + name for name in ("safetySettings", "safety_settings") for place in ("", "config/")]
+    """Declare the extras of `generateContent` that Interactions also has."""
+    pointers = [prefix + name for name in ("safetySettings", "safety_settings") for prefix in ("", "config/")]
     return {
         "Request": {
-            "safety": SharedExtra(family, places[0], _to_interactions_safety, _to_gemini_safety, tuple(places[1:]))
+            "safety": SharedExtra(family, pointers[0], _to_interactions_safety, _to_gemini_safety, tuple(pointers[1:]))
         }
     }
 
 
 def shared_interactions_extras(family: str) -> dict[str, dict[str, SharedExtra]]:
+    """Declare the extras of Interactions that `generateContent` also has."""
     return {"Request": {"safety": SharedExtra(family, "safety_settings", lambda value: value, lambda value: value)}}
 
 
 def _to_interactions_safety(value: Raw) -> Raw | None:
-    made = [_to_interactions_setting(one) for one in _list_of_objects(value)]
-    return Raw(_encode_json(made)) if made and all(made) else None
+    """Convert safety settings of `generateContent`; return None if one has no counterpart."""
+    settings = [_to_interactions_setting(setting) for setting in _list_of_objects(value)]
+    return Raw(_encode_json(settings)) if settings and all(settings) else None
 
 
 def _to_interactions_setting(setting: dict[str, Any]) -> dict[str, Any] | None:
+    """Convert one safety setting of `generateContent`."""
     match setting:
-        case {"category": str(category), "threshold": str(threshold), **more} if not more.keys() - {"method"}:
-            made = {"type": category.removeprefix(_CATEGORY_PREFIX).lower(), "threshold": threshold.lower()}
-            made |= {"method": str(more["method"]).lower()} if "method" in more else {}
-            return made if _is_shared_setting(made) else None
+        case {"category": str(category), "threshold": str(threshold), **other_fields} if not other_fields.keys() - {
+            "method"
+        }:
+            converted = {"type": category.removeprefix(_CATEGORY_PREFIX).lower(), "threshold": threshold.lower()}
+            converted |= {"method": str(other_fields["method"]).lower()} if "method" in other_fields else {}
+            return converted if _is_shared_setting(converted) else None
     return None
 
 
 def _is_shared_setting(setting: dict[str, Any]) -> bool:
-    """Whether both protocols have words for it."""
-    known = setting["type"] in _HARMS and setting["threshold"] in _THRESHOLDS
-    return known and setting.get("method", "severity") in _METHODS
+    """Check whether both protocols have this category, threshold and method."""
+    is_known = setting["type"] in _HARMS and setting["threshold"] in _THRESHOLDS
+    return is_known and setting.get("method", "severity") in _METHODS
 
 
 def _to_gemini_safety(value: Raw) -> Raw | None:
-    made: list[dict[str, Any]] = []
-    for one in _list_of_objects(value):
-        match one:
-            case {"type": str(kind), "threshold": str(threshold), **more} if not more.keys() - {"method"}:
-                if not _is_shared_setting(one):
+    """Convert safety settings of Interactions; return None if one has no counterpart."""
+    settings: list[dict[str, Any]] = []
+    for setting in _list_of_objects(value):
+        match setting:
+            case {"type": str(kind), "threshold": str(threshold), **other_fields} if not other_fields.keys() - {
+                "method"
+            }:
+                if not _is_shared_setting(setting):
                     return None
-                method = {"method": str(more["method"]).upper()} if "method" in more else {}
-                made.append({"category": _CATEGORY_PREFIX + kind.upper(), "threshold": threshold.upper(), **method})
+                method = {"method": str(other_fields["method"]).upper()} if "method" in other_fields else {}
+                settings.append({"category": _CATEGORY_PREFIX + kind.upper(), "threshold": threshold.upper(), **method})
             case _:
                 return None
-    return Raw(_encode_json(made)) if made else None
+    return Raw(_encode_json(settings)) if settings else None
 
 
 def _list_of_objects(value: Raw) -> list[dict[str, Any]]:
-    """The elements, if it is a list of objects."""
-    found = parse_json(value)
-    return found if isinstance(found, list) and all(isinstance(one, dict) for one in found) else []
+    """Return the elements of a JSON list of objects, or an empty list."""
+    elements = parse_json(value)
+    return elements if isinstance(elements, list) and all(isinstance(element, dict) for element in elements) else []

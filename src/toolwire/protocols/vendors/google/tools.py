@@ -1,9 +1,8 @@
-"""MCP servers as Google's protocols declare them, to canonical and back; only the newer one bounds their tools.
+"""Hosted tools and MCP servers in Google's two protocols, and conversions between them.
 
-Google's own tools, which both of its protocols have: declared, called and answered in the words of either.
-
-The older one (Gemini) has a member of a tool for each, and calls in parts; the newer one (Interactions) has types of
-tools and of steps. Ids and signatures are the same provider's, so that they pass.
+`generateContent` declares a tool as a member of a bag and puts calls into parts; Interactions has tool types and step
+types. Ids and signatures have the same issuer, so they pass unchanged. Only Interactions can restrict the tools of an
+MCP server.
 """
 
 import re
@@ -31,30 +30,49 @@ from toolwire.codec.wire.reader import escape_pointer
 
 _TRANSPORTS = ("streamableHttpTransport", "streamable_http_transport")
 
-# ---- decode
+# ---- MCP servers
 
 
 def decode_interactions_server(raw: Raw, path: str) -> McpServer | None:
-    said = parse_json(raw)
-    if not isinstance(said, dict):
+    """Decode an `mcp_server` tool; return None if it is not a plain HTTP server."""
+    declaration = parse_json(raw)
+    if not isinstance(declaration, dict):
         return None
-    wanted = said.get("allowed_tools")
-    only = wanted[0] if isinstance(wanted, list) and len(wanted) == 1 and isinstance(wanted[0], dict) else {}
+    allowed_tools = declaration.get("allowed_tools")
+    only = (
+        allowed_tools[0]
+        if isinstance(allowed_tools, list) and len(allowed_tools) == 1 and isinstance(allowed_tools[0], dict)
+        else {}
+    )
     names = string_tuple(only.get("tools")) if only.get("mode") in (None, "auto") else None
-    known = ["type", "name", "url", "headers", *(["allowed_tools/0/tools", "allowed_tools/0/mode"] if names else [])]
+    read_fields = [
+        "type",
+        "name",
+        "url",
+        "headers",
+        *(["allowed_tools/0/tools", "allowed_tools/0/mode"] if names else []),
+    ]
     return _build_server(
-        said, said, path, known, names, unportable=TOOLS_RESTRICTED if wanted and names is None else None
+        declaration,
+        declaration,
+        path,
+        read_fields,
+        names,
+        unportable=TOOLS_RESTRICTED if allowed_tools and names is None else None,
     )
 
 
 def decode_gemini_server(raw: Raw, path: str) -> McpServer | None:
-    said = parse_json(raw)
-    if not isinstance(said, dict):
+    """Decode an entry of `mcpServers`; return None if it is not a plain HTTP server."""
+    declaration = parse_json(raw)
+    if not isinstance(declaration, dict):
         return None
-    word = next((one for one in _TRANSPORTS if isinstance(said.get(one), dict)), None)
-    if word is None:
+    transport = next((name for name in _TRANSPORTS if isinstance(declaration.get(name), dict)), None)
+    if transport is None:
         return None
-    return _build_server(said, said[word], path, ["name", f"{word}/url", f"{word}/headers"])
+    return _build_server(
+        declaration, declaration[transport], path, ["name", f"{transport}/url", f"{transport}/headers"]
+    )
 
 
 def _build_server(
@@ -66,6 +84,7 @@ def _build_server(
     *,
     unportable: str | None = None,
 ) -> McpServer | None:
+    """Build the canonical MCP server from its declaration and transport."""
     name, url, headers = declaration.get("name"), transport.get("url"), transport.get("headers")
     if not isinstance(name, str) or not isinstance(url, str):
         return None
@@ -77,24 +96,24 @@ def _build_server(
         headers=Raw(msgspec.json.encode(headers)) if headers else None,
         allowed=allowed,
         unportable=unportable,
-        others=tuple(unread_settings(declaration, path, [f"{path}/{one}" for one in read_fields])),
+        others=tuple(unread_settings(declaration, path, [f"{path}/{field}" for field in read_fields])),
         at="",
     )
 
 
-# ---- encode
-
-
 def encode_interactions_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
-    wire = {"type": "mcp_server", "name": server.name, **_encode_http_transport(server, path, plan)}
-    return wire if server.allowed is None else {**wire, "allowed_tools": [{"tools": server.allowed}]}
+    """Encode an MCP server as an `mcp_server` tool."""
+    declaration = {"type": "mcp_server", "name": server.name, **_encode_http_transport(server, path, plan)}
+    return declaration if server.allowed is None else {**declaration, "allowed_tools": [{"tools": server.allowed}]}
 
 
 def encode_gemini_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode an MCP server as an entry of `mcpServers`."""
     return {"name": server.name, "streamableHttpTransport": _encode_http_transport(server, path, plan)}
 
 
 def _encode_http_transport(server: McpServer, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode URL and headers of an MCP server."""
     report_unportable_settings(server, plan)
     if server.description is not None:
         plan.report.dropped((*path, "server"), "description")
@@ -105,17 +124,16 @@ def _encode_http_transport(server: McpServer, path: SourcePath, plan: EncodingPl
 GEMINI, INTERACTIONS = "gemini", "gemini-interactions"
 
 CONFIG_PREFIX = "//"
-"""Before a field of the older protocol's that stands in `toolConfig`, not in the tool."""
+"""Prefix of `generateContent` pointers into `toolConfig` instead of the tool."""
 
 
 class GoogleTool(Struct, frozen=True):
-    """`member` and `calls` are the older protocol's words for the tool and for its calls, `word` the newer one's;
-    `fields` of a declaration are from the older to the newer one."""
+    """The names of one hosted tool in both protocols."""
 
-    member: str
-    name: str
-    call_types: tuple[str, ...] = ()
-    fields: Mapping[str, str] = {}
+    member: str  # member of a tool bag in `generateContent`; empty if it cannot be declared there
+    name: str  # tool type in Interactions
+    call_types: tuple[str, ...] = ()  # `toolType` values of its calls in `generateContent`
+    fields: Mapping[str, str] = {}  # `generateContent` pointers to Interactions fields
 
 
 _SEARCH_TYPES = "search_types"
@@ -170,10 +188,10 @@ _TOOLS = (
     GoogleTool("", "processing", ("MEDIA_PROCESSING",)),
 )
 LIST_MEMBERS = ("mcpServers",)
-"""The members that hold several."""
+"""Members of a tool bag that hold a list."""
 
 STEPS_WITHOUT_CONTENT = ("file_search", "processing")
-"""Whose steps say neither what was asked nor what was found."""
+"""Tools whose Interactions steps have neither arguments nor results."""
 
 IMAGE_SEARCH = "image_search"
 _CONSTRAINT_FIELDS = ("allowed_tools", "excludeDomains", "exclude_domains")
@@ -186,125 +204,157 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def to_camel_case(name: str) -> str:
+    """Convert a snake_case name to camelCase."""
     return _UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def to_snake_case(name: str) -> str:
+    """Convert a camelCase name to snake_case."""
     return _UPPERCASE.sub(lambda match: "_" + match[0].lower(), name)
 
 
-# ---- declarations
+# ---- hosted tools
 
 
 def to_interactions_tool(tool: NativeTool, path: SourcePath, report: LossReport) -> dict[str, Any] | None:
-    """The older protocol's declaration as the newer one's; None if it has no such tool, or none that is so bound."""
-    known = next((one for one in _TOOLS if one.member and one.member == to_camel_case(tool.name or "")), None)
-    if known is None or _has_constraint(tool):
+    """Convert a `generateContent` tool to Interactions.
+
+    Return None if there is no such tool, or if the tool has a constraint that would be lost.
+    """
+    google_tool = next(
+        (candidate for candidate in _TOOLS if candidate.member and candidate.member == to_camel_case(tool.name or "")),
+        None,
+    )
+    if google_tool is None or _has_constraint(tool):
         return None
-    wire: dict[str, Any] = {"type": known.name}
-    for name, place, raw in _flatten_members(tool.body, known.fields, any_case=True):
-        field = known.fields.get(name)
+    body: dict[str, Any] = {"type": google_tool.name}
+    for name, source_pointer, raw in _flatten_members(tool.body, google_tool.fields, any_case=True):
+        field = google_tool.fields.get(name)
         if field is None or (field == _SEARCH_TYPES and bytes(raw) != b"{}"):
-            _report_dropped(place, raw, path, report)
+            _report_dropped(source_pointer, raw, path, report)
         elif field == _SEARCH_TYPES:
-            wire.setdefault(field, []).append(to_snake_case(name.partition("/")[2]))
+            body.setdefault(field, []).append(to_snake_case(name.partition("/")[2]))
         else:
-            wire[field] = _to_interactions_value(name, raw)
-    return wire
+            body[field] = _to_interactions_value(name, raw)
+    return body
 
 
 def to_gemini_tool(
     tool: NativeTool, path: SourcePath, report: LossReport, config: dict[str, Any]
 ) -> tuple[str, dict[str, Any]] | None:
-    """The newer protocol's declaration as the older one's: the member, and what is in it. Some of it is `config`."""
-    known = next((one for one in _TOOLS if one.member and one.name == tool.kind), None)
-    if known is None or _has_constraint(tool):
+    """Convert an Interactions tool to `generateContent`; return its bag member and body.
+
+    Fields that belong in `toolConfig` are written to `config`. Return None as `to_interactions_tool` does.
+    """
+    google_tool = next((candidate for candidate in _TOOLS if candidate.member and candidate.name == tool.kind), None)
+    if google_tool is None or _has_constraint(tool):
         return None
-    fields = {theirs: ours for ours, theirs in known.fields.items()}
-    wire: dict[str, Any] = {}
-    for name, place, raw in _flatten_members(tool.body, fields, any_case=False):
+    fields = {field: gemini_pointer for gemini_pointer, field in google_tool.fields.items()}
+    body: dict[str, Any] = {}
+    for name, source_pointer, raw in _flatten_members(tool.body, fields, any_case=False):
         pointer = fields.get(name)
         if name == "type":
             continue
         if pointer is None or (value := _to_gemini_value(name, raw)) is None:
-            _report_dropped(place, raw, path, report)
+            _report_dropped(source_pointer, raw, path, report)
         elif name == _SEARCH_TYPES:
-            wire["searchTypes"] = value
+            body["searchTypes"] = value
         elif pointer.startswith(CONFIG_PREFIX):
             set_at_pointer(config, pointer.removeprefix(CONFIG_PREFIX), value)
         else:
-            set_at_pointer(wire, pointer, value)
-    return known.member, wire
+            set_at_pointer(body, pointer, value)
+    return google_tool.member, body
 
 
 def take_map_location(request: Request) -> tuple[Request, dict[str, Raw]]:
-    """Where the older protocol's maps are to look, as the newer one's tool has it, and the request without that."""
-    own = (request.extras or {}).get(GEMINI, {})
-    key = next((name for name in own if to_camel_case(name).endswith("toolConfig/retrievalConfig")), None)
-    maps = [
-        tool for tool in request.tools or () if isinstance(tool, NativeTool) and to_camel_case(tool.name or "") == _MAPS
-    ]
-    members = {} if key is None or not maps or bytes(own[key])[:1] != b"{" else _decode_members(own[key])
-    name = next((one for one in members if to_camel_case(one) == "latLng"), None)
-    place = None if name is None else parse_json(members[name])
-    if name is None or not isinstance(place, dict) or not place or place.keys() - {"latitude", "longitude"}:
+    """Take the coordinates for Google Maps out of `retrievalConfig`; Interactions has them on the tool."""
+    extras = (request.extras or {}).get(GEMINI, {})
+    key = _retrieval_config_key(extras)
+    if key is None or bytes(extras[key])[:1] != b"{" or not _has_maps(request):
         return request, {}
-    left = {one: raw for one, raw in own.items() if one != key}
-    left |= {f"{key}/{escape_pointer(one)}": raw for one, raw in members.items() if one != name}
-    return replace(request, extras={**(request.extras or {}), GEMINI: left}), _decode_members(members[name])
+    members = _decode_members(extras[key])
+    location_key = next((name for name in members if to_camel_case(name) == "latLng"), None)
+    if location_key is None or not _is_location(members[location_key]):
+        return request, {}
+    remaining = {name: raw for name, raw in extras.items() if name != key}
+    remaining |= {f"{key}/{escape_pointer(name)}": raw for name, raw in members.items() if name != location_key}
+    without_location = replace(request, extras={**(request.extras or {}), GEMINI: remaining})
+    return without_location, _decode_members(members[location_key])
+
+
+def _retrieval_config_key(extras: Mapping[str, Raw]) -> str | None:
+    """Find `retrievalConfig` in either spelling, at the root or in the SDK's `config`."""
+    return next((name for name in extras if to_camel_case(name).endswith("toolConfig/retrievalConfig")), None)
+
+
+def _is_location(raw: Raw) -> bool:
+    """Check for an object of coordinates without other fields."""
+    location = parse_json(raw)
+    return isinstance(location, dict) and bool(location) and location.keys() <= {"latitude", "longitude"}
+
+
+def _has_maps(request: Request) -> bool:
+    """Check whether the request declares Google Maps."""
+    return any(isinstance(tool, NativeTool) and to_camel_case(tool.name or "") == _MAPS for tool in request.tools or ())
 
 
 def _has_constraint(tool: NativeTool) -> bool:
-    """Whether it is bound by what only one of the protocols can keep: without that it may not run."""
+    """Check for a constraint that only one of the protocols has; the tool may not run without it."""
     body = parse_json(tool.body)
     return not isinstance(body, dict) or any(body.get(name) is not None for name in _CONSTRAINT_FIELDS)
 
 
 def _report_dropped(pointer: str, raw: Raw, path: SourcePath, report: LossReport) -> None:
-    for each in element_pointers(raw, pointer):
-        report.dropped(path, "//" + each, "Google's other protocol has no such setting")
+    """Report a setting that the target does not have."""
+    for element_pointer in element_pointers(raw, pointer):
+        report.dropped(path, "//" + element_pointer, "no equivalent in the target protocol")
 
 
 def _flatten_members(body: Raw, fields: Mapping[str, str], *, any_case: bool) -> Iterator[tuple[str, str, Raw]]:
-    """Each member as its pointer, the pointer as it was spelt, and its value. `spelt`: in either of two ways."""
+    """Yield each member with its camelCase pointer, its pointer in the source, and its value.
+
+    With `any_case`, names may come in either spelling.
+    """
     for name, raw in _decode_members(body).items():
-        usual = to_camel_case(name) if any_case else name
+        member_name = to_camel_case(name) if any_case else name
         if bytes(raw) == b"null":
             continue
-        if any(pointer.startswith(usual + "/") for pointer in fields) and bytes(raw)[:1] == b"{":
-            for below, place, value in _flatten_members(raw, {}, any_case=any_case):
-                yield f"{usual}/{below}", f"{escape_pointer(name)}/{place}", value
+        if any(pointer.startswith(member_name + "/") for pointer in fields) and bytes(raw)[:1] == b"{":
+            for inner_name, inner_pointer, value in _flatten_members(raw, {}, any_case=any_case):
+                yield f"{member_name}/{inner_name}", f"{escape_pointer(name)}/{inner_pointer}", value
         else:
-            yield usual, escape_pointer(name), raw
+            yield member_name, escape_pointer(name), raw
 
 
 def _to_interactions_value(name: str, raw: Raw) -> Any:
+    """Convert enum values to lower case."""
     value = parse_json(raw)
     match name, value:
         case "environment", str() if _is_enum_name(value):
             return value.removeprefix(_ENVIRONMENT_PREFIX).lower()
-        case "disabledSafetyPolicies", list() if all(_is_enum_name(word) for word in value):
-            return [word.lower() for word in value]
+        case "disabledSafetyPolicies", list() if all(_is_enum_name(item) for item in value):
+            return [item.lower() for item in value]
         case _:
             return raw
 
 
 def _is_enum_name(value: Any) -> bool:
-    """Whether it is one of a list of words, which the one protocol writes in capitals."""
+    """Check for an enum value, which `generateContent` writes in capitals."""
     return isinstance(value, str) and value.replace("_", "").isalpha()
 
 
 def _to_gemini_value(name: str, raw: Raw) -> Any:
+    """Convert a field value to `generateContent`; return None if it has no counterpart."""
     value = parse_json(raw)
     match name, value:
-        case "search_types", list() if all(word in ("web_search", IMAGE_SEARCH) for word in value):
-            return {to_camel_case(word): {} for word in value}
+        case "search_types", list() if all(item in ("web_search", IMAGE_SEARCH) for item in value):
+            return {to_camel_case(item): {} for item in value}
         case "search_types", _:
             return None
         case "environment", str() if _is_enum_name(value):
             return _ENVIRONMENT_PREFIX + value.upper()
-        case "disabled_safety_policies", list() if all(_is_enum_name(word) for word in value):
-            return [word.upper() for word in value]
+        case "disabled_safety_policies", list() if all(_is_enum_name(item) for item in value):
+            return [item.upper() for item in value]
         case _:
             return raw
 
@@ -313,37 +363,37 @@ def _to_gemini_value(name: str, raw: Raw) -> Any:
 
 
 def code_argument(arguments: Any, path: SourcePath, report: LossReport) -> str:
-    """The code that a tool was asked to run, which is Python in both; what else is said there is a loss."""
+    """Return the code of a hosted call; both protocols run Python only, so anything else is a loss."""
     members = arguments if isinstance(arguments, dict) else {}
     code, language = members.get("code"), members.get("language", "python")
     if members.keys() - {"code", "language"} or not isinstance(code, str) or str(language).lower() != "python":
-        report.approximated(path, "", "only its code is told, as Python")
+        report.approximated(path, "", "only the code is sent, as Python")
     return code if isinstance(code, str) else ""
 
 
 def step_name(call_type: str) -> str | None:
-    """The newer protocol's word for the tool whose calls have this type."""
-    return next((one.name for one in _TOOLS if call_type in one.call_types), None)
+    """Return the Interactions tool name for a `toolType`."""
+    return next((tool.name for tool in _TOOLS if call_type in tool.call_types), None)
 
 
 def call_type(step_name: str, *, image_search: bool = False) -> str | None:
-    """The type of the calls that the newer protocol tells in steps of this word."""
+    """Return the `toolType` for an Interactions tool name."""
     if image_search and step_name == "google_search":
         return "GOOGLE_SEARCH_IMAGE"
-    return next((one.call_types[0] for one in _TOOLS if one.name == step_name and one.call_types), None)
+    return next((tool.call_types[0] for tool in _TOOLS if tool.name == step_name and tool.call_types), None)
 
 
 def as_list_result(response: Raw) -> Raw:
-    """What a tool found, as the newer protocol lists it."""
+    """Convert a `toolResponse` object to the list that Interactions has."""
     match parse_json(response):
-        case {"result": list() as found, **more} if not more:
-            return Raw(_encode_json(found))
+        case {"result": list() as elements, **other_fields} if not other_fields:
+            return Raw(_encode_json(elements))
         case _:
             return Raw(b"[%b]" % bytes(response))
 
 
 def as_object_result(result: Raw) -> Raw:
-    """What a tool found, as the object that the older protocol has for it."""
+    """Convert a hosted result of Interactions to the object that `toolResponse` has."""
     match parse_json(result):
         case [{**only}] if "url" not in only:
             return Raw(_encode_json(only))
