@@ -22,13 +22,13 @@ def test_every_fixture_request_gets_a_response(protocol: str, name: str) -> None
     request = codec.decode_request(body, Route(model=address_options(protocol, "request").get("model")))
     response = ResponseBuilder(request, protocol, SignatureKey()).build(generate_reply(request, protocol))
     context = ResponseContext(request=request, created=1767225600)
-    body = json.loads(codec.encode_response(response, context).to_bytes())
-    assert validation.accept_response(protocol, body) is None
+    encoded = json.loads(codec.encode_response(response, context).to_bytes())
+    assert validation.accept_response(protocol, encoded) is None
     encoder = codec.stream_encoder(context)
     wire = b"".join([*map(encoder.encode, chunk_response(response)), encoder.close()])
-    summary, streamed = validation.summary(protocol, body), validation.fold_stream(protocol, wire)
+    summary, streamed = validation.summary(protocol, encoded), validation.fold_stream(protocol, wire)
     if protocol == "openai-chat" and not request.include_usage:
         # A stream reports usage only on request.
-        for one in (summary, *summary["other_choices"]):
-            one["usage"] = {}
+        for choice in (summary, *summary["other_choices"]):
+            choice["usage"] = {}
     assert streamed == summary

@@ -93,9 +93,9 @@ def test_turns_match_the_number_of_replies() -> None:
         texts = []
         for _ in range(3):
             body = {"model": "gpt-6-astra", "messages": messages}
-            body = http_client.post(f"{url}/v1/chat/completions", json=body).json()
-            assert http_client.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == body["choices"]
-            texts.append(body["choices"][0]["message"]["content"])
+            completion = http_client.post(f"{url}/v1/chat/completions", json=body).json()
+            assert http_client.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == completion["choices"]
+            texts.append(completion["choices"][0]["message"]["content"])
             messages += [{"role": "assistant", "content": texts[-1]}, {"role": "user", "content": "And?"}]
     assert texts[:2] == ["answer 0", "answer 1"]
     assert "simulated" in texts[2]
