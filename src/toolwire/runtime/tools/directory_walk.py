@@ -64,14 +64,14 @@ def _translate_glob(pattern: str) -> str:
     """Translate a glob to a regular expression."""
     parts, position, depth = list[str](), 0, 0
     while position < len(pattern):
-        rest, character = pattern[position:], pattern[position]
+        remaining, character = pattern[position:], pattern[position]
         step = 1
-        if rest.startswith("**/") and (position == 0 or pattern[position - 1] in "/{,"):
+        if remaining.startswith("**/") and (position == 0 or pattern[position - 1] in "/{,"):
             parts.append("(?:[^/]+/)*")
             step = 3
-        elif rest.startswith("**"):
+        elif remaining.startswith("**"):
             parts.append(".*")
-            step = len(rest) - len(rest.lstrip("*"))
+            step = len(remaining) - len(remaining.lstrip("*"))
         elif character == "*":
             parts.append("[^/]*")
         elif character == "?":
@@ -79,7 +79,7 @@ def _translate_glob(pattern: str) -> str:
         elif character == "[" and (end := pattern.find("]", position + 2)) > 0:
             parts.append(_character_class(pattern[position + 1 : end]))
             step = end + 1 - position
-        elif character == "{" and "}" in rest:
+        elif character == "{" and "}" in remaining:
             depth += 1
             parts.append("(?:")
         elif character == "}" and depth:
@@ -87,8 +87,8 @@ def _translate_glob(pattern: str) -> str:
             parts.append(")")
         elif character == "," and depth:
             parts.append("|")
-        elif character == "\\" and len(rest) > 1:
-            parts.append(escape_pattern(rest[1]))
+        elif character == "\\" and len(remaining) > 1:
+            parts.append(escape_pattern(remaining[1]))
             step = 2
         else:
             parts.append(escape_pattern(character))

@@ -134,8 +134,8 @@ def build_example(schema: Any, root: Any = None, depth: int = 0) -> Any:
     schema = resolve_schema(schema, root)
     if not schema:
         return _DEFAULT_STRING
-    if given := _given_values(schema):
-        return given[0]
+    if values := _given_values(schema):
+        return values[0]
     if depth > _MAX_DEPTH:
         return None
     for keyword in _UNION_KEYWORDS:

@@ -237,11 +237,11 @@ class PageView:
 
     async def _world_id(self, cdp: CDPSession, frame: str) -> int:
         """Return the isolated world of a frame, created if necessary."""
-        known = self._worlds.get((cdp, frame))
-        if known is None:
-            made = await cdp.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": WORLD_NAME})
-            known = self._worlds[cdp, frame] = made["executionContextId"]
-        return known
+        world_id = self._worlds.get((cdp, frame))
+        if world_id is None:
+            response = await cdp.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": WORLD_NAME})
+            world_id = self._worlds[cdp, frame] = response["executionContextId"]
+        return world_id
 
     async def root_frame(self) -> str:
         if self._root_frame_id is None:
