@@ -45,7 +45,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     ),
     "CVE-2026-40217": (
         _RUN,
-        "tests/runtime/sandbox/code/test_hostile_code.py::test_there_is_no_way_out",
+        "tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped",
         "tests/scenarios/test_code_execution.py::test_a_program_whose_snapshot_was_changed_in_the_journal_is_refused",
     ),
     "CVE-2026-47101": (_ADMINISTER,),
@@ -64,9 +64,9 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "path-normalization auth bypass": (_PATHS,),
     "SSRF validator added": (
         _HOSTS,
-        "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",
-        _FETCH + "test_no_spelling_of_a_private_address_is_fetched",
-        _FETCH + "test_a_redirect_is_judged_as_the_first_place",
+        "tests/upstream/test_transport.py::test_redirects_are_not_followed",
+        _FETCH + "test_no_notation_of_a_private_address_is_fetched",
+        _FETCH + "test_redirect_target_is_checked",
     ),
     "timing attacks": (_TIME,),
     "secret in logs": (_SECRETS, _SECURITY + "test_losses_report_paths_without_values"),
@@ -89,10 +89,10 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "SSTI": (_RUN, _SIGNS),
     "LFI/path traversal": (
         _ADMINISTER,
-        _WORKSPACE + "test_a_path_that_leads_out_is_refused",
-        _WORKSPACE + "test_a_link_that_leads_out_is_not_followed",
-        _WORKSPACE + "test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_outside",
-        _WORKSPACE + "test_a_link_that_is_swapped_in_is_never_written_through",
+        _WORKSPACE + "test_path_outside_is_refused",
+        _WORKSPACE + "test_link_to_the_outside_is_not_followed",
+        _WORKSPACE + "test_swapped_link_never_reveals_files_outside",
+        _WORKSPACE + "test_swapped_link_is_never_written_through",
     ),
     "PromQL/other injection": (_COUNTED,),
     "client pricing injection": (_COUNTED,),
@@ -116,7 +116,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         _NAMES,
         _SECURITY + "test_foreign_origin_is_rejected",
         _MCP_SERVING + "test_foreign_origin_or_host_is_rejected",
-        "tests/cli/test_mcp.py::test_it_serves_over_http_under_its_rules",
+        "tests/cli/test_mcp.py::test_serve_over_http_applies_rules",
     ),
     "older LiteLLM CVEs": (_RUN, _SIGNS, _ADMINISTER, _SECRETS, _BROKEN_BODY),
 }
@@ -128,11 +128,9 @@ FURTHER_RISKS: dict[str, tuple[str, ...]] = {
     ),
     "Egress of the loss report and replay bundle": (
         _SECURITY + "test_losses_report_paths_without_values",
-        "tests/cli/test_journal.py::test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported",
+        "tests/cli/test_journal.py::test_later_configured_key_is_redacted_everywhere",
     ),
-    "redirect is never followed": (
-        "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",
-    ),
+    "redirect is never followed": ("tests/upstream/test_transport.py::test_redirects_are_not_followed",),
     "a key quoted in a provider's error text": (_SECRETS,),
     "a truncated, empty or HTML answer": (
         _FAULTS + "test_early_failure_is_an_error_in_the_clients_protocol",

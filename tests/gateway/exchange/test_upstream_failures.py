@@ -36,7 +36,7 @@ HTML = b"<html><body>Bad gateway</body></html>"
 MOVED = "location: http://127.0.0.1:9/\r\n"
 BEFORE: dict[str, tuple[Handler, int, str]] = {
     "reset": (reply_with(b"", keep_open=False), 502, "closed the connection"),
-    "garbage": (reply_with(b"\x00\x01\x02\r\n\r\n", keep_open=False), 502, "does not speak HTTP"),
+    "garbage": (reply_with(b"\x00\x01\x02\r\n\r\n", keep_open=False), 502, "sent invalid HTTP"),
     "stalled": (reply_with(b""), 504, "was silent"),
     "html for success": (reply_with(http_response("200 OK", HTML, "text/html")), 502, ""),
     "empty success": (reply_with(http_response("200 OK", b"")), 502, ""),
@@ -158,7 +158,7 @@ DURING: dict[str, tuple[Handler, str]] = {
     "stalled": (cut_after(STREAM_START, keep=True), "was silent"),
     "garbage": (
         reply_with(SSE_HEAD + transfer_chunk(STREAM_START) + b"zz\r\n", keep_open=False),
-        "does not speak HTTP",
+        "sent invalid HTTP",
     ),
     "bad frame": (reply_with(SSE_HEAD + transfer_chunk(STREAM_START + b"data: {nonsense\n\n") + b"0\r\n\r\n"), ""),
     "error event": (
