@@ -103,7 +103,7 @@ def test_yes_answers_asks_and_nothing_else(tmp_path: Path) -> None:
     assert done.code == 0
     assert (tmp_path / "yes.txt").exists()
     assert not (tmp_path / "no.txt").exists()
-    assert "- write_file no.txt n\n  deny: the rule deny write_file(file_path=*/no.txt)\n" in done.err
+    assert "- write_file no.txt n\n  deny: matches rule 'deny write_file(file_path=*/no.txt)'\n" in done.err
     outside = calls_turn(("write_file", {"file_path": str(tmp_path.parent / "out.txt"), "content": "x"}))
     write_script(tmp_path, outside, text_reply("Done."))
     assert "outside" in run_toolwire(tmp_path, "ask", "write outside", "--yes").err
@@ -152,7 +152,7 @@ def test_rules_of_the_configuration_hold(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["ask"], "Missing argument 'PROMPT'"),
-        (["ask", "x", "--allow", "run it"], "'run it' is no rule"),
+        (["ask", "x", "--allow", "run it"], "invalid rule 'run it'"),
         (["ask", "x", "--model", "nobody"], "no provider is configured for the model 'nobody'"),
         (["ask", "x", "--workspace", "nowhere"], "'nowhere' does not exist"),
         (["ask", "x", "--continue"], "there is no conversation in"),
@@ -172,7 +172,7 @@ def test_a_cap_is_exit_code_1(tmp_path: Path) -> None:
     write_script(tmp_path, *(calls_turn(shell_call(f"echo {number}")) for number in range(3)))
     done = run_toolwire(tmp_path, "ask", "go on", "--yes", "--max-turns", "2")
     assert done.code == 1
-    assert "steps (2 turns were taken): 2 turns, 2 calls, " in done.err
+    assert "steps (the limit of 2 turns was reached): 2 turns, 2 calls, " in done.err
     assert f"go on: toolwire runs resume {done.run}\n" in done.err
 
 
@@ -214,7 +214,7 @@ def test_the_tools_of_configured_servers_are_offered_under_the_same_rules(tmp_pa
     write_script(tmp_path, calls_turn(("one__echo", {"a": 1})), text_reply("Done."), extra_config=server + gone)
     denied = run_toolwire(tmp_path, "ask", "echo")
     assert "To allow it: --allow one__echo\n" in denied.err
-    assert "there is no program 'no-such-program-anywhere'" in denied.err
+    assert "command not found: no-such-program-anywhere" in denied.err
     done = run_toolwire(tmp_path, "ask", "echo", "--allow", "one__*", "--json")
     (call,) = events_named(done.events, "call_ended")
     assert (call["status"], call["record"]["summary"], call["record"]["locus"]) == ("ok", '{"a": 1}', "mcp")
@@ -264,7 +264,7 @@ def test_much_that_is_piped_in_is_cut_and_that_is_said(tmp_path: Path) -> None:
     done = run_toolwire(tmp_path, "ask", "hello", "--no-tools", stdin="a" * 300_000 + "end")
     assert "stdin has more than 200000 characters" in done.err
     prompt = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)["prompt"]
-    assert "[... 100003 characters were cut here ...]" in prompt
+    assert "[... 100003 characters truncated ...]" in prompt
     assert 199_000 < prompt.count("a") < 201_000
     assert "aaend\n" in prompt
 
@@ -321,7 +321,7 @@ def test_a_change_is_shown_and_asked_for(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "one\nthree\n"
     assert not (tmp_path / "b.txt").exists()
     assert "Done." in rest
-    assert "no by person" in rest
+    assert "denied by person" in rest
 
 
 @pytest.mark.parametrize("answer", ["y", "a"])

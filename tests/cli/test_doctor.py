@@ -189,11 +189,11 @@ def test_s_8_a_file_that_can_not_be_used_is_a_problem(name: str, tmp_path: Path)
         connection.execute("PRAGMA user_version = 99")
     result = doctor(tmp_path, "")
     assert result.exit_code == 1
-    assert f"problem  {name}: {path}: a newer toolwire wrote it (schema version 99;" in result.output
+    assert f"problem  {name}: {path}: the file was written by a newer toolwire (schema version 99," in result.output
     assert "upgrade toolwire" in result.output
     path.write_bytes(b"this is no database, whatever its name says" * 100)
     damaged = doctor(tmp_path, "")
     assert damaged.exit_code == 1
-    assert f"problem  {name}: {path}: the file is damaged, or not of SQLite" in damaged.output
+    assert f"problem  {name}: {path}: the file is damaged or not a SQLite database" in damaged.output
     assert "move the file away" in damaged.output
     assert "Traceback" not in damaged.output

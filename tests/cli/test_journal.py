@@ -204,7 +204,7 @@ def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_p
         (["show", "ex_none"], "there is no exchange 'ex_none' in the journal: see `toolwire journal tail`"),
         (["replay", "ex_none"], "there is no exchange 'ex_none' in the journal"),
         (["replay", "last", "--to", "nobody/m"], "there is no provider 'nobody': use --to with one of anthropic, "),
-        (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
+        (["show", "last", "--journal", "none.db"], "no journal at none.db: set journal.enabled"),
     ],
 )
 def test_what_can_not_be_done_is_said_in_one_line(

@@ -59,7 +59,7 @@ def test_servers_their_state_and_their_tools_are_listed(tmp_path: Path) -> None:
         "one: up, 2025-11-25, 1 tools",
         "  one__echo  Says it again",
         "two: up, 2025-11-25, 0 tools",
-        "gone: down: there is no program 'no-such-program-anywhere'",
+        "gone: down: command not found: no-such-program-anywhere",
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_tool_is_called(tmp_path: Path) -> None:
     assert (failed.exit_code, failed.stdout) == (1, "the disk is full\n")
     unknown = run("call", "one", "nothing", "--config", path)
     assert unknown.exit_code == 1
-    assert "there is no tool 'one__nothing'; nothing was run" in unknown.stdout
+    assert "unknown tool 'one__nothing'; nothing was run" in unknown.stdout
 
 
 def test_arguments_that_are_no_json_are_not_sent(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_file_of_another_tool_is_turned_into_sections(tmp_path: Path) -> None:
     path.write_text('{"mcpServers": {"a": {"command": "x", "shiny": 1}}}', encoding="utf-8")
     result = run("import", str(path))
     assert (result.exit_code, result.stdout) == (0, '[mcp.servers.a]\ncommand = "x"\n')
-    assert result.stderr == "a.shiny: unknown\n"
+    assert result.stderr == "a.shiny: unknown key\n"
 
 
 def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
         wait_for(tmp_path / "effects")
         refused = run_toolwire(tmp_path, "runs", "resume", "last")
         assert refused.code == 2
-        assert f"is still going on, in process {process.pid}" in refused.err
+        assert f"is still running, in process {process.pid}" in refused.err
         (tmp_path / "go").touch()
         assert process.communicate(timeout=DEADLINE)[0] == "Done.\n"
     assert (tmp_path / "effects").read_text() == "x\n"
@@ -178,7 +178,7 @@ def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
 
 def test_of_two_that_saw_a_run_held_by_nobody_one_takes_it_up(tmp_path: Path) -> None:
     (answers,) = deaths(tmp_path, "race")
-    assert answers == ["taken", "the run run is still going on, in a process that has just taken it up"]
+    assert answers == ["run run is still running, in a process that has just resumed it", "taken"]
 
 
 def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
     assert sorted(code for *_, code in told) == [0, 2]
     (refused,) = [err for _, err, code in told if code == 2]
     # The later it comes, the less there is: the run is held, or nothing of it waits any more.
-    assert "is still going on, in" in refused or "waits for an approval; those that do: none" in refused
+    assert "is still running, in" in refused or "waits for an approval; those that do: none" in refused
     assert (tmp_path / "effects").read_text() == "x\n"
 
 
@@ -217,7 +217,7 @@ def test_what_waits_is_approved_and_denied_by_call(tmp_path: Path) -> None:
     assert run_toolwire(tmp_path, "runs", "resume", "last", "--approve", a).code == 0
     assert sorted(path.name for path in tmp_path.glob("[abc].txt")) == ["a.txt", "b.txt"]
     records = [call["record"]["approval"] for call in shown(tmp_path)["turns"][0]["calls"]]
-    assert records == ["yes by person", "yes by person", "no by person"]
+    assert records == ["approved by person", "approved by person", "denied by person"]
 
 
 def test_what_a_program_calls_is_approved_later_too(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_list_is_the_newest_first_and_of_a_workspace(tmp_path: Path) -> None:
     (only,) = run_toolwire(tmp_path, "runs", "list", "--workspace", "other", "--json").out.splitlines()
     assert json.loads(only)["prompt"] == "elsewhere"
     missing = run_toolwire(tmp_path, "runs", "show", "nothing")
-    assert (missing.code, "there is no run 'nothing'" in missing.err) == (2, True)
+    assert (missing.code, "no run 'nothing'" in missing.err) == (2, True)
 
 
 # ---- replay
@@ -426,6 +426,6 @@ def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: st
     path.write_bytes(b"no database, but long enough to be looked at" * 100)
     none = CliRunner().invoke(main, arguments)
     assert [one.exit_code for one in (damaged, newer, none)] == [2, 2, 2]
-    assert "Error: the run run can't be read from the journal: it is damaged" in damaged.output
-    assert f"Error: {path}: a newer toolwire wrote it" in newer.output
-    assert f"Error: {path}: the file is damaged, or not of SQLite" in none.output
+    assert "Error: the journal is damaged: the run run" in damaged.output
+    assert f"Error: {path}: the file was written by a newer toolwire" in newer.output
+    assert f"Error: {path}: the file is damaged or not a SQLite database" in none.output

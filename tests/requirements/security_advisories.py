@@ -28,22 +28,22 @@ _MCP_SERVING = "tests/runtime/mcp/test_server.py::"
 _WORKSPACE = "tests/runtime/tools/test_workspace.py::"
 _FETCH = "tests/runtime/tools/test_web_fetch.py::"
 _FAULTS = "tests/gateway/exchange/test_upstream_failures.py::"
-_STATEMENTS = "tests/journal/test_injection.py::test_every_statement_is_written_in_the_source"
+_STATEMENTS = "tests/journal/test_injection.py::test_sql_statements_are_constants"
 _ADVERSARIAL = "tests/runtime/test_adversarial.py::"
 
 ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2026-42208": (
         _SIGNS,
         _STATEMENTS,
-        "tests/journal/test_injection.py::test_a_sign_in_an_id_is_more_than_nothing_to_no_query",
+        "tests/journal/test_injection.py::test_special_characters_in_ids_do_not_change_queries",
         "tests/scenarios/test_sdk_state.py::test_whatever_an_id_says_it_is_just_not_there",
     ),
     "CVE-2026-49468": (_PATHS, _NAMES, _NOT_A_HOST),
     'CVE-2026-48710 "BadHost"': (_PATHS, _NAMES, _NOT_A_HOST),
     "CVE-2026-30623": (
         _ADMINISTER,
-        _MCP + "test_no_request_starts_a_program_or_adds_a_server",
-        _MCP + "test_a_program_is_started_in_one_place_and_never_through_a_shell",
+        _MCP + "test_requests_cannot_start_programs_or_add_servers",
+        _MCP + "test_programs_start_in_one_place_without_a_shell",
     ),
     "CVE-2026-40217": (
         _RUN,
@@ -58,7 +58,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2024-6587": (_HOSTS,),
     "CVE-2024-8984": (_BROKEN_BODY, _LONG_BODY, _PACKED),
     "PyPI 1.82.7/1.82.8": ("release",),
-    "CVE-2026-25591": ("tests/journal/test_injection.py::test_no_pattern_of_like_is_anybodys_to_write",),
+    "CVE-2026-25591": ("tests/journal/test_injection.py::test_like_patterns_are_constants",),
     "GHSA-g53w-w6mj-hrpp": (
         _HOSTS,
         "tests/gateway/server/test_launch.py::test_what_can_not_be_served_is_said_in_one_line",
@@ -74,12 +74,12 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "secret in logs": (_SECRETS, _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood"),
     "MCP leaks/entitlements": (
         _HOSTS,
-        _MCP + "test_there_is_no_way_round_a_rule",
+        _MCP + "test_every_path_to_a_tool_applies_the_policy",
         "tests/gateway/rounds/test_route_tools.py::test_what_no_rule_allows_is_denied_and_told_to_the_model",
         "tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else",
-        _MCP + "test_an_approval_is_for_the_call_that_was_asked_about",
-        _MCP + "test_no_credential_is_in_what_is_told_of_a_failure",
-        _MCP_SERVING + "test_nothing_of_a_callers_headers_goes_to_a_server_behind",
+        _MCP + "test_approval_covers_only_the_requested_call",
+        _MCP + "test_failure_messages_contain_no_credentials",
+        _MCP_SERVING + "test_client_headers_do_not_reach_configured_servers",
     ),
     "cross-tenant state": (
         _SAME_KEY,
@@ -99,11 +99,11 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "PromQL/other injection": (_COUNTED,),
     "client pricing injection": (_COUNTED,),
     "approval bypass": (
-        _ADVERSARIAL + "test_an_approval_from_elsewhere_allows_nothing",
-        "tests/runtime/run/test_loop.py::test_an_approval_of_another_call_does_not_run_this_one",
-        "tests/runtime/run/test_loop.py::test_no_two_calls_have_one_binding",
-        "tests/runtime/test_policy.py::test_names_of_tools_are_not_looked_up_in_anything",
-        "tests/runtime/test_policy.py::test_without_a_rule_only_reading_inside_is_allowed",
+        _ADVERSARIAL + "test_approval_of_another_call_is_ignored",
+        "tests/runtime/run/test_loop.py::test_approval_of_another_call_does_not_run_this_one",
+        "tests/runtime/run/test_loop.py::test_approval_digests_of_different_calls_differ",
+        "tests/runtime/test_policy.py::test_tool_names_match_exactly",
+        "tests/runtime/test_policy.py::test_only_workspace_reads_are_allowed_by_default",
     ),
     "allowed_callers lost": (
         "tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused",
@@ -111,13 +111,13 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     ),
     "DoS by schema": (
         _SCHEMA,
-        "tests/runtime/mcp/test_hostile_servers.py::test_a_schema_that_would_cost_too_much_leaves_its_tool_out_and_no_other",
-        "tests/runtime/mcp/test_hostile_servers.py::test_a_result_that_takes_too_long_to_check_is_refused",
+        "tests/runtime/mcp/test_hostile_servers.py::test_costly_schema_skips_only_its_tool",
+        "tests/runtime/mcp/test_hostile_servers.py::test_result_too_costly_to_validate_is_refused",
     ),
     "DNS rebinding": (
         _NAMES,
         _SECURITY + "test_a_page_of_another_origin_is_turned_away",
-        _MCP_SERVING + "test_a_page_of_another_origin_or_under_another_name_is_turned_away",
+        _MCP_SERVING + "test_foreign_origin_or_host_is_rejected",
         "tests/cli/test_mcp.py::test_it_serves_over_http_under_its_rules",
     ),
     "older LiteLLM CVEs": (_RUN, _SIGNS, _ADMINISTER, _SECRETS, _BROKEN_BODY),
@@ -126,7 +126,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
 FURTHER_RISKS: dict[str, tuple[str, ...]] = {
     "prompt injection through tool output": (
         _SECURITY + "test_the_output_of_a_tool_stays_data",
-        _ADVERSARIAL + "test_what_a_tool_gives_stays_in_its_result",
+        _ADVERSARIAL + "test_tool_output_stays_in_its_result",
     ),
     "Egress of the loss report and replay bundle": (
         _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood",

@@ -67,8 +67,11 @@ MANY_OBJECTS = 1_000
 BODY_THREADS = 2
 UNCOUNTED_BODY = 1024 * 1024
 _STEP = 1024 * 1024
+_SLICE = 2000
 
 _MESSAGE_FIELDS = ("messages", "contents", "input", "steps")
+_STRING_MESSAGES = frozenset({"gemini"})
+"""Protocols in which a message may be a string, so that `is_heavy_body` does not see how many there are."""
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
@@ -76,7 +79,17 @@ _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 def is_heavy_body(body: bytes) -> bool:
     """Whether decoding a body may hold the event loop for more than a few milliseconds."""
     size = len(body)
-    return size > SMALL_BODY and (size > LARGE_BODY or body.count(b"{") > MANY_OBJECTS)
+    return size > SMALL_BODY and (size > LARGE_BODY or _has_more_objects(body, MANY_OBJECTS))
+
+
+def _has_more_objects(body: bytes, most: int) -> bool:
+    """Count opening braces, and stop above `most`. `replace` finds them by memchr; `count` looks at each byte."""
+    for at in range(0, len(body), _SLICE):
+        piece = body[at : at + _SLICE]
+        most -= len(piece) - len(piece.replace(b"{", b""))
+        if most < 0:
+            return True
+    return False
 
 
 class BodyExecutor:
@@ -87,8 +100,10 @@ class BodyExecutor:
 
     async def run(self, body: bytes, function: Callable[..., R], *args: Any) -> R:
         """Do the work that this body makes. It must not touch the event loop."""
-        if not is_heavy_body(body):
-            return function(*args)
+        return await self.run_in_thread(function, *args) if is_heavy_body(body) else function(*args)
+
+    async def run_in_thread(self, function: Callable[..., R], *args: Any) -> R:
+        """Do work of a body that `is_heavy_body`."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(BODY_THREADS, thread_name_prefix="toolwire-body")
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
@@ -156,11 +171,24 @@ def _end_of_string(body: bytes, start: int) -> int:
     return 0
 
 
-def check_body_counts(body: bytes, limits: LimitsSection) -> None:
-    """Refuse a body with more values, messages or tools than allowed, before they are decoded."""
+def uncounted_size(limits: LimitsSection) -> int:
+    """Return the size up to which a body can exceed no limit: a tool or a part takes at least two bytes."""
+    return min(SMALL_BODY, 2 * min(limits.parts, limits.tools))
+
+
+def check_body_counts(body: bytes, limits: LimitsSection, protocol: str) -> None:
+    """Refuse a body with more values, messages or tools than allowed, before they are decoded.
+
+    Decoding a body of less than `LARGE_BODY` is cheaper than a scan: `check_request_counts` looks at it afterwards.
+    """
     if len(body) <= SMALL_BODY:
         return
     check_values(body, limits)
+    if len(body) > LARGE_BODY or protocol in _STRING_MESSAGES:
+        _check_wire_counts(body, limits)
+
+
+def _check_wire_counts(body: bytes, limits: LimitsSection) -> None:
     try:
         members = _decode_members(body)
         for name in (*_MESSAGE_FIELDS, "tools"):
@@ -172,10 +200,16 @@ def check_body_counts(body: bytes, limits: LimitsSection) -> None:
         return  # the decoder of its protocol says what is wrong
 
 
-def check_request_counts(request: Request, limits: LimitsSection) -> None:
-    """Refuse a request that holds more than allowed: some protocols group tools, and all of them parts."""
-    _check_count(len(request.tools or ()), "tools", limits.tools, "tools")
+def check_request_counts(request: Request, limits: LimitsSection, body: bytes) -> None:
+    """Refuse a request that holds more than allowed: some protocols group tools, and all of them parts.
+
+    A message of the body is a message of the request, or a part: of that many it is counted how many the body has.
+    """
     count = sum([len(message.parts) for message in request.messages])
+    tools = len(request.tools or ())
+    if len(body) > SMALL_BODY and (count + len(request.messages) > limits.messages or tools > limits.tools):
+        _check_wire_counts(body, limits)
+    _check_count(tools, "tools", limits.tools, "tools")
     _check_count(count, "parts", limits.parts, "parts of messages")
 
 

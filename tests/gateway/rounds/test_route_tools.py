@@ -139,7 +139,7 @@ def test_what_no_rule_allows_is_denied_and_told_to_the_model() -> None:
             got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
         before, after = (read("openai-chat", one) for one in script.bodies)
         assert [tool.name for tool in before.tools] == ["weather", "one__echo"]
-        assert "no rule allows it, and nobody is there to ask" in str(after.messages)
+        assert "no rule allows it, and no approver is available" in str(after.messages)
         assert got["content"][0]["text"] == "I may not."
 
     run_async(work())
@@ -397,4 +397,4 @@ def test_a_server_that_is_not_there_leaves_everything_else_working(capsys: pytes
         assert got["content"][0]["text"] == "Hello."
 
     run_async(work())
-    assert "the MCP server one is not there: " in capsys.readouterr().err
+    assert "MCP server 'one' failed to start: " in capsys.readouterr().err

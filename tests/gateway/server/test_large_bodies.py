@@ -27,7 +27,7 @@ from tests.support.servers.upstream import ScriptedUpstream, read_http_request, 
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange import token_count
-from toolwire.gateway.limits import BodyBudget, BodyExecutor, check_values, is_heavy_body
+from toolwire.gateway.limits import BodyBudget, BodyExecutor, _has_more_objects, check_values, is_heavy_body
 from toolwire.gateway.server import app, request
 from toolwire.upstream.transport import request_head
 
@@ -384,3 +384,40 @@ def test_s_12_a_packed_body_is_unpacked_in_a_thread(monkeypatch: pytest.MonkeyPa
     run_async(work())
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_999, 2_000, 2_001, 4_001, 60_000])
+def test_objects_are_counted_up_to_a_limit(size: int) -> None:
+    body = (b"x{" * size)[: size or 1]
+    for most in (0, 1, max(0, size // 2 - 1), size // 2, size // 2 + 1):
+        assert _has_more_objects(body, most) == (body.count(b"{") > most)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1beta/models/m:generateContent", {"contents": ["some words of text"] * 2_000}),
+        ("/v1/responses", {"model": "m", "input": [{"type": "message", "role": "user", "content": "hi"}] * 2_000}),
+        (
+            "/v1/responses",
+            {
+                "model": "m",
+                "input": [
+                    {"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"} for n in range(2_000)
+                ],
+            },
+        ),
+    ],
+    ids=["strings", "messages", "calls of one message"],
+)
+def test_s_12_messages_are_counted_as_the_body_has_them(path: str, body: dict[str, Any]) -> None:
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nmessages = 1999"
+        ) as gateway:
+            answer = await gateway.post(path, json.dumps(body).encode())
+            data = await answer.read(100_000)
+        assert answer.status == 413, data
+        assert b"limits.messages" in data
+
+    run_async(work())

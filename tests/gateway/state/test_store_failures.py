@@ -200,7 +200,7 @@ def test_s_8_damage_that_shows_while_it_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("PRAGMA user_version = 99", "a newer toolwire wrote it (schema version 99"),
+        ("PRAGMA user_version = 99", "the file was written by a newer toolwire (schema version 99"),
         ("ALTER TABLE kept DROP COLUMN body", "table kept has no column body"),
         ("DROP TABLE kept", "table kept is missing"),
     ],

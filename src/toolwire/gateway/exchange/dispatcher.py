@@ -45,11 +45,14 @@ from toolwire.gateway.exchange.types import (
     UpstreamRequest,
 )
 from toolwire.gateway.limits import (
+    SMALL_BODY,
     BodyExecutor,
     StreamBudget,
     check_body_counts,
     check_loss_count,
     check_request_counts,
+    is_heavy_body,
+    uncounted_size,
 )
 from toolwire.gateway.providers.ollama_models import OllamaCapabilities
 from toolwire.gateway.rounds.continuation import (
@@ -131,6 +134,7 @@ class Dispatcher:
         self.capabilities = OllamaCapabilities(transport)
         self._sender = UpstreamSender(transport, limits)
         self._limits = limits
+        self._uncounted_size = uncounted_size(limits)
         self._signing_keys = signing_keys
         self._conversation_state = conversation_state
         self._redactor = redactor
@@ -147,10 +151,9 @@ class Dispatcher:
 
     async def translate(self, client_request: ClientRequest) -> UpstreamRequest:
         """What would be sent to the first upstream, and its losses."""
-        request, routed = await self._decode_and_route(client_request)
-        return await self._body_executor.run(
-            client_request.body, self._prepare_upstream_request, client_request, request, routed, routed.backends[0]
-        )
+        request, routed, heavy = await self._decode_and_route(client_request)
+        prepare = partial(self._prepare_upstream_request, client_request, request, routed, routed.backends[0])
+        return await self._body_executor.run_in_thread(prepare) if heavy else prepare()
 
     async def dispatch(
         self,
@@ -160,7 +163,7 @@ class Dispatcher:
         on_request_sent: RequestSentCallback | None = None,
     ) -> BufferedResponse | StreamingResponse | FrameLogReader:
         """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
-        request, routed = await self._decode_and_route(client_request)
+        request, routed, heavy = await self._decode_and_route(client_request)
         keeping = None
         if client_request.codec.name in STATE_ADAPTERS:
             keeping = await self._conversation_state.resolve(
@@ -171,7 +174,7 @@ class Dispatcher:
         if keeping is None or not keeping.is_background:
             meant = request if keeping is None else keeping.request
             answer = await self._try_backends(
-                client_request, meant, routed, on_backend, on_request_sent, pending_response=keeping
+                client_request, meant, routed, on_backend, on_request_sent, pending_response=keeping, heavy=heavy
             )
             if (
                 keeping is not None
@@ -185,7 +188,7 @@ class Dispatcher:
         async def answer_stream() -> StreamingResponse:
             return _require_streaming(
                 await self._try_backends(
-                    client_request, watched, routed, on_backend, on_request_sent, pending_response=keeping
+                    client_request, watched, routed, on_backend, on_request_sent, pending_response=keeping, heavy=heavy
                 )
             )
 
@@ -201,7 +204,7 @@ class Dispatcher:
 
     async def prewarm(self, client_request: ClientRequest) -> bytes:
         """The stream of an answer that says nothing, to a request from which the next one goes on."""
-        request, _ = await self._decode_and_route(client_request)
+        request, _, _ = await self._decode_and_route(client_request)
         keeping = await self._conversation_state.resolve(
             client_request.codec, client_request.tenant, client_request.body, request, client_request.channel
         )
@@ -216,6 +219,7 @@ class Dispatcher:
         on_request_sent: RequestSentCallback | None,
         *,
         pending_response: PendingResponse | None,
+        heavy: bool,
     ) -> BufferedResponse | StreamingResponse:
         failure: RequestRejected | None = None
         for way in route_match.backends:
@@ -230,15 +234,21 @@ class Dispatcher:
                 if route_match.options.tools
                 else None
             )
-            host = await self.capabilities.profile_for(way.provider, way.model or request.model, request)
+            host = None
+            if way.provider.protocol == "ollama":
+                host = await self.capabilities.profile_for(way.provider, way.model or request.model, request)
             encode = partial(
                 self._prepare_upstream_request,
+                client_request,
+                request,
+                route_match,
+                way,
                 signed_request=proven,
                 pending_response=pending_response,
                 route_tools=offer,
                 host=host,
             )
-            sent = await self._body_executor.run(client_request.body, encode, client_request, request, route_match, way)
+            sent = await self._body_executor.run_in_thread(encode) if heavy else encode()
             if on_request_sent is not None:
                 on_request_sent(sent)
             try:
@@ -251,16 +261,22 @@ class Dispatcher:
                     break
         raise failure or AssertionError("a route has at least one way")
 
-    async def _decode_and_route(self, client_request: ClientRequest) -> tuple[Request, RouteMatch]:
-        request = await self._body_executor.run(client_request.body, self._decode_request, client_request)
-        return request, self._router.route(request.model)
+    async def _decode_and_route(self, client_request: ClientRequest) -> tuple[Request, RouteMatch, bool]:
+        """The request, its route, and whether its body is heavy."""
+        if heavy := is_heavy_body(client_request.body):
+            request = await self._body_executor.run_in_thread(self._decode_request, client_request)
+        else:
+            request = self._decode_request(client_request)
+        return request, self._router.route(request.model), heavy
 
     def _decode_request(self, client_request: ClientRequest) -> Request:
-        check_body_counts(client_request.body, self._limits)
+        if counted := len(client_request.body) > self._uncounted_size:
+            check_body_counts(client_request.body, self._limits, client_request.codec.name)
         request = client_request.codec.decode_request(
             body_bytes(client_request.body, client_request.codec.name), client_request.route
         )
-        check_request_counts(request, self._limits)
+        if counted:
+            check_request_counts(request, self._limits, client_request.body)
         return request
 
     def _prepare_upstream_request(
@@ -380,9 +396,15 @@ class Dispatcher:
     ) -> BufferedResponse:
         body = await self._read_body(upstream_request, upstream_response)
         home = client_request.codec is upstream_request.codec and upstream_request.rounds is None
-        if home and (seen := await self._body_executor.run(body, upstream_request.codec.peek, body)) is not None:
-            return BufferedResponse(body, upstream_request.losses, seen)
-        decoded = await self._body_executor.run(body, self._decode_response, upstream_request, body)
+        heavy = is_heavy_body(body)
+        if home:
+            peek = upstream_request.codec.peek
+            if (seen := await self._body_executor.run_in_thread(peek, body) if heavy else peek(body)) is not None:
+                return BufferedResponse(body, upstream_request.losses, seen)
+        if heavy:
+            decoded = await self._body_executor.run_in_thread(self._decode_response, upstream_request, body)
+        else:
+            decoded = self._decode_response(upstream_request, body)
         if isinstance(upstream_request.rounds, GatewayToolLoop):
             decoded = await upstream_request.rounds.complete_response(
                 decoded, lambda body: self._request_round(upstream_request, body), self._max_rounds(upstream_request)
@@ -428,9 +450,9 @@ class Dispatcher:
         if failed is not None and not (whole and decoded_response.candidates):
             raise RequestRejected(failed, attempt=classify_error(failed, started=bool(decoded_response.candidates)))
         named = decoded_response if keeping is None or home else replace(decoded_response, id=keeping.id)
-        response, data, losses = await self._body_executor.run(
-            body, _encode_client_response, client_request, upstream_request, named
-        )
+        encode = partial(_encode_client_response, client_request, upstream_request, named)
+        small = len(body) <= SMALL_BODY
+        response, data, losses = encode() if small else await self._body_executor.run(body, encode)
         if data is None:
             if keeping is not None:
                 keeping.complete(body)

@@ -46,7 +46,10 @@ class RequestRecord(Struct, kw_only=True):
         self.provider, self.model = provider, model or ""
 
     def format_line(self, clock: str) -> str:
-        goes = f" -> {self.provider}/{_escape_word(self.model)}" if self.provider else ""
+        path, model = self.path, self.model
+        if len(words := path + model) > LIMIT_WORD or not words.isprintable() or " " in words:
+            path, model = _escape_word(path), _escape_word(model)
+        goes = f" -> {self.provider}/{model}" if self.provider else ""
         stream = " stream" if self.streamed else ""
         used, losses, why = "", f" losses={self.losses}" if self.losses else "", ""
         if (usage := self.usage) is not None:
@@ -55,8 +58,7 @@ class RequestRecord(Struct, kw_only=True):
             why = f" | {_escape_text(self.error) if self.error else 'the upstream failed midway'}"
         took = f"{self.duration * 1000:.0f}ms"
         status = self.status or 499
-        start = f"{clock} {status} {self.method} {_escape_word(self.path)}{goes}"
-        return f"{start} {took}{stream}{used}{losses} {self.id}{why}"
+        return f"{clock} {status} {self.method} {path}{goes} {took}{stream}{used}{losses} {self.id}{why}"
 
 
 def _escape_word(text: str) -> str:

@@ -10,6 +10,7 @@ import mmap
 import re
 import struct
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import accumulate
 from zlib import crc32
@@ -188,33 +189,35 @@ class Metrics:
         self._values[self._slot(_DROPPED)] = before_dropped + dropped
 
     def _flush_pending(self) -> None:
-        for line in self._pending_records:
-            if line.client:
-                self._add_record(line)
+        added: defaultdict[int, float] = defaultdict(float)  # shared memory is written once for all records
+        for record in self._pending_records:
+            if record.client:
+                self._add_record(record, added)
         self._pending_records.clear()
+        for slot, value in added.items():
+            self._values[slot] += value
 
-    def _add_record(self, record: RequestRecord) -> None:
-        values, seconds = self._values, record.duration
-        values[self._request_slot(record.client, record.provider, record.status)] += 1
-        values[self._losses_slot] += record.losses
-        values[self._seconds_slot] += seconds
-        values[self._bucket_slots[bisect_left(_BUCKETS, seconds)]] += 1
-        if record.usage is not None:
-            received, sent = self._token_slots(record.provider)
-            values[received] += record.usage.input_tokens or 0
-            values[sent] += record.usage.output_tokens or 0
+    def _add_record(self, record: RequestRecord, added: defaultdict[int, float]) -> None:
+        key, seconds = (record.client, record.provider, record.status), record.duration
+        slot = self._requests.get(key)
+        added[self._request_slot(*key) if slot is None else slot] += 1
+        if record.losses:
+            added[self._losses_slot] += record.losses
+        added[self._seconds_slot] += seconds
+        added[self._bucket_slots[bisect_left(_BUCKETS, seconds)]] += 1
+        if (usage := record.usage) is not None:
+            received, sent = self._tokens.get(record.provider) or self._token_slots(record.provider)
+            added[received] += usage.input_tokens or 0
+            added[sent] += usage.output_tokens or 0
 
     def _request_slot(self, client: str, provider: str, status: int) -> int:
-        key = client, provider, status
-        if (slot := self._requests.get(key)) is None:
-            labels = f'client="{client}",provider="{_escape_label(provider)}",status="{status}"'
-            slot = self._requests[key] = self._slot(f"{_REQUESTS}{{{labels}}}")
+        labels = f'client="{client}",provider="{_escape_label(provider)}",status="{status}"'
+        slot = self._requests[client, provider, status] = self._slot(f"{_REQUESTS}{{{labels}}}")
         return slot
 
     def _token_slots(self, provider: str) -> tuple[int, int]:
-        if (slots := self._tokens.get(provider)) is None:
-            name = f'{_TOKENS}{{provider="{_escape_label(provider)}",kind="%s"}}'
-            slots = self._tokens[provider] = self._slot(name % "input"), self._slot(name % "output")
+        name = f'{_TOKENS}{{provider="{_escape_label(provider)}",kind="%s"}}'
+        slots = self._tokens[provider] = self._slot(name % "input"), self._slot(name % "output")
         return slots
 
     def render(self, journal: JournalWriter | None = None) -> bytes:

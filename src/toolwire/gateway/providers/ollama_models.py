@@ -102,7 +102,8 @@ class OllamaCapabilities:
         return found
 
     def cached_profile(self, provider: Provider, model: str | None) -> HostProfile:
-        return self._profiles.get((provider.name, model or "")) or provider.profile(model)
+        known = self._profiles.get((provider.name, model or "")) if self._profiles else None
+        return known or provider.profile(model)
 
     async def _fetch_model(self, provider: Provider, model: str) -> ShowResponse | None:
         """Ask for a model; None if the server does not tell."""

@@ -57,11 +57,12 @@ class Authenticator:
             if text not in self._origins and _host_of(text.partition("://")[2]) not in _LOCAL_NAMES:
                 return f"the origin {text!r} is not allowed"
         host = headers.get(b"host", b"").decode("latin-1")
-        if host and not _host_of(host):
+        name = _host_of(host)
+        if host and not name:
             return f"the host {host!r} is none"
         if self._keys:
             return None
-        if _host_of(host) not in self._hosts:
+        if name not in self._hosts:
             return f"the host {host!r} is not allowed"
         return None
 

@@ -87,7 +87,7 @@ class Desk:
 def test_the_run_waits_and_goes_on_with_the_answer_repeating_nothing(tmp_path: Path) -> None:
     desk = Desk(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
     run = desk.run(ScriptedApprover("later"))
-    assert (run.stopped, run.reason) == ("waiting", "a call that run_code makes waits for an approval")
+    assert (run.stopped, run.reason) == ("waiting", "a call made by run_code is waiting for approval")
     assert (desk.done, desk.waiting(run), len(desk.model.requests)) == (["look 1"], ["c1/1"], 1)
     person = ScriptedApprover("yes")
     resumed = desk.resume(run, person)
@@ -95,7 +95,7 @@ def test_the_run_waits_and_goes_on_with_the_answer_repeating_nothing(tmp_path: P
     assert desk.done == ["look 1", "pay 2", "look 3"]
     assert [(ask.call_id, ask.tool, ask.arguments) for ask in person.requests] == [("c1/1", "pay", '{"n":2}')]
     assert result_text(last_results(desk.model.requests[1])[0]) == "1 paid 2 3"
-    assert {one.call_id: one.approval for one in resumed.calls}["c1/1"] == "yes by person"
+    assert {one.call_id: one.approval for one in resumed.calls}["c1/1"] == "approved by person"
 
 
 def test_it_may_wait_more_than_once_and_a_no_is_an_error_in_the_code(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_it_may_wait_more_than_once_and_a_no_is_an_error_in_the_code(tmp_path: P
     assert (further.stopped, desk.done, desk.waiting(run)) == ("waiting", [], ["c1/1"])
     assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
     assert desk.done == ["pay 2"]
-    assert "denied: pay was not run (person said no)" in result_text(last_results(desk.model.requests[1])[0])
+    assert "denied: pay was not run (denied by person)" in result_text(last_results(desk.model.requests[1])[0])
 
 
 def test_what_goes_on_beside_it_comes_to_its_end_first(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_tool_that_can_not_be_taken_up_again_does_not_wait(tmp_path: Path) -> 
     desk = Desk(tmp_path, model_turn(model_call("outer")))
     run = desk.run(ScriptedApprover("later"))
     assert (run.stopped, desk.done) == ("finished", [])
-    assert "the answer is to come later, and outer can't wait for it" in result_text(
+    assert "approval was postponed, and outer can't wait for it" in result_text(
         last_results(desk.model.requests[1])[0]
     )
 
