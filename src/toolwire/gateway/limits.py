@@ -3,7 +3,7 @@
 Large bodies: decoded and encoded in worker threads, so that nobody else waits for them, and bounded in number.
 
 A thread that runs Python gives way every few milliseconds. One that decodes a single long string does not:
-`limits.body` keeps that short. See docs/decisions/0018-large-bodies-leave-the-event-loop.md.
+`limits.body` keeps that short. See docs/decisions/0018-large-bodies-in-worker-threads.md.
 """
 
 import asyncio
