@@ -39,7 +39,7 @@ def test_a_pair_shows_each_feature_with_its_losses() -> None:
     assert lines[0].startswith("anthropic to openai-chat: mapped ")
     assert "mapped temperature temperature" in lines
     at = lines.index("reported top-k top_k")
-    assert lines[at + 1] == "dropped /top_k: the target has no counterpart"
+    assert lines[at + 1] == "dropped /top_k: the target has no such field"
     assert not [line for line in lines if " seed " in line]
 
 
@@ -79,7 +79,7 @@ def test_json_holds_the_same() -> None:
         "features": {
             "top-k": {
                 "outcome": "reported",
-                "losses": [{"kind": "dropped", "path": "/top_k", "reason": "the target has no counterpart"}],
+                "losses": [{"kind": "dropped", "path": "/top_k", "reason": "the target has no such field"}],
             }
         },
     }

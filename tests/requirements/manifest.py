@@ -20,7 +20,7 @@ FAILURE_MODES = r"""
   -> tests/requirements/test_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
   -> tests/acceptance/test_ids_without.py::test_id_9_an_id_that_was_issued_is_on_call_and_result
 9 Gemini Interactions previous_interaction_id treated as permanent hidden memory instead of provider-supported continuation with beta and retention limits
-  -> tests/test_tool_cycle.py::test_a_previous_interaction_is_the_providers_to_continue_and_reported_elsewhere
+  -> tests/test_tool_cycle.py::test_previous_interaction_id_is_reported_elsewhere
   -> tests/requirements/test_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 9 computer-use actions executed without screenshot/result feedback, coordinate mapping, isolation, approval, or page-content prompt-injection handling
   -> tests/runtime/tools/browser/chromium/test_display.py::test_a_click_hits_what_the_picture_shows_there
@@ -64,7 +64,7 @@ INVARIANTS = r"""
   -> tests/runtime/run/test_loop.py::test_a_denied_call_says_which_rule_and_runs_nothing
 47 Result is paired by ID Every result carries the request ID: tool_use_id, tool_call_id, call_id, Gemini function-call id, or framework equivalent. The continuation turn cannot prove which result belongs to which request.
   -> tests/requirements/test_contracts.py::test_the_models_own_id_is_attached_back_exactly
-  -> tests/test_tool_cycle.py::test_the_same_call_in_turns_1_and_3_has_unique_and_stable_ids
+  -> tests/test_tool_cycle.py::test_repeated_call_has_unique_and_stable_ids
 48 Continuation preserves required output The next request includes prior assistant tool-call output and provider-required reasoning, thinking, response, or interaction artifacts. The provider rejects the request or the model loses the context needed to continue.
   -> tests/requirements/test_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
   -> tests/requirements/test_contracts.py::test_continue_request_anthropic_keeps_the_blocks_and_answers_in_call_order
@@ -87,7 +87,7 @@ RESPONSIBILITIES = r"""
   -> tests/runtime/calls/test_validation.py::test_path_and_rule_are_named
   -> tests/runtime/calls/test_validation.py::test_where_a_text_leaves_its_grammar_is_told
   -> tests/runtime/run/test_loop.py::test_an_output_schema_is_held
-  -> tests/codec/schema/test_laws.py::test_strict_is_what_strict_asks_for
+  -> tests/codec/schema/test_laws.py::test_strict_schema_meets_the_strict_rules
   -> tests/acceptance/test_arguments.py::test_ar_13_a_tool_with_an_open_map_is_not_marked_strict
 305 Provider-continuity preservation - preserve response output items, reasoning items, thinking blocks, function-call IDs, Gemini function-call IDs, interaction IDs, or SDK runner state required by the next turn.
   -> tests/requirements/test_contracts.py::test_continue_request_responses_keeps_the_whole_output_with_its_reasoning
@@ -234,7 +234,7 @@ SCHEMAS = r"""
 255 Enable provider strict/schema-adherent modes deliberately when available. OpenAI strict mode requires schemas that can be normalized into the supported subset; if omitted in Responses, the API attempts strict-compatible normalization when possible and can fall back to non-strict. Chat Completions remains non-strict by default.
   -> tests/acceptance/test_schema.py::test_sc_13_a_tool_that_is_not_strict_says_so_to_responses
   -> tests/acceptance/test_arguments.py::test_ar_13_a_tool_with_an_open_map_is_not_marked_strict
-  -> tests/codec/schema/test_laws.py::test_strict_is_what_strict_asks_for
+  -> tests/codec/schema/test_laws.py::test_strict_schema_meets_the_strict_rules
 256 Still validate in the runtime. Provider strictness is version-specific, supports subsets of JSON Schema, and does not prove authorization, freshness, idempotency, or semantic safety.
   -> tests/runtime/run/test_loop.py::test_what_goes_wrong_with_a_call_is_a_result_to_act_on
   -> tests/runtime/calls/test_validation.py::test_path_and_rule_are_named
@@ -247,7 +247,7 @@ SCHEMAS = r"""
   -> tests/runtime/mcp/test_toolset.py::test_structured_content_that_was_promised_must_be_there
   -> tests/runtime/run/test_loop.py::test_an_output_schema_is_held
 259 Do not put private or sensitive data in schema names, enum values, const values, examples, or regex patterns. Schemas are often cached and logged differently from message content.
-  -> tests/codec/test_sensitive_data.py::test_sensitive_literals_in_a_tool_get_a_warning
+  -> tests/codec/test_sensitive_data.py::test_sensitive_literals_in_tool_schemas_are_warned_about
 """  # noqa: E501
 
 PARALLEL_CALLS = r"""
@@ -263,7 +263,7 @@ STREAMED_CALLS = r"""
 277 Streaming changes when the runtime can observe a request, not the correctness contract. The safe rule is: aggregate argument deltas, parse and validate when the provider says the item/block is complete, then execute. Some providers expose fine-grained argument streaming where chunks arrive before server-side JSON buffering or validation; this reduces latency for large arguments but means clients must handle incomplete/invalid JSON and max_tokens cutoffs. Speculative execution is safe only when the call name, ID, and arguments are complete enough for the tool's idempotency and validation policy.
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
   -> tests/runtime/run/test_loop.py::test_a_call_after_a_cut_is_never_run
-  -> tests/test_tool_cycle.py::test_q_10_a_call_of_a_response_that_was_cut_off_is_not_complete
+  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
 """  # noqa: E501
 
 FAILURE_ENCODING = r"""
@@ -367,7 +367,7 @@ VERIFICATION = r"""
   -> tests/requirements/test_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
 357 Gemini Interactions integrations treat previous_interaction_id as beta provider-managed continuation, re-specify current-turn tools/system/config as needed, and account for storage/retention limits.
   -> tests/requirements/test_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
-  -> tests/test_tool_cycle.py::test_a_previous_interaction_is_the_providers_to_continue_and_reported_elsewhere
+  -> tests/test_tool_cycle.py::test_previous_interaction_id_is_reported_elsewhere
   -> tests/requirements/test_requirements.py::test_001_357_an_interaction_is_kept_for_a_time_and_then_unknown
 358 Strict/provider schema mode is enabled deliberately where supported, but runtime validation, authorization, and side-effect policy still happen before execution.
   -> tests/acceptance/test_schema.py::test_sc_13_a_tool_that_is_not_strict_says_so_to_responses
@@ -499,15 +499,15 @@ ADAPTER_CONTRACT = r"""
 12 `buildToolResultMessages(toolCalls, toolOutputs) -> ProtocolSpecificContinuation`
   -> tests/requirements/test_contracts.py::test_build_tool_result_messages_gives_the_continuation
 209 Parsing should be strict:
-  -> tests/test_tool_cycle.py::test_q_10_a_call_of_a_response_that_was_cut_off_is_not_complete
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_takes_a_finished_call
+  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
+  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_accepts_a_complete_call
 210 Chat: accept `finish_reason === "tool_calls"` + `message.tool_calls`.
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_wants_the_stop_for_tools
+  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_requires_a_tool_stop_reason
 211 Responses: scan `response.output[]` for `type === "function_call"`.
   -> tests/requirements/test_contracts.py::test_parse_tool_calls_responses_pairs_by_call_id_not_by_item_id
-  -> tests/test_tool_cycle.py::test_q_10_a_call_of_a_response_that_was_cut_off_is_not_complete
+  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
 212 Claude: scan `content[]` for `type === "tool_use"` and `stop_reason === "tool_use"`.
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_wants_the_stop_for_tools
+  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_requires_a_tool_stop_reason
 """
 
 FUNCTION_TABLES = r"""

@@ -15,7 +15,7 @@ from tests.support.servers.upstream import ScriptedUpstream, reply_with, serve_u
 SEALED: dict[str, tuple[str, str, Any]] = {
     "openai-responses": (
         "/v1/responses",
-        "/input/0: this compaction can be read only by the openai-responses provider that made it",
+        "/input/0: only the openai-responses provider that created this compaction can read it",
         {
             "model": "m",
             "input": [
@@ -26,7 +26,7 @@ SEALED: dict[str, tuple[str, str, Any]] = {
     ),
     "anthropic": (
         "/v1/messages",
-        "/messages/0/content/0: this compaction can be read only by the anthropic provider that made it",
+        "/messages/0/content/0: only the anthropic provider that created this compaction can read it",
         anthropic_request(
             {"role": "assistant", "content": [{"type": "compaction", "content": None, "encrypted_content": "x"}]},
             {"role": "user", "content": "Go on."},

@@ -51,7 +51,7 @@ def test_placeholder_is_not_a_hosted_tool(target: str) -> None:
         "ToolSearch",
         "CronList",
     ]
-    with pytest.raises(tw.LossyTranslationError, match="placeholder is to be called"):
+    with pytest.raises(tw.LossyTranslationError, match="placeholder must be called"):
         translated_body(
             request_after_tool_search(tool_choice={"type": "tool", "name": PLACEHOLDER_NAME}), ANTHROPIC, target
         )

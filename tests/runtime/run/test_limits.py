@@ -44,7 +44,7 @@ def test_q_7_a_sub_agent_stops_where_its_parent_would() -> None:
         "go", check=False
     )
     assert (run.stopped, len(model.requests)) == ("tokens", 3)
-    assert "it stopped (tokens)" in run.calls[0].summary
+    assert "the agent stopped (tokens)" in run.calls[0].summary
 
 
 def test_q_7_so_does_one_that_a_program_calls() -> None:

@@ -596,7 +596,7 @@ def test_a_step_stops_before_execution() -> None:
     state = agent.step("go")
     assert ran == []
     assert [(one.id, one.verdict) for one in state.pending] == [("a", "ask"), ("b", "ask"), ("c", "ask")]
-    with pytest.raises(Exception, match="approved, denied or answered first"):
+    with pytest.raises(Exception, match="awaits approval: approve, deny or answer it"):
         agent.step(state)
     state.approve("a")
     state.deny("b", "not that one")
@@ -609,7 +609,7 @@ def test_a_step_stops_before_execution() -> None:
     assert "not that one" in result_text(second)
     assert result_text(third) == '{"by": "hand"}'
     assert (state.stopped, state.text) == ("finished", "done")
-    with pytest.raises(Exception, match="the run has ended"):
+    with pytest.raises(Exception, match="the run has already ended"):
         agent.step(state)
 
 
