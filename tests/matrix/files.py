@@ -20,17 +20,17 @@ reasons.
 
 | | |
 |---|---|
-| ✓ | mapped: carried over exactly |
-| ≈ | approximated: carried over as something similar, and reported |
-| ◐ | varies: some forms are carried over, others are reported or refused |
-| · | reported: dropped, and reported as a loss |
-| ✗ | refused: it may not be dropped, so nothing is sent |
-| | the source protocol can't express it |
+| ✓ | mapped: translated exactly |
+| ≈ | approximated: translated to the closest equivalent, and reported |
+| ◐ | varies: some forms are translated, others are reported or refused |
+| · | reported: left out, and reported |
+| ✗ | refused: may not be left out, so the request is refused |
+| | not supported by the protocol |
 
 ## Overview
 
-Features carried over (mapped or approximated), of those that the protocol on the left can express. Between equal
-protocols, everything is carried over.
+Features translated (mapped or approximated), of those that the protocol on the left can express. Between equal
+protocols, everything is preserved.
 """
 
 
