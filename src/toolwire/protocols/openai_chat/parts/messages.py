@@ -186,12 +186,17 @@ def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
     message = turn.message
     if not plan.same_protocol and (message is None or message.name is None):
         parts = message.parts if message is not None and turn.located_parts is None else parts_of(turn)
-        if turn.role != "assistant" and len(parts) == 1 and type(part := parts[0]) is Text:
+        if turn.role == "assistant":
+            encoded = _encode_fast_assistant(parts, plan)
+        elif len(parts) != 1:
+            encoded = _encode_fast_results(parts, plan)
+        elif type(part := parts[0]) is not Text:
+            encoded = None if (result := encode_fast_result(part, plan)) is None else [result]
+        else:
             if turn.role == "user" and part.id is None and part.wire_form in _PLAIN_FORMS and _is_plain_text(part):
                 return [{"role": "user", "content": part.text}]
             return _encode_results_and_content(turn, plan)
-        encode_fast = _encode_fast_assistant if turn.role == "assistant" else _encode_fast_results
-        if (encoded := encode_fast(parts, plan)) is not None:
+        if encoded is not None:
             return encoded
     if turn.role == "assistant":
         return _encode_assistant(turn, plan)
