@@ -44,7 +44,7 @@ HUGE = 123_456_789_012_345_678_901_234_567_890
 
 @pytest.mark.parametrize("empty", ["", " \n", None, "null"])
 @pytest.mark.parametrize("target", OBJECTS)
-def test_ar_1_no_arguments_are_an_empty_object(empty: str | None, target: str) -> None:
+def test_ar_1_missing_arguments_are_an_empty_object(empty: str | None, target: str) -> None:
     body = chat_turn([chat_call("call_1", arguments=empty)], [chat_result("call_1")])
     assert tool_calls_in(target, translated_body(body, CHAT, target))[0]["arguments"] == {}
     source = request_with_arguments(target, "{}")
@@ -91,7 +91,7 @@ def written(protocol: str, made: bytes) -> str:
 
 
 @pytest.mark.parametrize("client", [client for client in ALL_PROTOCOLS if client != GEMINI])
-def test_ar_4_a_whole_number_is_an_integer_where_the_schema_says_so(client: str) -> None:
+def test_ar_4_integral_floats_become_integers_where_the_schema_has_integers(client: str) -> None:
     asked = request_with_tools(client, {"run": COUNTING})
     parts = f'{{"functionCall":{{"id":"call_1","name":"run","args":{FLOATS}}}}}'
     answer = json.dumps(gemini_response({"text": "?"})).replace('{"text": "?"}', parts).encode()
@@ -133,7 +133,7 @@ def argument_pieces(protocol: str, wire: bytes) -> list[str]:
 @pytest.mark.parametrize("broken", ['{"city":', "[1,2]", "5", "not json"])
 @pytest.mark.parametrize("source", [CHAT, RESPONSES, OPENROUTER])
 @pytest.mark.parametrize("target", OBJECTS)
-def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(
+def test_ar_6_arguments_that_are_not_an_object_are_wrapped_reported_and_restored(
     source: str, target: str, broken: str
 ) -> None:
     body = request_with_arguments(source, broken)
@@ -147,7 +147,7 @@ def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(
 
 
 @pytest.mark.parametrize("finish_reason", ["length", "tool_calls"])
-def test_ar_7_truncated_arguments_are_marked_and_not_mended(finish_reason: str) -> None:
+def test_ar_7_truncated_arguments_are_marked_and_not_repaired(finish_reason: str) -> None:
     asked = chat_assistant(chat_call("call_1", arguments='{"path":"/tmp/a","content":"hel'))
     (call,) = toolwire.parse_tool_calls(chat_response(asked, finish_reason), CHAT)
     assert call["arguments"] == '{"path":"/tmp/a","content":"hel'
@@ -179,7 +179,7 @@ DOUBLED = '{"a":1,"a":2}'
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_ar_12_odd_keys_are_data_and_doubled_keys_are_kept(source: str, target: str) -> None:
+def test_ar_12_unusual_keys_are_data_and_duplicate_keys_are_kept(source: str, target: str) -> None:
     made = translated_body(request_with_arguments(source, ODD), source, target)
     assert tool_calls_in(target, made)[0]["arguments"] == json.loads(ODD)
     written = DOUBLED if source in (CHAT, RESPONSES, OPENROUTER) else '{"a":1}'
@@ -193,7 +193,7 @@ NOT_JSON = ['{"cut": [1, 2', "{plist = 1;}", "[not json", '{"a": 1}', "[1]"]
 
 @pytest.mark.parametrize("output", NOT_JSON)
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
-def test_ar_8_output_that_looks_like_json_is_sent_as_the_text_that_it_is(source: str, output: str) -> None:
+def test_ar_8_output_that_looks_like_json_is_sent_as_text(source: str, output: str) -> None:
     body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(output)))
     made = translated_body(body, source, GEMINI)
     assert gemini_parts(made)[2]["functionResponse"]["response"] == {"output": output}

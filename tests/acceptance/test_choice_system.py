@@ -59,7 +59,7 @@ def test_tc_1_any_is_read_as_required() -> None:
         ([SEARCH, FETCH], {"type": "auto", "disable_parallel_tool_use": True}),
     ],
 )
-def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(declared: list[Any], choice: Any) -> None:
+def test_tc_2_choice_and_parallel_flag_are_omitted_when_no_tool_remains(declared: list[Any], choice: Any) -> None:
     body = anthropic_request(tools=declared, tool_choice=choice)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & translated_body(body, ANTHROPIC, CHAT).keys()
     assert not {"tools", "tool_choice"} & translated_body(body, ANTHROPIC, OLLAMA).keys()
@@ -68,14 +68,14 @@ def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(declare
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
-def test_tc_3_the_parallel_flag_alone_makes_a_whole_choice(source: str) -> None:
+def test_tc_3_the_parallel_flag_alone_makes_a_complete_choice(source: str) -> None:
     body = choosing(source, "auto", parallel_tool_calls=False)
     del body["tool_choice"]
     made = translated_body(body, source, ANTHROPIC)
     assert made["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
-def test_tc_4_choice_and_flag_stand_in_one_place() -> None:
+def test_tc_4_choice_and_flag_are_sent_in_one_place() -> None:
     made = translated_body(choosing(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
     assert made["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
     assert "parallel_tool_calls" not in made
@@ -83,14 +83,14 @@ def test_tc_4_choice_and_flag_stand_in_one_place() -> None:
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 @pytest.mark.parametrize("choice", [{"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "a"}])
-def test_tc_5_the_parallel_switch_is_kept_both_ways(target: str, choice: dict[str, Any]) -> None:
+def test_tc_5_the_parallel_switch_is_kept_in_both_directions(target: str, choice: dict[str, Any]) -> None:
     switched = {**choice, "disable_parallel_tool_use": True}
     made = translated_body(choosing(ANTHROPIC, switched), ANTHROPIC, target)
     assert made["parallel_tool_calls"] is False
     assert translated_body(made, target, ANTHROPIC)["tool_choice"] == switched
 
 
-def test_tc_6_a_choice_goes_with_its_tool() -> None:
+def test_tc_6_a_choice_follows_its_tool() -> None:
     body = anthropic_request(tools=[SEARCH, anthropic_tool()], tool_choice={"type": "tool", "name": "web_search"})
     with pytest.raises(toolwire.LossyTranslationError, match="/tools/0: web_search must be called"):
         translated_body(body, ANTHROPIC, CHAT)
@@ -171,7 +171,7 @@ AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "w
         ),
     ],
 )
-def test_tc_10_what_has_no_counterpart_is_reported_never_dropped_silently(body: dict[str, Any], path: str) -> None:
+def test_tc_10_settings_without_equivalent_are_reported(body: dict[str, Any], path: str) -> None:
     assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), path)
 
 
@@ -180,7 +180,7 @@ MID_CONVERSATION = anthropic_request(
 )
 
 
-def test_sy_1_system_text_in_the_middle_keeps_its_place_in_chat() -> None:
+def test_sy_1_system_text_in_the_middle_keeps_its_position_in_chat() -> None:
     for target in (CHAT, OLLAMA, OPENROUTER):
         made = translated_body(MID_CONVERSATION, ANTHROPIC, target)
         assert message_roles(made) == ["user", "assistant", "tool", "system", "assistant"]
@@ -192,7 +192,7 @@ def test_sy_2_system_text_is_never_dropped(target: str) -> None:
     assert str(translated_body(MID_CONVERSATION, ANTHROPIC, target)).count("Answer in French.") == 1
 
 
-def test_sy_3_system_text_in_the_middle_is_a_developer_item_of_responses() -> None:
+def test_sy_3_system_text_in_the_middle_is_a_developer_item_in_responses() -> None:
     made = responses_items(translated_body(MID_CONVERSATION, ANTHROPIC, RESPONSES))
     (said,) = [item for item in made if "Answer in French." in str(item.get("content"))]
     assert (said["role"], made.index(said)) == ("developer", 3)

@@ -60,7 +60,7 @@ async def count(gateway: RunningGateway, client: str, body: bytes, query: str = 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", COUNTING)
-def test_ct_1_every_client_can_count_in_front_of_every_provider(client: str, protocol: str) -> None:
+def test_ct_1_every_client_can_count_tokens_with_every_provider(client: str, protocol: str) -> None:
     async def work(base_url: str) -> None:
         async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
             _, body = question_request(client)
@@ -130,7 +130,7 @@ def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> N
     ],
     ids=["404", "500", "401", "no JSON", "no number", "no HTTP"],
 )
-def test_ct_3_a_provider_that_can_not_count_is_asked_all_the_same(answer: bytes, protocol: str) -> None:
+def test_ct_3_a_provider_that_cannot_count_stays_in_service(answer: bytes, protocol: str) -> None:
     """The estimate takes its place, and the next exchange goes there at once, with no try in between."""
 
     async def work() -> None:
@@ -154,7 +154,7 @@ def test_ct_3_a_provider_that_can_not_count_is_asked_all_the_same(answer: bytes,
 
 @pytest.mark.parametrize("protocol", COUNTING)
 @pytest.mark.parametrize("client", COUNTING)
-def test_ct_4_the_providers_own_count_is_what_the_exchange_then_takes(client: str, protocol: str) -> None:
+def test_ct_4_the_count_of_the_provider_matches_the_exchange(client: str, protocol: str) -> None:
     async def work(base_url: str) -> None:
         async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
             path, body = question_request(client)
@@ -171,7 +171,7 @@ def test_ct_4_the_providers_own_count_is_what_the_exchange_then_takes(client: st
 
 
 @pytest.mark.parametrize("protocol", COUNTING)
-def test_ct_5_what_is_counted_is_what_would_be_sent(protocol: str) -> None:
+def test_ct_5_the_counted_request_is_the_request_that_would_be_sent(protocol: str) -> None:
     """History with calls, hosted tools and settings, translated as for the exchange; less what only an answer needs."""
 
     async def work() -> None:

@@ -43,7 +43,7 @@ from tests.support.translation import has_loss_at, loss_paths, translate_stream_
 
 @pytest.mark.parametrize("target", [CHAT, OPENROUTER])
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source not in (CHAT, OPENROUTER)])
-def test_em_1_an_assistant_that_only_calls_has_null_content(source: str, target: str) -> None:
+def test_em_1_an_assistant_turn_with_only_calls_has_null_content(source: str, target: str) -> None:
     made = translated_body(tool_cycle_request(source, "call_1"), source, target)
     assert made["messages"][1]["content"] is None
 
@@ -55,7 +55,7 @@ def test_em_2_null_content_beside_calls_keeps_the_message(target: str) -> None:
 
 
 @pytest.mark.parametrize("empty", ["", [{"type": "text", "text": ""}]])
-def test_em_3_no_empty_block_is_sent_and_the_change_is_reported(empty: Any) -> None:
+def test_em_3_empty_blocks_are_not_sent_and_the_change_is_reported(empty: Any) -> None:
     body = chat_request(
         USER_MESSAGE, {"role": "assistant", "content": empty}, {"role": "user", "content": "Still there?"}
     )
@@ -81,7 +81,7 @@ EMPTY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("target", list(EMPTY))
-def test_em_4_a_result_without_content_is_an_empty_one(target: str) -> None:
+def test_em_4_a_result_without_content_is_an_empty_result(target: str) -> None:
     answer = {"type": "tool_result", "tool_use_id": "toolu_1"}
     made = translated_body(anthropic_turn([anthropic_call("toolu_1")], [answer]), ANTHROPIC, target)
     held = made.get("messages") or made.get("input") or made["contents"]
@@ -103,7 +103,7 @@ CUT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_em_5_an_answer_with_nothing_in_it_is_still_one_answer_that_was_cut(source: str, target: str) -> None:
+def test_em_5_an_empty_response_that_was_cut_is_still_one_response(source: str, target: str) -> None:
     made = translated_body(CUT[source], source, target, "response")
     said = summary(target, made)
     assert (said["text"], said["calls"], said["stop"]) == ("", [], "max_tokens")
@@ -114,7 +114,7 @@ def test_em_5_an_answer_with_nothing_in_it_is_still_one_answer_that_was_cut(sour
         assert [one["finishReason"] for one in made["candidates"]] == ["MAX_TOKENS"]
 
 
-def test_em_6_an_empty_answer_that_was_cut_says_so() -> None:
+def test_em_6_an_empty_truncated_response_reports_its_stop_reason() -> None:
     body = chat_response({"role": "assistant", "content": ""}, "length")
     assert translated_body(body, CHAT, ANTHROPIC, "response")["stop_reason"] == "max_tokens"
     made = translated_body(body, CHAT, RESPONSES, "response")
@@ -139,7 +139,7 @@ def test_em_7_empty_text_beside_calls_makes_no_message() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_em_8_an_empty_description_arrives_as_it_is(source: str, target: str) -> None:
+def test_em_8_an_empty_description_passes_unchanged(source: str, target: str) -> None:
     """Only Bedrock refuses it; nothing is made up for the others."""
     body = json.loads(json.dumps(request_with_tools(source, {"get_weather": None})).replace('"Weather."', '""'))
     made = translated_body(body, source, target)["tools"][0]

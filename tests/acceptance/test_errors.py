@@ -63,7 +63,7 @@ def last(body: Any) -> Any:
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != ANTHROPIC])
-def test_er_1_an_error_result_is_flagged_or_marked_text_and_is_an_error_again_at_home(target: str) -> None:
+def test_er_1_an_error_result_is_flagged_or_marked_and_restored_in_its_protocol(target: str) -> None:
     made = translated_body(FAILED, ANTHROPIC, target)
     assert last(made) == TOLD[target]
     reported = loss_kinds(FAILED, ANTHROPIC, target).get("/messages/2/content/0/is_error")
@@ -72,7 +72,7 @@ def test_er_1_an_error_result_is_flagged_or_marked_text_and_is_an_error_again_at
 
 
 @pytest.mark.parametrize(("first", "second"), [*ALL_PAIRS, *((one, one) for one in ALL_PROTOCOLS)])
-def test_er_2_the_error_flag_survives_every_way_home(first: str, second: str) -> None:
+def test_er_2_the_error_flag_survives_every_round_trip(first: str, second: str) -> None:
     body = translated_body(translated_body(FAILED, ANTHROPIC, first), first, second)
     assert last(body) == TOLD[second]
     assert translated_body(body, second, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
@@ -83,7 +83,7 @@ def test_er_2_the_error_flag_survives_every_way_home(first: str, second: str) ->
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
-def test_er_3_what_went_wrong_is_under_error(source: str) -> None:
+def test_er_3_an_error_is_sent_under_the_error_key(source: str) -> None:
     body = translated_body(FAILED, ANTHROPIC, source)
     (part,) = last(translated_body(body, source, GEMINI))["parts"]
     assert part["functionResponse"]["response"] == {"error": "No such city."}
@@ -107,7 +107,7 @@ CUT = {protocol: response_stream(protocol, "", ("call_1", "Paris")).partition(en
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_ex_2_a_stream_that_is_cut_ends_with_an_error_not_with_success(source: str, target: str) -> None:
+def test_ex_2_a_truncated_stream_ends_with_an_error_not_with_success(source: str, target: str) -> None:
     begun, end, _ = CUT[source]
     assert end
     assert stream_error_message(target, translate_stream_bytes(begun, source, target)).startswith("the stream ended ")
@@ -137,7 +137,7 @@ def test_ex_4_an_error_event_of_a_responses_stream_is_a_failure(target: str) -> 
     )
 
 
-def test_ex_11_an_overflow_of_the_context_is_said_as_clients_know_it() -> None:
+def test_ex_11_a_context_overflow_is_reported_in_the_form_clients_recognize() -> None:
     said = "This model's maximum context length is 128000 tokens. However, you asked for 130000 tokens."
     error = {
         "message": said,
@@ -160,6 +160,6 @@ def test_ex_11_an_overflow_of_the_context_is_said_as_clients_know_it() -> None:
     assert translated_body(full, GEMINI, CHAT, "error")["error"]["code"] == "context_length_exceeded"
 
 
-def test_ex_12_an_answer_of_the_wrong_protocol_is_refused_with_its_reason() -> None:
+def test_ex_12_a_response_in_the_wrong_protocol_is_refused_with_its_reason() -> None:
     with pytest.raises(toolwire.DecodeError, match="choices"):
         translated_body(responses_response(responses_call("call_1")), CHAT, ANTHROPIC, "response")

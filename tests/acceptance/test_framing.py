@@ -48,7 +48,7 @@ def said(wire: bytes | list[bytes], source: str) -> tuple[str, object]:
 
 
 @pytest.mark.parametrize("source", ALL_PROTOCOLS)
-def test_st_20_text_cut_inside_a_character_arrives_whole(source: str) -> None:
+def test_st_20_characters_split_between_chunks_arrive_intact(source: str) -> None:
     wire = STREAMS[source]
     whole = translate_stream_bytes(wire, source, OTHER[source])
     assert said(wire, source) == (CITY, {"city": CITY})
@@ -72,7 +72,7 @@ def with_comments(wire: bytes) -> bytes:
 
 @pytest.mark.parametrize("source", EVENTS)
 @pytest.mark.parametrize("spelling", [with_other_line_ends, with_two_data_lines, with_comments])
-def test_st_21_frames_are_read_in_every_legal_spelling(source: str, spelling: Callable[[bytes], bytes]) -> None:
+def test_st_21_frames_are_parsed_in_every_legal_spelling(source: str, spelling: Callable[[bytes], bytes]) -> None:
     wire = spelling(STREAMS[source])
     assert wire != STREAMS[source]
     assert said(wire, source) == (CITY, {"city": CITY})

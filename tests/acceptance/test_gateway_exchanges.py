@@ -86,7 +86,7 @@ IN_THE_STREAM = {
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
-def test_st_19_silence_is_filled_from_before_the_first_event_as_each_sdk_takes_it(
+def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(
     patient: GatewaySetup, client: str
 ) -> None:
     for upstream_protocol in ("openai-chat", client):
@@ -123,7 +123,7 @@ def test_st_19_silence_is_filled_from_before_the_first_event_as_each_sdk_takes_i
     ],
     ids=["gzip", "deflate", "stacked"],
 )
-def test_st_27_a_packed_answer_is_unpacked_and_no_header_says_otherwise(
+def test_st_27_a_compressed_response_is_decompressed_and_its_header_removed(
     encoding: str, pack: object, stream: bool
 ) -> None:
     assert callable(pack)
@@ -201,7 +201,7 @@ def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_afte
     run_async(work())
 
 
-def test_ex_5_the_first_event_is_fetched_while_the_next_upstream_can_be_asked() -> None:
+def test_ex_5_the_first_event_is_awaited_while_failover_is_possible() -> None:
     limited = (
         SSE_HEAD
         + transfer_chunk(b"data: " + openai_error_body("slow down", "rate_limit_error") + b"\n\n")
@@ -225,7 +225,7 @@ def test_ex_5_the_first_event_is_fetched_while_the_next_upstream_can_be_asked() 
 
 @every_client
 @streamed_or_not
-def test_ex_6_an_upstream_that_refuses_connections_is_a_502_of_the_servers_kind(protocol: str, stream: bool) -> None:
+def test_ex_6_a_refused_connection_is_a_502_server_error(protocol: str, stream: bool) -> None:
     async def work() -> None:
         async with serve_upstream(reply_with()) as origin:
             pass
@@ -264,7 +264,7 @@ def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol:
     ],
     ids=["request", "size", "credential", "provider", "busy provider"],
 )
-def test_ex_8_a_fault_of_the_request_is_nobody_elses_and_leaves_no_mark(fault: bytes, asked: tuple[int, int]) -> None:
+def test_ex_8_client_errors_do_not_fail_over_or_mark_the_provider(fault: bytes, asked: tuple[int, int]) -> None:
     async def work() -> None:
         first, second = ScriptedUpstream(fault, fault, CHAT_RESPONSE), ScriptedUpstream(CHAT_RESPONSE)
         if asked[0] == 1:
@@ -301,7 +301,7 @@ def test_ex_9_retry_after_is_passed_on_across_protocols(protocol: str, upstream_
     run_async(work())
 
 
-def test_ex_10_waiting_to_try_again_ends_when_the_client_leaves(clock: Clock) -> None:
+def test_ex_10_waiting_to_retry_ends_when_the_client_leaves(clock: Clock) -> None:
     async def work() -> None:
         script = ScriptedUpstream(http_response("503 Busy", openai_error_body("busy"), headers="retry-after: 0.5\r\n"))
         async with run_gateway_with(script) as gateway:
@@ -380,7 +380,7 @@ def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6, 8, 100])
-def test_ca_2_the_client_is_watched_from_the_time_it_is_let_in(turns: int) -> None:
+def test_ca_2_the_client_is_watched_from_admission(turns: int) -> None:
     async def work() -> None:
         held = Held()
         async with (
@@ -402,7 +402,7 @@ def test_ca_2_the_client_is_watched_from_the_time_it_is_let_in(turns: int) -> No
     run_async(work())
 
 
-def test_ca_3_nothing_stands_between_the_server_and_the_application() -> None:
+def test_ca_3_no_middleware_hides_the_disconnect() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             assert type(gateway.gateway.app) is App  # the server calls it itself, so that it hears of a disconnect
@@ -424,7 +424,7 @@ def test_ca_3_nothing_stands_between_the_server_and_the_application() -> None:
     run_async(work())
 
 
-def test_ca_4_what_a_cancelled_stream_had_cost_is_counted() -> None:
+def test_ca_4_the_usage_of_a_cancelled_stream_is_counted() -> None:
     async def work() -> None:
         held = Held(SSE_HEAD + transfer_chunk(anthropic_events(OPENED, BLOCK, DELTA)))
         async with (
@@ -440,7 +440,7 @@ def test_ca_4_what_a_cancelled_stream_had_cost_is_counted() -> None:
     run_async(work())
 
 
-def test_ca_5_nobody_else_is_tried_for_a_client_that_is_gone(clock: Clock) -> None:
+def test_ca_5_no_other_provider_is_tried_for_a_client_that_left(clock: Clock) -> None:
     async def work() -> None:
         held, second = Held(), ScriptedUpstream(CHAT_RESPONSE)
         async with serve_upstream(held) as one, serve_upstream(second) as two:

@@ -59,7 +59,7 @@ ANSWERED = http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_
 
 
 @pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
-def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: str) -> None:
+def test_or_11_each_result_follows_a_message_with_only_its_call(client: str) -> None:
     parallel = {
         CHAT: chat_request(
             {"role": "user", "content": "Go."},
@@ -97,7 +97,7 @@ def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: st
     ("model", "strict"),
     [("claude-sonnet-4-0", False), ("claude-3-7-sonnet-latest", False), ("claude-sonnet-4-5", True)],
 )
-def test_sc_16_strict_goes_only_to_models_that_have_it(model: str, strict: bool) -> None:
+def test_sc_16_strict_is_sent_only_to_models_that_support_it(model: str, strict: bool) -> None:
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     body = responses_request(USER_MESSAGE, tools=[responses_tool("f", parameters=schema, strict=True)])
 
@@ -116,7 +116,7 @@ def test_sc_16_strict_goes_only_to_models_that_have_it(model: str, strict: bool)
 
 @pytest.mark.parametrize("model", ["deepseek-v4-flash", "kimi-k2-thinking"])
 @pytest.mark.parametrize("client", [ANTHROPIC, RESPONSES])
-def test_th_13_the_reasoning_before_a_call_goes_back_with_it(client: str, model: str) -> None:
+def test_th_13_the_reasoning_before_a_call_is_sent_back_with_it(client: str, model: str) -> None:
     thought = chat_response(chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."))
 
     async def work() -> None:
@@ -134,7 +134,7 @@ def test_th_13_the_reasoning_before_a_call_goes_back_with_it(client: str, model:
 
 
 @pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
-def test_tc_8_a_forced_call_is_not_thought_about_by_who_refuses_both(client: str) -> None:
+def test_tc_8_thinking_is_disabled_for_a_forced_call_where_both_are_rejected(client: str) -> None:
     forced: dict[str, tuple[Any, str]] = {
         CHAT: (
             chat_request(
@@ -177,7 +177,7 @@ def refused(body: Any, rule: str) -> bool:
     return any(finding.rule.endswith(rule) for finding in toolwire.check(body, ANTHROPIC))
 
 
-def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_that_is_not() -> None:
+def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_loaded_tool() -> None:
     mark = {"type": "ephemeral", "ttl": "1h"}
     tools = [anthropic_tool("a"), anthropic_tool("b"), anthropic_tool("c", defer_loading=True, cache_control=mark)]
     body = anthropic_request(tools=tools)
@@ -205,7 +205,7 @@ def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_that_is_not() ->
     ("url", "status"),
     [("http://images.example/cat.png", 400), ("https://images.example/cat.png", 200)],
 )
-def test_im_7_an_image_that_google_can_not_fetch_is_refused_and_never_fetched_by_us(url: str, status: int) -> None:
+def test_im_7_an_image_url_that_gemini_cannot_fetch_is_refused_and_never_fetched(url: str, status: int) -> None:
     image = {"type": "image_url", "image_url": {"url": url}}
     body = chat_request({"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]})
     answered = {"candidates": [{"content": {"parts": [{"text": "A cat."}], "role": "model"}, "finishReason": "STOP"}]}
@@ -228,7 +228,7 @@ def test_im_7_an_image_that_google_can_not_fetch_is_refused_and_never_fetched_by
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_sv_2_a_search_of_the_upstream_is_shown_as_the_clients_own_blocks(stream: bool) -> None:
+def test_sv_2_a_provider_search_is_shown_as_native_blocks_of_the_client(stream: bool) -> None:
     tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
     body = anthropic_request(tools=[tool], stream=stream)
     action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
@@ -263,7 +263,7 @@ def test_sv_2_a_search_of_the_upstream_is_shown_as_the_clients_own_blocks(stream
 
 
 @pytest.mark.parametrize("target", [name for name in PROTOCOL_NAMES if name not in (RESPONSES, ANTHROPIC)])
-def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(target: str) -> None:
+def test_sv_5_deferred_tools_are_callable_where_the_target_has_no_search(target: str) -> None:
     hidden = {
         "type": "namespace",
         "name": "mcp__w",
@@ -320,7 +320,7 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
         ("other", "other", None),
     ],
 )
-def test_na_5_an_alias_whose_beginning_is_said_twice_is_understood(said: str, name: str, namespace: str | None) -> None:
+def test_na_5_an_alias_with_a_repeated_prefix_is_understood(said: str, name: str, namespace: str | None) -> None:
     group = {"type": "namespace", "name": "mcp__w", "description": "w", "tools": [responses_tool("get_weather")]}
     body = responses_request(USER_MESSAGE, tools=[group, responses_tool("mcp__x"), responses_tool("mcp__mcp__x")])
 

@@ -40,7 +40,7 @@ ISSUERS = [source for source in ALL_PROTOCOLS if source != ANTHROPIC]
 
 
 @pytest.mark.parametrize("source", ISSUERS)
-def test_id_1_illegal_id_is_escaped_alike_on_call_and_result(source: str) -> None:
+def test_id_1_illegal_ids_are_escaped_the_same_on_call_and_result(source: str) -> None:
     made = translated_body(tool_cycle_request(source, "functions.get:0", "functions/get:0"), source, ANTHROPIC)
     aliases = ids(ANTHROPIC, made)
     assert all(ANTHROPIC_ID.fullmatch(alias) for alias in aliases)
@@ -50,7 +50,7 @@ def test_id_1_illegal_id_is_escaped_alike_on_call_and_result(source: str) -> Non
 
 @pytest.mark.parametrize("sign", [":", ".", "/"])
 @pytest.mark.parametrize("source", ISSUERS)
-def test_id_2_both_sides_of_an_illegal_id_are_changed_and_the_native_path_is_warned(source: str, sign: str) -> None:
+def test_id_2_illegal_ids_are_escaped_on_both_sides_and_reported_on_the_native_path(source: str, sign: str) -> None:
     illegal = f"call{sign}1"
     made = translated_body(tool_cycle_request(source, illegal), source, ANTHROPIC)
     assert [ANTHROPIC_ID.fullmatch(alias) is not None for alias in ids(ANTHROPIC, made)] == [True]
@@ -62,7 +62,7 @@ def test_id_2_both_sides_of_an_illegal_id_are_changed_and_the_native_path_is_war
 
 @pytest.mark.parametrize("legal", ["toolu_01A", "call_123", "fc_123", "chatcmpl-tool-9", "a" * 40])
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_id_3_a_legal_id_passes_and_an_alias_is_the_same_every_time(legal: str, source: str, target: str) -> None:
+def test_id_3_legal_ids_pass_unchanged_and_aliases_are_deterministic(legal: str, source: str, target: str) -> None:
     made = translated_body(tool_cycle_request(source, legal), source, target)
     assert ids(target, made) == [legal]
     assert tool_results_in(target, made) == [(legal, "result 0")]
@@ -72,7 +72,7 @@ def test_id_3_a_legal_id_passes_and_an_alias_is_the_same_every_time(legal: str, 
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_id_4_long_ids_with_one_head_do_not_collide(source: str, target: str) -> None:
+def test_id_4_long_ids_with_a_common_prefix_do_not_collide(source: str, target: str) -> None:
     head = "call_" + "x" * 120
     issued = [f"{head}_ts_a", f"{head}_ts_b"]
     made = translated_body(tool_cycle_request(source, *issued), source, target)
@@ -85,7 +85,7 @@ def test_id_4_long_ids_with_one_head_do_not_collide(source: str, target: str) ->
     assert [answer for answer, _ in tool_results_in(target, made)] == aliases
 
 
-def test_id_5_ids_of_a_chat_upstream_come_back_to_it_as_they_were() -> None:
+def test_id_5_ids_of_a_chat_provider_return_to_it_unchanged() -> None:
     upstream = ["call_123", "fc_123", "chatcmpl-tool-1", "functions.get:0"]
     answer = chat_response(chat_assistant(*map(chat_call, upstream)))
     shown = ids(ANTHROPIC, translated_body(answer, CHAT, ANTHROPIC, "response"))
@@ -104,7 +104,7 @@ def test_id_6_the_result_is_paired_by_tool_use_id() -> None:
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES, INTERACTIONS])
-def test_id_11_a_call_without_id_gets_one(target: str) -> None:
+def test_id_11_calls_without_an_id_get_one(target: str) -> None:
     wire = chat_stream(
         chat_fragment(0, "", name="get_weather"),
         chat_fragment(0, CITY_ARGUMENTS),
@@ -118,7 +118,7 @@ def test_id_11_a_call_without_id_gets_one(target: str) -> None:
     assert len({*ids(target, whole)} - {"", "None"}) == 2
 
 
-def test_id_12_an_empty_id_is_a_missing_id() -> None:
+def test_id_12_empty_ids_count_as_missing() -> None:
     kept = chat_stream(
         chat_fragment(0, '{"city":', id="call_1", name="get_weather"), chat_fragment(0, '"Paris"}', id="")
     )
@@ -129,7 +129,7 @@ def test_id_12_an_empty_id_is_a_missing_id() -> None:
     assert str(call["id"]).startswith("call_tw")
 
 
-def test_id_13_items_whose_id_rotates_are_one_call() -> None:
+def test_id_13_items_whose_id_changes_are_one_call() -> None:
     def item(item_id: str, arguments: str, status: str) -> dict[str, Any]:
         return responses_call("call_1", arguments=arguments, id=item_id, status=status)
 
@@ -148,7 +148,7 @@ def test_id_13_items_whose_id_rotates_are_one_call() -> None:
     assert said == [{"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
 
 
-def test_id_14_an_id_that_repeats_is_paired_within_its_turn() -> None:
+def test_id_14_repeated_ids_are_paired_within_their_turn() -> None:
     body = chat_request(
         USER_MESSAGE,
         chat_assistant(chat_call("call_1")),
@@ -168,7 +168,7 @@ def test_id_14_an_id_that_repeats_is_paired_within_its_turn() -> None:
     ]
 
 
-def test_id_15_a_call_said_in_both_spellings_is_one_call() -> None:
+def test_id_15_a_call_in_both_spellings_is_one_call() -> None:
     both = chat_assistant(chat_call("call_1"), content=[anthropic_call("call_1")])
     made = translated_body(chat_request(USER_MESSAGE, both, chat_result("call_1")), CHAT, ANTHROPIC)
     assert ids(ANTHROPIC, made) == ["call_1"]
@@ -176,7 +176,7 @@ def test_id_15_a_call_said_in_both_spellings_is_one_call() -> None:
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != RESPONSES])
-def test_id_16_no_foreign_item_id_reaches_responses(source: str) -> None:
+def test_id_16_no_foreign_item_ids_reach_responses(source: str) -> None:
     made = translated_body(tool_cycle_request(source, "toolu_1"), source, RESPONSES)
     prefixes = {"function_call": "fc", "function_call_output": "fc", "message": "msg", "reasoning": "rs"}
     foreign = [

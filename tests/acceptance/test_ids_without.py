@@ -110,7 +110,7 @@ def user_text(protocol: str, body: Any) -> str:
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_id_7_a_result_has_the_name_of_its_call_and_without_a_call_it_is_text(source: str, target: str) -> None:
+def test_id_7_results_carry_the_name_of_their_call_and_become_text_without_one(source: str, target: str) -> None:
     made = translated_body(by_id_only(source), source, target)
     assert declared_names(target, made) == ["get_weather" if target in NAMING else None]
     body, path = ORPHANS[source]
@@ -148,14 +148,14 @@ def two_tools(source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("source", "target"), TO_NAMING)
-def test_id_8_results_are_named_after_the_calls_that_they_answer(source: str, target: str) -> None:
+def test_id_8_results_are_named_after_the_calls_they_answer(source: str, target: str) -> None:
     made = translated_body(two_tools(source), source, target)
     assert declared_names(target, made) == ["first", "second"]
     assert tool_results_in(target, made) == [("call_1", "of first"), ("call_2", "of second")]
 
 
 @pytest.mark.parametrize(("source", "target"), TO_NAMING)
-def test_id_9_an_id_that_was_issued_is_on_call_and_result(source: str, target: str) -> None:
+def test_id_9_ids_from_the_provider_stand_on_call_and_result(source: str, target: str) -> None:
     made = translated_body(tool_cycle_request(source, "call_7"), source, target)
     assert [call["id"] for call in tool_calls_in(target, made)] == ["call_7"]
     assert tool_results_in(target, made) == [("call_7", "result 0")]
@@ -189,7 +189,7 @@ def ids_are_stable(body: dict[str, Any], source: str, target: str, history: str)
 
 
 @pytest.mark.parametrize("target", ISSUING)
-def test_id_10_calls_without_ids_get_the_same_ones_each_time_and_none_goes_back(target: str) -> None:
+def test_id_10_calls_without_ids_get_stable_ids_that_are_not_sent_back(target: str) -> None:
     ids_are_stable(GEMINI_TWICE, GEMINI, target, "contents")
     once = fold_stream(target, translate_stream_bytes(gemini_stream(gemini_call(), gemini_call()), GEMINI, target))[
         "calls"
@@ -200,7 +200,7 @@ def test_id_10_calls_without_ids_get_the_same_ones_each_time_and_none_goes_back(
 
 
 @pytest.mark.parametrize("target", ISSUING)
-def test_id_17_parallel_calls_of_one_tool_get_ids_of_their_own_and_go_back_by_name(target: str) -> None:
+def test_id_17_parallel_calls_of_one_tool_get_distinct_ids_and_return_by_name(target: str) -> None:
     ids_are_stable(OLLAMA_TWICE, OLLAMA, target, "messages")
     back = translated_body(translated_body(OLLAMA_TWICE, OLLAMA, target), target, OLLAMA)
     assert declared_names(OLLAMA, back) == ["get_weather", "get_weather"]
@@ -238,7 +238,7 @@ def other_way_round(source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", list(RESULT_IDS))
-def test_id_18_results_of_one_tool_stand_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
+def test_id_18_results_of_one_tool_stay_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
     body = other_way_round(source)
     made = translated_body(body, source, OLLAMA)
     assert tool_results_in(OLLAMA, made) == [("call_1", "result 0"), ("call_2", "result 1")]

@@ -50,7 +50,7 @@ def test_er_4_a_failed_mcp_tool_is_a_failure_in_the_record_and_to_the_model(vers
     asyncio.run(work())
 
 
-def test_sv_14_one_server_that_fails_leaves_the_others_and_is_reported() -> None:
+def test_sv_14_one_failing_server_leaves_the_others_and_is_reported() -> None:
     async def work() -> None:
         servers = {
             "gone": McpServerConfig(command="no-such-program-anywhere"),
@@ -97,7 +97,7 @@ def test_sv_16_a_hint_that_is_false_stays_false(version: str) -> None:
     asyncio.run(work())
 
 
-def test_na_6_a_call_reaches_the_server_that_was_meant_whatever_is_in_its_name(tmp_path: Path) -> None:
+def test_na_6_a_call_reaches_its_server_whatever_the_name_contains(tmp_path: Path) -> None:
     async def work() -> None:
         servers = {
             name: scripted_server(tools=[tool_definition(one)], plays={one: "echo"}, log=str(tmp_path / name))
@@ -126,7 +126,7 @@ def made_calls(log: Path, count: int) -> bool:
 
 
 @both
-def test_ca_6_a_call_that_is_aborted_is_cancelled_and_holds_nothing(version: str, tmp_path: Path) -> None:
+def test_ca_6_an_aborted_call_is_cancelled_and_released(version: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async def work() -> None:

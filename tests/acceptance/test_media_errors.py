@@ -28,7 +28,7 @@ def with_content(*content: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("model", ["gemini-3-pro", "gemini-2.5-pro"])
-def test_im_1_an_image_in_a_result_of_gemini_s_is_bound_to_it(model: str) -> None:
+def test_im_1_an_image_in_a_result_for_gemini_is_bound_to_it(model: str) -> None:
     body = anthropic_turn([anthropic_call("toolu_1")], [anthropic_result("toolu_1", [TEXT, IMAGE])])
     parts = translated_body(body, ANTHROPIC, "gemini", model=model)["contents"][2]["parts"]
     blob = {"inlineData": {"mimeType": "image/png", "data": PNG_BASE64}}
@@ -37,7 +37,7 @@ def test_im_1_an_image_in_a_result_of_gemini_s_is_bound_to_it(model: str) -> Non
 
 
 @pytest.mark.parametrize("model", ["gemini-3-pro", "gemini-2.5-pro"])
-def test_im_3_images_of_parallel_results_stay_with_their_own(model: str) -> None:
+def test_im_3_images_of_parallel_results_stay_with_their_results(model: str) -> None:
     pictures = [{**IMAGE, "source": {**IMAGE["source"], "data": data}} for data in ("aaaa", "bbbb")]
     answers = [anthropic_result(f"toolu_{index}", [one]) for index, one in enumerate(pictures)]
     body = anthropic_turn([anthropic_call("toolu_0"), anthropic_call("toolu_1")], answers)
@@ -49,7 +49,7 @@ def test_im_3_images_of_parallel_results_stay_with_their_own(model: str) -> None
     ]
 
 
-def test_im_2_an_image_in_a_result_is_shown_after_the_tool_messages() -> None:
+def test_im_2_an_image_in_a_result_follows_the_tool_messages() -> None:
     body = with_content(TEXT, IMAGE)
     made = translated_body(body, ANTHROPIC, CHAT)
     assert message_roles(made) == ["user", "assistant", "tool", "tool", "user"]
@@ -69,7 +69,7 @@ def test_im_4_a_document_in_a_result_is_a_native_part() -> None:
     assert output[1]["file_data"].endswith("JVBERi0=")
 
 
-def test_im_5_a_list_of_text_is_a_string_and_only_media_needs_a_list() -> None:
+def test_im_5_a_list_of_texts_becomes_a_string_unless_it_has_media() -> None:
     made = responses_items(
         translated_body(with_content(TEXT, {"type": "text", "text": " Of Paris."}), ANTHROPIC, RESPONSES)
     )

@@ -85,7 +85,7 @@ CHAT_CUSTOM: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("source", [ANTHROPIC, RESPONSES])
-def test_na_1_a_long_name_is_shortened_alike_every_time_and_restored(source: str) -> None:
+def test_na_1_a_long_name_is_shortened_deterministically_and_restored(source: str) -> None:
     long, other = LONG + "a", LONG + "b"
     declare = anthropic_tool if source == ANTHROPIC else responses_tool
     request = anthropic_request if source == ANTHROPIC else responses_request
@@ -115,7 +115,7 @@ ODD = ["fs.read", "fs/read", "fs_read", "fs read", "1st/tool", "1st tool", "cafÃ
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_na_3_names_with_other_signs_do_not_collide(source: str, target: str) -> None:
+def test_na_3_names_with_illegal_characters_do_not_collide(source: str, target: str) -> None:
     asked = request_with_tools(source, dict.fromkeys(ODD))
     made = translated_body(asked, source, target)
     sent = list(declared_schemas(target, made))
@@ -158,7 +158,7 @@ def test_a_custom_tool_without_a_description_gets_none_at_anthropic() -> None:
     assert tool.keys() == {"name", "input_schema"}
 
 
-def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
+def test_cu_2_a_custom_tool_becomes_a_function_and_its_call_is_restored() -> None:
     tool = translated_body(CUSTOM_REQUEST, RESPONSES, ANTHROPIC)["tools"][0]
     assert tool["input_schema"]["properties"]["input"]["type"] == "string"
     assert tool["input_schema"]["required"] == ["input"]
@@ -190,7 +190,7 @@ def test_cu_2_a_custom_tool_is_lowered_and_its_call_raised_again() -> None:
         (CHAT, chat_request(USER_MESSAGE, chat_assistant(CHAT_CUSTOM), chat_result("call_1", "Done."), tools=[NESTED])),
     ],
 )
-def test_cu_3_custom_tools_are_lowered_on_every_path(source: str, body: dict[str, Any]) -> None:
+def test_cu_3_custom_tools_become_functions_on_every_path(source: str, body: dict[str, Any]) -> None:
     for target in (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA):
         made = translated_body(body, source, target)
         assert declared_schemas(target, made)["apply_patch"]["required"] == ["input"]

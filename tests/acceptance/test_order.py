@@ -72,7 +72,7 @@ ABROAD = [protocol for protocol in ALL_PROTOCOLS if protocol != ANTHROPIC]
 
 
 @pytest.mark.parametrize("target", [CHAT, "ollama", OPENROUTER])
-def test_or_1_tool_messages_come_before_the_users_text(target: str) -> None:
+def test_or_1_tool_messages_precede_the_text_of_the_user(target: str) -> None:
     body = anthropic_turn([anthropic_call("toolu_1")], [NOTE, anthropic_result("toolu_1")])
     made = translated_body(body, ANTHROPIC, target)
     assert message_roles(made) == ["user", "assistant", "tool", "user"]
@@ -99,7 +99,7 @@ def test_or_2_results_around_a_text_stay_together() -> None:
     assert kinds_of_steps == ["user_input", "function_call", "function_call", *["function_result"] * 2, "user_input"]
 
 
-def test_or_3_nothing_is_put_before_the_results() -> None:
+def test_or_3_nothing_is_inserted_before_the_results() -> None:
     reminder = {"role": "system", "content": "Today is Monday."}
     history = [
         USER_MESSAGE,
@@ -128,7 +128,7 @@ UNANSWERED: dict[str, tuple[list[str | int], str]] = {
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_or_4_results_share_one_turn_and_an_unanswered_call_gets_a_placeholder(source: str, target: str) -> None:
+def test_or_4_results_share_one_turn_and_unanswered_calls_get_a_placeholder(source: str, target: str) -> None:
     made = translated_body(tool_cycle_request(source, "call_1", "call_2"), source, target)
     if target == ANTHROPIC:
         assert message_roles(made) == ["user", "assistant", "user"]
@@ -152,7 +152,7 @@ def resolved(body: Any, pointer: str) -> Any:
     return body
 
 
-def test_or_5_of_two_results_the_last_stands_at_the_place_of_the_first() -> None:
+def test_or_5_of_two_results_the_last_replaces_the_first() -> None:
     answers = [chat_result("call_1", "first"), chat_result("call_2", "other"), chat_result("call_1", "last")]
     body = chat_turn([chat_call("call_1"), chat_call("call_2")], answers)
     assert tool_results_in(ANTHROPIC, translated_body(body, CHAT, ANTHROPIC)) == [
@@ -253,7 +253,7 @@ def test_or_10_client_and_server_calls_keep_their_order() -> None:
 
 
 @pytest.mark.parametrize("target", ABROAD)
-def test_or_12_a_server_call_and_its_result_go_together(target: str) -> None:
+def test_or_12_server_calls_and_their_results_are_dropped_together(target: str) -> None:
     body = anthropic_request(USER_MESSAGE, {"role": "assistant", "content": [ASKED, ADVISED, NOTE]}, USER_MESSAGE)
     made = translated_body(body, ANTHROPIC, target)
     assert "srvtoolu_2" not in str(made)
@@ -272,7 +272,7 @@ def test_or_14_results_are_written_in_call_order_not_in_completion_order(protoco
     assert [text for _, text in tool_results_in(protocol, body)] == ["result 1", "result 2", "result 3"]
 
 
-def test_or_15_turns_of_one_role_are_coalesced() -> None:
+def test_or_15_consecutive_turns_of_one_role_are_merged() -> None:
     body = chat_request(
         USER_MESSAGE, {"role": "user", "content": "Please."}, {"role": "assistant", "content": "Well."}, USER_MESSAGE
     )

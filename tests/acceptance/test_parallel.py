@@ -48,7 +48,7 @@ ITEMS = [
 ]
 
 
-def test_pa_1_each_call_has_a_block_of_its_own() -> None:
+def test_pa_1_each_call_has_its_own_block() -> None:
     wire = translate_stream_bytes(CHAT_BOTH, CHAT, ANTHROPIC)
     starts = [frame for frame in stream_frames(wire) if frame["type"] == "content_block_start"]
     assert [(start["index"], start["content_block"]["id"]) for start in starts] == [
@@ -61,7 +61,7 @@ def test_pa_1_each_call_has_a_block_of_its_own() -> None:
 ANTHROPIC_BOTH = [*anthropic_call_block(0, "call_1"), *anthropic_call_block(1, "call_2", ROME)]
 
 
-def test_pa_2_one_choice_and_no_empty_call_objects() -> None:
+def test_pa_2_parallel_calls_are_one_choice_without_empty_call_objects() -> None:
     wire = translate_stream_bytes(anthropic_stream(*ANTHROPIC_BOTH), ANTHROPIC, CHAT)
     assert fold_stream(CHAT, wire)["calls"] == BOTH
     chunks = stream_frames(wire)
@@ -131,7 +131,7 @@ def argument_delta(index: int, delta: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 @pytest.mark.parametrize("late", [False, True])
-def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: str, late: bool) -> None:
+def test_pa_6_deltas_are_routed_by_item_even_before_the_item_is_added(target: str, late: bool) -> None:
     first, _, _, first_done = responses_item_events(0, ITEMS[0])
     second, _, _, second_done = responses_item_events(1, ITEMS[1])
     early = [argument_delta(1, '{"city":'), second] if late else [second, argument_delta(1, '{"city":')]
@@ -150,7 +150,7 @@ def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: 
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != GEMINI])
-def test_pa_7_parallel_calls_of_one_chunk_are_calls_of_their_own(target: str) -> None:
+def test_pa_7_parallel_calls_in_one_chunk_stay_separate(target: str) -> None:
     asked = GEMINI_BOTH
     assert tool_calls_in(target, translated_body(gemini_response(*asked), GEMINI, target, "response")) == BOTH
     at_once = gemini_events(gemini_response(*asked))
@@ -159,13 +159,13 @@ def test_pa_7_parallel_calls_of_one_chunk_are_calls_of_their_own(target: str) ->
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_pa_8_every_call_of_a_whole_response_is_kept(source: str, target: str) -> None:
+def test_pa_8_every_call_of_a_response_is_kept(source: str, target: str) -> None:
     body = response_body(source, "", ("call_1", "Paris"), ("call_2", "Rome"))
     assert tool_calls_in(target, translated_body(body, source, target, "response")) == BOTH
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
-def test_pa_9_the_answer_ends_with_the_response_not_with_its_first_item(target: str) -> None:
+def test_pa_9_the_stream_ends_with_the_response_not_with_its_first_item(target: str) -> None:
     wire = responses_stream(*responses_item_events(0, ITEMS[0]), *responses_item_events(1, ITEMS[1]), output=ITEMS)
     made = translate_stream_bytes(wire, RESPONSES, target)
     assert fold_stream(target, made)["calls"] == BOTH
@@ -177,7 +177,7 @@ def test_pa_9_the_answer_ends_with_the_response_not_with_its_first_item(target: 
         assert set(reasons[:-1]) == {None}
 
 
-def test_pa_11_output_indices_are_counted_over_all_kinds_of_items() -> None:
+def test_pa_11_output_indices_count_all_kinds_of_items() -> None:
     wire = chat_stream(
         {"reasoning_content": "Hm."},
         {"content": "Well."},

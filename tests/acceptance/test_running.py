@@ -56,7 +56,7 @@ def test_or_13_calls_and_outputs_are_pruned_in_pairs_and_keep_their_order() -> N
     assert parts_of(last, Text)[0].text.startswith("the question")
 
 
-def test_th_12_reasoning_goes_with_the_call_that_it_led_to() -> None:
+def test_th_12_reasoning_is_kept_with_the_call_it_led_to() -> None:
     said = Message(role="assistant", parts=(thinking("first"),)), Message(role="assistant", parts=(model_call("add"),))
     results = Message(role="user", parts=(ToolResult(call_id="c1", content=(Text(text="1"),)),))
     question = Message(role="user", parts=(Text(text="q"),))
@@ -68,7 +68,7 @@ def test_th_12_reasoning_goes_with_the_call_that_it_led_to() -> None:
     assert trim_history(whole, 0)[1] == 6
 
 
-def test_pa_10_a_wrapper_is_expanded_into_its_calls() -> None:
+def test_pa_10_a_parallel_wrapper_is_expanded_into_its_calls() -> None:
     uses = [
         {"recipient_name": "functions.add", "parameters": {"a": 1, "b": 2}},
         {"recipient_name": "add", "parameters": {"a": 3, "b": 4}},
@@ -83,7 +83,7 @@ def test_pa_10_a_wrapper_is_expanded_into_its_calls() -> None:
     assert [(one.call_id, result_text(one)) for one in last_results(asked)] == [("w", "3"), ("w_1", "7")]
 
 
-def test_ar_2_no_arguments_for_a_tool_that_needs_some_fail_closed() -> None:
+def test_ar_2_missing_required_arguments_fail_closed() -> None:
     ran: list[Any] = []
 
     @tool
@@ -97,7 +97,7 @@ def test_ar_2_no_arguments_for_a_tool_that_needs_some_fail_closed() -> None:
     assert run.calls[0].error == "schema"
 
 
-def test_ar_5_double_encoded_arguments_are_repaired_if_that_is_asked_for() -> None:
+def test_ar_5_double_encoded_arguments_are_repaired_on_request() -> None:
     got: list[Any] = []
 
     @tool
@@ -118,7 +118,7 @@ def test_ar_5_double_encoded_arguments_are_repaired_if_that_is_asked_for() -> No
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "filtered", "refusal"])
-def test_sr_7_nothing_runs_after_another_end_than_a_tools(reason: StopReason) -> None:
+def test_sr_7_no_tool_runs_unless_the_response_stopped_for_tools(reason: StopReason) -> None:
     ran: list[int] = []
 
     def touch() -> None:

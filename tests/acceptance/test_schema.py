@@ -67,7 +67,7 @@ def test_a_recursive_schema_keeps_its_references(source: str, target: str) -> No
 
 
 @pytest.mark.parametrize("key", ["eager_input_streaming", "defer_loading"])
-def test_sc_9_a_vendors_own_keys_are_left_out_and_reported(key: str) -> None:
+def test_sc_9_vendor_specific_keys_are_dropped_and_reported(key: str) -> None:
     body = anthropic_request(tools=[anthropic_tool("plain"), {**anthropic_tool(), key: True}])
     made = translated_body(body, ANTHROPIC, CHAT)
     assert key not in json.dumps(made)
@@ -109,7 +109,7 @@ def test_sc_13_a_tool_that_is_not_strict_says_so_to_responses(source: str) -> No
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
-def test_sc_15_an_output_format_keeps_to_what_the_target_compiles(source: str) -> None:
+def test_sc_15_an_output_format_uses_only_keywords_that_the_target_compiles(source: str) -> None:
     count = {"type": "integer", "minimum": 1, "maximum": 9}
     schema = {"type": "object", "properties": {"n": count}, "required": ["n"], "additionalProperties": False}
     described = {"name": "answer", "schema": schema, "strict": True}
@@ -146,5 +146,5 @@ def test_sc_19_the_order_of_keys_is_kept_and_the_bytes_are_stable(source: str, t
 
 
 @pytest.mark.parametrize(("source", "target"), [*CORE_PAIRS, (ANTHROPIC, ANTHROPIC)])
-def test_sc_20_unknown_keywords_are_carried(source: str, target: str) -> None:
+def test_sc_20_unknown_keywords_are_kept(source: str, target: str) -> None:
     assert arrived(UNKNOWN, source, target) == UNKNOWN

@@ -56,7 +56,7 @@ ROW = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
 @each
-def test_sc_1_references_are_kept_where_the_target_has_them_and_else_written_out(source: str) -> None:
+def test_sc_1_references_are_kept_where_supported_and_inlined_elsewhere(source: str) -> None:
     rows = {"type": "array", "items": {"$ref": "#/definitions/row"}}
     schema = of({"rows": rows, "more": {"$ref": "#/properties/rows"}}, definitions={"row": ROW})
     row = {"$ref": "#/$defs/row"}
@@ -81,7 +81,7 @@ def test_a_reference_that_leads_out_of_the_schema_is_dropped_and_never_fetched(r
 
 
 @each
-def test_sc_2_what_stands_beside_a_reference_is_kept_and_the_reference_too(source: str) -> None:
+def test_sc_2_keywords_beside_a_reference_are_kept(source: str) -> None:
     schema = of({"row": {"$ref": "#/$defs/row", "description": "The row."}}, **{"$defs": {"row": ROW}})
     made, losses = to_gemini(schema, source)
     union = {"anyOf": [{"$ref": "#/$defs/row"}], "description": "The row."}
@@ -104,7 +104,7 @@ TREE = of({"root": {"$ref": "#/$defs/node"}}, required=["root"], **{"$defs": {"n
 
 
 @each
-def test_sc_3_recursion_is_kept_where_the_target_has_it_and_else_left_open(source: str) -> None:
+def test_sc_3_recursion_is_kept_where_supported_and_left_open_elsewhere(source: str) -> None:
     assert to_gemini(TREE, source) == (TREE, [])
     made, losses = to_gemini(TREE, source, OLD)
     assert made == of({"root": of({"next": {"type": "object"}})}, required=["root"])
@@ -130,7 +130,7 @@ def test_an_exploding_schema_stays_small(target: str) -> None:
 
 
 @each
-def test_sc_4_an_enum_that_is_not_of_strings_is_told_in_words_and_keeps_its_type(source: str) -> None:
+def test_sc_4_an_enum_of_other_types_moves_to_the_description_and_keeps_its_type(source: str) -> None:
     schema = of({"n": {"type": "integer", "enum": [15, 60]}, "on": {"type": "boolean", "enum": [True]}})
     told = {"type": "boolean", "description": "enum: [true]"}
     made, losses = to_gemini(schema, source)
@@ -172,7 +172,7 @@ def test_nullable_is_a_type_to_all_who_do_not_know_the_word() -> None:
     assert tw.translate(body, "gemini", "gemini").value == body
 
 
-def test_sc_7_types_in_a_list_and_numbers_in_other_spellings_are_normalised() -> None:
+def test_sc_7_lists_of_types_and_numbers_as_strings_are_normalized() -> None:
     mixed = {"type": ["string", "array"], "items": {"type": "string"}, "minLength": "1", "maxItems": 4.0}
     made, losses = to_gemini(of({"a": mixed}), model=OLD)
     array = {"type": "array", "items": {"type": "string"}, "maxItems": 4}
@@ -186,7 +186,7 @@ def test_sc_7_types_in_a_list_and_numbers_in_other_spellings_are_normalised() ->
 
 
 @each
-def test_sc_8_conditions_are_told_in_the_description_and_boolean_schemas_read(source: str) -> None:
+def test_sc_8_conditions_move_to_the_description_and_boolean_schemas_are_decoded(source: str) -> None:
     condition = {"if": {"required": ["a"]}, "then": {"required": ["b"]}, "not": {"required": ["c"]}}
     schema = of({"a": True, "b": {"type": "string"}, "c": False}, description="Either.", **condition)
     made, losses = to_gemini(schema, source)

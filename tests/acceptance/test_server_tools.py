@@ -66,7 +66,7 @@ def test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused() -> None:
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 @pytest.mark.parametrize("kind", ["memory_20250818", "tool_search_tool_bm25_20251119", "something_20270101"])
-def test_sv_3_a_tool_without_counterpart_is_named(kind: str, target: str) -> None:
+def test_sv_3_a_tool_without_equivalent_is_named(kind: str, target: str) -> None:
     body = anthropic_request(tools=[{"type": kind, "name": kind.rsplit("_", 1)[0]}, PLAIN])
     assert "plain" in declared_schemas(target, translated_body(body, ANTHROPIC, target))
     assert has_loss_at(loss_paths(body, ANTHROPIC, target), "/tools/0")
@@ -139,7 +139,7 @@ def test_sv_7_tool_search_items_keep_their_ids_in_the_next_request() -> None:
     assert following["input"][1:3] == found
 
 
-def test_sv_8_a_tool_that_a_result_refers_to_is_declared() -> None:
+def test_sv_8_a_tool_that_a_result_references_is_declared() -> None:
     nested = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": "plain"}])
     deferred = [{**PLAIN, "defer_loading": True}, anthropic_tool("search")]
     body = anthropic_turn([anthropic_call("toolu_1", "search")], [nested], tools=deferred)
@@ -166,7 +166,7 @@ def test_sv_10_callers_of_another_vendor_are_never_mapped_silently() -> None:
     assert has_loss_at(loss_paths(both, RESPONSES, ANTHROPIC), "/tools/0/allowed_callers")
 
 
-def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
+def test_sv_11_results_of_provider_tools_stay_with_their_calls() -> None:
     search: dict[str, Any] = {
         "type": "server_tool_use",
         "id": "srvtoolu_1",
@@ -192,7 +192,7 @@ def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
     assert following["input"] == [USER_MESSAGE, *output, responses_output("call_1")]
 
 
-def test_sv_13_search_beside_functions_of_gemini() -> None:
+def test_sv_13_gemini_search_works_beside_functions() -> None:
     body = anthropic_request(tools=[SEARCH, PLAIN])
     made = translated_body(body, ANTHROPIC, "gemini", model="gemini-3-pro")
     assert made["tools"][1:] == [{"googleSearch": {}}]

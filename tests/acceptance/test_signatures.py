@@ -71,7 +71,7 @@ def signatures(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("client", [*CLIENTS, *NO_FIELD])
-def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_that_is_reported(client: str) -> None:
+def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_reports_it(client: str) -> None:
     second = {"functionCall": {"id": "call_2", "name": TOOL_NAME, "args": {}}}
     answer = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE), second)
     shown = tw.translate(answer, "gemini", client, "response", request=FIRST_REQUESTS[client], envelope_key=CARRIER)
@@ -101,7 +101,7 @@ def test_a_step_that_was_never_signed_skips_the_check_once(source: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_th_3_each_signature_stands_once_on_its_own_part(client: str, *, stream: bool) -> None:
+def test_th_3_each_signature_stands_once_on_its_part(client: str, *, stream: bool) -> None:
     parts = [{"text": "Well.", "thoughtSignature": "CiMBtext"}, gemini_call_part(thoughtSignature=SIGNATURE)]
     sent = cycle(gemini_call_response(*parts), "gemini", client, stream=stream)
     assert sent["contents"][1]["parts"] == parts
@@ -202,7 +202,7 @@ REDACTED = {"type": "redacted_thinking", "data": "EmwKAhgB"}
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", [ANTHROPIC, "gemini", GI, "openrouter"])
-def test_th_9_a_reasoning_item_comes_back_whole_through_every_client(client: str, *, stream: bool) -> None:
+def test_th_9_a_reasoning_item_survives_every_client(client: str, *, stream: bool) -> None:
     sent = cycle(responses_call_response(REASONED), RESPONSES, client, stream=stream)
     assert sent["input"][1] == REASONED
     assert sent["input"][2]["type"] == "function_call"
@@ -210,7 +210,7 @@ def test_th_9_a_reasoning_item_comes_back_whole_through_every_client(client: str
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", [RESPONSES, "gemini", GI, "openrouter"])
-def test_th_10_redacted_thinking_comes_back_whole_through_every_client(client: str, *, stream: bool) -> None:
+def test_th_10_redacted_thinking_survives_every_client(client: str, *, stream: bool) -> None:
     sent = cycle(anthropic_call_response(REDACTED), ANTHROPIC, client, stream=stream)
     assert sent["messages"][1]["content"][0] == REDACTED
 
@@ -250,7 +250,7 @@ PIECES: list[dict[str, Any]] = [
         ("openrouter", "tool_calls", "arguments"),
     ],
 )
-def test_st_32_arguments_by_their_paths_are_told_as_they_arrive(target: str, kind: str, field: str) -> None:
+def test_st_32_partial_arguments_of_gemini_are_streamed_as_they_arrive(target: str, kind: str, field: str) -> None:
     chunks = [
         b"data: " + json.dumps(gemini_call_response({"functionCall": piece})).encode() + b"\n\n" for piece in PIECES
     ]

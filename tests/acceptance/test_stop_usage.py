@@ -80,7 +80,7 @@ FROM_STOPPING = [(source, target) for source, target in ALL_PAIRS if source in S
 
 
 @pytest.mark.parametrize(("source", "target"), FROM_STOPPING)
-def test_sr_1_a_stop_that_comes_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
+def test_sr_1_a_stop_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
     made = translate_stream_bytes(STOPPING[source], source, target)
     assert fold_stream(target, made)["stop"] == "tool_use"
     assert made.count(TOOL_STOPS[target]) >= 1
@@ -102,7 +102,7 @@ def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target
         (ANTHROPIC, anthropic_response(anthropic_call("a"), stop_reason="max_tokens")),
     ],
 )
-def test_sr_3_a_cut_answer_is_incomplete_and_so_are_its_calls(source: str, body: dict[str, Any]) -> None:
+def test_sr_3_a_truncated_response_is_incomplete_and_so_are_its_calls(source: str, body: dict[str, Any]) -> None:
     made = translated_body(body, source, RESPONSES, "response")
     assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     assert [item["status"] for item in made["output"]] == ["incomplete"]
@@ -112,7 +112,7 @@ def test_sr_3_a_cut_answer_is_incomplete_and_so_are_its_calls(source: str, body:
     "source",
     [source for source in ALL_PROTOCOLS if source != ANTHROPIC],
 )
-def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str) -> None:
+def test_sr_4_a_response_with_calls_stops_for_tool_use(source: str) -> None:
     body = response_body(source, "Well.", ("call_1", "Paris"))
     assert translated_body(body, source, ANTHROPIC, "response")["stop_reason"] == "tool_use"
     without = translated_body(response_body(source, "Well."), source, ANTHROPIC, "response")
@@ -128,7 +128,7 @@ def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str) -> None:
         ("refusal", "content_filter"),
     ],
 )
-def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
+def test_sr_5_every_stop_reason_is_mapped(anthropic: str, chat: str) -> None:
     message = CALL if chat == "tool_calls" else TEXT
     assert translated_body(chat_response(message, chat), CHAT, ANTHROPIC, "response")["stop_reason"] == anthropic
     blocks = [anthropic_call("call_1")] if anthropic == "tool_use" else [{"type": "text", "text": "Sunny."}]
@@ -150,7 +150,7 @@ def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
     ],
 )
 @pytest.mark.parametrize("reason", ["error", "malformed_tool_use", "something_new"])
-def test_sr_6_an_unknown_reason_is_kept_at_home_and_reported_abroad(
+def test_sr_6_an_unknown_reason_is_kept_in_its_protocol_and_reported_elsewhere(
     reason: str, target: str, path: tuple[Any, ...], failed: str, unknown: str
 ) -> None:
     body = chat_response(TEXT, reason)
@@ -179,7 +179,7 @@ def test_sr_8_a_refusal_is_surfaced() -> None:
     assert made["incomplete_details"] == {"reason": "content_filter"}
 
 
-def test_sr_9_structured_output_is_not_made_of_a_tool() -> None:
+def test_sr_9_structured_output_is_not_implemented_as_a_tool() -> None:
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer"}},
@@ -196,7 +196,7 @@ def test_sr_9_structured_output_is_not_made_of_a_tool() -> None:
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != RESPONSES])
-def test_sr_10_an_incomplete_response_is_an_answer_not_a_failure(target: str) -> None:
+def test_sr_10_an_incomplete_response_is_a_response_not_a_failure(target: str) -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
     wire = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
     made = translate_stream_bytes(wire, RESPONSES, target)
@@ -207,7 +207,7 @@ def test_sr_10_an_incomplete_response_is_an_answer_not_a_failure(target: str) ->
         assert frame_types(made)[-1] == "message_stop"
 
 
-def test_us_1_the_last_usage_of_a_stream_is_right() -> None:
+def test_us_1_the_last_usage_of_a_stream_is_correct() -> None:
     wire = chat_stream(CALL_DELTA, usage=CACHED)
     final = [
         frame
@@ -251,13 +251,13 @@ def test_us_3_repeated_usage_is_not_summed() -> None:
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != RESPONSES])
-def test_us_4_reasoning_tokens_are_always_said(source: str) -> None:
+def test_us_4_reasoning_tokens_are_always_reported(source: str) -> None:
     made = translated_body(response_body(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
     assert made["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
     assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (9, 7)
 
 
-def test_us_5_usage_is_asked_of_the_upstream_and_hidden_from_who_did_not_ask() -> None:
+def test_us_5_usage_is_requested_upstream_and_hidden_from_clients_that_did_not_ask() -> None:
     made = translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)
     assert made["stream_options"]["include_usage"] is True
     trailing = chat_stream(CALL_DELTA, usage=CACHED)
@@ -306,7 +306,7 @@ def test_us_9_at_most_four_cache_marks_are_sent() -> None:
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES, GEMINI, INTERACTIONS, OLLAMA])
-def test_us_10_a_cache_mark_without_a_place_is_reported_where_it_stood(target: str) -> None:
+def test_us_10_a_cache_mark_without_equivalent_is_reported_at_its_position(target: str) -> None:
     mark: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
     answer = anthropic_result("toolu_1", **mark)
     body = anthropic_turn([anthropic_call("toolu_1")], [answer], tools=[anthropic_tool(**mark)])

@@ -58,7 +58,7 @@ def test_st_2_there_is_one_message_start(source: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_st_3_a_chunk_that_opens_a_call_and_holds_all_its_arguments_is_not_lost(source: str, target: str) -> None:
+def test_st_3_a_chunk_with_a_complete_call_is_not_lost(source: str, target: str) -> None:
     said = fold_stream(target, translate_stream_bytes(STREAMS[source], source, target))
     assert (said["text"], said["calls"], said["stop"]) == ("Well.", [PARIS], "tool_use")
     alone = fold_stream(
@@ -91,7 +91,7 @@ def test_st_4_the_first_token_after_a_change_of_kind_is_kept(source: str, target
     assert (said["reasoning"], said["text"], said["calls"]) == ("Think", "First token", [PARIS])
 
 
-def test_st_5_the_first_block_has_the_type_of_what_really_comes_first() -> None:
+def test_st_5_the_first_block_has_the_type_of_the_first_delta() -> None:
     wire = chat_stream(
         {"content": ""},
         {"reasoning_content": "Think", "content": ""},
@@ -126,7 +126,7 @@ def test_st_7_every_delta_has_an_open_block_and_every_block_is_closed(source: st
     assert [frame["type"] for frame in made].count("content_block_delta") >= 2
 
 
-def test_st_8_the_name_of_a_call_is_said_once() -> None:
+def test_st_8_the_name_of_a_call_is_sent_once() -> None:
     wire = anthropic_stream(*anthropic_call_block(0, "call_1", '{"city":', '"Paris"}'))
     deltas = [
         choice["delta"]
@@ -137,7 +137,7 @@ def test_st_8_the_name_of_a_call_is_said_once() -> None:
     assert [function["name"] for function in functions if "name" in function] == ["get_weather"]
 
 
-def test_st_9_a_late_name_is_waited_for() -> None:
+def test_st_9_a_late_name_is_awaited() -> None:
     wire = chat_stream(
         chat_fragment(0, '{"city":', id="call_1"),
         chat_fragment(0, "", name="get_weather"),
@@ -150,7 +150,7 @@ def test_st_9_a_late_name_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("target", NOT_RESPONSES)
-def test_st_10_arguments_that_come_as_an_object_are_read(target: str) -> None:
+def test_st_10_arguments_that_arrive_as_an_object_are_decoded(target: str) -> None:
     item = {**CALL_ITEM, "arguments": {"city": "Paris"}}
     added = {"type": "response.output_item.added", "output_index": 0, "item": {**CALL_ITEM, "arguments": ""}}
     done = {"type": "response.output_item.done", "output_index": 0, "item": item}
@@ -158,7 +158,7 @@ def test_st_10_arguments_that_come_as_an_object_are_read(target: str) -> None:
     assert fold_stream(target, made)["calls"] == [PARIS]
 
 
-def test_st_11_the_completed_output_is_all_that_was_done() -> None:
+def test_st_11_the_completed_output_holds_every_finished_item() -> None:
     wire = chat_stream({"content": "Well."}, WHOLE_CALL, chat_fragment(1, "", id="call_2", name="now"))
     made = translate_stream_bytes(wire, CHAT, RESPONSES)
     done = [frame["item"] for frame in stream_frames(made) if frame["type"] == "response.output_item.done"]
@@ -206,7 +206,7 @@ def test_st_15_arguments_that_parse_early_are_not_final() -> None:
 
 
 @pytest.mark.parametrize("target", NOT_CHAT)
-def test_st_16_without_an_index_fragments_go_by_id_and_order(target: str) -> None:
+def test_st_16_fragments_without_an_index_are_joined_by_id_and_order(target: str) -> None:
     wire = chat_stream(
         chat_fragment(None, '{"city":', id="call_1", name="get_weather"),
         chat_fragment(None, '"Paris"}'),
@@ -217,14 +217,14 @@ def test_st_16_without_an_index_fragments_go_by_id_and_order(target: str) -> Non
 
 
 @pytest.mark.parametrize("fragments", [[CITY_ARGUMENTS], ['{"city', '":"Paris"}'], list(CITY_ARGUMENTS)])
-def test_st_17_arguments_may_come_whole_or_in_pieces(fragments: list[str]) -> None:
+def test_st_17_arguments_may_arrive_complete_or_in_pieces(fragments: list[str]) -> None:
     opened = chat_fragment(0, fragments[0], id="call_1", name="get_weather")
     wire = chat_stream(opened, *(chat_fragment(0, fragment) for fragment in fragments[1:]))
     assert fold_stream(ANTHROPIC, translate_stream_bytes(wire, CHAT, ANTHROPIC))["calls"] == [PARIS]
 
 
 @pytest.mark.parametrize("target", NOT_ANTHROPIC)
-def test_st_18_a_ping_keeps_the_other_side_alive(target: str) -> None:
+def test_st_18_a_ping_is_forwarded_to_the_other_protocol(target: str) -> None:
     started, *rest = anthropic_stream({"type": "ping"}, *anthropic_call_block(0, "call_1")).split(b"\n\n")
     chunks = [piece + b"\n\n" for piece in (started, *rest)]
     pieces = list(toolwire.translate_stream(chunks, ANTHROPIC, target))
@@ -239,7 +239,7 @@ def test_st_18_a_ping_keeps_the_other_side_alive(target: str) -> None:
 
 
 @pytest.mark.parametrize("source", NOT_CHAT)
-def test_st_24_the_first_chunk_says_the_role(source: str) -> None:
+def test_st_24_the_first_chunk_has_the_role(source: str) -> None:
     first = stream_frames(translate_stream_bytes(STREAMS[source], source, CHAT))[0]
     assert first["choices"][0]["delta"]["role"] == "assistant"
 
@@ -287,7 +287,7 @@ def test_st_30_an_item_announced_twice_is_one_item(target: str) -> None:
     assert fold_stream(target, made)["text"] == "Well."
 
 
-def test_st_31_block_indices_are_contiguous_over_server_tools() -> None:
+def test_st_31_block_indices_are_contiguous_across_server_tools() -> None:
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     query = {"type": "input_json_delta", "partial_json": '{"query":"x"}'}

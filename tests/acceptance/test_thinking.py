@@ -57,12 +57,12 @@ def thinking_blocks(body: Any) -> list[Any]:
     return [block for block in blocks if block["type"] in ("thinking", "redacted_thinking")]
 
 
-def test_th_2_no_signature_is_made_up_for_anthropic() -> None:
+def test_th_2_no_signature_is_invented_for_anthropic() -> None:
     assert thinking_blocks(translated_body(REASONED_HISTORY, CHAT, ANTHROPIC)) == []
     assert has_loss_at(loss_paths(REASONED_HISTORY, CHAT, ANTHROPIC), "/messages/1/reasoning_content")
 
 
-def test_th_5_reasoning_of_another_provider_is_not_sent_as_ones_own() -> None:
+def test_th_5_reasoning_of_another_provider_is_not_sent_as_native() -> None:
     body = responses_request(USER_MESSAGE, REASONED, CALL_ITEM, responses_output("call_1"))
     made = translated_body(body, RESPONSES, ANTHROPIC)
     assert thinking_blocks(made) == []
@@ -87,7 +87,7 @@ def test_th_6_signed_blocks_pass_byte_for_byte() -> None:
     assert list(json.loads(made.to_bytes())["messages"][1]["content"][0]) == ["type", "thinking", "signature"]
 
 
-def test_th_7_an_empty_thinking_text_with_a_signature_is_kept() -> None:
+def test_th_7_empty_thinking_text_with_a_signature_is_kept() -> None:
     body = anthropic_turn([OMITTED, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
     assert translated_body(body, ANTHROPIC, ANTHROPIC) == body
     start = {"type": "thinking", "thinking": "", "signature": ""}
@@ -96,7 +96,7 @@ def test_th_7_an_empty_thinking_text_with_a_signature_is_kept() -> None:
     assert fold_body(ANTHROPIC, translate_stream_bytes(wire, ANTHROPIC, ANTHROPIC))["content"][0] == OMITTED
 
 
-def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
+def test_th_8_thinking_is_not_required_of_a_history_without_it() -> None:
     body = chat_request(
         USER_MESSAGE, chat_assistant(chat_call("call_1")), chat_result("call_1"), reasoning_effort="high"
     )
@@ -113,7 +113,7 @@ def test_th_8_thinking_is_not_demanded_of_a_history_that_lacks_it() -> None:
 
 
 @pytest.mark.parametrize("thought", [THOUGHT, OMITTED])
-def test_th_11_no_reasoning_item_is_named_that_the_provider_does_not_hold(thought: dict[str, Any]) -> None:
+def test_th_11_no_reasoning_item_is_referenced_that_the_provider_does_not_store(thought: dict[str, Any]) -> None:
     body = anthropic_turn([thought, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
     reasoning = [
         item for item in responses_items(translated_body(body, ANTHROPIC, RESPONSES)) if item.get("type") == "reasoning"
@@ -134,13 +134,13 @@ def test_th_14_unsigned_reasoning_is_shown_and_null_is_no_reasoning(target: str)
     assert (found["reasoning"], len(found["calls"])) == ("", 1)
 
 
-def test_th_15_text_and_signature_may_come_together() -> None:
+def test_th_15_text_and_signature_may_arrive_together() -> None:
     wire = anthropic_stream(*anthropic_block(0, THOUGHT), *anthropic_call_block(1, "toolu_1"))
     assert fold_body(ANTHROPIC, translate_stream_bytes(wire, ANTHROPIC, ANTHROPIC))["content"][0] == THOUGHT
     assert fold_stream(RESPONSES, translate_stream_bytes(wire, ANTHROPIC, RESPONSES))["reasoning"] == "Hm, Paris."
 
 
-def test_th_16_thinking_between_server_calls_keeps_its_place() -> None:
+def test_th_16_thinking_between_server_calls_keeps_its_position() -> None:
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     text = {"type": "text", "text": "Done."}
@@ -161,7 +161,7 @@ def test_th_17_an_effort_is_mapped_exactly_or_its_change_is_reported(effort: str
     assert translated_body(back, ANTHROPIC, RESPONSES)["reasoning"]["effort"] == "max"
 
 
-def test_th_18_a_seal_is_not_left_over_for_the_next_block() -> None:
+def test_th_18_a_signature_is_not_carried_over_to_the_next_block() -> None:
     plain = {**REASONED, "id": "rs_2", "encrypted_content": None}
     message = responses_message("Well.")
     output = [REASONED, plain, message]

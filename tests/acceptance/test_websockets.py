@@ -56,7 +56,7 @@ def place(only_place: GatewaySetup) -> GatewaySetup:
     return only_place
 
 
-def test_ws_1_no_model_at_the_handshake_and_a_warm_up_is_answered_with_nothing(place: GatewaySetup) -> None:
+def test_ws_1_the_handshake_needs_no_model_and_a_warm_up_gets_an_empty_response(place: GatewaySetup) -> None:
     with open_connection(place, "anthropic", KEYS[0]) as codex:
         codex.send([], generate=False)
         created, *between, completed = codex.events()
@@ -69,14 +69,14 @@ def test_ws_1_no_model_at_the_handshake_and_a_warm_up_is_answered_with_nothing(p
         assert "Hi" in output_text(codex.create_response("Hi", completed["response"]["id"]))
 
 
-def test_ws_2_a_model_that_only_the_handshake_names_reaches_the_upstream(place: GatewaySetup) -> None:
+def test_ws_2_a_model_named_only_in_the_handshake_reaches_the_upstream(place: GatewaySetup) -> None:
     for upstream in SDK_CLIENTS:
         with open_connection(place, None, KEYS[0], f"?model={routed_model(upstream)}") as codex:
             assert "Hi" in output_text(codex.create_response("Hi"))
         assert place.upstream.exchanges[-1].request(upstream).model == SDK_CLIENTS[upstream][1]
 
 
-def test_ws_3_the_upgrade_is_taken_and_where_it_is_not_wanted_clients_can_fall_back(place: GatewaySetup) -> None:
+def test_ws_3_the_upgrade_is_accepted_and_clients_can_fall_back_without_it(place: GatewaySetup) -> None:
     with open_connection(place, "gemini", KEYS[0]) as codex:
         assert codex.connection.response is not None
         assert codex.connection.response.status_code == 101
@@ -109,7 +109,7 @@ def test_ws_4_another_key_reads_nothing_over_any_transport(place: GatewaySetup) 
     assert json.loads(refused.value.response.body)["error"]["type"] == "authentication_error"
 
 
-def test_ws_5_turns_that_say_only_what_is_new_reach_a_stateless_upstream_whole(place: GatewaySetup) -> None:
+def test_ws_5_incremental_turns_reach_a_stateless_upstream_complete(place: GatewaySetup) -> None:
     with open_connection(place, "openai-chat", KEYS[0]) as codex:
         first = codex.create_response("What is the weather in Oslo?")
         # A turn that fails changes nothing: the next one goes on from the same answer.
@@ -139,7 +139,7 @@ def test_ws_5_turns_that_say_only_what_is_new_reach_a_stateless_upstream_whole(p
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
 
 
-def test_ws_6_what_is_too_big_is_told_and_the_connection_goes_on() -> None:
+def test_ws_6_an_oversized_message_is_reported_and_the_connection_continues() -> None:
     script = parse_script(SCRIPT.encode(), "script")
     with (
         serve_gateway(Simulator(script=script), "[limits]\nbody = 5000") as small,
@@ -154,7 +154,7 @@ def test_ws_6_what_is_too_big_is_told_and_the_connection_goes_on() -> None:
         assert "Hi" in output_text(codex.create_response("Hi"))
 
 
-def test_ws_7_the_providers_key_and_headers_go_upstream_and_nothing_of_the_clients() -> None:
+def test_ws_7_only_the_providers_key_and_headers_go_upstream() -> None:
     heard: list[dict[str, str]] = []
     simulator = Simulator()
 
@@ -175,7 +175,7 @@ def test_ws_7_the_providers_key_and_headers_go_upstream_and_nothing_of_the_clien
     assert not any(KEYS[0] in value or name == "openai-beta" for headers in heard for name, value in headers.items())
 
 
-def test_ws_8_items_that_are_sent_again_are_not_there_twice(place: GatewaySetup) -> None:
+def test_ws_8_items_that_are_sent_again_are_not_duplicated(place: GatewaySetup) -> None:
     with open_connection(place, "openai-responses", KEYS[0]) as codex:
         first = codex.create_response("What is the weather in Oslo?", store=True)
         reference = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
@@ -193,7 +193,7 @@ def hold_back(place: GatewaySetup) -> threading.Event:
     return place.upstream.hold(lambda seen, _: b"take your time" in seen.request_body)
 
 
-def test_ws_9_one_answer_at_a_time_in_a_lane_and_a_connection_does_not_last_for_ever(place: GatewaySetup) -> None:
+def test_ws_9_one_response_at_a_time_per_channel_and_connections_expire(place: GatewaySetup) -> None:
     with open_connection(place, "anthropic", KEYS[0]) as codex:
         released = hold_back(place)
         codex.send("take your time")
