@@ -56,9 +56,9 @@ def test_ar_1_missing_arguments_are_an_empty_object(empty: str | None, target: s
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_3_integers_of_any_size_are_exact(source: str, target: str, number: int) -> None:
     wire = json.dumps(request_with_arguments(source, f'{{"n":{number}}}')).encode()
-    made = translate_body(wire, source, target)
-    assert str(number).encode() in made.to_bytes()
-    assert tool_calls_in(target, made.value)[0]["arguments"] == {"n": number}
+    translated = translate_body(wire, source, target)
+    assert str(number).encode() in translated.to_bytes()
+    assert tool_calls_in(target, translated.value)[0]["arguments"] == {"n": number}
 
 
 COUNTING: dict[str, Any] = {
@@ -92,22 +92,22 @@ def written(protocol: str, made: bytes) -> str:
 
 @pytest.mark.parametrize("client", [client for client in ALL_PROTOCOLS if client != GEMINI])
 def test_ar_4_integral_floats_become_integers_where_the_schema_has_integers(client: str) -> None:
-    asked = request_with_tools(client, {"run": COUNTING})
+    request = request_with_tools(client, {"run": COUNTING})
     parts = f'{{"functionCall":{{"id":"call_1","name":"run","args":{FLOATS}}}}}'
-    answer = json.dumps(gemini_response({"text": "?"})).replace('{"text": "?"}', parts).encode()
-    made = toolwire.translate(answer, GEMINI, client, "response", request=asked)
-    assert written(client, made.to_bytes()) == INTEGERS
-    unasked = toolwire.translate(answer, GEMINI, client, "response")
+    response = json.dumps(gemini_response({"text": "?"})).replace('{"text": "?"}', parts).encode()
+    translated = toolwire.translate(response, GEMINI, client, "response", request=request)
+    assert written(client, translated.to_bytes()) == INTEGERS
+    unasked = toolwire.translate(response, GEMINI, client, "response")
     assert written(client, unasked.to_bytes()) == FLOATS
     own = request_with_tools(GEMINI, {"run": COUNTING})
-    assert toolwire.translate(answer, GEMINI, GEMINI, "response", request=own).value == json.loads(answer)
+    assert toolwire.translate(response, GEMINI, GEMINI, "response", request=own).value == json.loads(response)
     for size in (1, 7, 1000):
         pieces = [FLOATS[at : at + size] for at in range(0, len(FLOATS), size)]
         opened = chat_fragment(0, pieces[0], id="call_1", name="run")
         wire = chat_stream(opened, *(chat_fragment(0, piece) for piece in pieces[1:]))
         if client != CHAT:
-            told = b"".join(toolwire.translate_stream([wire], CHAT, client, asked))
-            assert "".join(argument_pieces(client, told)) == INTEGERS
+            streamed = b"".join(toolwire.translate_stream([wire], CHAT, client, request))
+            assert "".join(argument_pieces(client, streamed)) == INTEGERS
 
 
 def argument_pieces(protocol: str, wire: bytes) -> list[str]:
@@ -137,12 +137,12 @@ def test_ar_6_arguments_that_are_not_an_object_are_wrapped_reported_and_restored
     source: str, target: str, broken: str
 ) -> None:
     body = request_with_arguments(source, broken)
-    made = translated_body(body, source, target)
-    assert tool_calls_in(target, made)[0]["arguments"] == {"_raw": broken}
+    translated = translated_body(body, source, target)
+    assert tool_calls_in(target, translated)[0]["arguments"] == {"_raw": broken}
     path = "/input/1/arguments" if source == RESPONSES else "/messages/1/tool_calls/0/function/arguments"
     assert loss_kinds(body, source, target)[path] == "approximated"
-    back = translated_body(made, target, source)
-    held = back["input"][1] if source == RESPONSES else back["messages"][1]["tool_calls"][0]["function"]
+    restored = translated_body(translated, target, source)
+    held = restored["input"][1] if source == RESPONSES else restored["messages"][1]["tool_calls"][0]["function"]
     assert held["arguments"] == broken
 
 
@@ -155,12 +155,12 @@ def test_ar_7_truncated_arguments_are_marked_and_not_repaired(finish_reason: str
 
 
 def test_ar_10_null_arguments_are_an_empty_object() -> None:
-    answer = chat_response(chat_assistant(chat_call("call_1", arguments=None)))
-    assert tool_calls_in(ANTHROPIC, translated_body(answer, CHAT, ANTHROPIC, "response"))[0]["arguments"] == {}
+    response = chat_response(chat_assistant(chat_call("call_1", arguments=None)))
+    assert tool_calls_in(ANTHROPIC, translated_body(response, CHAT, ANTHROPIC, "response"))[0]["arguments"] == {}
     for protocol in (CHAT, OPENROUTER):
-        assert toolwire.parse_tool_calls(answer, protocol)[0]["arguments"] == ""
+        assert toolwire.parse_tool_calls(response, protocol)[0]["arguments"] == ""
     for target in OBJECTS:
-        assert tool_calls_in(target, translated_body(answer, OPENROUTER, target, "response"))[0]["arguments"] == {}
+        assert tool_calls_in(target, translated_body(response, OPENROUTER, target, "response"))[0]["arguments"] == {}
 
 
 FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "list": [], "object": {}}
@@ -168,8 +168,8 @@ FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "l
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_11_falsy_values_are_values(source: str, target: str) -> None:
-    made = translated_body(request_with_arguments(source, json.dumps(FALSY)), source, target)
-    assert tool_calls_in(target, made)[0]["arguments"] == FALSY
+    translated = translated_body(request_with_arguments(source, json.dumps(FALSY)), source, target)
+    assert tool_calls_in(target, translated)[0]["arguments"] == FALSY
     zero = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace("result 0", "0"))
     assert tool_results_in(target, translated_body(zero, source, target)) == [("call_1", "0")]
 
@@ -180,8 +180,8 @@ DOUBLED = '{"a":1,"a":2}'
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_12_unusual_keys_are_data_and_duplicate_keys_are_kept(source: str, target: str) -> None:
-    made = translated_body(request_with_arguments(source, ODD), source, target)
-    assert tool_calls_in(target, made)[0]["arguments"] == json.loads(ODD)
+    translated = translated_body(request_with_arguments(source, ODD), source, target)
+    assert tool_calls_in(target, translated)[0]["arguments"] == json.loads(ODD)
     written = DOUBLED if source in (CHAT, RESPONSES, OPENROUTER) else '{"a":1}'
     wire = json.dumps(request_with_arguments(source, written), separators=(",", ":"))
     sent = translate_body(wire.replace('{"a":1}', DOUBLED).encode(), source, target).to_bytes().decode()
@@ -195,9 +195,9 @@ NOT_JSON = ['{"cut": [1, 2', "{plist = 1;}", "[not json", '{"a": 1}', "[1]"]
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
 def test_ar_8_output_that_looks_like_json_is_sent_as_text(source: str, output: str) -> None:
     body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(output)))
-    made = translated_body(body, source, GEMINI)
-    assert gemini_parts(made)[2]["functionResponse"]["response"] == {"output": output}
-    assert tool_results_in(INTERACTIONS, translated_body(made, GEMINI, INTERACTIONS)) == [("call_1", output)]
+    translated = translated_body(body, source, GEMINI)
+    assert gemini_parts(translated)[2]["functionResponse"]["response"] == {"output": output}
+    assert tool_results_in(INTERACTIONS, translated_body(translated, GEMINI, INTERACTIONS)) == [("call_1", output)]
 
 
 REFERRING = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}
@@ -208,8 +208,8 @@ def test_ar_9_references_in_an_output_are_text(source: str) -> None:
     text = json.dumps(REFERRING, separators=(",", ":"))
     whole: Any = REFERRING if source == INTERACTIONS else text
     body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(whole)))
-    made = translated_body(body, source, GEMINI)
-    assert gemini_parts(made)[2]["functionResponse"]["response"] == {"output": text}
+    translated = translated_body(body, source, GEMINI)
+    assert gemini_parts(translated)[2]["functionResponse"]["response"] == {"output": text}
     plain = json.loads(json.dumps(tool_cycle_request(INTERACTIONS, "call_1")).replace('"result 0"', '{"temp": 18}'))
     held = gemini_parts(translated_body(plain, INTERACTIONS, GEMINI))[2]["functionResponse"]["response"]
     assert held == {"output": {"temp": 18}}
@@ -219,7 +219,9 @@ def test_ar_9_references_in_an_output_are_text(source: str) -> None:
 def test_ar_13_a_tool_with_an_open_map_is_not_marked_strict(target: str) -> None:
     labels = {"type": "object", "additionalProperties": {"type": "string"}}
     schema = {"type": "object", "properties": {"labels": labels}, "required": ["labels"]}
-    made = translated_body(anthropic_request(tools=[anthropic_tool(schema=schema)]), ANTHROPIC, target)["tools"][0]
-    declared = made["function"] if target == CHAT else made
+    translated = translated_body(anthropic_request(tools=[anthropic_tool(schema=schema)]), ANTHROPIC, target)["tools"][
+        0
+    ]
+    declared = translated["function"] if target == CHAT else translated
     assert declared.get("strict") is (None if target == CHAT else False)
     assert declared["parameters"] == schema

@@ -47,8 +47,8 @@ def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
 def test_tc_1_any_is_read_as_required() -> None:
     assert translated_body(choosing(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
     assert translated_body(choosing(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
-    made = translated_body(choosing(OPENROUTER, "any"), OPENROUTER, GEMINI)
-    assert made["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+    translated = translated_body(choosing(OPENROUTER, "any"), OPENROUTER, GEMINI)
+    assert translated["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
 @pytest.mark.parametrize(
@@ -71,23 +71,23 @@ def test_tc_2_choice_and_parallel_flag_are_omitted_when_no_tool_remains(declared
 def test_tc_3_the_parallel_flag_alone_makes_a_complete_choice(source: str) -> None:
     body = choosing(source, "auto", parallel_tool_calls=False)
     del body["tool_choice"]
-    made = translated_body(body, source, ANTHROPIC)
-    assert made["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    translated = translated_body(body, source, ANTHROPIC)
+    assert translated["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
 def test_tc_4_choice_and_flag_are_sent_in_one_place() -> None:
-    made = translated_body(choosing(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
-    assert made["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
-    assert "parallel_tool_calls" not in made
+    translated = translated_body(choosing(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
+    assert translated["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
+    assert "parallel_tool_calls" not in translated
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 @pytest.mark.parametrize("choice", [{"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "a"}])
 def test_tc_5_the_parallel_switch_is_kept_in_both_directions(target: str, choice: dict[str, Any]) -> None:
     switched = {**choice, "disable_parallel_tool_use": True}
-    made = translated_body(choosing(ANTHROPIC, switched), ANTHROPIC, target)
-    assert made["parallel_tool_calls"] is False
-    assert translated_body(made, target, ANTHROPIC)["tool_choice"] == switched
+    translated = translated_body(choosing(ANTHROPIC, switched), ANTHROPIC, target)
+    assert translated["parallel_tool_calls"] is False
+    assert translated_body(translated, target, ANTHROPIC)["tool_choice"] == switched
 
 
 def test_tc_6_a_choice_follows_its_tool() -> None:
@@ -110,9 +110,9 @@ def test_tc_7_a_choice_among_some_tools_offers_only_these(source: str) -> None:
     body = choosing(source, forms[source])
     assert list(declared_schemas(ANTHROPIC, translated_body(body, source, ANTHROPIC))) == ["b"]
     other = RESPONSES if source == CHAT else CHAT
-    made = translated_body(body, source, other)
-    assert made["tool_choice"] == forms[other]
-    assert list(declared_schemas(other, made)) == ["a", "b"]
+    translated = translated_body(body, source, other)
+    assert translated["tool_choice"] == forms[other]
+    assert list(declared_schemas(other, translated)) == ["a", "b"]
     google = translated_body(body, source, GEMINI)
     assert google["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == ["b"]
     assert list(declared_schemas(OLLAMA, translated_body(body, source, OLLAMA))) == ["b"]
@@ -151,8 +151,8 @@ def test_tc_9_every_choice_is_mapped_exactly(source: str, target: str, choice: d
     body = choosing(source, spoken[source])
     assert chosen(target, translated_body(body, source, target)) == spoken[target]
     offered = {"none": [], "any": ["a", "b"], "auto": ["a", "b"], "tool": ["b"]}[choice[ANTHROPIC]["type"]]
-    made = translated_body(body, source, OLLAMA)  # without words for it, a choice is kept by what is offered
-    assert list(declared_schemas(OLLAMA, made)) == offered
+    translated = translated_body(body, source, OLLAMA)  # without words for it, a choice is kept by what is offered
+    assert list(declared_schemas(OLLAMA, translated)) == offered
 
 
 AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
@@ -182,9 +182,9 @@ MID_CONVERSATION = anthropic_request(
 
 def test_sy_1_system_text_in_the_middle_keeps_its_position_in_chat() -> None:
     for target in (CHAT, OLLAMA, OPENROUTER):
-        made = translated_body(MID_CONVERSATION, ANTHROPIC, target)
-        assert message_roles(made) == ["user", "assistant", "tool", "system", "assistant"]
-        assert made["messages"][3]["content"] == "Answer in French."
+        translated = translated_body(MID_CONVERSATION, ANTHROPIC, target)
+        assert message_roles(translated) == ["user", "assistant", "tool", "system", "assistant"]
+        assert translated["messages"][3]["content"] == "Answer in French."
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != ANTHROPIC])
@@ -193,9 +193,9 @@ def test_sy_2_system_text_is_never_dropped(target: str) -> None:
 
 
 def test_sy_3_system_text_in_the_middle_is_a_developer_item_in_responses() -> None:
-    made = responses_items(translated_body(MID_CONVERSATION, ANTHROPIC, RESPONSES))
-    (said,) = [item for item in made if "Answer in French." in str(item.get("content"))]
-    assert (said["role"], made.index(said)) == ("developer", 3)
+    items = responses_items(translated_body(MID_CONVERSATION, ANTHROPIC, RESPONSES))
+    (said,) = [item for item in items if "Answer in French." in str(item.get("content"))]
+    assert (said["role"], items.index(said)) == ("developer", 3)
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
@@ -203,11 +203,11 @@ def test_sy_3_system_text_in_the_middle_is_a_developer_item_in_responses() -> No
 def test_sy_4_leading_system_text_is_lifted_and_later_text_is_placed_legally(source: str, role: str) -> None:
     messages = [{"role": role, "content": "Be brief."}, USER_MESSAGE, {"role": role, "content": "Answer in French."}]
     body = chat_request(*messages) if source == CHAT else responses_request(*messages)
-    made = translated_body(body, source, ANTHROPIC)
-    assert content_text(made["system"]) == "Be brief."
+    translated = translated_body(body, source, ANTHROPIC)
+    assert content_text(translated["system"]) == "Be brief."
     reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
-    assert [content_text(message["content"]) for message in made["messages"]] == ["Go on.", reminder]
-    assert message_roles(made) == ["user", "user"]
+    assert [content_text(message["content"]) for message in translated["messages"]] == ["Go on.", reminder]
+    assert message_roles(translated) == ["user", "user"]
 
 
 def test_sy_5_null_instructions_are_no_instructions() -> None:
@@ -223,9 +223,9 @@ def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
         {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}},
     ]
     body = anthropic_request(system=blocks)
-    made = translated_body(body, ANTHROPIC, CHAT)
-    assert "cache_control" not in str(made)
-    assert made["messages"][0]["content"] == [
+    translated = translated_body(body, ANTHROPIC, CHAT)
+    assert "cache_control" not in str(translated)
+    assert translated["messages"][0]["content"] == [
         {"type": "text", "text": "Be brief."},
         {"type": "text", "text": "Be kind.", "prompt_cache_breakpoint": {"mode": "explicit"}},
     ]
@@ -255,9 +255,9 @@ IN_THE_MIDDLE[ANTHROPIC] = anthropic_request(
 def test_sy_7_system_text_is_an_instruction_or_a_reminder(source: str) -> None:
     body = IN_THE_MIDDLE[source]
     reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
-    made = translated_body(body, source, GEMINI)
-    assert made["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
-    assert [(one["role"], one["parts"]) for one in made["contents"]] == [
+    translated = translated_body(body, source, GEMINI)
+    assert translated["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
+    assert [(block["role"], block["parts"]) for block in translated["contents"]] == [
         ("user", [{"text": "Go on."}]),
         ("user", [{"text": reminder}]),
         ("user", [{"text": "And?"}]),

@@ -39,23 +39,23 @@ NOT_FOUND = http_response("404 Not Found", openai_error_body("there is no such a
 
 
 def tokens_of(client: str, body: bytes) -> int:
-    answer = json.loads(body)
+    response = json.loads(body)
     if client == "gemini":
-        assert list(answer) == ["totalTokens"]
-        count = answer["totalTokens"]
+        assert list(response) == ["totalTokens"]
+        count = response["totalTokens"]
     else:
-        assert answer.pop("object", None) == ("response.input_tokens" if client == "openai-responses" else None)
-        assert list(answer) == ["input_tokens"]
-        count = answer["input_tokens"]
+        assert response.pop("object", None) == ("response.input_tokens" if client == "openai-responses" else None)
+        assert list(response) == ["input_tokens"]
+        count = response["input_tokens"]
     assert type(count) is int
     return count
 
 
 async def count(gateway: RunningGateway, client: str, body: bytes, query: str = "") -> tuple[int, str]:
-    answer = await gateway.post(PATHS[client] + query, body)
-    read = await answer.read(10_000)
-    assert answer.status == 200, read
-    return tokens_of(client, read), answer.headers["toolwire-tokens"]
+    response = await gateway.post(PATHS[client] + query, body)
+    read = await response.read(10_000)
+    assert response.status == 200, read
+    return tokens_of(client, read), response.headers["toolwire-tokens"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -73,7 +73,7 @@ def test_ct_1_every_client_can_count_tokens_with_every_provider(client: str, pro
 
 
 def test_a_model_that_nobody_knows_is_no_404() -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         providers = "".join(
             f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "http://127.0.0.{number}:9"\n'
             for number, name in enumerate(("anthropic", "gemini"), 1)
@@ -82,7 +82,7 @@ def test_a_model_that_nobody_knows_is_no_404() -> None:
             _, body = question_request("anthropic")
             assert await count(gateway, "anthropic", body) == (estimate_tokens(body), "estimated")
 
-    run_async(work())
+    run_async(scenario())
 
 
 SYSTEM, DESCRIPTION = "Speak like a pirate. " * 50, "What the weather is like. " * 50
@@ -133,7 +133,7 @@ def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> N
 def test_ct_3_a_provider_that_cannot_count_stays_in_service(answer: bytes, protocol: str) -> None:
     """The estimate takes its place, and the next exchange goes there at once, with no try in between."""
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(
             answer,
             http_response("200 OK", tw.translate(CHAT_BODY, "openai-chat", protocol, kind="response").to_bytes()),
@@ -149,7 +149,7 @@ def test_ct_3_a_provider_that_cannot_count_stays_in_service(answer: bytes, proto
             metrics = (await gateway.get("/metrics"))[1]
             assert b'client="anthropic",provider="up",status="200"} 2' in metrics
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("protocol", COUNTING)
@@ -159,9 +159,9 @@ def test_ct_4_the_count_of_the_provider_matches_the_exchange(client: str, protoc
         async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
             path, body = question_request(client)
             tokens, how = await count(gateway, client, body)
-            answer = await gateway.post(path, body)
-            read = await answer.read(100_000)
-            assert answer.status == 200, read
+            response = await gateway.post(path, body)
+            read = await response.read(100_000)
+            assert response.status == 200, read
             usage = PROTOCOLS[client].decode_response(read, ResponseContext()).usage
             assert usage is not None
             assert (tokens, how) == (usage.input_tokens, "counted")
@@ -174,7 +174,7 @@ def test_ct_4_the_count_of_the_provider_matches_the_exchange(client: str, protoc
 def test_ct_5_the_counted_request_is_the_request_that_would_be_sent(protocol: str) -> None:
     """History with calls, hosted tools and settings, translated as for the exchange; less what only an answer needs."""
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", b'{"input_tokens": 77, "totalTokens": 77}'), NOT_FOUND)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}}
@@ -195,16 +195,16 @@ def test_ct_5_the_counted_request_is_the_request_that_would_be_sent(protocol: st
             }
             assert await count(gateway, "anthropic", json.dumps(body).encode()) == (77, "counted")
             await gateway.post("/v1/messages", json.dumps(body).encode())
-        counted, sent = script.bodies
+        counted, upstream_bodies = script.bodies
         if protocol == "gemini":
             counted = counted["generateContentRequest"]
             assert counted.pop("model") == "models/m"
-        assert counted == {name: value for name, value in sent.items() if name in counted}
+        assert counted == {name: value for name, value in upstream_bodies.items() if name in counted}
         only_for_an_answer = {"max_tokens", "max_output_tokens", "stream", "store", "include"}
-        assert sent.keys() - counted.keys() <= only_for_an_answer
+        assert upstream_bodies.keys() - counted.keys() <= only_for_an_answer
         assert counted.keys() & only_for_an_answer == set()
 
-    run_async(work())
+    run_async(scenario())
 
 
 def test_the_official_clients_take_the_counts() -> None:

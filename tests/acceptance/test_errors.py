@@ -64,11 +64,11 @@ def last(body: Any) -> Any:
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != ANTHROPIC])
 def test_er_1_an_error_result_is_flagged_or_marked_and_restored_in_its_protocol(target: str) -> None:
-    made = translated_body(FAILED, ANTHROPIC, target)
-    assert last(made) == TOLD[target]
+    translated = translated_body(FAILED, ANTHROPIC, target)
+    assert last(translated) == TOLD[target]
     reported = loss_kinds(FAILED, ANTHROPIC, target).get("/messages/2/content/0/is_error")
     assert reported == ("approximated" if target in IN_WORDS else None)
-    assert translated_body(made, target, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
+    assert translated_body(translated, target, ANTHROPIC)["messages"][2] == FAILED["messages"][2]
 
 
 @pytest.mark.parametrize(("first", "second"), [*ALL_PAIRS, *((one, one) for one in ALL_PROTOCOLS)])
@@ -145,9 +145,9 @@ def test_ex_11_a_context_overflow_is_reported_in_the_form_clients_recognize() ->
         "param": "messages",
         "code": "context_length_exceeded",
     }
-    made = translated_body({"error": error}, CHAT, ANTHROPIC, "error")
-    assert made["error"]["type"] == "invalid_request_error"
-    assert made["error"]["message"] == f"prompt is too long: {said}"
+    translated = translated_body({"error": error}, CHAT, ANTHROPIC, "error")
+    assert translated["error"]["type"] == "invalid_request_error"
+    assert translated["error"]["message"] == f"prompt is too long: {said}"
     message = "prompt is too long: 210000 tokens > 200000 maximum"
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     for target in (CHAT, RESPONSES):

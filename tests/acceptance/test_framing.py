@@ -43,18 +43,18 @@ EVENTS = [protocol for protocol in ALL_PROTOCOLS if protocol != OLLAMA]
 
 
 def said(wire: bytes | list[bytes], source: str) -> tuple[str, object]:
-    found = fold_stream(OTHER[source], translate_stream_bytes(wire, source, OTHER[source]))
-    return found["text"], found["calls"][0]["arguments"]
+    folded = fold_stream(OTHER[source], translate_stream_bytes(wire, source, OTHER[source]))
+    return folded["text"], folded["calls"][0]["arguments"]
 
 
 @pytest.mark.parametrize("source", ALL_PROTOCOLS)
 def test_st_20_characters_split_between_chunks_arrive_intact(source: str) -> None:
     wire = STREAMS[source]
-    whole = translate_stream_bytes(wire, source, OTHER[source])
+    full_body = translate_stream_bytes(wire, source, OTHER[source])
     assert said(wire, source) == (CITY, {"city": CITY})
     cuts = [at for at, byte in enumerate(wire) if byte >= 0x80]
     assert cuts
-    assert {translate_stream_bytes([wire[:at], wire[at:]], source, OTHER[source]) for at in cuts} == {whole}
+    assert {translate_stream_bytes([wire[:at], wire[at:]], source, OTHER[source]) for at in cuts} == {full_body}
 
 
 def with_other_line_ends(wire: bytes) -> bytes:

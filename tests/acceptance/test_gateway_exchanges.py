@@ -86,16 +86,12 @@ IN_THE_STREAM = {
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
-def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(
-    patient: GatewaySetup, client: str
-) -> None:
+def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(patient: GatewaySetup, client: str) -> None:
     for upstream_protocol in ("openai-chat", client):
         patient.reset()
         patient.upstream.hold(lambda _, __: patient.gateway.exchanges[-1].response_body.count(BEATS[client]) < 2)
-        heard = SDK_CLIENTS[client][0](patient.base_url, routed_model(upstream_protocol), stream=True).send_text(
-            "think"
-        )
-        assert heard.text == "at last"
+        turn = SDK_CLIENTS[client][0](patient.base_url, routed_model(upstream_protocol), stream=True).send_text("think")
+        assert turn.text == "at last"
         wire = patient.gateway.exchanges[-1].response_body
         assert wire.startswith(BEATS[client] * 2)
         events = decode_events(client, wire)
@@ -130,23 +126,23 @@ def test_st_27_a_compressed_response_is_decompressed_and_its_header_removed(
     kind = "text/event-stream" if stream else "application/json"
     body = pack(STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n" if stream else CHAT_BODY)
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", body, kind, f"content-encoding: {encoding}\r\n"))
         async with run_gateway_with(script) as gateway:
             for client in ("openai-chat", "anthropic"):
-                answer = await gateway.send_question(client, stream=stream)
-                said = await answer.read(10_000)
-                assert "content-encoding" not in answer.headers
+                response = await gateway.send_question(client, stream=stream)
+                said = await response.read(10_000)
+                assert "content-encoding" not in response.headers
                 assert (b"sunny" if stream else b"fine") in said
-                assert int(answer.headers.get("content-length", len(said))) == len(said)
+                assert int(response.headers.get("content-length", len(said))) == len(said)
             assert b"accept-encoding: identity" in script.requests[0]
         unknown = http_response("200 OK", b"x", kind, "content-encoding: br\r\n")
         async with run_gateway_with(ScriptedUpstream(unknown), extra_config="[limits]\nretries = 0") as gateway:
-            answer = await gateway.send_question("anthropic", stream=stream)
-            assert answer.status == 502
-            assert "'br'" in decode_error("anthropic", 502, await answer.read(10_000)).message
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status == 502
+            assert "'br'" in decode_error("anthropic", 502, await response.read(10_000)).message
 
-    run_async(work())
+    run_async(scenario())
 
 
 # ---- errors
@@ -176,7 +172,7 @@ DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delt
 
 @every_client
 def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_after(protocol: str) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         more = "[limits]\nretries = 0"
         early, late = (
             ScriptedUpstream(anthropic_overloaded()),
@@ -186,9 +182,9 @@ def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_afte
             serve_upstream(early) as origin,
             run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
         ):
-            answer = await gateway.send_question(protocol, stream=True)
-            assert answer.status == {"anthropic": 529}.get(protocol, 503)
-            assert "Overloaded" in decode_error(protocol, answer.status, await answer.read(10_000)).message
+            response = await gateway.send_question(protocol, stream=True)
+            assert response.status == {"anthropic": 529}.get(protocol, 503)
+            assert "Overloaded" in decode_error(protocol, response.status, await response.read(10_000)).message
         async with (
             serve_upstream(late) as origin,
             run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
@@ -198,7 +194,7 @@ def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_afte
             assert b"sunny" in wire
             assert "Overloaded" in failed.error.message
 
-    run_async(work())
+    run_async(scenario())
 
 
 def test_ex_5_the_first_event_is_awaited_while_failover_is_possible() -> None:
@@ -208,49 +204,49 @@ def test_ex_5_the_first_event_is_awaited_while_failover_is_possible() -> None:
         + b"0\r\n\r\n"
     )
 
-    async def work() -> None:
+    async def scenario() -> None:
         first, second = ScriptedUpstream(limited), ScriptedUpstream(CHAT_STREAM)
         async with run_gateway_with(first, second, extra_config="[limits]\nretries = 1") as gateway:
-            answer = await gateway.send_question("anthropic", stream=True)
-            assert answer.status == 200
-            assert b"sunny" in await answer.read(10_000)
+            response = await gateway.send_question("anthropic", stream=True)
+            assert response.status == 200
+            assert b"sunny" in await response.read(10_000)
             assert (len(first.requests), len(second.requests)) == (1, 1)
         only = ScriptedUpstream(limited)
         async with run_gateway_with(only, extra_config="[limits]\nretries = 0") as gateway:
-            answer = await gateway.send_question("anthropic", stream=True)
-            assert decode_error("anthropic", answer.status, await answer.read(10_000)).kind == "rate_limit"
+            response = await gateway.send_question("anthropic", stream=True)
+            assert decode_error("anthropic", response.status, await response.read(10_000)).kind == "rate_limit"
 
-    run_async(work())
+    run_async(scenario())
 
 
 @every_client
 @streamed_or_not
 def test_ex_6_a_refused_connection_is_a_502_server_error(protocol: str, stream: bool) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         async with serve_upstream(reply_with()) as origin:
             pass
         async with run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 0")) as gateway:
-            answer = await gateway.send_question(protocol, stream=stream)
-            error = decode_error(protocol, answer.status, await answer.read(10_000))
-            assert (answer.status, error.kind) == (502, "server")
+            response = await gateway.send_question(protocol, stream=stream)
+            error = decode_error(protocol, response.status, await response.read(10_000))
+            assert (response.status, error.kind) == (502, "server")
             assert "can't be reached" in error.message
 
-    run_async(work())
+    run_async(scenario())
 
 
 @every_client
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
 def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol: str, kind: str) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"), kind)
         )
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.send_question(protocol, stream=True)
-            assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
-            assert "too hot" in decode_error(protocol, 400, await answer.read(10_000)).message
+            response = await gateway.send_question(protocol, stream=True)
+            assert (response.status, response.headers["content-type"]) == (400, "application/json")
+            assert "too hot" in decode_error(protocol, 400, await response.read(10_000)).message
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize(
@@ -265,7 +261,7 @@ def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol:
     ids=["request", "size", "credential", "provider", "busy provider"],
 )
 def test_ex_8_client_errors_do_not_fail_over_or_mark_the_provider(fault: bytes, asked: tuple[int, int]) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         first, second = ScriptedUpstream(fault, fault, CHAT_RESPONSE), ScriptedUpstream(CHAT_RESPONSE)
         if asked[0] == 1:
             first = ScriptedUpstream(fault, CHAT_RESPONSE)
@@ -276,7 +272,7 @@ def test_ex_8_client_errors_do_not_fail_over_or_mark_the_provider(fault: bytes, 
             assert (await gateway.send_question("anthropic")).status == 200
             assert len(first.requests) == asked[0] + 1  # it is still the first to be asked
 
-    run_async(work())
+    run_async(scenario())
 
 
 @every_client
@@ -288,33 +284,33 @@ def test_ex_9_retry_after_is_passed_on_across_protocols(protocol: str, upstream_
         "gemini": b'{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED"}}',
     }
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("429 Slow", bodies[upstream_protocol], headers="retry-after: 33\r\n"))
         async with (
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, upstream_protocol)) as gateway,
         ):
-            answer = await gateway.send_question(protocol)
-            assert (answer.status, answer.headers["retry-after"]) == (429, "33")
-            assert decode_error(protocol, 429, await answer.read(10_000)).kind == "rate_limit"
+            response = await gateway.send_question(protocol)
+            assert (response.status, response.headers["retry-after"]) == (429, "33")
+            assert decode_error(protocol, 429, await response.read(10_000)).kind == "rate_limit"
 
-    run_async(work())
+    run_async(scenario())
 
 
 def test_ex_10_waiting_to_retry_ends_when_the_client_leaves(clock: Clock) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("503 Busy", openai_error_body("busy"), headers="retry-after: 0.5\r\n"))
         async with run_gateway_with(script) as gateway:
-            asking = asyncio.create_task(gateway.send_question("anthropic"))
+            question = asyncio.create_task(gateway.send_question("anthropic"))
             await wait_until_async(lambda: script.requests)
             await run_event_loop()
-            asking.cancel()
+            question.cancel()
             await run_event_loop()
             clock.advance(3600)
             await run_event_loop()
             assert len(script.requests) == 1
 
-    run_async(work())
+    run_async(scenario())
 
 
 # ---- clients that leave
@@ -341,15 +337,15 @@ class Held:
 @asynccontextmanager
 async def left(gateway: RunningGateway, held: Held, *, stream: bool) -> AsyncIterator[None]:
     """A client that asked, and left."""
-    asking = asyncio.create_task(gateway.send_question("openai-responses", stream=stream))
+    question = asyncio.create_task(gateway.send_question("openai-responses", stream=stream))
     await held.begun.wait()
     await run_event_loop()
-    if asking.done():
-        answer = asking.result()
-        await answer.next()
-        answer.close()
+    if question.done():
+        response = question.result()
+        await response.next()
+        response.close()
     else:
-        asking.cancel()
+        question.cancel()
     await held.left.wait()
     yield
 
@@ -367,7 +363,7 @@ SAYINGS: dict[str, tuple[bytes, bool]] = {
 def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
     said, stream = SAYINGS[when]
 
-    async def work() -> None:
+    async def scenario() -> None:
         held = Held(said)
         async with (
             serve_upstream(held) as origin,
@@ -376,12 +372,12 @@ def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
         ):
             assert held.asked == 1
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6, 8, 100])
 def test_ca_2_the_client_is_watched_from_admission(turns: int) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         held = Held()
         async with (
             serve_upstream(held) as origin,
@@ -399,11 +395,11 @@ def test_ca_2_the_client_is_watched_from_admission(turns: int) -> None:
             if held.asked:
                 await held.left.wait()
 
-    run_async(work())
+    run_async(scenario())
 
 
 def test_ca_3_no_middleware_hides_the_disconnect() -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         async with serve_upstream(reply_with()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             assert type(gateway.gateway.app) is App  # the server calls it itself, so that it hears of a disconnect
             heard: list[str] = []
@@ -421,11 +417,11 @@ def test_ca_3_no_middleware_hides_the_disconnect() -> None:
             await gateway.gateway.app(scope, receive, send)
             assert heard == ["asked"]
 
-    run_async(work())
+    run_async(scenario())
 
 
 def test_ca_4_the_usage_of_a_cancelled_stream_is_counted() -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         held = Held(SSE_HEAD + transfer_chunk(anthropic_events(OPENED, BLOCK, DELTA)))
         async with (
             serve_upstream(held) as origin,
@@ -437,11 +433,11 @@ def test_ca_4_the_usage_of_a_cancelled_stream_is_counted() -> None:
             assert 'toolwire_tokens_total{provider="up",kind="input"} 10' in text
             assert 'toolwire_tokens_total{provider="up",kind="output"} 1' in text
 
-    run_async(work())
+    run_async(scenario())
 
 
 def test_ca_5_no_other_provider_is_tried_for_a_client_that_left(clock: Clock) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         held, second = Held(), ScriptedUpstream(CHAT_RESPONSE)
         async with serve_upstream(held) as one, serve_upstream(second) as two:
             config = one_provider_config(one, extra_config="[limits]\nretries = 0")
@@ -458,4 +454,4 @@ def test_ca_5_no_other_provider_is_tried_for_a_client_that_left(clock: Clock) ->
                 ).status == 200  # as it would have been
                 assert len(second.requests) == 1
 
-    run_async(work())
+    run_async(scenario())

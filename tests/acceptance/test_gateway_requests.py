@@ -47,9 +47,9 @@ async def before(script: ScriptedUpstream, protocol: str, model: str = "m") -> A
 
 async def told(gateway: RunningGateway, protocol: str, body: Any) -> tuple[int, list[str], bytes]:
     """What is answered, and where losses are reported."""
-    answer = await gateway.post(PATHS[protocol], json.dumps(body).encode())
-    losses = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
-    return answer.status, [loss.get("path", "") for loss in losses], await answer.read(100_000)
+    response = await gateway.post(PATHS[protocol], json.dumps(body).encode())
+    losses = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+    return response.status, [loss.get("path", "") for loss in losses], await response.read(100_000)
 
 
 ANSWERED = http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1")))).encode())
@@ -74,23 +74,24 @@ def test_or_11_each_result_follows_a_message_with_only_its_call(client: str) -> 
         ),
     }
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(ANSWERED)
         async with before(script, CHAT, "databricks-claude-sonnet-4") as gateway:
             status, paths, _ = await told(gateway, client, parallel[client])
-        said = script.bodies[0]["messages"]
+        messages = script.bodies[0]["messages"]
         ids = [
-            message.get("tool_call_id") or [call["id"] for call in message.get("tool_calls", ())] for message in said
+            message.get("tool_call_id") or [call["id"] for call in message.get("tool_calls", ())]
+            for message in messages
         ]
         assert ids == [[], ["call_1"], "call_1", ["call_2"], "call_2", []]
         nothing = None if client == CHAT else ""  # which every host takes beside calls
-        assert [message["content"] for message in said[1:]] == ["Both.", "one", nothing, "two", "And?"]
+        assert [message["content"] for message in messages[1:]] == ["Both.", "one", nothing, "two", "And?"]
         assert (status, "/messages/1" in paths) == (200, True)
         async with before(script, CHAT, "gpt-5.5") as gateway:
             await told(gateway, client, parallel[client])
         assert [len(message.get("tool_calls", ())) for message in script.bodies[1]["messages"]] == [0, 2, 0, 0, 0]
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize(
@@ -101,17 +102,17 @@ def test_sc_16_strict_is_sent_only_to_models_that_support_it(model: str, strict:
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     body = responses_request(USER_MESSAGE, tools=[responses_tool("f", parameters=schema, strict=True)])
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", b"{}"))
         async with before(script, ANTHROPIC, model) as gateway:
-            answer = await gateway.post(
+            response = await gateway.post(
                 "/toolwire/translate", json.dumps({"protocol": RESPONSES, "body": body}).encode()
             )
-            made = json.loads(await answer.read(100_000))
-        assert ("strict" in made["body"]["tools"][0]) is strict
-        assert ("/tools/0/strict" in [loss["path"] for loss in made["losses"]]) is not strict
+            report = json.loads(await response.read(100_000))
+        assert ("strict" in report["body"]["tools"][0]) is strict
+        assert ("/tools/0/strict" in [loss["path"] for loss in report["losses"]]) is not strict
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("model", ["deepseek-v4-flash", "kimi-k2-thinking"])
@@ -119,18 +120,18 @@ def test_sc_16_strict_is_sent_only_to_models_that_support_it(model: str, strict:
 def test_th_13_the_reasoning_before_a_call_is_sent_back_with_it(client: str, model: str) -> None:
     thought = chat_response(chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."))
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(thought).encode()))
         async with before(script, CHAT, model) as gateway:
-            asked = anthropic_request() if client == ANTHROPIC else responses_request(USER_MESSAGE)
-            answered = json.loads((await told(gateway, client, asked))[2])
-            following = toolwire.continue_request(asked, answered, [{"id": "call_1", "output": "sunny"}], client)
+            request = anthropic_request() if client == ANTHROPIC else responses_request(USER_MESSAGE)
+            response = json.loads((await told(gateway, client, request))[2])
+            following = toolwire.continue_request(request, response, [{"id": "call_1", "output": "sunny"}], client)
             await told(gateway, client, following)
         assistant = next(message for message in script.bodies[1]["messages"] if message["role"] == "assistant")
         assert assistant["reasoning_content"] == "Hm, Paris."
         assert assistant["tool_calls"][0]["id"] == "call_1"
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
@@ -156,7 +157,7 @@ def test_tc_8_thinking_is_disabled_for_a_forced_call_where_both_are_rejected(cli
     }
     body, lost = forced[client]
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(ANSWERED)
         async with before(script, CHAT, "deepseek-v4-flash") as gateway:
             status, paths, _ = await told(gateway, client, body)
@@ -167,7 +168,7 @@ def test_tc_8_thinking_is_disabled_for_a_forced_call_where_both_are_rejected(cli
         assert "reasoning_effort" not in script.bodies[0]
         assert "thinking" not in script.bodies[1]
 
-    run_async(work())
+    run_async(scenario())
 
 
 # ---- what a provider is known to refuse
@@ -183,7 +184,7 @@ def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_loaded_tool() ->
     body = anthropic_request(tools=tools)
     assert refused(body, "tool-deferred-cached")
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", b"{}"))
         async with before(script, ANTHROPIC) as gateway:
             _, paths, _ = await told(gateway, ANTHROPIC, body)
@@ -192,13 +193,13 @@ def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_loaded_tool() ->
                 "/toolwire/translate", json.dumps({"protocol": ANTHROPIC, "body": body}).encode()
             )
             losses = json.loads(await run_dry.read(100_000))["losses"]
-        sent = script.bodies[0]
-        assert [tool.get("cache_control") for tool in sent["tools"]] == [None, mark, None]
-        assert sent["tools"][2]["defer_loading"] is True
-        assert not refused(sent, "tool-deferred-cached")
+        upstream_body = script.bodies[0]
+        assert [tool.get("cache_control") for tool in upstream_body["tools"]] == [None, mark, None]
+        assert upstream_body["tools"][2]["defer_loading"] is True
+        assert not refused(upstream_body, "tool-deferred-cached")
         assert [(loss["kind"], loss["path"]) for loss in losses] == [("approximated", "/tools/2/cache_control")]
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize(
@@ -208,10 +209,10 @@ def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_loaded_tool() ->
 def test_im_7_an_image_url_that_gemini_cannot_fetch_is_refused_and_never_fetched(url: str, status: int) -> None:
     image = {"type": "image_url", "image_url": {"url": url}}
     body = chat_request({"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]})
-    answered = {"candidates": [{"content": {"parts": [{"text": "A cat."}], "role": "model"}, "finishReason": "STOP"}]}
+    response = {"candidates": [{"content": {"parts": [{"text": "A cat."}], "role": "model"}, "finishReason": "STOP"}]}
 
-    async def work() -> None:
-        script = ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
+    async def scenario() -> None:
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(response).encode()))
         async with before(script, GEMINI, "gemini-3-pro") as gateway:
             found, _, said = await told(gateway, CHAT, body)
         assert found == status
@@ -221,7 +222,7 @@ def test_im_7_an_image_url_that_gemini_cannot_fetch_is_refused_and_never_fetched
         else:
             assert script.bodies[0]["contents"][0]["parts"][1]["fileData"] == {"fileUri": url, "mimeType": "image/png"}
 
-    run_async(work())
+    run_async(scenario())
 
 
 # ---- tools of others
@@ -233,19 +234,19 @@ def test_sv_2_a_provider_search_is_shown_as_native_blocks_of_the_client(stream: 
     body = anthropic_request(tools=[tool], stream=stream)
     action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
     searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
-    said = responses_message("Found.")
-    output = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [searched, said]}
+    message = responses_message("Found.")
+    output = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [searched, message]}
     streamed = responses_stream(
-        *responses_item_events(0, searched), *responses_item_events(1, said), output=[searched, said]
+        *responses_item_events(0, searched), *responses_item_events(1, message), output=[searched, message]
     )
 
-    async def work() -> None:
-        answered = (
+    async def scenario() -> None:
+        response = (
             SSE_HEAD + transfer_chunk(streamed) + b"0\r\n\r\n"
             if stream
             else http_response("200 OK", json.dumps(output).encode())
         )
-        script = ScriptedUpstream(answered)
+        script = ScriptedUpstream(response)
         async with before(script, RESPONSES) as gateway:
             _, _, wire = await told(gateway, ANTHROPIC, body)
         assert script.bodies[0]["tools"][0]["type"] == "web_search"
@@ -259,7 +260,7 @@ def test_sv_2_a_provider_search_is_shown_as_native_blocks_of_the_client(stream: 
         assert kinds == ["server_tool_use", "web_search_tool_result", "text"]
         assert usage["server_tool_use"]["web_search_requests"] == 1
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("target", [name for name in PROTOCOL_NAMES if name not in (RESPONSES, ANTHROPIC)])
@@ -273,26 +274,26 @@ def test_sv_5_deferred_tools_are_callable_where_the_target_has_no_search(target:
     tools = [{"type": "tool_search"}, responses_tool("found", defer_loading=True), hidden]
     body = responses_request(USER_MESSAGE, tools=tools)
 
-    async def work() -> None:
+    async def scenario() -> None:
         async with before(ScriptedUpstream(CHAT_RESPONSE), target) as gateway:
             asked = json.dumps({"protocol": RESPONSES, "body": body}).encode()
-            made = json.loads(await (await gateway.post("/toolwire/translate", asked)).read(100_000))
-        text = json.dumps(made["body"]["tools"])
+            report = json.loads(await (await gateway.post("/toolwire/translate", asked)).read(100_000))
+        text = json.dumps(report["body"]["tools"])
         assert '"name": "tool_search"' in text
         assert "found" not in text.replace("found can be", "")
         assert "defer_loading" not in text
-        assert [loss["path"] for loss in made["losses"]] == ["/tools/0"]
+        assert [loss["path"] for loss in report["losses"]] == ["/tools/0"]
 
     async def searched() -> None:
         look = chat_call("call_1", "tool_search", '{"query":"get"}')
-        answers = [
+        responses = [
             chat_response(chat_assistant(look)),
             chat_response(chat_assistant(chat_call("call_2", "mcp__w__get"))),
         ]
-        script = ScriptedUpstream(*(http_response("200 OK", json.dumps(one).encode()) for one in answers))
+        script = ScriptedUpstream(*(http_response("200 OK", json.dumps(response).encode()) for response in responses))
         async with before(script, CHAT) as gateway:
             _, _, said = await told(gateway, RESPONSES, body)
-        assert [one["function"]["name"] for one in script.bodies[1]["tools"]] == ["tool_search", "mcp__w__get"]
+        assert [tool["function"]["name"] for tool in script.bodies[1]["tools"]] == ["tool_search", "mcp__w__get"]
         kinds = [item["type"] for item in json.loads(said)["output"]]
         assert kinds == ["tool_search_call", "tool_search_output", "function_call"]
 
@@ -304,7 +305,7 @@ def test_sv_5_deferred_tools_are_callable_where_the_target_has_no_search(target:
         (item,) = [item for item in json.loads(said)["output"] if item["type"] == "function_call"]
         assert (item["name"], item["namespace"]) == ("get", "mcp__w")
 
-    run_async(work())
+    run_async(scenario())
     run_async(searched())
     run_async(called())
 
@@ -324,7 +325,7 @@ def test_na_5_an_alias_with_a_repeated_prefix_is_understood(said: str, name: str
     group = {"type": "namespace", "name": "mcp__w", "description": "w", "tools": [responses_tool("get_weather")]}
     body = responses_request(USER_MESSAGE, tools=[group, responses_tool("mcp__x"), responses_tool("mcp__mcp__x")])
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(
             http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1", said)))).encode())
         )
@@ -333,4 +334,4 @@ def test_na_5_an_alias_with_a_repeated_prefix_is_understood(said: str, name: str
         (item,) = [item for item in json.loads(wire)["output"] if item["type"] == "function_call"]
         assert (item["name"], item.get("namespace")) == (name, namespace)
 
-    run_async(work())
+    run_async(scenario())

@@ -41,20 +41,20 @@ ISSUERS = [source for source in ALL_PROTOCOLS if source != ANTHROPIC]
 
 @pytest.mark.parametrize("source", ISSUERS)
 def test_id_1_illegal_ids_are_escaped_the_same_on_call_and_result(source: str) -> None:
-    made = translated_body(tool_cycle_request(source, "functions.get:0", "functions/get:0"), source, ANTHROPIC)
-    aliases = ids(ANTHROPIC, made)
+    translated = translated_body(tool_cycle_request(source, "functions.get:0", "functions/get:0"), source, ANTHROPIC)
+    aliases = ids(ANTHROPIC, translated)
     assert all(ANTHROPIC_ID.fullmatch(alias) for alias in aliases)
     assert len(set(aliases)) == 2
-    assert tool_results_in(ANTHROPIC, made) == [(aliases[0], "result 0"), (aliases[1], "result 1")]
+    assert tool_results_in(ANTHROPIC, translated) == [(aliases[0], "result 0"), (aliases[1], "result 1")]
 
 
 @pytest.mark.parametrize("sign", [":", ".", "/"])
 @pytest.mark.parametrize("source", ISSUERS)
 def test_id_2_illegal_ids_are_escaped_on_both_sides_and_reported_on_the_native_path(source: str, sign: str) -> None:
     illegal = f"call{sign}1"
-    made = translated_body(tool_cycle_request(source, illegal), source, ANTHROPIC)
-    assert [ANTHROPIC_ID.fullmatch(alias) is not None for alias in ids(ANTHROPIC, made)] == [True]
-    assert [answer for answer, _ in tool_results_in(ANTHROPIC, made)] == ids(ANTHROPIC, made)
+    translated = translated_body(tool_cycle_request(source, illegal), source, ANTHROPIC)
+    assert [ANTHROPIC_ID.fullmatch(alias) is not None for alias in ids(ANTHROPIC, translated)] == [True]
+    assert [call_id for call_id, _ in tool_results_in(ANTHROPIC, translated)] == ids(ANTHROPIC, translated)
     assert any(
         "/content/0" in finding.path for finding in toolwire.check(tool_cycle_request(ANTHROPIC, illegal), ANTHROPIC)
     )
@@ -63,9 +63,9 @@ def test_id_2_illegal_ids_are_escaped_on_both_sides_and_reported_on_the_native_p
 @pytest.mark.parametrize("legal", ["toolu_01A", "call_123", "fc_123", "chatcmpl-tool-9", "a" * 40])
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_id_3_legal_ids_pass_unchanged_and_aliases_are_deterministic(legal: str, source: str, target: str) -> None:
-    made = translated_body(tool_cycle_request(source, legal), source, target)
-    assert ids(target, made) == [legal]
-    assert tool_results_in(target, made) == [(legal, "result 0")]
+    translated = translated_body(tool_cycle_request(source, legal), source, target)
+    assert ids(target, translated) == [legal]
+    assert tool_results_in(target, translated) == [(legal, "result 0")]
     first = ids(ANTHROPIC, translated_body(tool_cycle_request(CHAT, "a:b"), CHAT, ANTHROPIC))
     longer = ids(ANTHROPIC, translated_body(tool_cycle_request(CHAT, "a:b", "call_2"), CHAT, ANTHROPIC))
     assert longer[:1] == first
@@ -75,32 +75,32 @@ def test_id_3_legal_ids_pass_unchanged_and_aliases_are_deterministic(legal: str,
 def test_id_4_long_ids_with_a_common_prefix_do_not_collide(source: str, target: str) -> None:
     head = "call_" + "x" * 120
     issued = [f"{head}_ts_a", f"{head}_ts_b"]
-    made = translated_body(tool_cycle_request(source, *issued), source, target)
-    aliases = ids(target, made)
+    translated = translated_body(tool_cycle_request(source, *issued), source, target)
+    aliases = ids(target, translated)
     if target in LIMITED:
         assert len(set(aliases)) == 2
         assert all(len(alias) <= 64 for alias in aliases)
     else:
         assert aliases == issued
-    assert [answer for answer, _ in tool_results_in(target, made)] == aliases
+    assert [call_id for call_id, _ in tool_results_in(target, translated)] == aliases
 
 
 def test_id_5_ids_of_a_chat_provider_return_to_it_unchanged() -> None:
     upstream = ["call_123", "fc_123", "chatcmpl-tool-1", "functions.get:0"]
-    answer = chat_response(chat_assistant(*map(chat_call, upstream)))
-    shown = ids(ANTHROPIC, translated_body(answer, CHAT, ANTHROPIC, "response"))
+    response = chat_response(chat_assistant(*map(chat_call, upstream)))
+    shown = ids(ANTHROPIC, translated_body(response, CHAT, ANTHROPIC, "response"))
     assert len(set(shown)) == 4
     assert shown[:3] == upstream[:3]
     assert ANTHROPIC_ID.fullmatch(shown[3])
     echoed = anthropic_turn([*map(anthropic_call, shown)], [*map(anthropic_result, shown)])
-    back = translated_body(echoed, ANTHROPIC, CHAT)
-    assert ids(CHAT, back) == upstream
-    assert [answered for answered, _ in tool_results_in(CHAT, back)] == upstream
+    restored = translated_body(echoed, ANTHROPIC, CHAT)
+    assert ids(CHAT, restored) == upstream
+    assert [call_id for call_id, _ in tool_results_in(CHAT, restored)] == upstream
 
 
 def test_id_6_the_result_is_paired_by_tool_use_id() -> None:
-    made = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, CHAT)
-    assert made["messages"][-1] == {"role": "tool", "tool_call_id": "toolu_1", "content": "result 0"}
+    translated = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, CHAT)
+    assert translated["messages"][-1] == {"role": "tool", "tool_call_id": "toolu_1", "content": "result 0"}
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES, INTERACTIONS])
@@ -110,22 +110,22 @@ def test_id_11_calls_without_an_id_get_one(target: str) -> None:
         chat_fragment(0, CITY_ARGUMENTS),
         chat_fragment(1, CITY_ARGUMENTS, name="get_weather"),
     )
-    said = fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"]
-    assert [call["arguments"] for call in said] == [{"city": "Paris"}] * 2
-    assert len({call["id"] for call in said} - {""}) == 2
+    calls = fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"]
+    assert [call["arguments"] for call in calls] == [{"city": "Paris"}] * 2
+    assert len({call["id"] for call in calls} - {""}) == 2
     nameless = [{key: value for key, value in chat_call("").items() if key != "id"}] * 2
-    whole = translated_body(chat_response(chat_assistant(*nameless)), CHAT, target, "response")
-    assert len({*ids(target, whole)} - {"", "None"}) == 2
+    full_body = translated_body(chat_response(chat_assistant(*nameless)), CHAT, target, "response")
+    assert len({*ids(target, full_body)} - {"", "None"}) == 2
 
 
 def test_id_12_empty_ids_count_as_missing() -> None:
     kept = chat_stream(
         chat_fragment(0, '{"city":', id="call_1", name="get_weather"), chat_fragment(0, '"Paris"}', id="")
     )
-    said = fold_stream(ANTHROPIC, translate_stream_bytes(kept, CHAT, ANTHROPIC))["calls"]
-    assert said == [{"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
-    made = chat_stream(chat_fragment(0, CITY_ARGUMENTS, id="", name="get_weather"))
-    (call,) = fold_stream(ANTHROPIC, translate_stream_bytes(made, CHAT, ANTHROPIC))["calls"]
+    calls = fold_stream(ANTHROPIC, translate_stream_bytes(kept, CHAT, ANTHROPIC))["calls"]
+    assert calls == [{"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
+    wire = chat_stream(chat_fragment(0, CITY_ARGUMENTS, id="", name="get_weather"))
+    (call,) = fold_stream(ANTHROPIC, translate_stream_bytes(wire, CHAT, ANTHROPIC))["calls"]
     assert str(call["id"]).startswith("call_tw")
 
 
@@ -144,8 +144,8 @@ def test_id_13_items_whose_id_changes_are_one_call() -> None:
         {"type": "response.output_item.done", "output_index": 0, "item": item("fc_c", CITY_ARGUMENTS, "completed")},
         output=[item("fc_d", CITY_ARGUMENTS, "completed")],
     )
-    said = fold_stream(CHAT, translate_stream_bytes(wire, RESPONSES, CHAT))["calls"]
-    assert said == [{"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
+    calls = fold_stream(CHAT, translate_stream_bytes(wire, RESPONSES, CHAT))["calls"]
+    assert calls == [{"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}]
 
 
 def test_id_14_repeated_ids_are_paired_within_their_turn() -> None:
@@ -156,10 +156,10 @@ def test_id_14_repeated_ids_are_paired_within_their_turn() -> None:
         chat_assistant(chat_call("call_1")),
         chat_result("call_1", "second"),
     )
-    made = translated_body(body, CHAT, ANTHROPIC)
-    asked = ids(ANTHROPIC, made)
-    assert tool_results_in(ANTHROPIC, made) == [(asked[0], "first"), (asked[1], "second")]
-    assert [message["role"] for message in made["messages"]] == [
+    translated = translated_body(body, CHAT, ANTHROPIC)
+    call_ids = ids(ANTHROPIC, translated)
+    assert tool_results_in(ANTHROPIC, translated) == [(call_ids[0], "first"), (call_ids[1], "second")]
+    assert [message["role"] for message in translated["messages"]] == [
         "user",
         "assistant",
         "user",
@@ -170,19 +170,19 @@ def test_id_14_repeated_ids_are_paired_within_their_turn() -> None:
 
 def test_id_15_a_call_in_both_spellings_is_one_call() -> None:
     both = chat_assistant(chat_call("call_1"), content=[anthropic_call("call_1")])
-    made = translated_body(chat_request(USER_MESSAGE, both, chat_result("call_1")), CHAT, ANTHROPIC)
-    assert ids(ANTHROPIC, made) == ["call_1"]
-    assert tool_results_in(ANTHROPIC, made) == [("call_1", "18C")]
+    translated = translated_body(chat_request(USER_MESSAGE, both, chat_result("call_1")), CHAT, ANTHROPIC)
+    assert ids(ANTHROPIC, translated) == ["call_1"]
+    assert tool_results_in(ANTHROPIC, translated) == [("call_1", "18C")]
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != RESPONSES])
 def test_id_16_no_foreign_item_ids_reach_responses(source: str) -> None:
-    made = translated_body(tool_cycle_request(source, "toolu_1"), source, RESPONSES)
+    translated = translated_body(tool_cycle_request(source, "toolu_1"), source, RESPONSES)
     prefixes = {"function_call": "fc", "function_call_output": "fc", "message": "msg", "reasoning": "rs"}
     foreign = [
         item
-        for item in responses_items(made)
+        for item in responses_items(translated)
         if "id" in item and not item["id"].startswith(prefixes[item.get("type", "message")])
     ]
     assert foreign == []
-    assert ids(RESPONSES, made) == ["toolu_1"]
+    assert ids(RESPONSES, translated) == ["toolu_1"]

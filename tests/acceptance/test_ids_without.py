@@ -111,8 +111,8 @@ def user_text(protocol: str, body: Any) -> str:
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_id_7_results_carry_the_name_of_their_call_and_become_text_without_one(source: str, target: str) -> None:
-    made = translated_body(by_id_only(source), source, target)
-    assert declared_names(target, made) == ["get_weather" if target in NAMING else None]
+    translated = translated_body(by_id_only(source), source, target)
+    assert declared_names(target, translated) == ["get_weather" if target in NAMING else None]
     body, path = ORPHANS[source]
     lone = translated_body(body, source, target)
     assert tool_results_in(target, lone) == []
@@ -124,41 +124,41 @@ def test_id_7_results_carry_the_name_of_their_call_and_become_text_without_one(s
 def two_tools(source: str) -> dict[str, Any]:
     """Calls of two tools, whose results stand the other way round."""
     tools = (("call_1", "first"), ("call_2", "second"))
-    answers = (("call_2", "of second"), ("call_1", "of first"))
+    results = (("call_2", "of second"), ("call_1", "of first"))
     match source:
         case "anthropic":
             return anthropic_turn(
-                [anthropic_call(*tool) for tool in tools], [anthropic_result(*one) for one in answers]
+                [anthropic_call(*tool) for tool in tools], [anthropic_result(*result) for result in results]
             )
         case "openai-responses":
             return responses_turn(
-                [responses_call(*tool) for tool in tools], [responses_output(*one) for one in answers]
+                [responses_call(*tool) for tool in tools], [responses_output(*result) for result in results]
             )
         case "gemini":
-            named = [gemini_result(*one, name=one[1].removeprefix("of ")) for one in answers]
+            named = [gemini_result(*result, name=result[1].removeprefix("of ")) for result in results]
             return gemini_turn([gemini_call(*tool) for tool in tools], named)
         case "gemini-interactions":
-            named = [interactions_result(*one, name=one[1].removeprefix("of ")) for one in answers]
+            named = [interactions_result(*result, name=result[1].removeprefix("of ")) for result in results]
             return interactions_turn([interactions_call(*tool) for tool in tools], named)
         case "ollama":
-            named = [ollama_result(*one, name=one[1].removeprefix("of ")) for one in answers]
+            named = [ollama_result(*result, name=result[1].removeprefix("of ")) for result in results]
             return ollama_turn([ollama_call(*tool) for tool in tools], named)
         case _:
-            return chat_turn([chat_call(*tool) for tool in tools], [chat_result(*one) for one in answers])
+            return chat_turn([chat_call(*tool) for tool in tools], [chat_result(*result) for result in results])
 
 
 @pytest.mark.parametrize(("source", "target"), TO_NAMING)
 def test_id_8_results_are_named_after_the_calls_they_answer(source: str, target: str) -> None:
-    made = translated_body(two_tools(source), source, target)
-    assert declared_names(target, made) == ["first", "second"]
-    assert tool_results_in(target, made) == [("call_1", "of first"), ("call_2", "of second")]
+    translated = translated_body(two_tools(source), source, target)
+    assert declared_names(target, translated) == ["first", "second"]
+    assert tool_results_in(target, translated) == [("call_1", "of first"), ("call_2", "of second")]
 
 
 @pytest.mark.parametrize(("source", "target"), TO_NAMING)
 def test_id_9_ids_from_the_provider_stand_on_call_and_result(source: str, target: str) -> None:
-    made = translated_body(tool_cycle_request(source, "call_7"), source, target)
-    assert [call["id"] for call in tool_calls_in(target, made)] == ["call_7"]
-    assert tool_results_in(target, made) == [("call_7", "result 0")]
+    translated = translated_body(tool_cycle_request(source, "call_7"), source, target)
+    assert [call["id"] for call in tool_calls_in(target, translated)] == ["call_7"]
+    assert tool_results_in(target, translated) == [("call_7", "result 0")]
 
 
 GEMINI_TWICE = gemini_turn([gemini_call(), gemini_call()], [gemini_result(output="one"), gemini_result(output="two")])
@@ -169,23 +169,23 @@ ISSUING = (ANTHROPIC, CHAT, RESPONSES, INTERACTIONS, OPENROUTER)
 
 def paired(protocol: str, body: Any) -> list[str]:
     """The ids of the calls of a request, after a look that its two results are paired by them, in order."""
-    asked = [str(call["id"]) for call in tool_calls_in(protocol, body)]
-    assert tool_results_in(protocol, body) == [(asked[0], "one"), (asked[1], "two")]
-    return asked
+    call_ids = [str(call["id"]) for call in tool_calls_in(protocol, body)]
+    assert tool_results_in(protocol, body) == [(call_ids[0], "one"), (call_ids[1], "two")]
+    return call_ids
 
 
 def ids_are_stable(body: dict[str, Any], source: str, target: str, history: str) -> list[str]:
     """Ids of a history without any: two, the same each time and when it goes on; and none is sent back."""
     first = translated_body(body, source, target)
-    asked = paired(target, first)
-    assert len(set(asked)) == 2
+    call_ids = paired(target, first)
+    assert len(set(call_ids)) == 2
     assert translated_body(body, source, target) == first
     longer = {**body, history: [*body[history], LATER[source]]}
-    assert paired(target, translated_body(longer, source, target)) == asked
-    back = translated_body(first, target, source)
-    assert [call["id"] for call in tool_calls_in(source, back)] == [None, None]
-    assert tool_results_in(source, back) == [(None, "one"), (None, "two")]
-    return asked
+    assert paired(target, translated_body(longer, source, target)) == call_ids
+    restored = translated_body(first, target, source)
+    assert [call["id"] for call in tool_calls_in(source, restored)] == [None, None]
+    assert tool_results_in(source, restored) == [(None, "one"), (None, "two")]
+    return call_ids
 
 
 @pytest.mark.parametrize("target", ISSUING)
@@ -195,20 +195,22 @@ def test_id_10_calls_without_ids_get_stable_ids_that_are_not_sent_back(target: s
         "calls"
     ]
     assert len({call["id"] for call in once} - {None, ""}) == 2
-    whole = translated_body(gemini_response(gemini_call(), gemini_call()), GEMINI, target, "response")
-    assert [call["id"] for call in tool_calls_in(target, whole)] == [call["id"] for call in once]
+    full_body = translated_body(gemini_response(gemini_call(), gemini_call()), GEMINI, target, "response")
+    assert [call["id"] for call in tool_calls_in(target, full_body)] == [call["id"] for call in once]
 
 
 @pytest.mark.parametrize("target", ISSUING)
 def test_id_17_parallel_calls_of_one_tool_get_distinct_ids_and_return_by_name(target: str) -> None:
     ids_are_stable(OLLAMA_TWICE, OLLAMA, target, "messages")
-    back = translated_body(translated_body(OLLAMA_TWICE, OLLAMA, target), target, OLLAMA)
-    assert declared_names(OLLAMA, back) == ["get_weather", "get_weather"]
-    whole = translated_body(ollama_response(ollama_assistant(ollama_call(), ollama_call())), OLLAMA, target, "response")
-    assert len({call["id"] for call in tool_calls_in(target, whole)} - {None, ""}) == 2
+    restored = translated_body(translated_body(OLLAMA_TWICE, OLLAMA, target), target, OLLAMA)
+    assert declared_names(OLLAMA, restored) == ["get_weather", "get_weather"]
+    full_body = translated_body(
+        ollama_response(ollama_assistant(ollama_call(), ollama_call())), OLLAMA, target, "response"
+    )
+    assert len({call["id"] for call in tool_calls_in(target, full_body)} - {None, ""}) == 2
     lines = [ollama_assistant(ollama_call()), ollama_assistant(ollama_call())]
-    said: list[Call] = fold_stream(target, translate_stream_bytes(ollama_stream(*lines), OLLAMA, target))["calls"]
-    assert len({call["id"] for call in said} - {None, ""}) == 2
+    calls: list[Call] = fold_stream(target, translate_stream_bytes(ollama_stream(*lines), OLLAMA, target))["calls"]
+    assert len({call["id"] for call in calls} - {None, ""}) == 2
 
 
 # Where each of the two results says which call it answers.
@@ -240,10 +242,10 @@ def other_way_round(source: str) -> dict[str, Any]:
 @pytest.mark.parametrize("source", list(RESULT_IDS))
 def test_id_18_results_of_one_tool_stay_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
     body = other_way_round(source)
-    made = translated_body(body, source, OLLAMA)
-    assert tool_results_in(OLLAMA, made) == [("call_1", "result 0"), ("call_2", "result 1")]
-    found = loss_kinds(body, source, OLLAMA)
-    assert [found.get(path) for path in RESULT_IDS[source]] == ["approximated", "approximated"]
+    translated = translated_body(body, source, OLLAMA)
+    assert tool_results_in(OLLAMA, translated) == [("call_1", "result 0"), ("call_2", "result 1")]
+    kinds = loss_kinds(body, source, OLLAMA)
+    assert [kinds.get(path) for path in RESULT_IDS[source]] == ["approximated", "approximated"]
     assert loss_kinds(tool_cycle_request(source, "call_1"), source, OLLAMA) == {}
     assert loss_kinds(two_tools(source), source, OLLAMA) == {}
 

@@ -32,7 +32,7 @@ both = pytest.mark.parametrize("version", MCP_VERSIONS)
 
 @both
 def test_er_4_a_failed_mcp_tool_is_a_failure_in_the_record_and_to_the_model(version: str) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(
             model_turn(model_call("far__fail", id="c1"), model_call("far__fault", id="c2")), text_turn("It failed.")
         )
@@ -47,11 +47,11 @@ def test_er_4_a_failed_mcp_tool_is_a_failure_in_the_record_and_to_the_model(vers
         ]
         await agent.aclose()
 
-    asyncio.run(work())
+    asyncio.run(scenario())
 
 
 def test_sv_14_one_failing_server_leaves_the_others_and_is_reported() -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         servers = {
             "gone": McpServerConfig(command="no-such-program-anywhere"),
             "good": scripted_server(tools=[tool_definition("echo")]),
@@ -61,27 +61,27 @@ def test_sv_14_one_failing_server_leaves_the_others_and_is_reported() -> None:
         agent = Agent(model, tools=build_toolsets(servers), policy=ALL)
         stream = agent.stream("go")
         warned = [event.text async for event in stream if isinstance(event, RunWarning)]
-        assert [one.name for one in model.requests[0].tools or ()] == ["good__echo"]
+        assert [tool.name for tool in model.requests[0].tools or ()] == ["good__echo"]
         assert said(last_results(model.requests[1])[0]) == '{"a": 1}'
         assert [text.partition(" is not there")[0] for text in warned] == ["the MCP server gone", "the MCP server mute"]
         await agent.aclose()
 
-    asyncio.run(work())
+    asyncio.run(scenario())
 
 
 @both
 def test_sv_15_cursors_are_followed_to_the_end(version: str) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         listed = [tool_definition(f"tool{number}") for number in range(7)]
         async with open_toolset(scripted_server(version, tools=listed, page=2)) as toolset:
             assert len(await toolset.tools()) == 7
 
-    asyncio.run(work())
+    asyncio.run(scenario())
 
 
 @both
 def test_sv_16_a_hint_that_is_false_stays_false(version: str) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         hints = {"destructiveHint": False, "openWorldHint": False, "idempotentHint": False, "readOnlyHint": False}
         far = McpToolset(
             "far", scripted_server(tools=[tool_definition("safe", annotations=hints), tool_definition("silent")])
@@ -94,11 +94,11 @@ def test_sv_16_a_hint_that_is_false_stays_false(version: str) -> None:
         assert safe.annotations == Annotations()
         assert silent.annotations == Annotations(destructive=True, open_world=True)
 
-    asyncio.run(work())
+    asyncio.run(scenario())
 
 
 def test_na_6_a_call_reaches_its_server_whatever_the_name_contains(tmp_path: Path) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         servers = {
             name: scripted_server(tools=[tool_definition(one)], plays={one: "echo"}, log=str(tmp_path / name))
             for name, one in (("a", "b__c"), ("a__b", "c"), ("a_", "_b__c"))
@@ -113,36 +113,38 @@ def test_na_6_a_call_reaches_its_server_whatever_the_name_contains(tmp_path: Pat
             await agent.run("go")
             await agent.aclose()
 
-    asyncio.run(work())
+    asyncio.run(scenario())
     for name, one in (("a", "b__c"), ("a__b", "c"), ("a_", "_b__c")):
         called = [
-            sent["params"]["name"] for sent in read_message_log(tmp_path / name) if sent.get("method") == "tools/call"
+            message["params"]["name"]
+            for message in read_message_log(tmp_path / name)
+            if message.get("method") == "tools/call"
         ]
         assert called == [one]
 
 
 def made_calls(log: Path, count: int) -> bool:
-    return log.exists() and [sent.get("method") for sent in read_message_log(log)].count("tools/call") == count
+    return log.exists() and [message.get("method") for message in read_message_log(log)].count("tools/call") == count
 
 
 @both
 def test_ca_6_an_aborted_call_is_cancelled_and_released(version: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
-    async def work() -> None:
+    async def scenario() -> None:
         async with open_toolset(scripted_server(version, log=str(log))) as toolset:
             await toolset.tools()
             for tried in range(1, 4):
-                waiting = asyncio.create_task(call_tool(toolset, "wait"))
+                call = asyncio.create_task(call_tool(toolset, "wait"))
                 await wait_until_async(partial(made_calls, log, tried))
-                waiting.cancel()
+                call.cancel()
                 with pytest.raises(asyncio.CancelledError):
-                    await waiting
+                    await call
             assert toolset._active_contexts == []
             client = await toolset._connection.client()
             assert client.session._dispatcher._pending == {}  # type: ignore[attr-defined]
             assert text_of_output(await call_tool(toolset, "echo")) == "{}"
 
-    asyncio.run(work())
-    methods = [sent.get("method") for sent in read_message_log(log)]
+    asyncio.run(scenario())
+    methods = [message.get("method") for message in read_message_log(log)]
     assert methods.count("notifications/cancelled") == 3

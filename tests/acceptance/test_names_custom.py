@@ -94,20 +94,20 @@ def test_na_1_a_long_name_is_shortened_deterministically_and_restored(source: st
     assert all(LEGAL.fullmatch(name) for name in short)
     assert len(set(short)) == 2
     assert list(declared_schemas(CHAT, translated_body(body, source, CHAT))) == short
-    answer = chat_response(chat_assistant(chat_call("call_1", short[1])))
-    back = translated_body(answer, CHAT, source, "response", request=body)
-    assert [call["name"] for call in tool_calls_in(source, back)] == [other]
+    response = chat_response(chat_assistant(chat_call("call_1", short[1])))
+    restored = translated_body(response, CHAT, source, "response", request=body)
+    assert [call["name"] for call in tool_calls_in(source, restored)] == [other]
 
 
 def test_na_2_a_reference_to_a_tool_uses_its_short_name() -> None:
     found = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": LONG}])
     deferred = [anthropic_tool("search"), {**anthropic_tool(LONG), "defer_loading": True}]
     body = anthropic_turn([anthropic_call("toolu_1", "search")], [found], tools=deferred)
-    made = translated_body(body, ANTHROPIC, CHAT)
-    short = list(declared_schemas(CHAT, made))[1]
+    translated = translated_body(body, ANTHROPIC, CHAT)
+    short = list(declared_schemas(CHAT, translated))[1]
     assert LEGAL.fullmatch(short)
-    assert short in tool_results_in(CHAT, made)[0][1]
-    assert LONG not in json.dumps(made["messages"])
+    assert short in tool_results_in(CHAT, translated)[0][1]
+    assert LONG not in json.dumps(translated["messages"])
 
 
 GEMINI_LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
@@ -116,37 +116,37 @@ ODD = ["fs.read", "fs/read", "fs_read", "fs read", "1st/tool", "1st tool", "cafÃ
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_na_3_names_with_illegal_characters_do_not_collide(source: str, target: str) -> None:
-    asked = request_with_tools(source, dict.fromkeys(ODD))
-    made = translated_body(asked, source, target)
-    sent = list(declared_schemas(target, made))
-    assert len(set(sent)) == len(ODD)
-    assert sent[2] == "fs_read"
+    request = request_with_tools(source, dict.fromkeys(ODD))
+    translated = translated_body(request, source, target)
+    names = list(declared_schemas(target, translated))
+    assert len(set(names)) == len(ODD)
+    assert names[2] == "fs_read"
     legal = {GEMINI: GEMINI_LEGAL, INTERACTIONS: GEMINI_LEGAL, OLLAMA: re.compile(".+")}.get(target, LEGAL)
-    assert [name for name in sent if not legal.fullmatch(name)] == []
-    for name, alias in zip(ODD, sent, strict=True):
+    assert [name for name in names if not legal.fullmatch(name)] == []
+    for name, alias in zip(ODD, names, strict=True):
         body = json.loads(json.dumps(response_body(target, "", ("call_1", "Paris"))).replace("get_weather", alias))
-        back = translated_body(body, target, source, "response", request=asked)
-        assert [call["name"] for call in tool_calls_in(source, back)] == [name]
+        restored = translated_body(body, target, source, "response", request=request)
+        assert [call["name"] for call in tool_calls_in(source, restored)] == [name]
 
 
 @pytest.mark.parametrize("name", ["no such tool!", "a/b", "x" * 200])
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES, GEMINI, INTERACTIONS])
 def test_na_4_names_in_the_history_are_made_legal_too(name: str, target: str) -> None:
     body = chat_turn([chat_call("call_1", name)], [chat_result("call_1")], tools=[chat_tool()])
-    made = translated_body(body, CHAT, target)
-    (call,) = tool_calls_in(target, made)
+    translated = translated_body(body, CHAT, target)
+    (call,) = tool_calls_in(target, translated)
     assert (GEMINI_LEGAL if target in (GEMINI, INTERACTIONS) else LEGAL).fullmatch(call["name"])
     if target in (GEMINI, INTERACTIONS):
-        assert results_names(target, made) == [call["name"]]
+        assert results_names(target, translated) == [call["name"]]
 
 
 def test_cu_1_the_flat_and_the_nested_form_are_one_tool() -> None:
     assert translated_body(responses_request(tools=[PATCH]), RESPONSES, CHAT)["tools"] == [NESTED]
     assert translated_body(chat_request(tools=[NESTED]), CHAT, RESPONSES)["tools"] == [PATCH]
     body = responses_request(USER_MESSAGE, CUSTOM_ITEM, CUSTOM_OUTPUT, tools=[PATCH])
-    made = translated_body(body, RESPONSES, CHAT)
-    assert made["messages"][1]["tool_calls"] == [CHAT_CUSTOM]
-    assert tool_results_in(CHAT, made) == [("call_1", "Done.")]
+    translated = translated_body(body, RESPONSES, CHAT)
+    assert translated["messages"][1]["tool_calls"] == [CHAT_CUSTOM]
+    assert tool_results_in(CHAT, translated) == [("call_1", "Done.")]
 
 
 CUSTOM_REQUEST = responses_request(USER_MESSAGE, tools=[PATCH])
@@ -163,8 +163,8 @@ def test_cu_2_a_custom_tool_becomes_a_function_and_its_call_is_restored() -> Non
     assert tool["input_schema"]["properties"]["input"]["type"] == "string"
     assert tool["input_schema"]["required"] == ["input"]
     assert GRAMMAR["definition"] in tool["description"]
-    answer = anthropic_response(anthropic_call("call_1", "apply_patch", {"input": RAW}))
-    (item,) = responses_items(translated_body(answer, ANTHROPIC, RESPONSES, "response", request=CUSTOM_REQUEST))
+    response = anthropic_response(anthropic_call("call_1", "apply_patch", {"input": RAW}))
+    (item,) = responses_items(translated_body(response, ANTHROPIC, RESPONSES, "response", request=CUSTOM_REQUEST))
     assert (item["type"], item["call_id"], item["name"], item["input"]) == (
         "custom_tool_call",
         "call_1",
@@ -173,13 +173,15 @@ def test_cu_2_a_custom_tool_becomes_a_function_and_its_call_is_restored() -> Non
     )
     text = json.dumps({"input": RAW})
     wire = anthropic_stream(*anthropic_call_block(0, "call_1", *text, name="apply_patch"))
-    made = translate_stream_bytes(wire, ANTHROPIC, RESPONSES, CUSTOM_REQUEST)
+    translated = translate_stream_bytes(wire, ANTHROPIC, RESPONSES, CUSTOM_REQUEST)
     deltas = [
-        frame["delta"] for frame in stream_frames(made) if frame["type"] == "response.custom_tool_call_input.delta"
+        frame["delta"]
+        for frame in stream_frames(translated)
+        if frame["type"] == "response.custom_tool_call_input.delta"
     ]
     assert "".join(deltas) == RAW
     assert len(deltas) > 1
-    (done,) = fold_body(RESPONSES, made)["output"]
+    (done,) = fold_body(RESPONSES, translated)["output"]
     assert (done["type"], done["input"]) == ("custom_tool_call", RAW)
 
 
@@ -192,10 +194,12 @@ def test_cu_2_a_custom_tool_becomes_a_function_and_its_call_is_restored() -> Non
 )
 def test_cu_3_custom_tools_become_functions_on_every_path(source: str, body: dict[str, Any]) -> None:
     for target in (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA):
-        made = translated_body(body, source, target)
-        assert declared_schemas(target, made)["apply_patch"]["required"] == ["input"]
-        assert tool_calls_in(target, made) == [{"id": "call_1", "name": "apply_patch", "arguments": {"input": RAW}}]
-        assert tool_results_in(target, made) == [("call_1", "Done.")]
+        translated = translated_body(body, source, target)
+        assert declared_schemas(target, translated)["apply_patch"]["required"] == ["input"]
+        assert tool_calls_in(target, translated) == [
+            {"id": "call_1", "name": "apply_patch", "arguments": {"input": RAW}}
+        ]
+        assert tool_results_in(target, translated) == [("call_1", "Done.")]
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != RESPONSES])

@@ -74,18 +74,18 @@ ABROAD = [protocol for protocol in ALL_PROTOCOLS if protocol != ANTHROPIC]
 @pytest.mark.parametrize("target", [CHAT, "ollama", OPENROUTER])
 def test_or_1_tool_messages_precede_the_text_of_the_user(target: str) -> None:
     body = anthropic_turn([anthropic_call("toolu_1")], [NOTE, anthropic_result("toolu_1")])
-    made = translated_body(body, ANTHROPIC, target)
-    assert message_roles(made) == ["user", "assistant", "tool", "user"]
-    assert content_text(made["messages"][-1]["content"]) == "A note."
+    translated = translated_body(body, ANTHROPIC, target)
+    assert message_roles(translated) == ["user", "assistant", "tool", "user"]
+    assert content_text(translated["messages"][-1]["content"]) == "A note."
 
 
 def test_or_2_results_around_a_text_stay_together() -> None:
-    answers = [anthropic_result("toolu_1", "one"), NOTE, anthropic_result("toolu_2", "two")]
-    body = anthropic_turn([anthropic_call("toolu_1"), anthropic_call("toolu_2")], answers)
+    results = [anthropic_result("toolu_1", "one"), NOTE, anthropic_result("toolu_2", "two")]
+    body = anthropic_turn([anthropic_call("toolu_1"), anthropic_call("toolu_2")], results)
     chat = translated_body(body, ANTHROPIC, CHAT)
     assert message_roles(chat) == ["user", "assistant", "tool", "tool", "user"]
-    made = translated_body(body, ANTHROPIC, RESPONSES)
-    kinds = [item.get("type", "message") for item in responses_items(made)]
+    translated = translated_body(body, ANTHROPIC, RESPONSES)
+    kinds = [item.get("type", "message") for item in responses_items(translated)]
     assert kinds == [
         "message",
         "function_call",
@@ -94,7 +94,7 @@ def test_or_2_results_around_a_text_stay_together() -> None:
         "function_call_output",
         "message",
     ]
-    assert tool_results_in(RESPONSES, made) == [("toolu_1", "one"), ("toolu_2", "two")]
+    assert tool_results_in(RESPONSES, translated) == [("toolu_1", "one"), ("toolu_2", "two")]
     kinds_of_steps = [step["type"] for step in interaction_steps(translated_body(body, ANTHROPIC, INTERACTIONS))]
     assert kinds_of_steps == ["user_input", "function_call", "function_call", *["function_result"] * 2, "user_input"]
 
@@ -108,11 +108,11 @@ def test_or_3_nothing_is_inserted_before_the_results() -> None:
         reminder,
         {"role": "user", "content": "And?"},
     ]
-    made = translated_body(chat_request(*history), CHAT, ANTHROPIC)
-    answer = made["messages"][2]
-    assert (answer["role"], answer["content"][0]["type"]) == ("user", "tool_result")
-    assert [block["type"] for block in answer["content"]] == ["tool_result"]
-    assert "Today is Monday." in content_text(made["messages"][3]["content"])
+    translated = translated_body(chat_request(*history), CHAT, ANTHROPIC)
+    response = translated["messages"][2]
+    assert (response["role"], response["content"][0]["type"]) == ("user", "tool_result")
+    assert [block["type"] for block in response["content"]] == ["tool_result"]
+    assert "Today is Monday." in content_text(translated["messages"][3]["content"])
 
 
 # A request of which the second call is not answered, and where that call stands.
@@ -129,17 +129,17 @@ UNANSWERED: dict[str, tuple[list[str | int], str]] = {
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_or_4_results_share_one_turn_and_unanswered_calls_get_a_placeholder(source: str, target: str) -> None:
-    made = translated_body(tool_cycle_request(source, "call_1", "call_2"), source, target)
+    translated = translated_body(tool_cycle_request(source, "call_1", "call_2"), source, target)
     if target == ANTHROPIC:
-        assert message_roles(made) == ["user", "assistant", "user"]
+        assert message_roles(translated) == ["user", "assistant", "user"]
     orphan = tool_cycle_request(source, "call_1", "call_2")
     place, path = UNANSWERED[source]
     held: Any = orphan
     for step in place:
         held = held[step]
     held.pop()
-    told = tool_results_in(target, translated_body(orphan, source, target))
-    assert told == [("call_1", "result 0"), ("call_2", "[no result was recorded for this call]")]
+    results = tool_results_in(target, translated_body(orphan, source, target))
+    assert results == [("call_1", "result 0"), ("call_2", "[no result was recorded for this call]")]
     repaired = toolwire.translate(orphan, source, target, model="gemini-2.5-flash" if source == GEMINI else None)
     (invented,) = [loss for loss in repaired.losses if loss.kind == "added" and loss.path == path]
     assert json.dumps(resolved(repaired.value, invented.target or "")) == '"[no result was recorded for this call]"'
@@ -153,8 +153,8 @@ def resolved(body: Any, pointer: str) -> Any:
 
 
 def test_or_5_of_two_results_the_last_replaces_the_first() -> None:
-    answers = [chat_result("call_1", "first"), chat_result("call_2", "other"), chat_result("call_1", "last")]
-    body = chat_turn([chat_call("call_1"), chat_call("call_2")], answers)
+    results = [chat_result("call_1", "first"), chat_result("call_2", "other"), chat_result("call_1", "last")]
+    body = chat_turn([chat_call("call_1"), chat_call("call_2")], results)
     assert tool_results_in(ANTHROPIC, translated_body(body, CHAT, ANTHROPIC)) == [
         ("call_1", "last"),
         ("call_2", "other"),
@@ -192,18 +192,22 @@ TO_GEMINI = [source for source in ALL_PROTOCOLS if source != GEMINI]
 
 def contents(body: Any) -> list[tuple[str, list[str]]]:
     """The role of each content, and the kinds of its parts."""
-    return [(one["role"], [next(iter(part)) for part in one["parts"]]) for one in body["contents"]]
+    return [(block["role"], [next(iter(part)) for part in block["parts"]]) for block in body["contents"]]
 
 
 @pytest.mark.parametrize("source", TO_GEMINI)
 def test_or_7_all_results_of_a_turn_are_in_one_content(source: str) -> None:
-    made = translated_body(tool_cycle_request(source, "call_1", "call_2", "call_3"), source, GEMINI)
-    assert contents(made) == [
+    translated = translated_body(tool_cycle_request(source, "call_1", "call_2", "call_3"), source, GEMINI)
+    assert contents(translated) == [
         ("user", ["text"]),
         ("model", ["functionCall"] * 3),
         ("user", ["functionResponse"] * 3),
     ]
-    assert tool_results_in(GEMINI, made) == [("call_1", "result 0"), ("call_2", "result 1"), ("call_3", "result 2")]
+    assert tool_results_in(GEMINI, translated) == [
+        ("call_1", "result 0"),
+        ("call_2", "result 1"),
+        ("call_3", "result 2"),
+    ]
 
 
 @pytest.mark.parametrize("source", TO_GEMINI)
@@ -217,10 +221,10 @@ def test_or_8_nothing_stands_beside_the_results(source: str) -> None:
         body["input"].append(interactions_input("A note."))
     else:
         body["messages"].append({"role": "user", "content": "A note."})
-    made = translated_body(body, source, GEMINI)
-    assert contents(made)[2:] == [("user", ["functionResponse"]), ("user", ["text"])]
-    assert made["contents"][2]["parts"][0]["functionResponse"]["response"] == {"output": "result 0"}
-    assert made["contents"][3]["parts"] == [{"text": "A note."}]
+    translated = translated_body(body, source, GEMINI)
+    assert contents(translated)[2:] == [("user", ["functionResponse"]), ("user", ["text"])]
+    assert translated["contents"][2]["parts"][0]["functionResponse"]["response"] == {"output": "result 0"}
+    assert translated["contents"][3]["parts"] == [{"text": "A note."}]
 
 
 CALLED_FIRST = {
@@ -241,10 +245,10 @@ CALLED_FIRST = {
 
 @pytest.mark.parametrize("source", list(CALLED_FIRST))
 def test_or_9_calls_come_last_in_the_turn_of_the_model(source: str) -> None:
-    made = translated_body(CALLED_FIRST[source], source, GEMINI)
-    assert contents(made)[1] == ("model", ["text", "functionCall"])
-    own = gemini_turn([gemini_call("call_1"), {"text": "I called."}], [gemini_result("call_1")])
-    assert translated_body(own, GEMINI, GEMINI) == own
+    translated = translated_body(CALLED_FIRST[source], source, GEMINI)
+    assert contents(translated)[1] == ("model", ["text", "functionCall"])
+    turn = gemini_turn([gemini_call("call_1"), {"text": "I called."}], [gemini_result("call_1")])
+    assert translated_body(turn, GEMINI, GEMINI) == turn
 
 
 def test_or_10_client_and_server_calls_keep_their_order() -> None:
@@ -255,8 +259,8 @@ def test_or_10_client_and_server_calls_keep_their_order() -> None:
 @pytest.mark.parametrize("target", ABROAD)
 def test_or_12_server_calls_and_their_results_are_dropped_together(target: str) -> None:
     body = anthropic_request(USER_MESSAGE, {"role": "assistant", "content": [ASKED, ADVISED, NOTE]}, USER_MESSAGE)
-    made = translated_body(body, ANTHROPIC, target)
-    assert "srvtoolu_2" not in str(made)
+    translated = translated_body(body, ANTHROPIC, target)
+    assert "srvtoolu_2" not in str(translated)
     paths = loss_paths(body, ANTHROPIC, target)
     assert has_loss_at(paths, "/messages/1/content/0")
     assert has_loss_at(paths, "/messages/1/content/1")
@@ -276,14 +280,14 @@ def test_or_15_consecutive_turns_of_one_role_are_merged() -> None:
     body = chat_request(
         USER_MESSAGE, {"role": "user", "content": "Please."}, {"role": "assistant", "content": "Well."}, USER_MESSAGE
     )
-    made = translated_body(body, CHAT, ANTHROPIC)
-    assert message_roles(made) == ["user", "assistant", "user"]
-    assert [block["text"] for block in made["messages"][0]["content"]] == ["Go on.", "Please."]
+    translated = translated_body(body, CHAT, ANTHROPIC)
+    assert message_roles(translated) == ["user", "assistant", "user"]
+    assert [block["text"] for block in translated["messages"][0]["content"]] == ["Go on.", "Please."]
 
 
 @pytest.mark.parametrize("target", ABROAD)
 def test_or_16_a_history_with_calls_needs_no_declared_tools(target: str) -> None:
     """Only Bedrock demands declarations here; for the others none is made up."""
-    made = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, target)
-    assert "tools" not in made
-    assert [call["id"] for call in tool_calls_in(target, made)] == ["toolu_1"]
+    translated = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, target)
+    assert "tools" not in translated
+    assert [call["id"] for call in tool_calls_in(target, translated)] == ["toolu_1"]

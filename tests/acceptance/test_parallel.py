@@ -167,12 +167,12 @@ def test_pa_8_every_call_of_a_response_is_kept(source: str, target: str) -> None
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 def test_pa_9_the_stream_ends_with_the_response_not_with_its_first_item(target: str) -> None:
     wire = responses_stream(*responses_item_events(0, ITEMS[0]), *responses_item_events(1, ITEMS[1]), output=ITEMS)
-    made = translate_stream_bytes(wire, RESPONSES, target)
-    assert fold_stream(target, made)["calls"] == BOTH
+    translated = translate_stream_bytes(wire, RESPONSES, target)
+    assert fold_stream(target, translated)["calls"] == BOTH
     if target == ANTHROPIC:
-        assert frame_types(made)[-2:] == ["message_delta", "message_stop"]
+        assert frame_types(translated)[-2:] == ["message_delta", "message_stop"]
     else:
-        reasons = [choice["finish_reason"] for chunk in stream_frames(made) for choice in chunk["choices"]]
+        reasons = [choice["finish_reason"] for chunk in stream_frames(translated) for choice in chunk["choices"]]
         assert reasons[-1] == "tool_calls"
         assert set(reasons[:-1]) == {None}
 
@@ -184,8 +184,10 @@ def test_pa_11_output_indices_count_all_kinds_of_items() -> None:
         chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather"),
         chat_fragment(1, ROME, id="call_2", name="get_weather"),
     )
-    made = translate_stream_bytes(wire, CHAT, RESPONSES)
-    added = [frame["output_index"] for frame in stream_frames(made) if frame["type"] == "response.output_item.added"]
+    translated = translate_stream_bytes(wire, CHAT, RESPONSES)
+    added = [
+        frame["output_index"] for frame in stream_frames(translated) if frame["type"] == "response.output_item.added"
+    ]
     assert added == [0, 1, 2, 3]
-    output = fold_body(RESPONSES, made)["output"]
+    output = fold_body(RESPONSES, translated)["output"]
     assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]

@@ -77,55 +77,55 @@ def test_pa_10_a_parallel_wrapper_is_expanded_into_its_calls() -> None:
         model_turn(model_call("multi_tool_use.parallel", {"tool_uses": uses}, id="w")), text_turn("ok")
     )
     run = Agent(model, tools=[add], policy=ALL).run("go")
-    assert [(one.tool, one.arguments) for one in run.calls] == [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
-    asked = model.requests[1]
-    assert [(part.id, part.name) for part in parts_of(asked, ToolCall)] == [("w", "add"), ("w_1", "add")]
-    assert [(one.call_id, result_text(one)) for one in last_results(asked)] == [("w", "3"), ("w_1", "7")]
+    assert [(call.tool, call.arguments) for call in run.calls] == [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
+    request = model.requests[1]
+    assert [(part.id, part.name) for part in parts_of(request, ToolCall)] == [("w", "add"), ("w_1", "add")]
+    assert [(result.call_id, result_text(result)) for result in last_results(request)] == [("w", "3"), ("w_1", "7")]
 
 
 def test_ar_2_missing_required_arguments_fail_closed() -> None:
-    ran: list[Any] = []
+    executions: list[Any] = []
 
     @tool
     def remove(path: str, force: bool = True) -> None:
-        ran.append(path)
+        executions.append(path)
 
     model = ScriptedModel(model_turn(model_call("remove", "")), text_turn("ok"))
     run = Agent(model, tools=[remove], policy=ALL, repair=True).run("go")
-    assert ran == []
+    assert executions == []
     assert '"path" is a required property' in result_text(last_results(model.requests[1])[0])
     assert run.calls[0].error == "schema"
 
 
 def test_ar_5_double_encoded_arguments_are_repaired_on_request() -> None:
-    got: list[Any] = []
+    calls: list[Any] = []
 
     @tool
     def note(items: list[int], text: str) -> None:
-        got.append((items, text))
+        calls.append((items, text))
 
     sent = {"items": "[1, 2]", "text": "[3]"}
     plain = ScriptedModel(model_turn(model_call("note", sent)), text_turn("ok"))
     assert Agent(plain, tools=[note], policy=ALL).run("go").calls[0].error == "schema"
-    assert got == []
+    assert calls == []
     mended = ScriptedModel(model_turn(model_call("note", sent)), text_turn("ok"))
     run = Agent(mended, tools=[note], policy=ALL, repair=True).run("go")
-    assert got == [([1, 2], "[3]")]
+    assert calls == [([1, 2], "[3]")]
     assert run.calls[0].repairs == ("/items: JSON within a string was read as the array that it is",)
     cut = ScriptedModel(model_turn(model_call("note", json.dumps(sent)[:-5], complete=False)), text_turn("ok"))
     assert Agent(cut, tools=[note], policy=ALL, repair=True).run("go").calls[0].error == "truncated"
-    assert len(got) == 1
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "filtered", "refusal"])
 def test_sr_7_no_tool_runs_unless_the_response_stopped_for_tools(reason: StopReason) -> None:
-    ran: list[int] = []
+    executions: list[int] = []
 
     def touch() -> None:
-        ran.append(1)
+        executions.append(1)
 
     run = Agent(ScriptedModel(model_turn(model_call("touch"), stop=reason)), tools=[touch], policy=ALL).run(
         "go", check=False
     )
-    assert ran == []
+    assert executions == []
     assert run.stopped in ("length", "filtered", "refused")

@@ -69,8 +69,8 @@ def test_a_recursive_schema_keeps_its_references(source: str, target: str) -> No
 @pytest.mark.parametrize("key", ["eager_input_streaming", "defer_loading"])
 def test_sc_9_vendor_specific_keys_are_dropped_and_reported(key: str) -> None:
     body = anthropic_request(tools=[anthropic_tool("plain"), {**anthropic_tool(), key: True}])
-    made = translated_body(body, ANTHROPIC, CHAT)
-    assert key not in json.dumps(made)
+    translated = translated_body(body, ANTHROPIC, CHAT)
+    assert key not in json.dumps(translated)
     assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), f"/tools/1/{key}")
 
 
@@ -83,8 +83,8 @@ def test_sc_10_property_names_are_not_keywords(source: str, target: str) -> None
 def test_sc_11_a_missing_type_is_added_to_a_copy(source: str) -> None:
     body = request_with_schemas(source, {"properties": {"city": {"type": "string"}}})
     before = copy.deepcopy(body)
-    made = declared_schemas(ANTHROPIC, translated_body(body, source, ANTHROPIC))["tool_0"]
-    assert made == {"type": "object", "properties": {"city": {"type": "string"}}}
+    schemas = declared_schemas(ANTHROPIC, translated_body(body, source, ANTHROPIC))["tool_0"]
+    assert schemas == {"type": "object", "properties": {"city": {"type": "string"}}}
     assert body == before
 
 
@@ -92,8 +92,8 @@ def test_sc_11_a_missing_type_is_added_to_a_copy(source: str) -> None:
 def test_sc_12_a_tool_without_arguments_has_an_empty_object(schema: Any) -> None:
     function = {"name": "now"} if schema is None else {"name": "now", "parameters": schema}
     body = chat_request(tools=[{"type": "function", "function": function}])
-    made = declared_schemas(ANTHROPIC, translated_body(body, CHAT, ANTHROPIC))
-    assert made == {"now": {"type": "object", "properties": {}}}
+    schemas = declared_schemas(ANTHROPIC, translated_body(body, CHAT, ANTHROPIC))
+    assert schemas == {"now": {"type": "object", "properties": {}}}
     explicit = {"type": "object", "properties": {}}
     assert declared_schemas(CHAT, translated_body(request_with_schemas(ANTHROPIC, explicit), ANTHROPIC, CHAT)) == {
         "tool_0": explicit
@@ -102,10 +102,10 @@ def test_sc_12_a_tool_without_arguments_has_an_empty_object(schema: Any) -> None
 
 @pytest.mark.parametrize("source", [ANTHROPIC, CHAT])
 def test_sc_13_a_tool_that_is_not_strict_says_so_to_responses(source: str) -> None:
-    made = translated_body(
+    translated = translated_body(
         request_with_schemas(source, {"type": "object", "properties": {"city": {"type": "string"}}}), source, RESPONSES
     )
-    assert made["tools"][0]["strict"] is False
+    assert translated["tools"][0]["strict"] is False
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
@@ -117,11 +117,11 @@ def test_sc_15_an_output_format_uses_only_keywords_that_the_target_compiles(sour
         body = chat_request(response_format={"type": "json_schema", "json_schema": described})
     else:
         body = responses_request(text={"format": {"type": "json_schema", **described}})
-    sent = translated_body(body, source, ANTHROPIC)["output_config"]["format"]
-    assert sent["type"] == "json_schema"
+    translated = translated_body(body, source, ANTHROPIC)["output_config"]["format"]
+    assert translated["type"] == "json_schema"
     bounds = {"minimum", "maximum"}
-    assert not bounds & sent["schema"]["properties"]["n"].keys()
-    assert sent["schema"]["required"] == ["n"]
+    assert not bounds & translated["schema"]["properties"]["n"].keys()
+    assert translated["schema"]["required"] == ["n"]
     assert any("schema" in path for path in loss_paths(body, source, ANTHROPIC))
 
 

@@ -36,11 +36,11 @@ each = pytest.mark.parametrize("source", SOURCES)
 
 def to_gemini(schema: dict[str, Any], source: str = ANTHROPIC, model: str = "gemini-3-pro") -> tuple[Any, list[Any]]:
     """What is declared, and the kinds and places of losses below the schema."""
-    made = tw.translate(request_with_schemas(source, schema), source, "gemini", model=model)
-    (function,) = made.value["tools"][0]["functionDeclarations"]
+    translated = tw.translate(request_with_schemas(source, schema), source, "gemini", model=model)
+    (function,) = translated.value["tools"][0]["functionDeclarations"]
     field = "parameters" if model == OLD else "parametersJsonSchema"
     assert {"parameters", "parametersJsonSchema"} & function.keys() == {field}
-    return function[field], below(made, source)
+    return function[field], below(translated, source)
 
 
 def below(made: Any, source: str) -> list[Any]:
@@ -60,43 +60,43 @@ def test_sc_1_references_are_kept_where_supported_and_inlined_elsewhere(source: 
     rows = {"type": "array", "items": {"$ref": "#/definitions/row"}}
     schema = of({"rows": rows, "more": {"$ref": "#/properties/rows"}}, definitions={"row": ROW})
     row = {"$ref": "#/$defs/row"}
-    made, losses = to_gemini(schema, source)
-    assert made == of(
+    gemini_schema, losses = to_gemini(schema, source)
+    assert gemini_schema == of(
         {"rows": {"type": "array", "items": row}, "more": {"$ref": "#/$defs/properties_rows"}},
         **{"$defs": {"row": ROW, "properties_rows": {"type": "array", "items": row}}},
     )
     references = [("approximated", "/properties/rows/items/$ref"), ("approximated", "/properties/more/$ref")]
     assert sorted(losses) == sorted([*references, ("approximated", "/definitions")])
     written = {"type": "array", "items": ROW}
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"rows": written, "more": written})
+    gemini_schema, losses = to_gemini(schema, source, OLD)
+    assert gemini_schema == of({"rows": written, "more": written})
     assert losses == references
 
 
 @pytest.mark.parametrize("reference", ["https://example.com/row.json", "#/$defs/missing", "row.json#/a", "#nowhere"])
 def test_a_reference_that_leads_out_of_the_schema_is_dropped_and_never_fetched(reference: str) -> None:
-    made, losses = to_gemini(of({"row": {"$ref": reference, "description": "A row."}}))
-    assert made == of({"row": {"description": "A row."}})
+    gemini_schema, losses = to_gemini(of({"row": {"$ref": reference, "description": "A row."}}))
+    assert gemini_schema == of({"row": {"description": "A row."}})
     assert losses == [("dropped", "/properties/row/$ref")]
 
 
 @each
 def test_sc_2_keywords_beside_a_reference_are_kept(source: str) -> None:
     schema = of({"row": {"$ref": "#/$defs/row", "description": "The row."}}, **{"$defs": {"row": ROW}})
-    made, losses = to_gemini(schema, source)
+    gemini_schema, losses = to_gemini(schema, source)
     union = {"anyOf": [{"$ref": "#/$defs/row"}], "description": "The row."}
-    assert made == {**schema, "properties": {"row": union}}
+    assert gemini_schema == {**schema, "properties": {"row": union}}
     assert losses == [("approximated", "/properties/row/$ref")]
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"row": {"description": "The row.", **ROW}})
+    gemini_schema, losses = to_gemini(schema, source, OLD)
+    assert gemini_schema == of({"row": {"description": "The row.", **ROW}})
     assert losses == [("approximated", "/properties/row/$ref")]
 
 
 def test_what_binds_beside_a_reference_binds_with_it() -> None:
     beside = {"$ref": "#/$defs/row", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-    made, _ = to_gemini(of({"row": beside}, **{"$defs": {"row": {**ROW, "required": ["id"]}}}))
+    gemini_schema, _ = to_gemini(of({"row": beside}, **{"$defs": {"row": {**ROW, "required": ["id"]}}}))
     both = {"name": {"type": "string"}, "id": {"type": "integer"}}
-    assert made["properties"]["row"] == {"type": "object", "properties": both, "required": ["name", "id"]}
+    assert gemini_schema["properties"]["row"] == {"type": "object", "properties": both, "required": ["name", "id"]}
 
 
 NODE = of({"next": {"$ref": "#/$defs/node"}})
@@ -106,14 +106,14 @@ TREE = of({"root": {"$ref": "#/$defs/node"}}, required=["root"], **{"$defs": {"n
 @each
 def test_sc_3_recursion_is_kept_where_supported_and_left_open_elsewhere(source: str) -> None:
     assert to_gemini(TREE, source) == (TREE, [])
-    made, losses = to_gemini(TREE, source, OLD)
-    assert made == of({"root": of({"next": {"type": "object"}})}, required=["root"])
+    gemini_schema, losses = to_gemini(TREE, source, OLD)
+    assert gemini_schema == of({"root": of({"next": {"type": "object"}})}, required=["root"])
     assert losses == [("approximated", "/properties/root/$ref"), ("approximated", "/$defs/node/properties/next/$ref")]
 
 
 def test_recursion_that_never_ends_is_made_optional_for_gemini() -> None:
-    made, losses = to_gemini({**TREE, "$defs": {"node": {**NODE, "required": ["next"]}}})
-    assert made == TREE
+    gemini_schema, losses = to_gemini({**TREE, "$defs": {"node": {**NODE, "required": ["next"]}}})
+    assert gemini_schema == TREE
     assert losses == [("approximated", "/$defs/node/required/0")]
 
 
@@ -124,31 +124,31 @@ def test_an_exploding_schema_stays_small(target: str) -> None:
         two = {"a": {"$ref": f"#/$defs/d{level - 1}"}, "b": {"$ref": f"#/$defs/d{level - 1}"}}
         definitions[f"d{level}"] = of(two)
     schema = of({"x": {"$ref": "#/$defs/d39"}}, **{"$defs": definitions})
-    made = tw.translate(request_with_schemas(ANTHROPIC, schema), ANTHROPIC, target, model=OLD)
-    assert len(made.to_bytes()) < 200_000
-    assert ("approximated", "/$defs/d39/properties/a/$ref") in below(made, ANTHROPIC)
+    translated = tw.translate(request_with_schemas(ANTHROPIC, schema), ANTHROPIC, target, model=OLD)
+    assert len(translated.to_bytes()) < 200_000
+    assert ("approximated", "/$defs/d39/properties/a/$ref") in below(translated, ANTHROPIC)
 
 
 @each
 def test_sc_4_an_enum_of_other_types_moves_to_the_description_and_keeps_its_type(source: str) -> None:
     schema = of({"n": {"type": "integer", "enum": [15, 60]}, "on": {"type": "boolean", "enum": [True]}})
     told = {"type": "boolean", "description": "enum: [true]"}
-    made, losses = to_gemini(schema, source)
-    assert made == of({"n": {"type": "integer", "enum": [15, 60]}, "on": told})
+    gemini_schema, losses = to_gemini(schema, source)
+    assert gemini_schema == of({"n": {"type": "integer", "enum": [15, 60]}, "on": told})
     assert losses == [("approximated", "/properties/on/enum/0")]
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"n": {"type": "integer", "description": "enum: [15,60]"}, "on": told})
+    gemini_schema, losses = to_gemini(schema, source, OLD)
+    assert gemini_schema == of({"n": {"type": "integer", "description": "enum: [15,60]"}, "on": told})
     assert losses == [("approximated", f"/properties/{path}") for path in ("n/enum/0", "n/enum/1", "on/enum/0")]
 
 
 @each
 def test_sc_5_null_leaves_the_enum_and_stays_allowed(source: str) -> None:
     schema = of({"color": {"type": ["string", "null"], "enum": ["red", None]}})
-    made, losses = to_gemini(schema, source)
-    assert made == of({"color": {"anyOf": [{"type": "string", "enum": ["red"]}, {"type": "null"}]}})
+    gemini_schema, losses = to_gemini(schema, source)
+    assert gemini_schema == of({"color": {"anyOf": [{"type": "string", "enum": ["red"]}, {"type": "null"}]}})
     assert losses == [("approximated", "/properties/color")]
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"color": {"type": "string", "enum": ["red"], "nullable": True}})
+    gemini_schema, losses = to_gemini(schema, source, OLD)
+    assert gemini_schema == of({"color": {"type": "string", "enum": ["red"], "nullable": True}})
     assert ("approximated", "/properties/color") in losses
 
 
@@ -156,27 +156,27 @@ def test_sc_6_any_stays_any_and_a_null_branch_becomes_nullable() -> None:
     union = {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "Perhaps."}
     schema = of({"any": {"anyOf": [{}, {"type": "null"}]}, "text": union})
     assert to_gemini(schema) == (schema, [])
-    made, losses = to_gemini(schema, model=OLD)
-    assert made["properties"]["any"] == {}
-    assert made["properties"]["text"] == {"type": "string", "description": "Perhaps.", "nullable": True}
+    gemini_schema, losses = to_gemini(schema, model=OLD)
+    assert gemini_schema["properties"]["any"] == {}
+    assert gemini_schema["properties"]["text"] == {"type": "string", "description": "Perhaps.", "nullable": True}
     assert losses == [("approximated", f"/properties/{name}/anyOf/1") for name in ("any", "text")]
 
 
 def test_nullable_is_a_type_to_all_who_do_not_know_the_word() -> None:
     function = {"name": "f", "parameters": of({"a": {"type": "STRING", "nullable": True, "enum": ["x"]}})}
     body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"functionDeclarations": [function]}]}
-    made = tw.translate(body, "gemini", ANTHROPIC, model="gemini-2.5-pro")
+    translated = tw.translate(body, "gemini", ANTHROPIC, model="gemini-2.5-pro")
     nullable = {"type": ["string", "null"], "enum": ["x", None]}
-    assert made.value["tools"][0]["input_schema"] == of({"a": nullable})
-    assert [loss.path for loss in made.losses if loss.path.startswith("/tools")] == []
+    assert translated.value["tools"][0]["input_schema"] == of({"a": nullable})
+    assert [loss.path for loss in translated.losses if loss.path.startswith("/tools")] == []
     assert tw.translate(body, "gemini", "gemini").value == body
 
 
 def test_sc_7_lists_of_types_and_numbers_as_strings_are_normalized() -> None:
     mixed = {"type": ["string", "array"], "items": {"type": "string"}, "minLength": "1", "maxItems": 4.0}
-    made, losses = to_gemini(of({"a": mixed}), model=OLD)
+    gemini_schema, losses = to_gemini(of({"a": mixed}), model=OLD)
     array = {"type": "array", "items": {"type": "string"}, "maxItems": 4}
-    assert made == of({"a": {"anyOf": [{"type": "string", "minLength": 1}, array]}})
+    assert gemini_schema == of({"a": {"anyOf": [{"type": "string", "minLength": 1}, array]}})
     assert sorted(losses) == [
         ("approximated", "/properties/a/maxItems"),
         ("approximated", "/properties/a/minLength"),
@@ -189,16 +189,16 @@ def test_sc_7_lists_of_types_and_numbers_as_strings_are_normalized() -> None:
 def test_sc_8_conditions_move_to_the_description_and_boolean_schemas_are_decoded(source: str) -> None:
     condition = {"if": {"required": ["a"]}, "then": {"required": ["b"]}, "not": {"required": ["c"]}}
     schema = of({"a": True, "b": {"type": "string"}, "c": False}, description="Either.", **condition)
-    made, losses = to_gemini(schema, source)
+    gemini_schema, losses = to_gemini(schema, source)
     words = 'if: {"required":["a"]}, then: {"required":["b"]}, not: {"required":["c"]}'
-    assert made == of({"a": {}, "b": {"type": "string"}}, description=f"Either. ({words})")
+    assert gemini_schema == of({"a": {}, "b": {"type": "string"}}, description=f"Either. ({words})")
     places = ("/properties/a", "/properties/c", "/if", "/then", "/not")
     assert losses == [("approximated", place) for place in places]
 
 
 def test_a_malformed_schema_is_left_out_by_name() -> None:
-    made, losses = to_gemini(of({"a": "text", "b": {"type": 99, "items": 3}}, required="a"))
-    assert made == of({"a": {}, "b": {"items": {}}})
+    gemini_schema, losses = to_gemini(of({"a": "text", "b": {"type": 99, "items": 3}}, required="a"))
+    assert gemini_schema == of({"a": {}, "b": {"items": {}}})
     dropped = ("/properties/a", "/properties/b/type", "/properties/b/items", "/required")
     assert sorted(losses) == sorted(("dropped", place) for place in dropped)
 
@@ -208,14 +208,14 @@ def test_sc_14_a_strict_schema_is_completed_for_the_target(target: str) -> None:
     city, unit = {"type": "string"}, {"type": "string", "enum": ["c", "f"]}
     schema = of({"city": city, "unit": unit}, required=["city"], additionalProperties=False)
     body = anthropic_request(tools=[anthropic_tool(schema=schema, strict=True)])
-    made = tw.translate(body, ANTHROPIC, target)
-    (tool,) = made.value["tools"]
+    translated = tw.translate(body, ANTHROPIC, target)
+    (tool,) = translated.value["tools"]
     declared = tool if target == RESPONSES else tool["function"]
     assert declared["strict"] is True
     nullable = {"type": ["string", "null"], "enum": ["c", "f", None]}
     properties = {"city": city, "unit": nullable}
     assert declared["parameters"] == of(properties, required=["city", "unit"], additionalProperties=False)
-    assert [(loss.kind, loss.path) for loss in made.losses if loss.path.startswith("/tools")] == [
+    assert [(loss.kind, loss.path) for loss in translated.losses if loss.path.startswith("/tools")] == [
         ("approximated", "/tools/0/input_schema/properties/unit")
     ]
 
@@ -224,11 +224,11 @@ def test_sc_14_a_strict_schema_is_completed_for_the_target(target: str) -> None:
 def test_strict_is_given_up_for_an_open_map_and_the_schema_left_as_it_is(target: str) -> None:
     schema = of({"labels": {"type": "object", "additionalProperties": {"type": "string"}}}, required=["labels"])
     body = anthropic_request(tools=[anthropic_tool(schema=schema, strict=True)])
-    made = tw.translate(body, ANTHROPIC, target)
-    (tool,) = made.value["tools"]
+    translated = tw.translate(body, ANTHROPIC, target)
+    (tool,) = translated.value["tools"]
     declared = tool if target == RESPONSES else tool["function"]
     assert (declared["strict"], declared["parameters"]) == (False, schema)
-    assert [(loss.kind, loss.path) for loss in made.losses if loss.path.startswith("/tools")] == [
+    assert [(loss.kind, loss.path) for loss in translated.losses if loss.path.startswith("/tools")] == [
         ("approximated", "/tools/0/strict")
     ]
 
@@ -253,11 +253,11 @@ GIVEN = {"city": "Oslo", "near": None}
 
 def test_null_for_what_is_absent_does_not_reach_the_client() -> None:
     chat = chat_response(chat_assistant(chat_call("call_1", arguments=ANSWERED)))
-    made = tw.translate(chat, CHAT, ANTHROPIC, "response", request=ASKED)
-    assert made.value["content"][0]["input"] == GIVEN
+    translated = tw.translate(chat, CHAT, ANTHROPIC, "response", request=ASKED)
+    assert translated.value["content"][0]["input"] == GIVEN
     responses = responses_response(responses_call("call_1", arguments=ANSWERED))
-    made = tw.translate(responses, RESPONSES, ANTHROPIC, "response", request=ASKED)
-    assert made.value["content"][0]["input"] == GIVEN
+    translated = tw.translate(responses, RESPONSES, ANTHROPIC, "response", request=ASKED)
+    assert translated.value["content"][0]["input"] == GIVEN
 
 
 def test_null_for_what_is_absent_does_not_reach_the_client_of_a_stream() -> None:

@@ -54,11 +54,13 @@ def cycle(answer: dict[str, Any], issuer: str, client: str, *, stream: bool = Fa
         wire = b"".join(
             tw.translate_stream(encode_response_stream(answer, issuer), issuer, client, asked, envelope_key=CARRIER)
         )
-        shown = decode_response_stream(wire, client)
+        response = decode_response_stream(wire, client)
     else:
-        shown = tw.translate(answer, issuer, client, "response", request=asked, envelope_key=CARRIER).value
-    sent: dict[str, Any] = tw.translate(next_request(asked, shown, client), client, issuer, envelope_key=CARRIER).value
-    return sent
+        response = tw.translate(answer, issuer, client, "response", request=asked, envelope_key=CARRIER).value
+    translated: dict[str, Any] = tw.translate(
+        next_request(asked, response, client), client, issuer, envelope_key=CARRIER
+    ).value
+    return translated
 
 
 def signatures(value: Any) -> list[str]:
@@ -73,13 +75,13 @@ def signatures(value: Any) -> list[str]:
 @pytest.mark.parametrize("client", [*CLIENTS, *NO_FIELD])
 def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_reports_it(client: str) -> None:
     second = {"functionCall": {"id": "call_2", "name": TOOL_NAME, "args": {}}}
-    answer = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE), second)
-    shown = tw.translate(answer, "gemini", client, "response", request=FIRST_REQUESTS[client], envelope_key=CARRIER)
-    sent = tw.translate(
+    response = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE), second)
+    shown = tw.translate(response, "gemini", client, "response", request=FIRST_REQUESTS[client], envelope_key=CARRIER)
+    translated = tw.translate(
         next_request(FIRST_REQUESTS[client], shown.value, client), client, "gemini", envelope_key=CARRIER
     )
-    first, other = sent.value["contents"][1]["parts"]
-    invented = [loss.target for loss in sent.losses if loss.kind == "added"]
+    first, other = translated.value["contents"][1]["parts"]
+    invented = [loss.target for loss in translated.losses if loss.kind == "added"]
     assert "thoughtSignature" not in other
     lost = "/candidates/0/content/parts/0/thoughtSignature" in {loss.path for loss in shown.losses}
     if client in NO_FIELD:
@@ -92,9 +94,9 @@ def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_reports_it(clien
 
 @pytest.mark.parametrize("source", UNSIGNED)
 def test_a_step_that_was_never_signed_skips_the_check_once(source: str) -> None:
-    made = tw.translate(UNSIGNED[source], source, "gemini", model="gemini-3-pro")
-    assert signatures(made.value) == [DUMMY]
-    (invented,) = [loss for loss in made.losses if loss.kind == "added"]
+    translated = tw.translate(UNSIGNED[source], source, "gemini", model="gemini-3-pro")
+    assert signatures(translated.value) == [DUMMY]
+    (invented,) = [loss for loss in translated.losses if loss.kind == "added"]
     assert invented.target == "/contents/1/parts/0/thoughtSignature"
     assert not signatures(tw.translate(UNSIGNED[source], source, "gemini", model="gemini-2.5-pro").value)
 
@@ -117,8 +119,8 @@ def test_a_signature_that_a_client_says_twice_is_sent_once(spelling: str) -> Non
         GI,
     )
     body["input"][2]["signature"] = spelling
-    sent = tw.translate(body, GI, "gemini").value
-    assert signatures(sent) == [spelling]
+    translated = tw.translate(body, GI, "gemini").value
+    assert signatures(translated) == [spelling]
 
 
 GI = "gemini-interactions"
@@ -141,26 +143,26 @@ GOOGLES = {
 
 @pytest.mark.parametrize("case", GOOGLES)
 def test_googles_proof_stands_on_the_call_wherever_its_other_protocols_have_it(case: str) -> None:
-    source, answer = GOOGLES[case]
-    sent = tw.translate(next_request(FIRST_REQUESTS[source], answer, source), source, "gemini")
-    assert sent.value["contents"][1]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
-    assert not [loss for loss in sent.losses if loss.kind == "added"]
-    shown = tw.translate(answer, source, "gemini", "response").value
+    source, response = GOOGLES[case]
+    translated = tw.translate(next_request(FIRST_REQUESTS[source], response, source), source, "gemini")
+    assert translated.value["contents"][1]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
+    assert not [loss for loss in translated.losses if loss.kind == "added"]
+    shown = tw.translate(response, source, "gemini", "response").value
     assert shown["candidates"][0]["content"]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
-    wire = b"".join(tw.translate_stream(encode_response_stream(answer, source), source, "gemini"))
+    wire = b"".join(tw.translate_stream(encode_response_stream(response, source), source, "gemini"))
     assert signatures([frame["candidates"] for frame in stream_frames(wire)]) == [SIGNATURE]
-    told = decode_response_stream(wire, "gemini")["candidates"][0]["content"]["parts"]
-    assert told == [gemini_call_part(thoughtSignature=SIGNATURE)]
+    decoded = decode_response_stream(wire, "gemini")["candidates"][0]["content"]["parts"]
+    assert decoded == [gemini_call_part(thoughtSignature=SIGNATURE)]
 
 
 @pytest.mark.parametrize("target", [GI, "openrouter"])
 def test_googles_proof_goes_back_to_a_thought(target: str) -> None:
-    answer = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE))
-    sent = tw.translate(next_request(FIRST_REQUESTS["gemini"], answer, "gemini"), "gemini", target).value
+    response = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE))
+    translated = tw.translate(next_request(FIRST_REQUESTS["gemini"], response, "gemini"), "gemini", target).value
     if target == GI:
-        assert sent["input"][1] == {"type": "thought", "signature": SIGNATURE}
+        assert translated["input"][1] == {"type": "thought", "signature": SIGNATURE}
     else:
-        (entry,) = sent["messages"][1]["reasoning_details"]
+        (entry,) = translated["messages"][1]["reasoning_details"]
         assert entry == {
             "type": "reasoning.encrypted",
             "data": SIGNATURE,
@@ -178,8 +180,8 @@ def test_th_4_the_signatures_of_a_stream_are_kept_part_by_part(client: str) -> N
         gemini_call_part(thoughtSignature="c2lnMg=="),
     ]
     wire = b"".join(b"data: " + json.dumps(gemini_call_response(part)).encode() + b"\n\n" for part in parts)
-    made = b"".join(tw.translate_stream([wire], "gemini", "gemini"))
-    again = [part for frame in stream_frames(made) for part in frame["candidates"][0]["content"]["parts"]]
+    translated = b"".join(tw.translate_stream([wire], "gemini", "gemini"))
+    again = [part for frame in stream_frames(translated) for part in frame["candidates"][0]["content"]["parts"]]
     assert [part for part in again if "thoughtSignature" in part] == parts[1:]
     shown = decode_response_stream(
         b"".join(tw.translate_stream([wire], "gemini", client, FIRST_REQUESTS[client], envelope_key=CARRIER)), client
@@ -226,9 +228,9 @@ def test_th_10_redacted_thinking_survives_every_client(client: str, *, stream: b
 def test_without_a_field_the_proof_is_a_loss_at_its_own_place(
     issuer: str, answer: dict[str, Any], path: str, client: str
 ) -> None:
-    made = tw.translate(answer, issuer, client, "response", envelope_key=CARRIER)
-    assert path in {loss.path for loss in made.losses if loss.kind == "dropped"}
-    assert not [proof for proof in ("gAAAAABencrypted", "EmwKAhgB") if proof in made.to_bytes().decode()]
+    translated = tw.translate(answer, issuer, client, "response", envelope_key=CARRIER)
+    assert path in {loss.path for loss in translated.losses if loss.kind == "dropped"}
+    assert not [proof for proof in ("gAAAAABencrypted", "EmwKAhgB") if proof in translated.to_bytes().decode()]
 
 
 PIECES: list[dict[str, Any]] = [
@@ -254,11 +256,11 @@ def test_st_32_partial_arguments_of_gemini_are_streamed_as_they_arrive(target: s
     chunks = [
         b"data: " + json.dumps(gemini_call_response({"functionCall": piece})).encode() + b"\n\n" for piece in PIECES
     ]
-    made = [data.decode() for data in tw.translate_stream(chunks, "gemini", target)]
-    told = [data for data in made if kind in data and field in data]
+    translated = [data.decode() for data in tw.translate_stream(chunks, "gemini", target)]
+    told = [data for data in translated if kind in data and field in data]
     assert [word for word in ("Pa", "ris") if any(word in data and "Paris" not in data for data in told)] == [
         "Pa",
         "ris",
     ]
-    said = fold_stream(target, "".join(made).encode())
-    assert [call["arguments"] for call in said["calls"]] == [TOOL_ARGUMENTS]
+    folded = fold_stream(target, "".join(translated).encode())
+    assert [call["arguments"] for call in folded["calls"]] == [TOOL_ARGUMENTS]

@@ -81,18 +81,18 @@ FROM_STOPPING = [(source, target) for source, target in ALL_PAIRS if source in S
 
 @pytest.mark.parametrize(("source", "target"), FROM_STOPPING)
 def test_sr_1_a_stop_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
-    made = translate_stream_bytes(STOPPING[source], source, target)
-    assert fold_stream(target, made)["stop"] == "tool_use"
-    assert made.count(TOOL_STOPS[target]) >= 1
-    whole = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
-    assert summary(target, whole)["stop"] == "tool_use"
+    translated = translate_stream_bytes(STOPPING[source], source, target)
+    assert fold_stream(target, translated)["stop"] == "tool_use"
+    assert translated.count(TOOL_STOPS[target]) >= 1
+    full_body = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
+    assert summary(target, full_body)["stop"] == "tool_use"
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source not in (CHAT, OPENROUTER)])
 @pytest.mark.parametrize("target", [CHAT, OPENROUTER])
 def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target: str) -> None:
-    made = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
-    assert made["choices"][0]["finish_reason"] == "tool_calls"
+    translated = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
+    assert translated["choices"][0]["finish_reason"] == "tool_calls"
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target
     ],
 )
 def test_sr_3_a_truncated_response_is_incomplete_and_so_are_its_calls(source: str, body: dict[str, Any]) -> None:
-    made = translated_body(body, source, RESPONSES, "response")
-    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
-    assert [item["status"] for item in made["output"]] == ["incomplete"]
+    translated = translated_body(body, source, RESPONSES, "response")
+    assert (translated["status"], translated["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert [item["status"] for item in translated["output"]] == ["incomplete"]
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_sr_6_an_unknown_reason_is_kept_in_its_protocol_and_reported_elsewhere(
     body = chat_response(TEXT, reason)
     assert translated_body(body, CHAT, CHAT, "response")["choices"][0]["finish_reason"] == reason
     assert translated_body(body, CHAT, OPENROUTER, "response")["choices"][0]["native_finish_reason"] == reason
-    made = translated_body(body, CHAT, target, "response")
-    assert "Sunny." in json.dumps(made)
-    word = made
+    translated = translated_body(body, CHAT, target, "response")
+    assert "Sunny." in json.dumps(translated)
+    word = translated
     for step in path:
         word = word[step]
     assert word == (failed if reason == "error" else unknown)
@@ -169,14 +169,14 @@ def test_sr_6_an_unknown_reason_is_kept_in_its_protocol_and_reported_elsewhere(
 
 def test_sr_8_a_refusal_is_surfaced() -> None:
     refused = chat_response({"role": "assistant", "content": None, "refusal": "I can't."}, "stop")
-    made = translated_body(refused, CHAT, ANTHROPIC, "response")
-    assert made["stop_reason"] == "refusal"
-    assert summary(ANTHROPIC, made)["text"] == "I can't."
+    translated = translated_body(refused, CHAT, ANTHROPIC, "response")
+    assert translated["stop_reason"] == "refusal"
+    assert summary(ANTHROPIC, translated)["text"] == "I can't."
     assert summary(RESPONSES, translated_body(refused, CHAT, RESPONSES, "response"))["refusal"] == "I can't."
     filtered = chat_response({"role": "assistant", "content": None}, "content_filter")
     assert translated_body(filtered, CHAT, ANTHROPIC, "response")["stop_reason"] == "refusal"
-    made = translated_body(filtered, CHAT, RESPONSES, "response")
-    assert made["incomplete_details"] == {"reason": "content_filter"}
+    translated = translated_body(filtered, CHAT, RESPONSES, "response")
+    assert translated["incomplete_details"] == {"reason": "content_filter"}
 
 
 def test_sr_9_structured_output_is_not_implemented_as_a_tool() -> None:
@@ -188,9 +188,9 @@ def test_sr_9_structured_output_is_not_implemented_as_a_tool() -> None:
     }
     described = {"name": "answer", "schema": schema, "strict": True}
     body = chat_request(response_format={"type": "json_schema", "json_schema": described})
-    made = translated_body(body, CHAT, ANTHROPIC)
-    assert made["output_config"]["format"] == {"type": "json_schema", "schema": schema}
-    assert not {"tools", "tool_choice"} & made.keys()
+    translated = translated_body(body, CHAT, ANTHROPIC)
+    assert translated["output_config"]["format"] == {"type": "json_schema", "schema": schema}
+    assert not {"tools", "tool_choice"} & translated.keys()
     assert translated_body(body, CHAT, GEMINI)["generationConfig"]["responseJsonSchema"] == schema
     assert translated_body(body, CHAT, OLLAMA)["format"] == schema
 
@@ -199,12 +199,12 @@ def test_sr_9_structured_output_is_not_implemented_as_a_tool() -> None:
 def test_sr_10_an_incomplete_response_is_a_response_not_a_failure(target: str) -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
     wire = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
-    made = translate_stream_bytes(wire, RESPONSES, target)
-    said = fold_stream(target, made)
-    assert (said["text"], said["stop"]) == ("Sunny.", "max_tokens")
-    assert b'"error"' not in made
+    translated = translate_stream_bytes(wire, RESPONSES, target)
+    folded = fold_stream(target, translated)
+    assert (folded["text"], folded["stop"]) == ("Sunny.", "max_tokens")
+    assert b'"error"' not in translated
     if target == ANTHROPIC:
-        assert frame_types(made)[-1] == "message_stop"
+        assert frame_types(translated)[-1] == "message_stop"
 
 
 def test_us_1_the_last_usage_of_a_stream_is_correct() -> None:
@@ -232,11 +232,11 @@ def test_us_2_totals_are_conserved_under_each_convention(source: str) -> None:
         "total_tokens": 105,
     }
     body = chat_response(CALL, usage=CACHED) if source == CHAT else responses_response(MESSAGE, usage=counted)
-    made = translated_body(body, source, ANTHROPIC, "response")
-    usage = made["usage"]
+    translated = translated_body(body, source, ANTHROPIC, "response")
+    usage = translated["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (20, 80, 5)
-    back = translated_body(made, ANTHROPIC, source, "response")["usage"]
-    assert (back["total_tokens"], summary(source, {**body, "usage": back})["usage"]["cache_read"]) == (
+    restored = translated_body(translated, ANTHROPIC, source, "response")["usage"]
+    assert (restored["total_tokens"], summary(source, {**body, "usage": restored})["usage"]["cache_read"]) == (
         105,
         80,
     )
@@ -246,20 +246,20 @@ def test_us_3_repeated_usage_is_not_summed() -> None:
     later = {"input_tokens": 9, "output_tokens": 7, "cache_read_input_tokens": 4}
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"), usage=later)
     request = chat_request(stream=True, stream_options={"include_usage": True})
-    said = fold_stream(CHAT, translate_stream_bytes(wire, ANTHROPIC, CHAT, request))["usage"]
-    assert (said["input"], said["output"], said["cache_read"]) == (13, 7, 4)
+    folded = fold_stream(CHAT, translate_stream_bytes(wire, ANTHROPIC, CHAT, request))["usage"]
+    assert (folded["input"], folded["output"], folded["cache_read"]) == (13, 7, 4)
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != RESPONSES])
 def test_us_4_reasoning_tokens_are_always_reported(source: str) -> None:
-    made = translated_body(response_body(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
-    assert made["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
-    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (9, 7)
+    translated = translated_body(response_body(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
+    assert translated["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
+    assert (translated["usage"]["input_tokens"], translated["usage"]["output_tokens"]) == (9, 7)
 
 
 def test_us_5_usage_is_requested_upstream_and_hidden_from_clients_that_did_not_ask() -> None:
-    made = translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)
-    assert made["stream_options"]["include_usage"] is True
+    translated = translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)
+    assert translated["stream_options"]["include_usage"] is True
     trailing = chat_stream(CALL_DELTA, usage=CACHED)
     assert fold_stream(ANTHROPIC, translate_stream_bytes(trailing, CHAT, ANTHROPIC))["usage"]["input"] == 100
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"))
@@ -270,15 +270,15 @@ def test_us_5_usage_is_requested_upstream_and_hidden_from_clients_that_did_not_a
 def test_us_6_thinking_tokens_are_counted() -> None:
     usage = {"input_tokens": 9, "output_tokens": 7, "output_tokens_details": {"thinking_tokens": 5}}
     body = anthropic_response(anthropic_call("toolu_1"), usage=usage)
-    made = translated_body(body, ANTHROPIC, CHAT, "response")["usage"]
-    assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
-    back = translated_body(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
-    assert back["output_tokens_details"]["thinking_tokens"] == 3
+    translated = translated_body(body, ANTHROPIC, CHAT, "response")["usage"]
+    assert (translated["completion_tokens"], translated["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
+    restored = translated_body(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
+    assert restored["output_tokens_details"]["thinking_tokens"] == 3
     thought = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 16}
     body = gemini_response({"text": "Sunny."}, usageMetadata=thought)
-    made = translated_body(body, GEMINI, CHAT, "response")["usage"]
-    assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
-    assert made["total_tokens"] == 16
+    translated = translated_body(body, GEMINI, CHAT, "response")["usage"]
+    assert (translated["completion_tokens"], translated["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
+    assert translated["total_tokens"] == 16
     home = translated_body(chat_response(CALL, usage=CACHED), CHAT, GEMINI, "response")["usageMetadata"]
     assert (home["candidatesTokenCount"], home["thoughtsTokenCount"]) == (2, 3)
 
@@ -286,8 +286,8 @@ def test_us_6_thinking_tokens_are_counted() -> None:
 def test_us_7_the_usage_of_an_incomplete_response_is_captured() -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
     wire = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
-    said = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))["usage"]
-    assert (said["input"], said["output"]) == (9, 7)
+    folded = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))["usage"]
+    assert (folded["input"], folded["output"]) == (9, 7)
 
 
 def test_us_9_at_most_four_cache_marks_are_sent() -> None:
@@ -308,8 +308,8 @@ def test_us_9_at_most_four_cache_marks_are_sent() -> None:
 @pytest.mark.parametrize("target", [CHAT, RESPONSES, GEMINI, INTERACTIONS, OLLAMA])
 def test_us_10_a_cache_mark_without_equivalent_is_reported_at_its_position(target: str) -> None:
     mark: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
-    answer = anthropic_result("toolu_1", **mark)
-    body = anthropic_turn([anthropic_call("toolu_1")], [answer], tools=[anthropic_tool(**mark)])
+    result = anthropic_result("toolu_1", **mark)
+    body = anthropic_turn([anthropic_call("toolu_1")], [result], tools=[anthropic_tool(**mark)])
     assert "cache_control" not in str(translated_body(body, ANTHROPIC, target))
     paths = loss_paths(body, ANTHROPIC, target)
     assert has_loss_at(paths, "/tools/0/cache_control")
@@ -321,5 +321,5 @@ def test_us_11_usage_does_not_depend_on_sequence_numbers(number: bytes) -> None:
     numbered = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE])
     wire = re.sub(rb'"sequence_number": \d+, ', number, numbered)
     assert wire != numbered
-    said = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
-    assert (said["text"], said["usage"]["input"], said["usage"]["output"]) == ("Sunny.", 9, 7)
+    folded = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
+    assert (folded["text"], folded["usage"]["input"], folded["usage"]["output"]) == ("Sunny.", 9, 7)

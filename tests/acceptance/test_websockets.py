@@ -180,8 +180,8 @@ def test_ws_8_items_that_are_sent_again_are_not_duplicated(place: GatewaySetup) 
         first = codex.create_response("What is the weather in Oslo?", store=True)
         reference = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
         for repeated in (first["output"], reference):
-            answer = codex.create_response([*repeated, *function_outputs_for(first, "snow")], first["id"])
-            assert "snow" in output_text(answer)
+            response = codex.create_response([*repeated, *function_outputs_for(first, "snow")], first["id"])
+            assert "snow" in output_text(response)
             items = json.loads(place.upstream.exchanges[-1].request_body)["input"]
             ids = [item["id"] for item in items if "id" in item]
             assert len(ids) == len(set(ids))

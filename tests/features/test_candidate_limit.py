@@ -19,6 +19,6 @@ CHUNKS = {
 def test_a_candidate_beyond_all_limits_ends_the_stream_with_an_error(source: str, target: str) -> None:
     """Encoders open all candidates below it: one chunk took gigabytes."""
     wire = b"data: %b\n\n" % json.dumps(CHUNKS[source]).encode()
-    made = b"".join(tw.translate_stream([wire], source, target))
-    assert len(made) < 10_000
-    assert b"an index from 0 to 127" in made
+    translated = b"".join(tw.translate_stream([wire], source, target))
+    assert len(translated) < 10_000
+    assert b"an index from 0 to 127" in translated

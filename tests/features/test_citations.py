@@ -69,26 +69,30 @@ def cited(protocol: str, body: Any) -> Any:
 @pytest.mark.parametrize("target", CITING)
 @pytest.mark.parametrize("source", CITING)
 def test_citations_keep_their_pages_and_places(source: str, target: str) -> None:
-    made = tw.translate(said(source), source, target, "response")
-    assert cited(target, made.value) == cited(target, said(target))
-    assert not [loss for loss in made.losses if "itation" in loss.path or "rounding" in loss.path]
+    translated = tw.translate(said(source), source, target, "response")
+    assert cited(target, translated.value) == cited(target, said(target))
+    assert not [loss for loss in translated.losses if "itation" in loss.path or "rounding" in loss.path]
 
 
 @pytest.mark.parametrize("source", CITING)
 def test_a_client_of_anthropic_reads_them_on_the_text(source: str) -> None:
-    made = tw.translate(said(source), source, ANTHROPIC, "response")
-    (block,) = made.value["content"]
+    translated = tw.translate(said(source), source, ANTHROPIC, "response")
+    (block,) = translated.value["content"]
     (note,) = block["citations"]
     assert (note["type"], note["url"], note["title"]) == ("web_search_result_location", *PAGE.values())
-    lost = [loss.path.rpartition("/")[2] for loss in made.losses if loss.reason == "the target cites complete texts only"]
+    lost = [
+        loss.path.rpartition("/")[2]
+        for loss in translated.losses
+        if loss.reason == "the target cites complete texts only"
+    ]
     assert len(lost) == 2
 
 
 def test_citations_of_anthropic_are_of_the_whole_text() -> None:
     note = {"type": "web_search_result_location", **PAGE, "cited_text": "rain", "encrypted_index": "E"}
     body = response_with_blocks(ANTHROPIC, [{"type": "text", "text": SAID, "citations": [note]}])
-    made = tw.translate(body, ANTHROPIC, GEMINI, "response").value
-    (support,) = made["candidates"][0]["groundingMetadata"]["groundingSupports"]
+    translated = tw.translate(body, ANTHROPIC, GEMINI, "response").value
+    (support,) = translated["candidates"][0]["groundingMetadata"]["groundingSupports"]
     assert support["segment"] == {"startIndex": 0, "endIndex": len(SAID.encode()), "text": SAID}
 
 
@@ -107,9 +111,9 @@ def test_grounding_in_anything_but_pages_stays_what_only_gemini_has() -> None:
     body = said(GEMINI)
     place = {"maps": {"uri": "https://maps.test", "title": "A"}}
     body["candidates"][0]["groundingMetadata"] = {**GROUNDED, "groundingChunks": [place]}
-    made = tw.translate(body, GEMINI, CHAT, "response")
-    assert "annotations" not in made.value["choices"][0]["message"]
-    assert "/candidates/0/groundingMetadata" in {loss.path for loss in made.losses}
+    translated = tw.translate(body, GEMINI, CHAT, "response")
+    assert "annotations" not in translated.value["choices"][0]["message"]
+    assert "/candidates/0/groundingMetadata" in {loss.path for loss in translated.losses}
     assert tw.translate(body, GEMINI, GEMINI, "response").value == body
 
 
@@ -132,14 +136,14 @@ def test_what_a_server_found_is_told_to_a_model(native: str, content: Any, told:
     found = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
     messages = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": [found]}]
     body = {"model": "m", "max_tokens": 9, "messages": messages}
-    made = tw.translate(body, "anthropic", "ollama").value
-    assert made["messages"][1]["content"] == f"[{native}: {told}]"
+    translated = tw.translate(body, "anthropic", "ollama").value
+    assert translated["messages"][1]["content"] == f"[{native}: {told}]"
 
 
 def test_a_call_without_arguments_is_told_without_them() -> None:
     steps = [{"type": "file_search_call", "id": "fs1"}, {"type": "user_input", "content": []}]
-    made = tw.translate({"model": "m", "input": steps}, INTERACTIONS, CHAT).value
-    assert made["messages"][0] == {"role": "assistant", "content": "[file_search was called]"}
+    translated = tw.translate({"model": "m", "input": steps}, INTERACTIONS, CHAT).value
+    assert translated["messages"][0] == {"role": "assistant", "content": "[file_search was called]"}
 
 
 def _told_by(name: str, source: str) -> bytes:
@@ -175,26 +179,26 @@ INVENTED = {
 
 @pytest.mark.parametrize(("source", "target", "kind"), INVENTED)
 def test_a_proof_that_nobody_gave_is_reported_as_invented(source: str, target: str, kind: str) -> None:
-    made = tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, target, "response")
-    invented = [(loss.path, str(loss.target)) for loss in made.losses if loss.kind == "added"]
+    translated = tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, target, "response")
+    invented = [(loss.path, str(loss.target)) for loss in translated.losses if loss.kind == "added"]
     assert invented == INVENTED[source, target, kind]
-    assert [resolve(made.value, place) for _, place in invented] == [""]
+    assert [resolve(translated.value, place) for _, place in invented] == [""]
 
 
 @pytest.mark.parametrize("source", CITING)
 def test_so_is_the_proof_of_a_citation(source: str) -> None:
-    made = tw.translate(said(source), source, ANTHROPIC, "response")
-    (place,) = [str(loss.target) for loss in made.losses if loss.kind == "added"]
+    translated = tw.translate(said(source), source, ANTHROPIC, "response")
+    (place,) = [str(loss.target) for loss in translated.losses if loss.kind == "added"]
     assert place == "/content/0/citations/0/encrypted_index"
-    assert resolve(made.value, place) == ""
+    assert resolve(translated.value, place) == ""
 
 
 def test_each_invented_proof_is_named_where_it_stands() -> None:
     search, code = HOSTED_CALLS[RESPONSES]["web_search"][0], HOSTED_CALLS[ANTHROPIC]["code_execution"]
     found = [{"type": "url", "url": f"https://{name}.test"} for name in "ab"]
     many = {**search, "id": "ws_2", "action": {**search["action"], "sources": found}}
-    made = tw.translate(response_with_blocks(RESPONSES, [search, many]), RESPONSES, ANTHROPIC, "response")
-    assert [loss.target for loss in made.losses if loss.kind == "added"] == [
+    translated = tw.translate(response_with_blocks(RESPONSES, [search, many]), RESPONSES, ANTHROPIC, "response")
+    assert [loss.target for loss in translated.losses if loss.kind == "added"] == [
         "/content/1/content/0/encrypted_content",
         "/content/3/content/0/encrypted_content",
         "/content/3/content/1/encrypted_content",

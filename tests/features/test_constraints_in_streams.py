@@ -22,25 +22,25 @@ def test_a_stream_ends_where_its_body_is_refused(target: str) -> None:
     with pytest.raises(tw.LossyTranslationError, match=PLACE):
         tw.translate(body, RESPONSES, target, "response")
     stream = tw.translate_stream([WIRE], RESPONSES, target)
-    told = b"".join(stream)
+    streamed = b"".join(stream)
     assert stream.error is not None
     assert stream.error.kind == "invalid_request"
     assert PLACE in stream.error.message
     assert not stream.broken
     assert (PLACE, True) in [(loss.path, loss.constraint) for loss in stream.losses]
-    last = _failed(told, target)
+    last = _failed(streamed, target)
     assert PLACE in last.message
-    assert b"click" not in told
-    assert b"screenshot" not in told
+    assert b"click" not in streamed
+    assert b"screenshot" not in streamed
 
 
 @pytest.mark.parametrize("target", OTHERS)
 def test_checks_that_come_late_end_the_stream_before_the_call_is_whole(target: str) -> None:
     assert WIRE.count(CHECKS) == 3
     stream = tw.translate_stream([WIRE.replace(CHECKS, b'"pending_safety_checks": []', 1)], RESPONSES, target)
-    told = b"".join(stream)
-    assert PLACE in _failed(told, target).message
-    assert b"screenshot" not in told
+    streamed = b"".join(stream)
+    assert PLACE in _failed(streamed, target).message
+    assert b"screenshot" not in streamed
 
 
 @pytest.mark.parametrize("target", OTHERS)

@@ -25,9 +25,9 @@ BLOCKED = {
 
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses"])
 def test_the_code_in_anthropics_details_is_openais_code(target: str) -> None:
-    made = tw.translate(CONFLICT, "anthropic", target, "error")
-    assert made.value["error"]["code"] == "tool_name_conflict"
-    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/error/details/tool_name")]
+    translated = tw.translate(CONFLICT, "anthropic", target, "error")
+    assert translated.value["error"]["code"] == "tool_name_conflict"
+    assert [(loss.kind, loss.path) for loss in translated.losses] == [("dropped", "/error/details/tool_name")]
 
 
 def test_the_code_is_reported_where_it_has_no_place() -> None:
@@ -45,29 +45,29 @@ def test_details_of_any_kind_come_home_as_they_were(details: Any) -> None:
     ("source", "target"), [("openai-chat", "openai-responses"), ("openai-responses", "openai-chat")]
 )
 def test_why_a_policy_was_violated_is_told_in_both_of_openais_protocols(source: str, target: str) -> None:
-    made = tw.translate(BLOCKED, source, target, "error")
-    assert made.value == BLOCKED
-    assert made.losses == []
+    translated = tw.translate(BLOCKED, source, target, "error")
+    assert translated.value == BLOCKED
+    assert translated.losses == []
 
 
 def test_it_is_told_in_answers_and_streams_too() -> None:
-    answer = recorded_bodies.fixture_responses("openai-responses")["failed_policy"]
-    told = answer["error"]["misalignment"]
-    made = tw.translate(answer, "openai-responses", "openai-chat", "response")
-    assert made.value["error"]["misalignment"] == told
-    back = tw.translate(made.value, "openai-chat", "openai-responses", "response")
-    assert back.value["error"] == {name: value for name, value in answer["error"].items() if value is not None}
-    stream = tw.translate_stream(body_as_stream(answer, "openai-responses"), "openai-responses", "openai-chat")
+    response = recorded_bodies.fixture_responses("openai-responses")["failed_policy"]
+    told = response["error"]["misalignment"]
+    translated = tw.translate(response, "openai-responses", "openai-chat", "response")
+    assert translated.value["error"]["misalignment"] == told
+    restored = tw.translate(translated.value, "openai-chat", "openai-responses", "response")
+    assert restored.value["error"] == {name: value for name, value in response["error"].items() if value is not None}
+    stream = tw.translate_stream(body_as_stream(response, "openai-responses"), "openai-responses", "openai-chat")
     last = b"".join(stream).strip().split(b"\n")[-1]
     assert json.loads(last.removeprefix(b"data: "))["error"]["misalignment"] == told
-    assert "/error/misalignment" not in [loss.path for loss in [*made.losses, *stream.losses]]
+    assert "/error/misalignment" not in [loss.path for loss in [*translated.losses, *stream.losses]]
 
 
 def test_others_have_no_word_for_it() -> None:
     for target in ("anthropic", "gemini", "openrouter"):
-        made = tw.translate(BLOCKED, "openai-responses", target, "error")
-        assert "steer" not in made.to_bytes().decode()
-        assert "/error/misalignment" in [loss.path for loss in made.losses]
+        translated = tw.translate(BLOCKED, "openai-responses", target, "error")
+        assert "steer" not in translated.to_bytes().decode()
+        assert "/error/misalignment" in [loss.path for loss in translated.losses]
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_others_have_no_word_for_it() -> None:
     ],
 )
 def test_the_address_of_a_model_of_googles(model: str, path: str) -> None:
-    asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
-    assert tw.translate(asked, "openrouter", "gemini").route.path == f"/v1beta/{path}:generateContent"
+    request = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+    assert tw.translate(request, "openrouter", "gemini").route.path == f"/v1beta/{path}:generateContent"

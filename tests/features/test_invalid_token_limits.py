@@ -50,14 +50,14 @@ def test_a_limit_of_the_right_type_is_taken_beside_what_is_unknown(protocol: str
 
 
 def test_the_gateway_says_400() -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             body = b'{"model": "m", "max_tokens": "100", "messages": [{"role": "user", "content": "Hi"}]}'
-            answer = await gateway.post("/v1/chat/completions", body)
-            assert answer.status == 400
-            assert b"/max_tokens: expected an integer" in await answer.read(10_000)
+            response = await gateway.post("/v1/chat/completions", body)
+            assert response.status == 400
+            assert b"/max_tokens: expected an integer" in await response.read(10_000)
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses", "openrouter", "gemini-interactions"])

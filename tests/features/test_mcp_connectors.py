@@ -44,11 +44,11 @@ ONLY_FIND = {"default_config": {"enabled": False}, "configs": {"find": {"enabled
     ],
 )
 def test_a_server_of_anthropic_is_an_mcp_tool_of_responses(toolset: Any, server: Any, expected: Any) -> None:
-    made = tw.translate(of_anthropic(toolset, **server), ANTHROPIC, RESPONSES)
-    assert made.value["tools"] == [
+    translated = tw.translate(of_anthropic(toolset, **server), ANTHROPIC, RESPONSES)
+    assert translated.value["tools"] == [
         {"type": "mcp", "server_label": "crm", "server_url": URL, **expected, "require_approval": "never"}
     ]
-    assert told(made) == set()
+    assert told(translated) == set()
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_a_server_of_anthropic_is_an_mcp_tool_of_responses(toolset: Any, server:
     ],
 )
 def test_an_mcp_tool_of_responses_is_a_server_of_anthropic(tool: Any, server: Any, toolset: Any) -> None:
-    made = tw.translate(of_responses(**tool, require_approval="never"), RESPONSES, ANTHROPIC)
-    assert made.value["mcp_servers"] == [{"type": "url", "name": "crm", "url": URL, **server}]
-    assert made.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **toolset}]
-    assert made.route.headers == (("anthropic-beta", "mcp-client-2025-11-20"),)
-    assert told(made) == set()
+    translated = tw.translate(of_responses(**tool, require_approval="never"), RESPONSES, ANTHROPIC)
+    assert translated.value["mcp_servers"] == [{"type": "url", "name": "crm", "url": URL, **server}]
+    assert translated.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **toolset}]
+    assert translated.route.headers == (("anthropic-beta", "mcp-client-2025-11-20"),)
+    assert told(translated) == set()
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_an_mcp_tool_of_responses_is_a_server_of_anthropic(tool: Any, server: An
     ],
 )
 def test_a_server_that_can_t_be_bound_in_the_same_way_is_not_offered(tool: dict[str, Any]) -> None:
-    made = tw.translate(of_responses(**tool), RESPONSES, ANTHROPIC)
-    assert "tools" not in made.value
-    assert "mcp_servers" not in made.value
-    assert told(made) == {("dropped", "/tools/0")}
+    translated = tw.translate(of_responses(**tool), RESPONSES, ANTHROPIC)
+    assert "tools" not in translated.value
+    assert "mcp_servers" not in translated.value
+    assert told(translated) == {("dropped", "/tools/0")}
 
 
 @pytest.mark.parametrize("asked", ["always", {"never": {"tool_names": ["find"]}}])
@@ -91,38 +91,41 @@ def test_one_that_asks_a_person_is_refused(asked: Any) -> None:
 
 
 def test_a_tool_that_is_turned_off_stays_off() -> None:
-    made = tw.translate(of_anthropic({"configs": {"delete": {"enabled": False}}}), ANTHROPIC, RESPONSES)
-    assert "tools" not in made.value
-    assert told(made) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
+    translated = tw.translate(of_anthropic({"configs": {"delete": {"enabled": False}}}), ANTHROPIC, RESPONSES)
+    assert "tools" not in translated.value
+    assert told(translated) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
 
 
 def test_what_only_one_vendor_says_of_a_server_is_reported_where_it_stands() -> None:
     toolset = {"default_config": {"defer_loading": True}, "cache_control": {"type": "ephemeral"}}
-    made = tw.translate(of_anthropic(toolset), ANTHROPIC, RESPONSES)
-    assert told(made) == {("dropped", "/tools/0/default_config/defer_loading"), ("dropped", "/tools/0/cache_control")}
+    translated = tw.translate(of_anthropic(toolset), ANTHROPIC, RESPONSES)
+    assert told(translated) == {
+        ("dropped", "/tools/0/default_config/defer_loading"),
+        ("dropped", "/tools/0/cache_control"),
+    }
     tool = {"require_approval": "never", "headers": {"X-Team": "a"}, "server_description": "d", "defer_loading": True}
-    made = tw.translate(of_responses(**tool), RESPONSES, ANTHROPIC)
+    translated = tw.translate(of_responses(**tool), RESPONSES, ANTHROPIC)
     places = ("headers/X-Team", "server_description", "defer_loading")
-    assert told(made) == {("dropped", f"/tools/0/{place}") for place in places}
+    assert told(translated) == {("dropped", f"/tools/0/{place}") for place in places}
 
 
 def test_a_server_that_is_to_be_called_leads_to_a_call() -> None:
     asked = {**of_responses(require_approval="never"), "tool_choice": {"type": "mcp", "server_label": "crm"}}
-    made = tw.translate(asked, RESPONSES, ANTHROPIC)
-    assert made.value["tool_choice"] == {"type": "any"}
-    assert told(made) == {("approximated", "/tool_choice")}
+    translated = tw.translate(asked, RESPONSES, ANTHROPIC)
+    assert translated.value["tool_choice"] == {"type": "any"}
+    assert told(translated) == {("approximated", "/tool_choice")}
 
 
 def test_a_target_without_connectors_says_so_of_both() -> None:
-    made = tw.translate(of_anthropic({}), ANTHROPIC, CHAT)
-    assert told(made) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
+    translated = tw.translate(of_anthropic({}), ANTHROPIC, CHAT)
+    assert told(translated) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
 
 
 def test_servers_that_no_toolset_offers_are_only_anthropic_s() -> None:
     body = of_anthropic({}) | {"tools": []}
-    made = tw.translate(body, ANTHROPIC, RESPONSES)
-    assert "tools" not in made.value
-    assert told(made) == {("dropped", "/mcp_servers/0")}
+    translated = tw.translate(body, ANTHROPIC, RESPONSES)
+    assert "tools" not in translated.value
+    assert told(translated) == {("dropped", "/mcp_servers/0")}
 
 
 GEMINI, INTERACTIONS = "gemini", "gemini-interactions"
@@ -135,18 +138,20 @@ def of_interactions(**tool: Any) -> dict[str, Any]:
 def test_google_s_servers_are_anthropic_s_and_openai_s() -> None:
     key = {"Authorization": "Bearer secret"}
     body = of_interactions(headers=key, allowed_tools=[{"tools": ["find"]}])
-    made = tw.translate(body, INTERACTIONS, ANTHROPIC)
-    assert made.value["mcp_servers"] == [{"type": "url", "name": "crm", "url": URL, "authorization_token": "secret"}]
-    assert made.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **ONLY_FIND}]
+    translated = tw.translate(body, INTERACTIONS, ANTHROPIC)
+    assert translated.value["mcp_servers"] == [
+        {"type": "url", "name": "crm", "url": URL, "authorization_token": "secret"}
+    ]
+    assert translated.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **ONLY_FIND}]
     (tool,) = tw.translate(body, INTERACTIONS, RESPONSES).value["tools"]
     assert (tool["server_url"], tool["headers"], tool["allowed_tools"]) == (URL, key, ["find"])
     older = {
         "contents": [{"role": "user", "parts": [{"text": "Go"}]}],
         "tools": [{"mcpServers": [{"name": "crm", "streamableHttpTransport": {"url": URL, "timeout": "3s"}}]}],
     }
-    made = tw.translate(older, GEMINI, RESPONSES, model="gemini-3-pro")
-    assert made.value["tools"][0]["server_url"] == URL
-    assert told(made) == {("dropped", "/tools/0/mcpServers/0/streamableHttpTransport/timeout")}
+    translated = tw.translate(older, GEMINI, RESPONSES, model="gemini-3-pro")
+    assert translated.value["tools"][0]["server_url"] == URL
+    assert told(translated) == {("dropped", "/tools/0/mcpServers/0/streamableHttpTransport/timeout")}
 
 
 def test_and_theirs_are_google_s() -> None:
@@ -160,8 +165,8 @@ def test_and_theirs_are_google_s() -> None:
             "allowed_tools": [{"tools": ["find"]}],
         }
     ]
-    made = tw.translate(of_anthropic({}), ANTHROPIC, GEMINI, model="gemini-3-pro")
-    assert made.value["tools"] == [{"mcpServers": [{"name": "crm", "streamableHttpTransport": {"url": URL}}]}]
+    translated = tw.translate(of_anthropic({}), ANTHROPIC, GEMINI, model="gemini-3-pro")
+    assert translated.value["tools"] == [{"mcpServers": [{"name": "crm", "streamableHttpTransport": {"url": URL}}]}]
     bound = tw.translate(body, RESPONSES, GEMINI, model="gemini-3-pro")
     assert "tools" not in bound.value  # Gemini can't say which tools are allowed
     assert told(bound) == {("dropped", "/tools/0")}
@@ -169,9 +174,9 @@ def test_and_theirs_are_google_s() -> None:
 
 @pytest.mark.parametrize("wanted", [[{"mode": "none", "tools": ["find"]}], [{"tools": ["a"]}, {"tools": ["b"]}]])
 def test_a_bound_of_google_s_that_others_can_t_say_keeps_the_server_away(wanted: Any) -> None:
-    made = tw.translate(of_interactions(allowed_tools=wanted), INTERACTIONS, ANTHROPIC)
-    assert "mcp_servers" not in made.value
-    assert told(made) == {("dropped", "/tools/0")}
+    translated = tw.translate(of_interactions(allowed_tools=wanted), INTERACTIONS, ANTHROPIC)
+    assert "mcp_servers" not in translated.value
+    assert told(translated) == {("dropped", "/tools/0")}
 
 
 # ---- what was called
@@ -202,9 +207,9 @@ def test_what_a_server_was_asked_and_said_reaches_clients_of_others(more: Any, f
     assert use["id"].startswith("mcptoolu_")
     assert result["tool_use_id"] == use["id"]
     assert (result["is_error"], result["content"]) == (failed, [{"type": "text", "text": text}])
-    call, found = tw.translate(body, RESPONSES, INTERACTIONS, "response").value["steps"]
+    call, translated = tw.translate(body, RESPONSES, INTERACTIONS, "response").value["steps"]
     assert (call["type"], call["server_name"], call["arguments"]) == ("mcp_server_tool_call", "crm", {"name": "Ada"})
-    assert (found["call_id"], found["result"]) == (call["id"], text)
+    assert (translated["call_id"], translated["result"]) == (call["id"], text)
     assert [loss.path for loss in tw.translate(body, RESPONSES, CHAT, "response").losses if loss.path == "/output/0"]
 
 
@@ -226,6 +231,6 @@ def test_a_client_of_responses_reads_one_item(failed: bool) -> None:
 
 def test_nothing_of_it_is_sent_to_a_provider_that_did_not_call() -> None:
     body = {"model": "m", "input": [{"role": "user", "content": "Go"}, CALL | {"output": "customer 42"}]}
-    said = json.dumps(tw.translate(body, RESPONSES, ANTHROPIC).value["messages"])
-    assert "mcp_tool_use" not in said
-    assert "customer 42" in said
+    text = json.dumps(tw.translate(body, RESPONSES, ANTHROPIC).value["messages"])
+    assert "mcp_tool_use" not in text
+    assert "customer 42" in text

@@ -37,22 +37,22 @@ def read(media_type: str) -> dict[str, Any]:
 @pytest.mark.parametrize("media_type", DATA)
 @pytest.mark.parametrize("target", [one for one in TARGETS if one != GEMINI])
 def test_native_media_arrive_or_a_line_says_that_there_were_some(target: str, media_type: str) -> None:
-    made = tw.translate(read(media_type), GEMINI, target, model="m")
-    text = made.to_bytes().decode()
+    translated = tw.translate(read(media_type), GEMINI, target, model="m")
+    text = translated.to_bytes().decode()
     assert (DATA[media_type] in text) is ((target, media_type) not in BLIND)
     if (target, media_type) in BLIND:
-        assert any(loss.kind == "dropped" and loss.path.startswith(PLACE) for loss in made.losses)
+        assert any(loss.kind == "dropped" and loss.path.startswith(PLACE) for loss in translated.losses)
         assert f"Binary content of type {media_type} was processed." in text
 
 
 @pytest.mark.parametrize("media_type", DATA)
 @pytest.mark.parametrize("target", [one for one in TARGETS if one != GEMINI])
 def test_a_summary_is_one_line_of_text(target: str, media_type: str) -> None:
-    made = tw.translate(read(media_type), GEMINI, target, model="m", binary_results="summary")
-    text = made.to_bytes().decode()
+    translated = tw.translate(read(media_type), GEMINI, target, model="m", binary_results="summary")
+    text = translated.to_bytes().decode()
     assert DATA[media_type] not in text
     assert f"Binary content of type {media_type} was processed." in text
-    assert ("approximated", PLACE) in [(loss.kind, loss.path) for loss in made.losses]
+    assert ("approximated", PLACE) in [(loss.kind, loss.path) for loss in translated.losses]
 
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG_BASE64}}
@@ -92,9 +92,9 @@ def test_ollama_has_images_beside_the_text_of_a_result() -> None:
 
 
 def test_chat_shows_media_after_the_results_and_openrouter_in_them() -> None:
-    *_, answered, shown = tw.translate(SHOWN, ANTHROPIC, CHAT).value["messages"]
-    assert (answered["role"], shown["role"]) == ("tool", "user")
-    assert PNG_BASE64 not in str(answered)
+    *_, response, shown = tw.translate(SHOWN, ANTHROPIC, CHAT).value["messages"]
+    assert (response["role"], shown["role"]) == ("tool", "user")
+    assert PNG_BASE64 not in str(response)
     assert shown["content"][1] == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG_BASE64}"}}
     last = tw.translate(SHOWN, ANTHROPIC, ROUTER).value["messages"][-1]
     assert (last["role"], last["content"][1]["type"]) == ("tool", "image_url")

@@ -59,8 +59,8 @@ def test_the_effort_none_is_no_thinking() -> None:
 
 def test_an_older_model_does_not_think_before_a_forced_call() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-    asked = {**ASKED["openai-chat"], "tools": [tool], "tool_choice": "required"}
-    body, losses = translated(asked, "openai-chat", "anthropic", "claude-sonnet-4-5")
+    request = {**ASKED["openai-chat"], "tools": [tool], "tool_choice": "required"}
+    body, losses = translated(request, "openai-chat", "anthropic", "claude-sonnet-4-5")
     assert body["tool_choice"] == {"type": "any"}
     assert "thinking" not in body
     assert losses == [("approximated", "/reasoning_effort")]
@@ -75,22 +75,22 @@ CALLED[1]["tool_calls"][0]["function"] = {"name": "f", "arguments": "{}"}
 
 
 def test_no_thinking_begins_while_calls_are_answered() -> None:
-    asked = {"messages": CALLED, "reasoning_effort": "high"}
-    body, losses = translated(asked, "openai-chat", "anthropic", "claude-opus-5-5")
+    request = {"messages": CALLED, "reasoning_effort": "high"}
+    body, losses = translated(request, "openai-chat", "anthropic", "claude-opus-5-5")
     assert "thinking" not in body
     assert body["output_config"] == {"effort": "high"}
     assert losses == [("approximated", "/reasoning_effort")]
-    said = {**asked, "messages": [*CALLED, {"role": "assistant", "content": "18."}, USER_MESSAGE]}
+    said = {**request, "messages": [*CALLED, {"role": "assistant", "content": "18."}, USER_MESSAGE]}
     body, losses = translated(said, "openai-chat", "anthropic", "claude-opus-5-5")
     assert body["thinking"] == {"type": "adaptive"}
     assert losses == []
 
 
 def test_no_temperature_where_a_model_thinks() -> None:
-    asked = {"model": "claude-opus-4-6", "temperature": 0.2, **ASKED["openai-chat"]}
-    made = tw.translate(asked, "openai-chat", "anthropic", version="2023-06-01")
-    assert "temperature" not in made.value
-    assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/temperature"]
+    request = {"model": "claude-opus-4-6", "temperature": 0.2, **ASKED["openai-chat"]}
+    translated = tw.translate(request, "openai-chat", "anthropic", version="2023-06-01")
+    assert "temperature" not in translated.value
+    assert [loss.path for loss in translated.losses if loss.kind == "dropped"] == ["/temperature"]
 
 
 FORMATS: dict[str, tuple[dict[str, Any], str]] = {
@@ -132,8 +132,8 @@ def described(body: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
 @pytest.mark.parametrize("source", FORMATS)
 def test_an_answer_that_is_always_held_to_its_schema_is_so_at_openai(source: str, target: str) -> None:
-    asked, path = asking(source, CLOSED)
-    body, losses = translated(asked, source, target, "gpt-5.1")
+    request, path = asking(source, CLOSED)
+    body, losses = translated(request, source, target, "gpt-5.1")
     assert described(body)["strict"] is True
     assert described(body)["schema"] == CLOSED
     assert ("approximated", path) not in losses
@@ -142,8 +142,8 @@ def test_an_answer_that_is_always_held_to_its_schema_is_so_at_openai(source: str
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
 @pytest.mark.parametrize("source", FORMATS)
 def test_a_schema_that_openai_is_not_strict_with_is_reported(source: str, target: str) -> None:
-    asked, path = asking(source, OPTIONAL)
-    body, losses = translated(asked, source, target, "gpt-5.1")
+    request, path = asking(source, OPTIONAL)
+    body, losses = translated(request, source, target, "gpt-5.1")
     assert "strict" not in described(body)
     assert described(body)["schema"] == OPTIONAL
     assert ("approximated", path) in losses
@@ -163,27 +163,29 @@ def test_a_text_that_is_not_continued_is_reported(source: str, more: dict[str, A
 
 @pytest.mark.parametrize(("source", "target"), [("anthropic", "ollama"), ("anthropic", "openrouter")])
 def test_a_text_that_is_continued_is_not_reported(source: str, target: str) -> None:
-    made = tw.translate({"model": "m", "max_tokens": 9, "messages": BEGUN}, source, target)
-    assert made.losses == []
-    assert made.value["messages"] == BEGUN
+    translated = tw.translate({"model": "m", "max_tokens": 9, "messages": BEGUN}, source, target)
+    assert translated.losses == []
+    assert translated.value["messages"] == BEGUN
 
 
 def test_log_probabilities_are_asked_for_in_both_of_openais_protocols() -> None:
     include = ["reasoning.encrypted_content", "message.output_text.logprobs"]
-    asked = {"model": "m", "input": "Go on.", "include": include, "top_logprobs": 2}
-    made = tw.translate(asked, "openai-responses", "openai-chat")
-    assert (made.value["logprobs"], made.value["top_logprobs"]) == (True, 2)
-    assert [loss.path for loss in made.losses] == ["/include/0"]
-    assert tw.translate(asked, "openai-responses", "openai-responses").value == asked
-    assert [loss.path for loss in tw.translate(asked, "openai-responses", "anthropic").losses if loss.path] == [
+    request = {"model": "m", "input": "Go on.", "include": include, "top_logprobs": 2}
+    translated = tw.translate(request, "openai-responses", "openai-chat")
+    assert (translated.value["logprobs"], translated.value["top_logprobs"]) == (True, 2)
+    assert [loss.path for loss in translated.losses] == ["/include/0"]
+    assert tw.translate(request, "openai-responses", "openai-responses").value == request
+    assert [loss.path for loss in tw.translate(request, "openai-responses", "anthropic").losses if loss.path] == [
         "/include/1",
         "/top_logprobs",
         "/include/0",
     ]
     alone = {"model": "m", "input": "Go on.", "include": include[1:]}
-    back = tw.translate(tw.translate(alone, "openai-responses", "openai-chat").value, "openai-chat", "openai-responses")
-    assert back.value["include"] == include[1:]
-    assert back.losses == []
+    restored = tw.translate(
+        tw.translate(alone, "openai-responses", "openai-chat").value, "openai-chat", "openai-responses"
+    )
+    assert restored.value["include"] == include[1:]
+    assert restored.losses == []
 
 
 EFFORT: dict[str, list[str]] = {
@@ -243,22 +245,22 @@ def test_anthropics_effort_within_a_conversation_is_responses_own() -> None:
 @pytest.mark.parametrize("source", ["openai-chat", "openai-responses"])
 def test_who_asks_is_told_by_the_field_that_each_has(source: str) -> None:
     said = {"messages": [USER_MESSAGE]} if source == "openai-chat" else {"input": "Go on."}
-    asked = {"model": "m", **said, "safety_identifier": "u_1"}
+    request = {"model": "m", **said, "safety_identifier": "u_1"}
     other = "openai-responses" if source == "openai-chat" else "openai-chat"
-    assert tw.translate(asked, source, source).value == asked
+    assert tw.translate(request, source, source).value == request
     for target, place in (
         (other, ["safety_identifier"]),
         ("anthropic", ["metadata", "user_id"]),
         ("openrouter", ["user"]),
     ):
-        body, losses = translated(asked, source, target, "m")
+        body, losses = translated(request, source, target, "m")
         assert ("user" in body) == (target == "openrouter")
         for name in place:
             body = body[name]
         assert (body, losses) == ("u_1", [])
-    unsaid = tw.translate(asked, source, "gemini").losses
+    unsaid = tw.translate(request, source, "gemini").losses
     assert [loss.path for loss in unsaid if loss.kind == "dropped"] == ["/safety_identifier"]
-    both = {**asked, "user": "u_2"}
+    both = {**request, "user": "u_2"}
     body, losses = translated(both, source, "anthropic", "m")
     assert body["metadata"] == {"user_id": "u_2"}
     assert losses == [("dropped", "/safety_identifier")]
@@ -281,5 +283,5 @@ def test_f_2_a_long_user_id_is_sent_as_a_digest(target: str) -> None:
 
 
 def test_a_long_user_id_at_home_stays() -> None:
-    asked = {"model": "m", "messages": [USER_MESSAGE], "user": "u" * 200}
-    assert tw.translate(asked, "openai-chat", "openai-chat").value == asked
+    request = {"model": "m", "messages": [USER_MESSAGE], "user": "u" * 200}
+    assert tw.translate(request, "openai-chat", "openai-chat").value == request

@@ -25,29 +25,29 @@ def losses(made: tw.Translation, path: str = "/reasoning/summary") -> list[tuple
 @pytest.mark.parametrize("target", TOLD)
 @pytest.mark.parametrize("summary", ["auto", "concise", "detailed"])
 def test_a_summary_is_one_everywhere_but_not_its_length(target: str, summary: str) -> None:
-    made = tw.translate(asked(summary), "openai-responses", target, model="m")
+    translated = tw.translate(asked(summary), "openai-responses", target, model="m")
     name, value = TOLD[target]
-    assert made.value[name] == value
+    assert translated.value[name] == value
     length = [("approximated", "the target decides the length of summaries")]
-    assert losses(made) == ([] if summary == "auto" else length)
+    assert losses(translated) == ([] if summary == "auto" else length)
 
 
 @pytest.mark.parametrize("target", ["openai-chat", "ollama"])
 @pytest.mark.parametrize("summary", ["auto", "detailed"])
 def test_some_can_not_say_it(target: str, summary: str) -> None:
-    made = tw.translate(asked(summary), "openai-responses", target)
-    assert losses(made) == [("dropped", NEVER_SAID)]
+    translated = tw.translate(asked(summary), "openai-responses", target)
+    assert losses(translated) == [("dropped", NEVER_SAID)]
 
 
 @pytest.mark.parametrize("summary", ["auto", "concise", "detailed"])
 def test_openrouter_has_the_same_words(summary: str) -> None:
-    made = tw.translate(asked(summary), "openai-responses", "openrouter")
-    assert made.value["reasoning"] == {"effort": "high", "summary": summary}
-    assert losses(made) == []
-    back = tw.translate(made.value, "openrouter", "openai-responses")
-    assert back.value["reasoning"] == {"effort": "high", "summary": summary}
-    assert losses(back) == []
-    assert tw.translate(made.value, "openrouter", "openrouter").value == made.value
+    translated = tw.translate(asked(summary), "openai-responses", "openrouter")
+    assert translated.value["reasoning"] == {"effort": "high", "summary": summary}
+    assert losses(translated) == []
+    restored = tw.translate(translated.value, "openrouter", "openai-responses")
+    assert restored.value["reasoning"] == {"effort": "high", "summary": summary}
+    assert losses(restored) == []
+    assert tw.translate(translated.value, "openrouter", "openrouter").value == translated.value
     assert tw.translate(asked(summary), "openai-responses", "openai-responses").value == asked(summary)
 
 
@@ -58,5 +58,5 @@ def test_all_of_it_is_shown_by_none_of_these(target: str) -> None:
         "messages": [{"role": "user", "content": "Hi"}],
         "reasoning": {"effort": "high", "exclude": False},
     }
-    made = tw.translate(body, "openrouter", target, model="m")
-    assert losses(made, "/reasoning/exclude") == [("approximated", "the target shows summaries only")]
+    translated = tw.translate(body, "openrouter", target, model="m")
+    assert losses(translated, "/reasoning/exclude") == [("approximated", "the target shows summaries only")]

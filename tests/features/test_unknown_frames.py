@@ -21,7 +21,9 @@ PAIRS = [(source, target) for source in NEWS for target in PROTOCOLS]
 def with_news(source: str) -> bytes:
     kind, body = NEWS[source]
     name = next(
-        one for one in recorded_bodies.fixture_streams(source) if "text" in one or "basic" in one or "plain" in one
+        exchange
+        for exchange in recorded_bodies.fixture_streams(source)
+        if "text" in exchange or "basic" in exchange or "plain" in exchange
     )
     first, end, others = recorded_bodies.fixture_streams(source)[name].partition(b"\n\n")
     return first + end + f"event: {kind}\ndata: {json.dumps(body)}\n\n".encode() + others

@@ -65,31 +65,31 @@ def told(
     return tw.translate(answer, issuer, client, "response", request=asked, envelope_key=carrier).value
 
 
-def repeated(answer: dict[str, Any], client: str) -> dict[str, Any]:
+def repeated(response: dict[str, Any], client: str) -> dict[str, Any]:
     """What these clients send next: opencode drops thinking without a signature, Codex all but the summary."""
     if client == "anthropic":
-        kept = [one for one in answer["content"] if one["type"] != "thinking" or one["signature"]]
-        answer = {**answer, "content": kept}
+        kept = [block for block in response["content"] if block["type"] != "thinking" or block["signature"]]
+        response = {**response, "content": kept}
     if client == "openai-responses":
-        items = [{**one, "content": None} if one["type"] == "reasoning" else one for one in answer["output"]]
-        answer = {**answer, "output": items}
-    return next_request(FIRST_REQUESTS[client], answer, client)
+        items = [{**item, "content": None} if item["type"] == "reasoning" else item for item in response["output"]]
+        response = {**response, "output": items}
+    return next_request(FIRST_REQUESTS[client], response, client)
 
 
 def sent_back(told_so: dict[str, Any], issuer: str, client: str, model: str | None = None) -> list[Any]:
-    sent = tw.translate(
+    translated = tw.translate(
         repeated(told_so, client), client, issuer, model=model or MODELS[issuer], envelope_key=ENVELOPE_KEY
     )
-    return history_of(sent.value, issuer)[1:]
+    return history_of(translated.value, issuer)[1:]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("issuer", "client"), CYCLES)
 def test_the_model_gets_back_what_it_thought_before_a_call(issuer: str, client: str, *, stream: bool) -> None:
-    answer = ANSWERS[issuer]
-    back = sent_back(told(answer, issuer, client, stream=stream), issuer, client)
-    own = history_of(next_request(FIRST_REQUESTS[issuer], answer, issuer), issuer)[1:]
-    assert _comparable(back) == _comparable(own)
+    response = ANSWERS[issuer]
+    restored = sent_back(told(response, issuer, client, stream=stream), issuer, client)
+    own = history_of(next_request(FIRST_REQUESTS[issuer], response, issuer), issuer)[1:]
+    assert _comparable(restored) == _comparable(own)
 
 
 def _comparable(messages: list[Any]) -> Any:
@@ -101,8 +101,8 @@ def _comparable(messages: list[Any]) -> Any:
 
 @pytest.mark.parametrize("client", ENVELOPE_CLIENTS)
 def test_a_text_before_the_call_stays_behind_the_thought(client: str) -> None:
-    back = sent_back(told(chat(SAID), "openai-chat", client, stream=True), "openai-chat", client)
-    assert {name: back[0][name] for name in ("reasoning_content", "content")} == {
+    restored = sent_back(told(chat(SAID), "openai-chat", client, stream=True), "openai-chat", client)
+    assert {name: restored[0][name] for name in ("reasoning_content", "content")} == {
         "reasoning_content": THOUGHT,
         "content": "I look.",
     }
@@ -110,17 +110,17 @@ def test_a_text_before_the_call_stays_behind_the_thought(client: str) -> None:
 
 def test_no_text_is_put_behind_an_answer_that_calls_nothing() -> None:
     """As there is for a proof: no model wants its thoughts back without a call."""
-    answer = chat({"reasoning_content": THOUGHT, "content": "Dry."}, "stop")
-    parts = told(answer, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
+    response = chat({"reasoning_content": THOUGHT, "content": "Dry."}, "stop")
+    parts = told(response, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
     assert parts == [{"text": THOUGHT, "thought": True}, {"text": "Dry."}]
 
 
 @pytest.mark.parametrize("client", [client for client in ENVELOPE_CLIENTS if client != "gemini-interactions"])
 def test_a_summary_is_not_carried(client: str) -> None:
     """It is for people to read. Google's models prove their calls elsewhere."""
-    answer = interactions_call_response({"type": "thought", "summary": [{"type": "text", "text": "Paris."}]})
+    response = interactions_call_response({"type": "thought", "summary": [{"type": "text", "text": "Paris."}]})
     assert not [
-        proof for _, proof in signature_fields_in(told(answer, "gemini-interactions", client)) if is_envelope(proof)
+        proof for _, proof in signature_fields_in(told(response, "gemini-interactions", client)) if is_envelope(proof)
     ]
 
 
@@ -128,5 +128,5 @@ def test_a_model_that_proves_its_thoughts_is_not_sent_those_of_another() -> None
     shown = told(ANSWERS["ollama"], "ollama", "anthropic")
     assert is_envelope(shown["content"][0]["signature"])
     for carrier in (ENVELOPE_KEY, EnvelopeKey([b"k" * 32], "tenant", realm="elsewhere", model="m")):
-        sent = tw.translate(repeated(shown, "anthropic"), "anthropic", "anthropic", envelope_key=carrier).value
-        assert [block["type"] for block in sent["messages"][1]["content"]] == ["tool_use"]
+        translated = tw.translate(repeated(shown, "anthropic"), "anthropic", "anthropic", envelope_key=carrier).value
+        assert [block["type"] for block in translated["messages"][1]["content"]] == ["tool_use"]

@@ -41,10 +41,14 @@ UNFORESEEABLE = {
 
 
 def recorded(protocol: str, compatible: bool) -> list[Recording]:
-    found = [one for one in recordings(protocol, compatible=compatible, kind="generate") if one.request is not None]
-    if not found:
+    exchange = [
+        exchange
+        for exchange in recordings(protocol, compatible=compatible, kind="generate")
+        if exchange.request is not None
+    ]
+    if not exchange:
         pytest.skip("nothing of this server is recorded")
-    return found
+    return exchange
 
 
 def refusal(exchange: Recording) -> str:
@@ -59,14 +63,14 @@ def errors(check: Check, exchange: Recording) -> list[Finding]:
 @needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
 def test_what_was_accepted_has_no_error(protocol: str, compatible: bool, check: Check) -> None:
-    accepted = [found for found in recorded(protocol, compatible) if found.status < 400]
+    accepted = [exchange for exchange in recorded(protocol, compatible) if exchange.status < 400]
     assert {found.id: errors(check, found) for found in accepted if errors(check, found)} == {}
 
 
 @needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
 def test_what_was_refused_is_found_in_the_words_of_the_server(protocol: str, compatible: bool, check: Check) -> None:
-    refused = [found for found in recorded(protocol, compatible) if 400 <= found.status < 500]
+    refused = [exchange for exchange in recorded(protocol, compatible) if 400 <= exchange.status < 500]
     missed = {
         found.id: refusal(found)
         for found in refused
@@ -79,9 +83,9 @@ def test_what_was_refused_is_found_in_the_words_of_the_server(protocol: str, com
 @needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
 def test_what_cannot_be_foreseen_is_not_guessed(protocol: str, compatible: bool, check: Check) -> None:
-    for found in non_empty(recorded(protocol, compatible)):
-        if found.status >= 400 and any(re.match(said, refusal(found)) for said in UNFORESEEABLE):
-            assert errors(check, found) == []
+    for exchange in non_empty(recorded(protocol, compatible)):
+        if exchange.status >= 400 and any(re.match(said, refusal(exchange)) for said in UNFORESEEABLE):
+            assert errors(check, exchange) == []
 
 
 NAMES = sorted(

@@ -70,8 +70,8 @@ def test_a_response_says_the_same(source: str, target: str) -> None:
         encoded = _translated(body, source, target, "response")
         if encoded is not None and not body.get("error") and validation.accept_response(source, body) is None:
             before, after = validation.summary(source, body), validation.summary(target, encoded.value)
-            if (why := _unlike(before, after, encoded.losses, own_calls=source in OWN_CALLS)) is not None:
-                wrong[name] = why
+            if (reason := _unlike(before, after, encoded.losses, own_calls=source in OWN_CALLS)) is not None:
+                wrong[name] = reason
     assert wrong == {}
 
 
@@ -84,25 +84,27 @@ def test_a_stream_folds_to_the_same_in_the_other_sdk(source: str, target: str) -
         before = _folded_once(source, wire)
         if stream.error is not None:
             ended = isinstance(after, str) or after["stop"] == "error"
-            why = None if ended else f"ends as if nothing had failed: {stream.error.message}"
+            reason = None if ended else f"ends as if nothing had failed: {stream.error.message}"
         elif isinstance(after, str):
-            why = after
+            reason = after
         elif f"{source}/{name}" in UNREADABLE:
             continue
         else:
-            why = (
+            reason = (
                 before
                 if isinstance(before, str)
                 else _unlike(before, after, stream.losses, own_calls=source in OWN_CALLS)
             )
-        if why is not None:
-            wrong[name] = why
+        if reason is not None:
+            wrong[name] = reason
     assert wrong == {}
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 def test_no_stream_is_passed_over_that_its_own_sdk_reads(protocol: str) -> None:
-    passed = {name.removeprefix(protocol + "/"): why for name, why in UNREADABLE.items() if name.startswith(protocol)}
+    passed = {
+        name.removeprefix(protocol + "/"): reason for name, reason in UNREADABLE.items() if name.startswith(protocol)
+    }
     for name, wire in non_empty(recorded_bodies.streams(protocol).items()):
         if name in passed:
             assert isinstance(_folded(protocol, wire), str) or passed[name] is JOINED, name

@@ -94,7 +94,7 @@ def test_a_response_differs_only_where_losses_say_so(source: str, target: str) -
             for index, message in enumerate(candidate.messages)
             for place, part in enumerate(message.parts)
         ]
-        parts = [part for one in after.candidates for message in one.messages for part in message.parts]
+        parts = [part for candidate in after.candidates for message in candidate.messages for part in message.parts]
         wrong += [
             f"{name}: {'.'.join(map(str, trail))}" for trail in _lost(placed, parts, target) if not said.tells(trail)
         ]
@@ -202,7 +202,7 @@ def _lost(before: list[tuple[SourcePath, Part]], after: list[Part], target: str)
     for trail, part in before:
         if isinstance(part, ToolCall) and part.screen is not None:
             calls = [one for one in after if isinstance(one, ToolCall)]
-            arrived = _done(part) <= set().union(*(_done(_read_again(one, target)) for one in calls))
+            arrived = _done(part) <= set().union(*(_done(_read_again(call, target)) for call in calls))
         elif isinstance(part, ToolResult) and part.screen is not None:
             arrived = _seen(part) <= set().union(*(_seen(one) for one in after if isinstance(one, ToolResult)))
         elif isinstance(part, Reasoning):

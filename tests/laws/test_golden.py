@@ -33,8 +33,8 @@ def test_golden(source: str, target: str, kind: str) -> None:
         path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     kept = json.loads(path.read_text())
     assert made.keys() == kept.keys()
-    for name, one in made.items():
-        assert one == kept[name], name
+    for name, item in made.items():
+        assert item == kept[name], name
 
 
 def _bodies(source: str, target: str, kind: Any) -> dict[str, Any]:

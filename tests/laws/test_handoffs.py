@@ -79,7 +79,7 @@ def test_what_the_client_carried_over_arrives(before: Step, after: Step) -> None
     carried = 0
     for feature in (conversation_texts, function_calls, function_results):
         known = feature(held)
-        common = [one for one in feature(recorded) if one in known]
+        common = [exchange for exchange in feature(recorded) if exchange in known]
         carried += len(common)
         assert [one for one in common if one not in feature(sent)] == [], feature.__name__
     assert carried > 1
@@ -91,18 +91,18 @@ def test_the_answer_comes_back(before: Step, after: Step) -> None:
     if after.wire:
         stream = tw.translate_stream([after.wire], after.protocol, before.protocol)
         heard = validation.fold_stream(before.protocol, b"".join(stream))
-        said = validation.fold_stream(after.protocol, after.wire, tolerant=True)
+        folded = validation.fold_stream(after.protocol, after.wire, tolerant=True)
     else:
         assert after.response is not None
-        told = tw.translate(after.response, after.protocol, before.protocol, "response")
-        assert validation.accept_response(before.protocol, told.value) is None
-        heard, said = (
-            validation.summary(before.protocol, told.value),
+        translated = tw.translate(after.response, after.protocol, before.protocol, "response")
+        assert validation.accept_response(before.protocol, translated.value) is None
+        heard, folded = (
+            validation.summary(before.protocol, translated.value),
             validation.summary(after.protocol, after.response),
         )
-    assert heard["text"] == said["text"]
+    assert heard["text"] == folded["text"]
     assert [(call["name"], call["arguments"]) for call in heard["calls"]] == [
-        (call["name"], call["arguments"]) for call in said["calls"]
+        (call["name"], call["arguments"]) for call in folded["calls"]
     ]
 
 
@@ -111,14 +111,14 @@ def _continued(step: Step, following: Request) -> Request:
     codec = PROTOCOLS[step.protocol]
     if step.wire:
         decoder = codec.stream_decoder(ResponseContext())
-        answer = fold([*decoder.feed(step.wire), *decoder.close()])
+        response = fold([*decoder.feed(step.wire), *decoder.close()])
     else:
-        answer = codec.decode_response(json.dumps(step.response).encode(), ResponseContext())
+        response = codec.decode_response(json.dumps(step.response).encode(), ResponseContext())
     spoken = [number for number, message in enumerate(following.messages) if message.role == "assistant"]
     new = following.messages[spoken[-1] + 1 :] if spoken else ()
-    asked = _decoded(step)
-    later = [replace(message, at=None) for message in (*answer.candidates[0].messages, *new)]
-    return replace(asked, messages=(*asked.messages, *later))
+    request = _decoded(step)
+    later = [replace(message, at=None) for message in (*response.candidates[0].messages, *new)]
+    return replace(request, messages=(*request.messages, *later))
 
 
 def _decoded(step: Step) -> Request:

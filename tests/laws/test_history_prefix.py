@@ -58,15 +58,15 @@ def _check_prefixes(source: str, target: str, **options: Any) -> None:
 @pytest.mark.parametrize("case", SIGNED_RESPONSES)
 def test_what_was_sent_stays_a_prefix_also_with_carries(case: str, client: str) -> None:
     """The same answer three times, so that what proves the first ones is sent again and again."""
-    issuer, answer = SIGNED_RESPONSES[case]
+    issuer, response = SIGNED_RESPONSES[case]
     body = FIRST_REQUESTS[client]
     before: list[Any] = []
     for _ in range(4):
-        sent = tw.translate(body, client, issuer, envelope_key=ENVELOPE_KEY).value[HISTORY[issuer]]
-        assert sent[: len(before)] == before
-        assert len(sent) > len(before)
-        before = sent
-        told = tw.translate(answer, issuer, client, "response", request=body, envelope_key=ENVELOPE_KEY).value
+        translated = tw.translate(body, client, issuer, envelope_key=ENVELOPE_KEY).value[HISTORY[issuer]]
+        assert translated[: len(before)] == before
+        assert len(translated) > len(before)
+        before = translated
+        told = tw.translate(response, issuer, client, "response", request=body, envelope_key=ENVELOPE_KEY).value
         body = next_request(body, told, client)
 
 

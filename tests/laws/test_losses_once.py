@@ -18,10 +18,10 @@ def test_nothing_below_a_loss_is_another(source: str, target: str) -> None:
     wrong = {}
     for name, body in recorded_bodies.requests(source).items():
         try:
-            made = tw.translate(body, source, target, **recorded_bodies.address_options(source, "request"))
+            translated = tw.translate(body, source, target, **recorded_bodies.address_options(source, "request"))
         except tw.LossyTranslationError:
             continue
-        wrong[name] = below(made.losses)
+        wrong[name] = below(translated.losses)
     for name, body in recorded_bodies.responses(source).items():
         try:
             wrong[name] = below(tw.translate(body, source, target, "response").losses)

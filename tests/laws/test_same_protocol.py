@@ -100,8 +100,8 @@ def test_fold_undoes_unfold(protocol: str) -> None:
     codec = PROTOCOLS[protocol]
     for name, body in non_empty(recorded_bodies.responses(protocol).items()):
         response = codec.decode_response(json.dumps(body).encode(), ResponseContext())
-        told = codec.encode_response(fold(unfold(response)), ResponseContext())
-        assert told.to_bytes() == codec.encode_response(response, ResponseContext()).to_bytes(), name
+        encoded = codec.encode_response(fold(unfold(response)), ResponseContext())
+        assert encoded.to_bytes() == codec.encode_response(response, ResponseContext()).to_bytes(), name
 
 
 def _events(protocol: str, pieces: list[bytes]) -> list[Any]:

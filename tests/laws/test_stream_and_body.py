@@ -28,8 +28,8 @@ def test_the_folded_stream_is_the_body(protocol: str) -> None:
     for name, body, wire in pairs:
         decoder = codec.stream_decoder(ResponseContext())
         response = fold([*decoder.feed(wire), *decoder.close()])
-        told = json.loads(codec.encode_response(response, ResponseContext()).to_bytes())
-        if found := json_differences(_said(body), _said(told)):
+        encoded = json.loads(codec.encode_response(response, ResponseContext()).to_bytes())
+        if found := json_differences(_said(body), _said(encoded)):
             wrong[name] = found
     assert wrong == {}
 

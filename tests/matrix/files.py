@@ -43,7 +43,7 @@ def _dump(value: Any, depth: int) -> str:
     if not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     pad = " " * depth
-    inner = ",\n".join(f"{pad} {json.dumps(key)}: {_dump(one, depth + 1)}" for key, one in value.items())
+    inner = ",\n".join(f"{pad} {json.dumps(key)}: {_dump(item, depth + 1)}" for key, item in value.items())
     return f"{{\n{inner}\n{pad}}}"
 
 

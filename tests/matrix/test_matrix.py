@@ -13,10 +13,10 @@ from toolwire.protocols import PROTOCOLS
 
 
 def test_the_kept_matrix_is_what_the_golden_files_show() -> None:
-    made = matrix()
-    assert as_data(made) == DATA.read_text(encoding="utf-8"), "run `make matrix`"
-    assert as_page(made) == PAGE.read_text(encoding="utf-8"), "run `make matrix`"
-    assert json.loads(as_data(made)) == made
+    matrices = matrix()
+    assert as_data(matrices) == DATA.read_text(encoding="utf-8"), "run `make matrix`"
+    assert as_page(matrices) == PAGE.read_text(encoding="utf-8"), "run `make matrix`"
+    assert json.loads(as_data(matrices)) == matrices
 
 
 @pytest.mark.parametrize(("source", "target"), list(permutations(PROTOCOLS, 2)))

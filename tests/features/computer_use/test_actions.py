@@ -69,15 +69,15 @@ ACTIONS: list[tuple[dict[str, Any], list[dict[str, Any]] | None, list[Any] | Non
 def test_an_action_of_anthropics_in_the_others_words(
     members: dict[str, Any], openai: Any, current: Any, earlier: Any
 ) -> None:
-    own = computer_request(
+    request = computer_request(
         ANTHROPIC, *computer_turn(ANTHROPIC, [{"type": "tool_use", "id": "a", "name": "computer", "input": members}])
     )
-    items = tw.translate(own, ANTHROPIC, RESPONSES).value["input"]
+    items = tw.translate(request, ANTHROPIC, RESPONSES).value["input"]
     told = [item["actions"] for item in items if item.get("type") == "computer_call"]
     assert told == ([] if openai is None else [openai])
     for model, wanted in (("gemini-3.5-flash", current), ("gemini-2.5-computer-use-preview-10-2025", earlier)):
-        contents = tw.translate(own, ANTHROPIC, GEMINI, model=model).value["contents"]
-        called = [part["functionCall"] for one in contents for part in one["parts"] if "functionCall" in part]
+        contents = tw.translate(request, ANTHROPIC, GEMINI, model=model).value["contents"]
+        called = [part["functionCall"] for block in contents for part in block["parts"] if "functionCall" in part]
         shown = [(call["name"], call["args"]) for call in called if call["name"] != "computer"]
         assert shown == ([] if wanted is None else wanted)
 
@@ -89,15 +89,15 @@ def test_the_same_action_back_in_anthropics_words(
     """Only where the other form says all of it."""
     approximate = {"triple_click", "hold_key", "wait", "left_mouse_down"}
     if openai is not None and len(openai) == 1 and members["action"] not in approximate:
-        own = computer_response(RESPONSES, computer_call("call_1", *openai))
-        back = tw.translate(own, RESPONSES, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
-        assert [call["input"] for call in computer_calls_in(ANTHROPIC, back)] == [members]
+        response = computer_response(RESPONSES, computer_call("call_1", *openai))
+        restored = tw.translate(response, RESPONSES, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
+        assert [call["input"] for call in computer_calls_in(ANTHROPIC, restored)] == [members]
     if current is not None and len(current) == 1 and "ctrl+shift" not in members.values():
         ((name, args),) = current
-        own = computer_response(GEMINI, function_call("f", name, **args))
-        back = tw.translate(own, GEMINI, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
+        response = computer_response(GEMINI, function_call("f", name, **args))
+        restored = tw.translate(response, GEMINI, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
         near = members | ({"coordinate": [1278, 799]} if members.get("coordinate") == [1279, 799] else {})
-        assert [call["input"] for call in computer_calls_in(ANTHROPIC, back)] == [near]
+        assert [call["input"] for call in computer_calls_in(ANTHROPIC, restored)] == [near]
 
 
 BROWSER = {"type": "browser_toolset_20260801"}
@@ -114,40 +114,40 @@ BROWSER = {"type": "browser_toolset_20260801"}
     ],
 )
 def test_a_browser_between_google_and_anthropic(name: str, args: Any, member: str, members: Any) -> None:
-    asked = computer_request(ANTHROPIC, tool=BROWSER)
-    told = tw.translate(
-        computer_response(GEMINI, function_call("f", name, **args)), GEMINI, ANTHROPIC, "response", request=asked
+    request = computer_request(ANTHROPIC, tool=BROWSER)
+    translated = tw.translate(
+        computer_response(GEMINI, function_call("f", name, **args)), GEMINI, ANTHROPIC, "response", request=request
     )
-    (call,) = computer_calls_in(ANTHROPIC, told.value)
+    (call,) = computer_calls_in(ANTHROPIC, translated.value)
     assert (call["name"], call["input"], call["toolset_name"]) == (member, members, "browser")
-    own = computer_response(ANTHROPIC, tool_use("a", member, "browser", **members))
-    (back,) = computer_calls_in(
-        GEMINI, tw.translate(own, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
+    response = computer_response(ANTHROPIC, tool_use("a", member, "browser", **members))
+    (restored,) = computer_calls_in(
+        GEMINI, tw.translate(response, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
     )
-    assert (back["functionCall"]["name"], back["functionCall"]["args"]) == (name, args)
+    assert (restored["functionCall"]["name"], restored["functionCall"]["args"]) == (name, args)
 
 
 def test_what_a_form_lacks_is_told_by_what_comes_nearest() -> None:
-    own = computer_response(GEMINI, function_call("f", "navigate", url="http://a/", intent="Look."))
-    told = tw.translate(own, GEMINI, RESPONSES, "response", request=computer_request(RESPONSES))
-    (call,) = computer_calls_in(RESPONSES, told.value)
+    response = computer_response(GEMINI, function_call("f", "navigate", url="http://a/", intent="Look."))
+    translated = tw.translate(response, GEMINI, RESPONSES, "response", request=computer_request(RESPONSES))
+    (call,) = computer_calls_in(RESPONSES, translated.value)
     assert call["actions"] == [
         {"type": "keypress", "keys": ["CTRL", "l"]},
         {"type": "type", "text": "http://a/"},
         PRESS_ENTER,
     ]
     args = "/candidates/0/content/parts/0/functionCall/args"
-    assert {(loss.kind, loss.path) for loss in told.losses if loss.path.startswith(args)} == {
+    assert {(loss.kind, loss.path) for loss in translated.losses if loss.path.startswith(args)} == {
         ("approximated", args),
         ("dropped", f"{args}/intent"),
     }
 
 
 def test_a_point_on_a_screen_of_unknown_size_is_not_guessed() -> None:
-    asked = computer_request(RESPONSES)
-    asked["input"][0] = {"role": "user", "content": "Go"}
-    own = computer_response(GEMINI, function_call("f", "click", x=500, y=500))
-    (call,) = computer_calls_in(RESPONSES, tw.translate(own, GEMINI, RESPONSES, "response", request=asked).value)
+    request = computer_request(RESPONSES)
+    request["input"][0] = {"role": "user", "content": "Go"}
+    response = computer_response(GEMINI, function_call("f", "click", x=500, y=500))
+    (call,) = computer_calls_in(RESPONSES, tw.translate(response, GEMINI, RESPONSES, "response", request=request).value)
     assert (call["type"], call["name"], json.loads(call["arguments"])) == (
         "function_call",
         "click",
@@ -156,8 +156,10 @@ def test_a_point_on_a_screen_of_unknown_size_is_not_guessed() -> None:
 
 
 def test_a_clients_own_function_is_never_taken_for_one_of_googles() -> None:
-    asked = computer_request(RESPONSES)
-    asked["tools"].append({"type": "function", "name": "navigate", "parameters": {"type": "object", "properties": {}}})
-    own = computer_response(GEMINI, function_call("f", "navigate", url="http://a/"))
-    (call,) = computer_calls_in(RESPONSES, tw.translate(own, GEMINI, RESPONSES, "response", request=asked).value)
+    request = computer_request(RESPONSES)
+    request["tools"].append(
+        {"type": "function", "name": "navigate", "parameters": {"type": "object", "properties": {}}}
+    )
+    response = computer_response(GEMINI, function_call("f", "navigate", url="http://a/"))
+    (call,) = computer_calls_in(RESPONSES, tw.translate(response, GEMINI, RESPONSES, "response", request=request).value)
     assert (call["type"], call["name"]) == ("function_call", "navigate")

@@ -71,10 +71,10 @@ STAYING: list[tuple[str, dict[str, Any]]] = [
 
 def told(target: str, name: str, members: dict[str, Any]) -> tuple[list[Any], set[str]]:
     """The call in the history of the target, and what is said of its loss."""
-    asked = computer_request(
+    request = computer_request(
         ANTHROPIC, *computer_turn(ANTHROPIC, [tool_use("a1", name, "browser", **members)]), tool=BROWSER
     )
-    encoded = tw.translate(asked, ANTHROPIC, target, model=MODELS[target])
+    encoded = tw.translate(request, ANTHROPIC, target, model=MODELS[target])
     if target == RESPONSES:
         said = [item for item in encoded.value["input"] if item.get("type", "").endswith("_call")]
     else:
@@ -110,9 +110,9 @@ def test_a_member_that_no_other_form_has_stays_a_call_of_a_function(name: str, m
     ],
 )
 def test_an_address_may_come_without_its_protocol(url: str, meant: str) -> None:
-    own = computer_response(ANTHROPIC, tool_use("a", "navigate", "browser", url=url))
+    response = computer_response(ANTHROPIC, tool_use("a", "navigate", "browser", url=url))
     (call,) = computer_calls_in(
-        GEMINI, tw.translate(own, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
+        GEMINI, tw.translate(response, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
     )
     assert call["functionCall"]["args"] == {"url": meant}
 
@@ -129,10 +129,10 @@ IN_WORDS = "Tab t1: Shop http://a/\nTab t2 (in view): Cart http://b/\ntab_opened
 
 
 def shown(target: str, *before: dict[str, Any]) -> tuple[Any, list[tuple[str, str]]]:
-    said = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
-    said[1]["content"][0]["content"] = [*before, IMAGE_BLOCK, STATE]
+    turn = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
+    turn[1]["content"][0]["content"] = [*before, IMAGE_BLOCK, STATE]
     encoded = tw.translate(
-        computer_request(ANTHROPIC, *said, tool=BROWSER), ANTHROPIC, target, model=MODELS.get(target, "m")
+        computer_request(ANTHROPIC, *turn, tool=BROWSER), ANTHROPIC, target, model=MODELS.get(target, "m")
     )
     own = [(loss.kind, loss.path.removeprefix("/messages/2/content/0")) for loss in encoded.losses]
     return encoded.value, [loss for loss in own if loss[1].startswith("/content/")]
@@ -159,10 +159,10 @@ def test_the_state_of_a_browser_is_told_in_words(before: tuple[dict[str, Any], .
 
 @pytest.mark.parametrize("state", [{}, {"tabs": "none"}, {"tabs": [3, {}], "state_changes": {}}])
 def test_a_state_that_says_nothing_readable_is_no_harm(state: dict[str, Any]) -> None:
-    said = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
-    said[1]["content"][0]["content"] = [IMAGE_BLOCK, {"type": "browser_state", **state}]
-    asked = computer_request(ANTHROPIC, *said, tool=BROWSER)
-    assert tw.translate(asked, ANTHROPIC, ANTHROPIC).value == asked
+    turn = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
+    turn[1]["content"][0]["content"] = [IMAGE_BLOCK, {"type": "browser_state", **state}]
+    request = computer_request(ANTHROPIC, *turn, tool=BROWSER)
+    assert tw.translate(request, ANTHROPIC, ANTHROPIC).value == request
     for target in (GEMINI, RESPONSES):
-        losses = tw.translate(asked, ANTHROPIC, target, model=MODELS[target]).losses
+        losses = tw.translate(request, ANTHROPIC, target, model=MODELS[target]).losses
         assert "/messages/2/content/0/content/1" in {loss.path for loss in losses}

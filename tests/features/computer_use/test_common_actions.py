@@ -28,16 +28,16 @@ from toolwire.translation.stages.restore_calls import restore_calls
 @pytest.mark.parametrize("upstream", [*COMPUTER_PROTOCOLS, CHAT])
 def test_a_client_of_common_actions_works_on_every_form(upstream: str) -> None:
     seen = Media(kind="image", media_type="image/png", source=Inline(data=SCREENSHOT_BASE64))
-    asked = Request(
+    request = Request(
         origin="toolwire",
         model="m",
         tools=(computer_tool(WIDTH, HEIGHT),),
         messages=(Message(role="user", parts=(Text(text="Go"), seen)),),
     )
     codec = PROTOCOLS[upstream]
-    encoded = codec.encode_request(asked, Target())
+    encoded = codec.encode_request(request, Target())
     body = json.dumps(computer_response(upstream, *COMPUTER_CALLS[upstream])).encode()
-    given = codec.decode_response(body, ResponseContext(request=asked, mapping=encoded.mapping))
+    given = codec.decode_response(body, ResponseContext(request=request, mapping=encoded.mapping))
     told = restore_calls(given, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names)
     (candidate,) = told.candidates
     calls = [part for message in candidate.messages for part in message.parts if isinstance(part, ToolCall)]
@@ -48,7 +48,7 @@ def test_a_client_of_common_actions_works_on_every_form(upstream: str) -> None:
         ToolResult(call_id=call.id, content=(seen,), screen=ScreenObservation(url="http://a/")) for call in calls
     )
     following = decode_computer_use(
-        replace(asked, messages=(*asked.messages, *candidate.messages, Message(role="user", parts=results))),
+        replace(request, messages=(*request.messages, *candidate.messages, Message(role="user", parts=results))),
         CANONICAL_ADAPTER,
     )
     sent = json.loads(codec.encode_request(following, Target()).to_bytes())
@@ -59,9 +59,9 @@ def test_a_client_of_common_actions_works_on_every_form(upstream: str) -> None:
 
 
 def test_it_is_told_of_safety_checks_and_its_agreement_goes_back() -> None:
-    asked = Request(origin="toolwire", model="m", tools=(computer_tool(WIDTH, HEIGHT),))
+    request = Request(origin="toolwire", model="m", tools=(computer_tool(WIDTH, HEIGHT),))
     codec = PROTOCOLS[RESPONSES]
-    encoded = codec.encode_request(asked, Target())
+    encoded = codec.encode_request(request, Target())
     given = codec.decode_response(
         json.dumps(
             computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
@@ -74,6 +74,6 @@ def test_it_is_told_of_safety_checks_and_its_agreement_goes_back() -> None:
     assert json.loads(call.arguments)["checks"] == [PENDING_SAFETY_CHECK]
     seen = ScreenObservation(acknowledged=True)
     result = Message(role="user", parts=(ToolResult(call_id=call.id, content=(), screen=seen),))
-    following = decode_computer_use(replace(asked, messages=(message, result)), CANONICAL_ADAPTER)
+    following = decode_computer_use(replace(request, messages=(message, result)), CANONICAL_ADAPTER)
     items = json.loads(codec.encode_request(following, Target()).to_bytes())["input"]
     assert [item.get("acknowledged_safety_checks") for item in items] == [None, [PENDING_SAFETY_CHECK]]

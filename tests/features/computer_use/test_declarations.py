@@ -86,8 +86,8 @@ def test_the_tool_that_is_no_toolset_needs_a_header() -> None:
 
 
 def test_what_a_declaration_can_not_say_is_reported() -> None:
-    own = computer_request(ANTHROPIC, tool=COMPUTER_TOOL | {"enable_zoom": True, "display_number": 1})
-    lost = {(loss.kind, loss.path) for loss in tw.translate(own, ANTHROPIC, RESPONSES).losses}
+    request = computer_request(ANTHROPIC, tool=COMPUTER_TOOL | {"enable_zoom": True, "display_number": 1})
+    lost = {(loss.kind, loss.path) for loss in tw.translate(request, ANTHROPIC, RESPONSES).losses}
     names = ("display_width_px", "display_height_px", "enable_zoom", "display_number")
     assert lost == {("dropped", f"/tools/0/{name}") for name in names}
     bounded = {"computerUse": {"environment": "ENVIRONMENT_BROWSER", "excludedPredefinedFunctions": ["navigate"]}}
@@ -122,14 +122,14 @@ def test_without_a_computer_tool_it_is_a_function_of_the_common_actions(source: 
     assert tool["function"]["name"] == "computer"
     assert {"screenshot", "click", "type", "keys", "scroll", "drag"} <= set(kinds)
     assert any(loss.kind == "approximated" and loss.path.startswith("/tools/0") for loss in encoded.losses)
-    called = [call["function"] for one in encoded.value["messages"] for call in one.get("tool_calls", ())]
+    called = [call["function"] for message in encoded.value["messages"] for call in message.get("tool_calls", ())]
     said = [call["arguments"] for call in called]
     actions = [one for text in said for one in (json.loads(text) if isinstance(text, str) else text)["actions"]]
     assert actions == json.loads(COMPUTER_CALLS[CHAT][0]["function"]["arguments"])["actions"]
 
 
 def test_a_choice_of_the_tool_asks_for_some_call() -> None:
-    own = computer_request(ANTHROPIC) | {"tool_choice": {"type": "tool", "name": "computer"}}
-    encoded = tw.translate(own, ANTHROPIC, RESPONSES)
+    request = computer_request(ANTHROPIC) | {"tool_choice": {"type": "tool", "name": "computer"}}
+    encoded = tw.translate(request, ANTHROPIC, RESPONSES)
     assert encoded.value["tool_choice"] == "required"
     assert ("approximated", "/tool_choice/name") in {(loss.kind, loss.path) for loss in encoded.losses}

@@ -14,9 +14,9 @@ from tests.support.protocols import ANTHROPIC, RESPONSES
 
 
 def test_a_result_that_is_no_picture_repeats_the_last_one_and_is_told_as_text() -> None:
-    said = computer_turn(ANTHROPIC, [tool_use("a1", "cursor_position"), tool_use("a2", "screenshot")])
-    said[1]["content"][0] |= {"content": "X=1,Y=2", "is_error": True}
-    encoded = tw.translate(computer_request(ANTHROPIC, *said), ANTHROPIC, RESPONSES)
+    turn = computer_turn(ANTHROPIC, [tool_use("a1", "cursor_position"), tool_use("a2", "screenshot")])
+    turn[1]["content"][0] |= {"content": "X=1,Y=2", "is_error": True}
+    encoded = tw.translate(computer_request(ANTHROPIC, *turn), ANTHROPIC, RESPONSES)
     items = encoded.value["input"]
     outputs = [item for item in items if item.get("type") == "computer_call_output"]
     assert outputs == [
@@ -30,16 +30,16 @@ def test_a_result_that_is_no_picture_repeats_the_last_one_and_is_told_as_text() 
 
 
 def test_a_result_of_several_pieces_has_the_last_picture_and_all_that_was_said() -> None:
-    told = tw.translate(
+    translated = tw.translate(
         computer_response(RESPONSES, *COMPUTER_CALLS[RESPONSES]),
         RESPONSES,
         ANTHROPIC,
         "response",
         request=computer_request(ANTHROPIC),
     )
-    said = computer_turn(ANTHROPIC, computer_calls_in(ANTHROPIC, told.value))
-    said[1]["content"][0]["content"] = "clicked"
-    encoded = tw.translate(computer_request(ANTHROPIC, *said), ANTHROPIC, RESPONSES)
+    turn = computer_turn(ANTHROPIC, computer_calls_in(ANTHROPIC, translated.value))
+    turn[1]["content"][0]["content"] = "clicked"
+    encoded = tw.translate(computer_request(ANTHROPIC, *turn), ANTHROPIC, RESPONSES)
     items = [item for item in encoded.value["input"] if item.get("type") != "message"]
     assert [item.get("type") for item in items[1:3]] == ["computer_call", "computer_call_output"]
     assert [item.get("output") for item in items[3:]] == [None, "clicked"]

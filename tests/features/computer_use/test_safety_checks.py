@@ -26,22 +26,22 @@ from toolwire.protocols import PROTOCOLS
 
 
 def test_a_safety_check_of_googles_is_one_of_openais_and_so_is_the_agreement() -> None:
-    asked = computer_request(RESPONSES)
-    own = computer_response(GEMINI, function_call("f1", "click", x=500, y=500, safety_decision=SAFETY_DECISION))
-    (call,) = computer_calls_in(RESPONSES, tw.translate(own, GEMINI, RESPONSES, "response", request=asked).value)
+    request = computer_request(RESPONSES)
+    response = computer_response(GEMINI, function_call("f1", "click", x=500, y=500, safety_decision=SAFETY_DECISION))
+    (call,) = computer_calls_in(RESPONSES, tw.translate(response, GEMINI, RESPONSES, "response", request=request).value)
     check = {"id": "sc_f1", "code": "require_confirmation", "message": "It buys something."}
     assert call["pending_safety_checks"] == [check]
     agreed = computer_request(RESPONSES, *computer_turn(RESPONSES, [call], acknowledged_safety_checks=[check]))
-    sent = tw.translate(agreed, RESPONSES, GEMINI, model="gemini-3.5-flash").value["contents"]
-    decision = sent[-2]["parts"][0]["functionCall"]["args"]["safety_decision"]
+    translated = tw.translate(agreed, RESPONSES, GEMINI, model="gemini-3.5-flash").value["contents"]
+    decision = translated[-2]["parts"][0]["functionCall"]["args"]["safety_decision"]
     assert (decision["decision"], decision["explanation"]) == ("require_confirmation", "It buys something.")
-    assert sent[-1]["parts"][0]["functionResponse"]["response"] == {"safety_acknowledgement": "true"}
+    assert translated[-1]["parts"][0]["functionResponse"]["response"] == {"safety_acknowledgement": "true"}
 
 
 def test_a_safety_check_of_openais_is_one_of_googles_and_so_is_the_agreement() -> None:
-    asked = computer_request(GEMINI)
-    own = computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
-    (call,) = computer_calls_in(GEMINI, tw.translate(own, RESPONSES, GEMINI, "response", request=asked).value)
+    request = computer_request(GEMINI)
+    response = computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
+    (call,) = computer_calls_in(GEMINI, tw.translate(response, RESPONSES, GEMINI, "response", request=request).value)
     decision = call["functionCall"]["args"]["safety_decision"]
     assert (decision["decision"], decision["explanation"]) == ("require_confirmation", "It buys something.")
     agreed = computer_request(GEMINI, *computer_turn(GEMINI, [call], safety_acknowledgement="true"))
@@ -54,16 +54,16 @@ def test_a_safety_check_of_openais_is_one_of_googles_and_so_is_the_agreement() -
 
 def test_nobody_agrees_in_place_of_a_person() -> None:
     """Neither without a word from the client, nor to more than what it named."""
-    own = computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
+    response = computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
     (call,) = computer_calls_in(
-        GEMINI, tw.translate(own, RESPONSES, GEMINI, "response", request=computer_request(GEMINI)).value
+        GEMINI, tw.translate(response, RESPONSES, GEMINI, "response", request=computer_request(GEMINI)).value
     )
     items = tw.translate(computer_request(GEMINI, *computer_turn(GEMINI, [call])), GEMINI, RESPONSES).value["input"]
     assert all("acknowledged_safety_checks" not in item for item in items)
     two = computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK, PENDING_SAFETY_CHECK | {"id": "sc_2"}])
     partly = computer_request(RESPONSES, *computer_turn(RESPONSES, [two], acknowledged_safety_checks=[{"id": "sc_1"}]))
-    sent = tw.translate(partly, RESPONSES, GEMINI, model="gemini-3.5-flash").value["contents"]
-    assert "safety_acknowledgement" not in sent[-1]["parts"][0]["functionResponse"]["response"]
+    translated = tw.translate(partly, RESPONSES, GEMINI, model="gemini-3.5-flash").value["contents"]
+    assert "safety_acknowledgement" not in translated[-1]["parts"][0]["functionResponse"]["response"]
 
 
 CHECKED = [
@@ -75,17 +75,17 @@ CHECKED = [
 
 @pytest.mark.parametrize(("upstream", "call"), CHECKED)
 def test_a_safety_check_that_can_not_be_told_is_refused(upstream: str, call: Any) -> None:
-    asked, body = computer_request(ANTHROPIC), computer_response(upstream, call)
+    request, body = computer_request(ANTHROPIC), computer_response(upstream, call)
     with pytest.raises(tw.LossyTranslationError):
-        tw.translate(body, upstream, ANTHROPIC, "response", request=asked)
+        tw.translate(body, upstream, ANTHROPIC, "response", request=request)
     source = PROTOCOLS[upstream]
     encoder = source.stream_encoder(ResponseContext())
     wire = (
         encoder.encode(unfold(source.decode_response(json.dumps(body).encode(), ResponseContext()))) + encoder.close()
     )
-    stream = tw.translate_stream(wire, upstream, ANTHROPIC, asked)
-    told = stream_frames(b"".join(stream))
-    assert not any(frame.get("content_block", {}).get("type") == "tool_use" for frame in told)
+    stream = tw.translate_stream(wire, upstream, ANTHROPIC, request)
+    frames = stream_frames(b"".join(stream))
+    assert not any(frame.get("content_block", {}).get("type") == "tool_use" for frame in frames)
     assert stream.error is not None
     assert "may not be dropped" in stream.error.message
 
@@ -105,11 +105,11 @@ def test_a_request_with_an_open_check_is_refused_where_it_can_not_be_told(source
 def test_a_check_of_a_call_that_stays_a_function_is_refused_or_reported() -> None:
     """Google's `click` on a screen of unknown size can't be told, and then neither can its check."""
     call = computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK])
-    asked = {"model": "gpt-5.5", "input": [{"role": "user", "content": "Go"}], "tools": [{"type": "computer"}]}
+    request = {"model": "gpt-5.5", "input": [{"role": "user", "content": "Go"}], "tools": [{"type": "computer"}]}
     with pytest.raises(tw.LossyTranslationError):
-        tw.translate(asked | {"input": [*asked["input"], *computer_turn(RESPONSES, [call])]}, RESPONSES, GEMINI)
+        tw.translate(request | {"input": [*request["input"], *computer_turn(RESPONSES, [call])]}, RESPONSES, GEMINI)
     agreed = computer_turn(RESPONSES, [call], acknowledged_safety_checks=[{"id": "sc_1"}])
-    encoded = tw.translate(asked | {"input": [*asked["input"], *agreed]}, RESPONSES, GEMINI)
+    encoded = tw.translate(request | {"input": [*request["input"], *agreed]}, RESPONSES, GEMINI)
     assert encoded.value["contents"][-1]["parts"][0]["functionResponse"]["response"] == {}
     assert {loss.path for loss in encoded.losses if "safety" in loss.path and loss.kind == "dropped"} == {
         "/input/1/pending_safety_checks/0",

@@ -97,14 +97,14 @@ def names(tools: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize(("source", "target", "kind"), PAIRS)
 def test_a_tool_that_both_have_is_declared_and_one_that_is_lacking_dropped(source: str, target: str, kind: str) -> None:
-    made = made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target)
+    translated = made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target)
     place = f"/tools/1/{next(iter(DECLARED[source][kind]))}" if source == GEMINI else "/tools/1"
-    dropped = [loss.path for loss in made.losses if loss.kind == "dropped" and loss.path.startswith("/tools/1")]
+    dropped = [loss.path for loss in translated.losses if loss.kind == "dropped" and loss.path.startswith("/tools/1")]
     if kind in DECLARED[target]:
-        assert made.value["tools"][1:] == [DECLARED[target][kind]]
+        assert translated.value["tools"][1:] == [DECLARED[target][kind]]
         assert dropped == (["/tools/1/container"] if (source, kind) == (RESPONSES, "code_execution") else [])
     else:
-        assert len(made.value["tools"]) == 1
+        assert len(translated.value["tools"]) == 1
         assert dropped == [place]
 
 
@@ -117,9 +117,9 @@ def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]
     model = (
         "gemini-3-pro" if target == GEMINI else "gpt-5-search"
     )  # Chat's only models with a search have it in their name
-    made = tw.translate(body, RESPONSES, target, model=model)
-    dropped = {loss.path: loss.reason for loss in made.losses if loss.kind == "dropped"}
-    offered = [made.value["tools"][1:], made.value.get("web_search_options")]
+    translated = tw.translate(body, RESPONSES, target, model=model)
+    dropped = {loss.path: loss.reason for loss in translated.losses if loss.kind == "dropped"}
+    offered = [translated.value["tools"][1:], translated.value.get("web_search_options")]
     if words:
         assert "/tools/1" not in dropped
         assert offered != [[], None]
@@ -130,32 +130,34 @@ def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]
 
 def test_names_of_functions_leave_the_vendor_s_own_tools_alone() -> None:
     config = {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": ["f"]}}
-    made = made_of(asking(GEMINI, [FUNCTION[GEMINI], {"googleSearch": {}}], toolConfig=config), GEMINI, ANTHROPIC)
-    assert made.value["tools"][1:] == [DECLARED[ANTHROPIC]["web_search"]]
+    translated = made_of(asking(GEMINI, [FUNCTION[GEMINI], {"googleSearch": {}}], toolConfig=config), GEMINI, ANTHROPIC)
+    assert translated.value["tools"][1:] == [DECLARED[ANTHROPIC]["web_search"]]
 
 
 @pytest.mark.parametrize(("source", "tool", "kind"), OTHER_WORDS)
 def test_other_words_for_the_same(source: str, tool: Any, kind: str) -> None:
-    made = made_of(asking(source, [tool]), source, INTERACTIONS)
-    assert made.value["tools"] == [DECLARED[INTERACTIONS][kind]]
+    translated = made_of(asking(source, [tool]), source, INTERACTIONS)
+    assert translated.value["tools"] == [DECLARED[INTERACTIONS][kind]]
 
 
 def test_two_searches_are_one_where_names_are_unique() -> None:
     body = asking(RESPONSES, [{"type": "web_search"}, {"type": "web_search_preview"}])
-    made = made_of(body, RESPONSES, ANTHROPIC)
-    assert made.value["tools"] == [DECLARED[ANTHROPIC]["web_search"]]
-    assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/1"]
+    translated = made_of(body, RESPONSES, ANTHROPIC)
+    assert translated.value["tools"] == [DECLARED[ANTHROPIC]["web_search"]]
+    assert [loss.path for loss in translated.losses if loss.kind == "dropped"] == ["/tools/1"]
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), [one for one in PAIRS if one[2] != "code_execution"])
 def test_functions_that_the_client_runs_take_its_place(source: str, target: str, kind: str) -> None:
-    made = made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="function")
+    translated = made_of(
+        asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="function"
+    )
     if (target, kind) == (RESPONSES, "web_search"):  # the matrix has it as the provider's own
-        assert made.value["tools"][1] == DECLARED[target][kind]
+        assert translated.value["tools"][1] == DECLARED[target][kind]
         return
-    assert names(made.value["tools"]) == ["f", "google_web_search" if kind == "web_search" else kind]
+    assert names(translated.value["tools"]) == ["f", "google_web_search" if kind == "web_search" else kind]
     parameter = "query" if kind == "web_search" else "prompt"
-    assert f'"{parameter}":{{"type":"string"}}' in made.to_bytes().decode()
+    assert f'"{parameter}":{{"type":"string"}}' in translated.to_bytes().decode()
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), LACKING)
@@ -197,8 +199,8 @@ def test_a_search_forced_by_its_old_word_is_the_search_that_is_declared() -> Non
 def test_a_forced_tool_that_a_function_replaces_forces_the_function(source: str, kind: str) -> None:
     body = asking(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
     name = "google_web_search" if kind == "web_search" else kind
-    made = made_of(body, source, INTERACTIONS, hosted_tools="function").value
-    assert made["generation_config"]["tool_choice"] == {"allowed_tools": {"mode": "any", "tools": [name]}}
+    translated = made_of(body, source, INTERACTIONS, hosted_tools="function").value
+    assert translated["generation_config"]["tool_choice"] == {"allowed_tools": {"mode": "any", "tools": [name]}}
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), [one for one in LACKING if one[0] == ANTHROPIC])
@@ -250,9 +252,9 @@ BOUNDS: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, Any], set[str]
 def test_bounds_that_both_have_are_kept_and_others_reported(
     *, source: str, bounds: Any, target: str, kept: Any, lost: set[str]
 ) -> None:
-    made = made_of(asking(source, [{**DECLARED[source]["web_search"], **bounds}]), source, target)
-    assert made.value["tools"] == [{**DECLARED[target]["web_search"], **kept}]
-    assert {loss.path.rpartition("/")[2] for loss in made.losses if loss.path.startswith("/tools")} == lost
+    translated = made_of(asking(source, [{**DECLARED[source]["web_search"], **bounds}]), source, target)
+    assert translated.value["tools"] == [{**DECLARED[target]["web_search"], **kept}]
+    assert {loss.path.rpartition("/")[2] for loss in translated.losses if loss.path.startswith("/tools")} == lost
 
 
 FILTERED: list[tuple[str, dict[str, Any], str]] = [
@@ -276,8 +278,8 @@ def test_a_filter_that_can_t_be_kept_is_refused(source: str, tool: Any, path: st
 
 @pytest.mark.parametrize(("source", "tool", "path"), FILTERED)
 def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path: str) -> None:
-    made = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
-    assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/0"]
+    translated = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
+    assert [loss.path for loss in translated.losses if loss.kind == "dropped"] == ["/tools/0"]
     with pytest.raises(tw.LossyTranslationError, match="cannot enforce its restrictions"):
         made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA, hosted_tools="function")
 
@@ -324,15 +326,15 @@ def test_the_search_field_of_chat_comes_home(tools: Any) -> None:
     body = asking(CHAT, tools, web_search_options=CHAT_SEARCH)
     if tools is None:
         del body["tools"]
-    made = tw.translate(body, CHAT, CHAT)
-    assert (made.value, made.losses) == (body, [])
+    translated = tw.translate(body, CHAT, CHAT)
+    assert (translated.value, translated.losses) == (body, [])
 
 
 def test_the_search_field_of_chat_is_a_search() -> None:
     body = asking(CHAT, [], web_search_options=CHAT_SEARCH)
-    made = tw.translate(body, CHAT, RESPONSES)
-    assert made.value["tools"] == [{"type": "web_search", "search_context_size": "low", "user_location": OSLO}]
-    assert made.losses == []
+    translated = tw.translate(body, CHAT, RESPONSES)
+    assert translated.value["tools"] == [{"type": "web_search", "search_context_size": "low", "user_location": OSLO}]
+    assert translated.losses == []
     with pytest.raises(tw.LossyTranslationError, match="/web_search_options"):
         tw.translate(body, CHAT, OLLAMA)
     lost = tw.translate({**body, "tools": [FUNCTION[CHAT]]}, CHAT, OLLAMA).losses
@@ -342,10 +344,10 @@ def test_the_search_field_of_chat_is_a_search() -> None:
 def test_a_search_is_that_field_for_models_that_have_it() -> None:
     search = {"type": "web_search", "search_context_size": "low", "user_location": OSLO}
     body = {**asking(RESPONSES, [search]), "model": "gpt-4o-search-preview"}
-    made = tw.translate(body, RESPONSES, CHAT)
-    assert made.value["web_search_options"] == CHAT_SEARCH
-    assert "tools" not in made.value
-    assert made.losses == []
+    translated = tw.translate(body, RESPONSES, CHAT)
+    assert translated.value["web_search_options"] == CHAT_SEARCH
+    assert "tools" not in translated.value
+    assert translated.losses == []
     with pytest.raises(tw.LossyTranslationError, match="/tools/0: web_search is the only tool"):
         tw.translate({**body, "model": "gpt-4o"}, RESPONSES, CHAT)
 
@@ -355,12 +357,12 @@ def test_plugins_that_search_and_fetch_are_tools_elsewhere() -> None:
     plugins = [web, {"id": "web-fetch"}, {"id": "moderation"}, {"id": "web", "enabled": False}]
     body = asking(ROUTER, [FUNCTION[ROUTER]], plugins=plugins)
     assert tw.translate(body, ROUTER, ROUTER).value == body
-    made = tw.translate(body, ROUTER, ANTHROPIC)
-    assert made.value["tools"][1:] == [
+    translated = tw.translate(body, ROUTER, ANTHROPIC)
+    assert translated.value["tools"][1:] == [
         {**DECLARED[ANTHROPIC]["web_search"], "allowed_domains": SITES},
         DECLARED[ANTHROPIC]["web_fetch"],
     ]
-    lost = {loss.path for loss in made.losses if loss.path.startswith("/plugins")}
+    lost = {loss.path for loss in translated.losses if loss.path.startswith("/plugins")}
     assert lost == {"/plugins/0/max_results", "/plugins/2", "/plugins/3"}
 
 
@@ -396,18 +398,18 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("target", ANSWERS)
 def test_calls_and_results_go_along_and_are_raised_again(target: str) -> None:
-    asked = asking(ANTHROPIC, [DECLARED[ANTHROPIC]["web_search"]])
+    request = asking(ANTHROPIC, [DECLARED[ANTHROPIC]["web_search"]])
     call = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": _ARGUMENTS}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "It rains."}
     turns = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-    body = {**asked, "messages": [*asked["messages"], *turns]}
+    body = {**request, "messages": [*request["messages"], *turns]}
     sent = made_of(body, ANTHROPIC, target, hosted_tools="function").to_bytes().decode()
     assert '"google_web_search"' in sent
     assert '"web_search"' not in sent
-    (raised,) = _answered(target, asked, hosted_tools="function")
+    (raised,) = _answered(target, request, hosted_tools="function")
     assert (raised["type"], raised["name"], raised["input"]) == ("tool_use", "web_search", _ARGUMENTS)
-    (own,) = _answered(target, asked)
-    assert own["name"] == "google_web_search", "a tool of that name that nobody put in"
+    (response,) = _answered(target, request)
+    assert response["name"] == "google_web_search", "a tool of that name that nobody put in"
 
 
 def _answered(target: str, asked: Any, **options: Any) -> Any:
@@ -415,8 +417,8 @@ def _answered(target: str, asked: Any, **options: Any) -> Any:
     content = tw.translate(ANSWERS[target], target, ANTHROPIC, "response", request=asked, **options).value["content"]
     codec = PROTOCOLS[target]
     encoder = codec.stream_encoder(ResponseContext())
-    answer = codec.decode_response(json.dumps(ANSWERS[target]).encode(), ResponseContext())
-    wire = encoder.encode(list(unfold(answer))) + encoder.close()
-    told = b"".join(tw.translate_stream([wire], target, ANTHROPIC, asked, **options)).decode()
-    assert [block["name"] in told for block in content] == [True]
+    response = codec.decode_response(json.dumps(ANSWERS[target]).encode(), ResponseContext())
+    wire = encoder.encode(list(unfold(response))) + encoder.close()
+    streamed = b"".join(tw.translate_stream([wire], target, ANTHROPIC, asked, **options)).decode()
+    assert [block["name"] in streamed for block in content] == [True]
     return content

@@ -34,11 +34,13 @@ def check_anthropic(blocks: list[Any], kind: str, *, pages: bool) -> None:
 
 @pytest.mark.parametrize(("source", "kind"), [one for one in HOSTED_CASES if one[0] != ANTHROPIC])
 def test_a_client_of_anthropic_reads_a_call_and_its_result(source: str, kind: str) -> None:
-    made = tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, ANTHROPIC, "response").value
-    check_anthropic(made["content"], kind, pages=source == RESPONSES)
+    translated = tw.translate(
+        response_with_blocks(source, HOSTED_CALLS[source][kind]), source, ANTHROPIC, "response"
+    ).value
+    check_anthropic(translated["content"], kind, pages=source == RESPONSES)
     counted = {"web_search_requests": int(kind == "web_search"), "web_fetch_requests": int(kind == "web_fetch")}
-    assert made["usage"]["server_tool_use"] == counted
-    assert made["stop_reason"] == "end_turn"
+    assert translated["usage"]["server_tool_use"] == counted
+    assert translated["stop_reason"] == "end_turn"
 
 
 @pytest.mark.parametrize("kind", HOSTED_ARGUMENTS)
@@ -71,8 +73,10 @@ def check_responses(items: list[Any], kind: str, *, pages: bool) -> None:
 
 @pytest.mark.parametrize(("source", "kind"), [one for one in HOSTED_CASES if one[0] != RESPONSES])
 def test_a_client_of_responses_reads_an_item(source: str, kind: str) -> None:
-    made = tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, RESPONSES, "response").value
-    check_responses(made["output"], kind, pages=source == ANTHROPIC)
+    translated = tw.translate(
+        response_with_blocks(source, HOSTED_CALLS[source][kind]), source, RESPONSES, "response"
+    ).value
+    check_responses(translated["output"], kind, pages=source == ANTHROPIC)
 
 
 @pytest.mark.parametrize("kind", HOSTED_ARGUMENTS)
@@ -89,10 +93,10 @@ def test_what_a_page_says_is_quoted() -> None:
     said = {"role": "assistant", "content": "Sunny.", "annotations": [{"type": "url_citation", "url_citation": cited}]}
     choice = {"index": 0, "message": said, "finish_reason": "stop"}
     body = {"id": "gen-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    made = tw.translate(body, ROUTER, ANTHROPIC, "response")
-    (note,) = made.value["content"][0]["citations"]
+    translated = tw.translate(body, ROUTER, ANTHROPIC, "response")
+    (note,) = translated.value["content"][0]["citations"]
     assert note["cited_text"] == "Sunny all day."
-    assert not [loss for loss in made.losses if loss.path.endswith("/content")]
+    assert not [loss for loss in translated.losses if loss.path.endswith("/content")]
     assert tw.translate(body, ROUTER, ROUTER, "response").value == body
 
 
@@ -102,22 +106,22 @@ def test_code_that_failed_is_so_told_in_a_history_too() -> None:
         {"codeExecutionResult": {"outcome": "OUTCOME_FAILED"}},
     ]
     said = [{"role": "user", "parts": [{"text": "0 / 0?"}]}, {"role": "model", "parts": parts}]
-    made = tw.translate({"contents": said}, GEMINI, ANTHROPIC, model="gemini-3-pro").value
-    assert made["messages"][1]["content"][1]["text"] == "[codeExecutionResult failed: no readable content]"
+    translated = tw.translate({"contents": said}, GEMINI, ANTHROPIC, model="gemini-3-pro").value
+    assert translated["messages"][1]["content"][1]["text"] == "[codeExecutionResult failed: no readable content]"
 
 
 def test_to_look_for_something_in_a_page_is_no_search() -> None:
     action = {"type": "find_in_page", "url": "https://a.test", "pattern": "18"}
     item = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
     body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [item]}
-    made = tw.translate(body, RESPONSES, ANTHROPIC, "response").value
-    assert made["content"][0] == {
+    translated = tw.translate(body, RESPONSES, ANTHROPIC, "response").value
+    assert translated["content"][0] == {
         "type": "server_tool_use",
         "id": "srvtoolu_ws_1",
         "name": "web_fetch",
         "input": {"url": "https://a.test"},
     }
-    assert made["usage"]["server_tool_use"] == {"web_search_requests": 0, "web_fetch_requests": 1}
+    assert translated["usage"]["server_tool_use"] == {"web_search_requests": 0, "web_fetch_requests": 1}
 
 
 def test_code_that_failed_is_told_as_failed() -> None:
@@ -136,9 +140,9 @@ def test_code_that_failed_is_told_as_failed() -> None:
 def test_so_is_a_search_or_a_fetch(kind: str) -> None:
     call, result = HOSTED_CALLS[INTERACTIONS][kind]
     body = response_with_blocks(INTERACTIONS, [call, {**result, "is_error": True}])
-    made = tw.translate(body, INTERACTIONS, ANTHROPIC, "response").value
-    assert made["content"][1]["content"] == {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
-    assert validation.accept_response(ANTHROPIC, made) is None
+    translated = tw.translate(body, INTERACTIONS, ANTHROPIC, "response").value
+    assert translated["content"][1]["content"] == {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
+    assert validation.accept_response(ANTHROPIC, translated) is None
 
 
 def test_so_is_code_that_failed_at_openai() -> None:
@@ -148,8 +152,8 @@ def test_so_is_code_that_failed_at_openai() -> None:
     )
     (_, result) = tw.translate(body, RESPONSES, ANTHROPIC, "response").value["content"]
     assert (result["content"]["return_code"], result["content"]["stderr"]) == (1, "oops")
-    made = tw.translate(body, RESPONSES, GEMINI, "response").value
-    ran = made["candidates"][0]["content"]["parts"][1]["codeExecutionResult"]
+    translated = tw.translate(body, RESPONSES, GEMINI, "response").value
+    ran = translated["candidates"][0]["content"]["parts"][1]["codeExecutionResult"]
     assert (ran["outcome"], ran["output"]) == ("OUTCOME_FAILED", "oops")
     (_, step) = tw.translate(body, RESPONSES, INTERACTIONS, "response").value["steps"]
     assert (step["is_error"], step["result"]) == (True, "oops")
@@ -168,26 +172,26 @@ def test_what_anthropic_could_not_run_is_told_as_failed(kind: str) -> None:
 def test_a_search_within_code_stays_paired_with_its_own_result() -> None:
     (code, ran), (search, found) = HOSTED_CALLS[ANTHROPIC]["code_execution"], HOSTED_CALLS[ANTHROPIC]["web_search"]
     blocks = [code, {**search, "id": "srvtoolu_2"}, {**found, "tool_use_id": "srvtoolu_2"}, ran]
-    made = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
-    assert [(item["type"], item["status"]) for item in made] == [
+    translated = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
+    assert [(item["type"], item["status"]) for item in translated] == [
         ("web_search_call", "completed"),
         ("code_interpreter_call", "completed"),
     ]
-    assert (made[1]["code"], made[1]["outputs"]) == ("print(1)", [{"type": "logs", "logs": "1\n"}])
+    assert (translated[1]["code"], translated[1]["outputs"]) == ("print(1)", [{"type": "logs", "logs": "1\n"}])
     events = stream_frames(translate_hosted_stream(ANTHROPIC, blocks, RESPONSES))
-    assert events[-1]["response"]["output"] == made
+    assert events[-1]["response"]["output"] == translated
 
 
 def test_what_still_runs_stands_before_the_call_that_it_waits_for() -> None:
     call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
     blocks = [HOSTED_CALLS[ANTHROPIC]["code_execution"][0], call]
-    made = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
-    assert [(item["type"], item["status"]) for item in made] == [
+    translated = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
+    assert [(item["type"], item["status"]) for item in translated] == [
         ("code_interpreter_call", "incomplete"),
         ("function_call", "completed"),
     ]
     events = stream_frames(translate_hosted_stream(ANTHROPIC, blocks, RESPONSES))
-    assert events[-1]["response"]["output"] == made
+    assert events[-1]["response"]["output"] == translated
 
 
 READ = {
@@ -270,9 +274,9 @@ def test_in_a_history_it_is_told_as_text_since_no_other_provider_takes_it(source
         GEMINI: {"contents": [{"role": "user", "parts": [{"text": "Go"}]}, {"role": "model", "parts": blocks}]},
         INTERACTIONS: {"model": "m", "input": [{"type": "user_input", "content": "Go"}, *blocks]},
     }
-    made = tw.translate(histories[source], source, target, model="gemini-3-pro")
-    text = made.to_bytes().decode()
+    translated = tw.translate(histories[source], source, target, model="gemini-3-pro")
+    text = translated.to_bytes().decode()
     assert next(iter(HOSTED_ARGUMENTS[kind].values())) in text
     assert "srvtoolu_" not in text
     assert '"web_search_call"' not in text
-    assert any(loss.kind == "approximated" for loss in made.losses)
+    assert any(loss.kind == "approximated" for loss in translated.losses)

@@ -56,12 +56,12 @@ def _said(value: Any) -> Any:
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_client_folds_a_stream_to_what_the_whole_answer_says(source: str, target: str, kind: str) -> None:
     blocks = HOSTED_CALLS[source][kind]
-    whole = told(target, tw.translate(response_with_blocks(source, blocks), source, target, "response").value)
+    full_body = told(target, tw.translate(response_with_blocks(source, blocks), source, target, "response").value)
     fold = told(target, folded(target, translate_hosted_stream(source, blocks, target)))
-    for one in (*whole, *fold) if target == RESPONSES else ():
+    for one in (*full_body, *fold) if target == RESPONSES else ():
         assert one.pop("id").startswith(("ws_", "ci_"))  # made from the id of the answer
-    assert fold == whole
-    assert len(whole) == (1 if target == RESPONSES else 2)
+    assert fold == full_body
+    assert len(full_body) == (1 if target == RESPONSES else 2)
 
 
 @pytest.mark.parametrize("target", [GEMINI, INTERACTIONS])
@@ -149,8 +149,8 @@ def test_of_two_texts_the_last_one_cites_and_the_other_is_reported() -> None:
     assert (note["start_index"], note["end_index"]) == (0, 5)
     lost = [loss.path for loss in stream.losses if "grounding" in loss.path]
     assert lost == ["/candidates/0/groundingMetadata/groundingSupports/0"]
-    home = tw.translate_stream([wire], GEMINI, GEMINI)
-    assert two == stream_frames(b"".join(home))[-1]["candidates"][0]["groundingMetadata"]
+    restored = tw.translate_stream([wire], GEMINI, GEMINI)
+    assert two == stream_frames(b"".join(restored))[-1]["candidates"][0]["groundingMetadata"]
 
 
 # ---- what was drawn
@@ -165,14 +165,16 @@ SHOWN: dict[str, Any] = {
 
 @pytest.mark.parametrize("target", SHOWN)
 def test_a_client_of_google_sees_the_picture_that_a_tool_made(target: str) -> None:
-    made = tw.translate(response_with_blocks(RESPONSES, [DRAWN]), RESPONSES, target, "response")
-    assert told(target, made.value) == [SHOWN[target]]
-    assert [(loss.kind, loss.path) for loss in made.losses if "output" in loss.path] == [("approximated", "/output/0")]
+    translated = tw.translate(response_with_blocks(RESPONSES, [DRAWN]), RESPONSES, target, "response")
+    assert told(target, translated.value) == [SHOWN[target]]
+    assert [(loss.kind, loss.path) for loss in translated.losses if "output" in loss.path] == [
+        ("approximated", "/output/0")
+    ]
     assert told(target, folded(target, translate_hosted_stream(RESPONSES, [DRAWN], target))) == [SHOWN[target]]
 
 
 def test_a_picture_that_is_not_there_yet_is_reported() -> None:
     body = response_with_blocks(RESPONSES, [{**DRAWN, "status": "generating", "result": None}])
-    made = tw.translate(body, RESPONSES, GEMINI, "response")
-    assert ("dropped", "/output/0") in [(loss.kind, loss.path) for loss in made.losses]
+    translated = tw.translate(body, RESPONSES, GEMINI, "response")
+    assert ("dropped", "/output/0") in [(loss.kind, loss.path) for loss in translated.losses]
     assert tw.translate(body, RESPONSES, RESPONSES, "response").value == body

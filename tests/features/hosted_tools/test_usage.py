@@ -96,16 +96,16 @@ def searches(protocol: str, body: dict[str, Any]) -> Any:
 def streamed(source: str, target: str) -> tuple[bytes, list[str]]:
     codec = PROTOCOLS[source]
     told = codec.stream_encoder(ResponseContext())
-    answer = codec.decode_response(json.dumps(ANSWERS[source]).encode(), ResponseContext())
-    stream = tw.translate_stream([told.encode(list(unfold(answer))) + told.close()], source, target)
+    response = codec.decode_response(json.dumps(ANSWERS[source]).encode(), ResponseContext())
+    stream = tw.translate_stream([told.encode(list(unfold(response))) + told.close()], source, target)
     return b"".join(stream), [loss.path for loss in stream.losses]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_client_reads_how_often_the_provider_searched(source: str, target: str) -> None:
-    made = tw.translate(ANSWERS[source], source, target, "response")
-    assert searches(target, made.value) == 3
-    assert PLACES[source] not in [loss.path for loss in made.losses]
+    translated = tw.translate(ANSWERS[source], source, target, "response")
+    assert searches(target, translated.value) == 3
+    assert PLACES[source] not in [loss.path for loss in translated.losses]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -114,7 +114,7 @@ def test_so_it_does_in_a_stream(source: str, target: str) -> None:
     events = stream_frames(wire)
     match target:
         case "anthropic":
-            body = next(one for one in events if one["type"] == "message_delta")
+            body = next(event for event in events if event["type"] == "message_delta")
         case "openai-responses":
             body = events[-1]["response"]
         case "gemini-interactions":
@@ -134,8 +134,8 @@ def test_who_does_not_count_gets_a_report(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("source", ANSWERS)
 def test_at_home_it_stays_as_it_was(source: str) -> None:
-    made = tw.translate(ANSWERS[source], source, source, "response")
-    assert (made.value, list(made.losses)) == (ANSWERS[source], [])
+    translated = tw.translate(ANSWERS[source], source, source, "response")
+    assert (translated.value, list(translated.losses)) == (ANSWERS[source], [])
 
 
 def test_what_else_is_counted_is_reported() -> None:
@@ -158,5 +158,5 @@ def test_a_count_that_is_none_is_kept_and_reported(count: Any) -> None:
     usage = {"input_tokens": 5, "output_tokens": 2, "server_tool_use": {"web_search_requests": count}}
     body = {**ANSWERS[ANTHROPIC], "usage": usage}
     assert tw.translate(body, ANTHROPIC, ANTHROPIC, "response").value == body
-    made = tw.translate(body, ANTHROPIC, ROUTER, "response")
-    assert "server_tool_use_details" not in made.value["usage"]
+    translated = tw.translate(body, ANTHROPIC, ROUTER, "response")
+    assert "server_tool_use_details" not in translated.value["usage"]
