@@ -82,7 +82,7 @@ def test_code_cannot_call_tools_that_no_rule_allows() -> None:
         )
         run = await agent.run("go")
         await agent.aclose()
-        assert [call.approval for call in run.calls if call.tool == "actor__echo"] == ["no by nobody"]
+        assert [call.approval for call in run.calls if call.tool == "actor__echo"] == ["denied: no approver available"]
         assert "denied: actor__echo was not run" in result_text(last_results(model.requests[1])[0])
 
     asyncio.run(scenario())

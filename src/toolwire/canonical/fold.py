@@ -35,7 +35,9 @@ from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Usage
 
-_MAX_LOOSE_PIECES = 256
+MAX_LOOSE_PIECES = 256
+append_piece = list[str].append
+"""Append without compacting: call `compact` after a batch."""
 
 
 class TextPieces(list[str]):
@@ -44,34 +46,39 @@ class TextPieces(list[str]):
     Memory grows with the text rather than with the number of pieces, and each character is copied once.
     """
 
-    __slots__ = ("_chunks", "append_count")
+    __slots__ = ("_chunks", "_joined")
 
     def __init__(self, pieces: Iterable[str] = ()) -> None:
         super().__init__(pieces)
-        self.append_count = len(self)
         self._chunks = 0
+        self._joined = 0
+
+    @property
+    def append_count(self) -> int:
+        """The number of pieces added so far, including joined ones."""
+        return len(self) + self._joined
 
     def append(self, text: str) -> None:
         """Append a piece, and join the loose pieces once there are many."""
         super().append(text)
-        self.append_count += 1
-        if len(self) - self._chunks >= _MAX_LOOSE_PIECES:
-            self._join()
+        self.compact()
+
+    def extend(self, texts: Iterable[str]) -> None:
+        """Append several pieces, then join the loose ones if there are many."""
+        super().extend(texts)
+        self.compact()
 
     def compact(self) -> None:
-        """Join the loose pieces if there are many, after `+=` or `list.append` added some."""
-        if len(self) - self._chunks >= _MAX_LOOSE_PIECES:
-            self._join()
+        """Join the loose pieces if there are many, after `+=` or `append_piece` added some."""
+        if len(self) - self._chunks >= MAX_LOOSE_PIECES:
+            self._joined += len(self) - self._chunks - 1
+            self[self._chunks :] = ["".join(self[self._chunks :])]
+            self._chunks += 1
 
     def text_after(self, count: int, length: int) -> list[str]:
         """Return the text after the first `count` pieces, which have `length` characters together."""
-        start = count - (self.append_count - len(self))
+        start = count - self._joined
         return self[start:] if start >= self._chunks else ["".join(self)[length:]]
-
-    def _join(self) -> None:
-        """Join the pieces after the last compacted chunk into a new chunk."""
-        self[self._chunks :] = ["".join(self[self._chunks :])]
-        self._chunks += 1
 
 
 class PartAccumulator:
@@ -218,7 +225,7 @@ class ResponseAccumulator:
     def add_all(self, events: Iterable[Event]) -> None:
         """Add events, with a fast path for consecutive plain deltas of one part."""
         part: _OpenPart | None = None
-        index, candidate, append = -1, -1, list[str].append
+        index, candidate, append = -1, -1, append_piece
         for event in events:
             if type(event) is not PartDelta:
                 self.add(event)

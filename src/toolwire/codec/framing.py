@@ -194,24 +194,51 @@ FrameFilter = Callable[[bytes], bytes]
 
 
 class FrameSplitter:
-    """Splits bytes into complete frames with their ends: SSE events or lines of JSON."""
+    """Splits bytes into complete frames with their ends: SSE events or lines of JSON.
+
+    The last two frames are returned one by one, since a stream ends there. All frames before them are returned as
+    one batch, which `split` separates.
+    """
 
     def __init__(self, *, lines: bool) -> None:
         self._splitter = LineSplitter() if lines else SseSplitter()
+        self._end = b"\n" if lines else b"\n\n"
 
     def feed(self, data: bytes) -> list[bytes]:
         """Add bytes and return the complete frames, verbatim."""
         if isinstance(self._splitter, LineSplitter):
-            return [line + b"\n" for line in self._splitter.feed(data)]
+            return _batch([line + b"\n" for line in self._splitter.feed(data)])
         head = self._splitter.complete_frames(data)
-        return [] if head is None else _split_frames(head)
+        return [] if head is None else _split_last_frames(head)
+
+    def split(self, batch: bytes) -> list[bytes]:
+        """Split a batch into its frames."""
+        return [text + self._end for text in batch.split(self._end) if text.strip(b"\n")]
+
+    def first_two(self, batch: bytes) -> bytes:
+        """Return the first two frames of a batch."""
+        return batch[: len(batch) - len(rest[2])] if len(rest := batch.split(self._end, 2)) > 2 else batch
 
     def close(self) -> list[bytes]:
         """Return the last frame if its end is missing."""
         if isinstance(self._splitter, LineSplitter):
-            return [line + b"\n" for line in self._splitter.close()]
+            return _batch([line + b"\n" for line in self._splitter.close()])
         head = self._splitter.complete_frames(self._splitter.take_rest())
-        return [] if head is None else _split_frames(head)
+        return [] if head is None else _split_last_frames(head)
+
+
+def _split_last_frames(head: bytes) -> list[bytes]:
+    """Split off the last two frames."""
+    if b"\n\n" not in head:
+        return [head + b"\n\n"]
+    if b"\n\n\n" in head or head.startswith(b"\n"):
+        return _batch(_split_frames(head))  # blank frames are dropped
+    return [text + b"\n\n" for text in head.rsplit(b"\n\n", 2)]
+
+
+def _batch(frames: list[bytes]) -> list[bytes]:
+    """Join all frames but the last two."""
+    return [b"".join(frames[:-2]), *frames[-2:]] if len(frames) > 2 else frames
 
 
 def _split_frames(head: bytes) -> list[bytes]:

@@ -44,8 +44,20 @@ def estimate_tokens(body: bytes) -> int:
     except (msgspec.DecodeError, RecursionError):
         return -(-len(body) // BYTES_PER_TOKEN)
     size, media = _measure(request)
-    tools = TOKENS_WITH_TOOLS if isinstance(request, dict) and request.get("tools") else 0
-    return -(-size // BYTES_PER_TOKEN) + media * TOKENS_PER_MEDIA + tools
+    return tokens_for_size(size, media, has_tools=isinstance(request, dict) and bool(request.get("tools")))
+
+
+def measure_json(body: bytes) -> tuple[int, int]:
+    """Return the size of the texts in a fragment of a request, and the number of media objects."""
+    try:
+        return _measure(msgspec.json.decode(body))
+    except (msgspec.DecodeError, RecursionError):
+        return len(body), 0
+
+
+def tokens_for_size(size: int, media: int, *, has_tools: bool) -> int:
+    """Estimate the tokens of a request from the summed results of `measure_json`."""
+    return -(-size // BYTES_PER_TOKEN) + media * TOKENS_PER_MEDIA + (TOKENS_WITH_TOOLS if has_tools else 0)
 
 
 def _measure(root: Any) -> tuple[int, int]:
@@ -61,13 +73,16 @@ def _measure(root: Any) -> tuple[int, int]:
         elif isinstance(value, dict):
             if _is_media(value):
                 media += 1
-                continue
-            for name, member in value.items():
-                if name in _MEDIA_FIELDS:
-                    media += len(member) if isinstance(member, list) else 1
-                else:
-                    size += len(name)
-                    stack.append(member)
+            elif _MEDIA_FIELDS.isdisjoint(value):
+                size += len("".join(value))
+                stack += value.values()
+            else:
+                for name, member in value.items():
+                    if name in _MEDIA_FIELDS:
+                        media += len(member) if isinstance(member, list) else 1
+                    else:
+                        size += len(name)
+                        stack.append(member)
         else:
             size += 2
     return size, media
@@ -75,8 +90,9 @@ def _measure(root: Any) -> tuple[int, int]:
 
 def _is_media(value: dict[str, Any]) -> bool:
     """Return whether an object represents media, in any protocol."""
-    if value.get("type") == "Media":  # a canonical value
+    kind = value.get("type")
+    if kind == "Media":  # a canonical value
         return True
-    if isinstance(value.get("data"), str):
-        return any(name in value for name in _MEDIA_TYPE_FIELDS) and value.get("type") != "text"
-    return value.get("type") in _REFERENCE_TYPES and isinstance(value.get("url"), str)
+    if "data" in value and isinstance(value["data"], str):
+        return any(name in value for name in _MEDIA_TYPE_FIELDS) and kind != "text"
+    return "url" in value and kind in _REFERENCE_TYPES and isinstance(value["url"], str)

@@ -307,54 +307,66 @@ class StreamTranslator:
             return self._end_with_failure(
                 ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)
             )
-        return self._forward_frames(complete)
+        return self._forward_batches(complete, frames)
 
-    def _forward_frames(self, frames: list[bytes]) -> bytes:
-        """Forward frames up to the end of the response, or to a failure."""
-        if self._finished or not frames:
-            return b"".join(map(self._forward_done_marker, frames))
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
+    def _forward_batches(self, batches: list[bytes], frames: FrameSplitter) -> bytes:
+        """Forward batches of frames up to the end of the response, or to a failure."""
+        if len(batches) == 1:
+            return self._forward_batch(batches[0], frames)
+        return b"".join([self._forward_batch(batch, frames) for batch in batches])
+
+    def _forward_batch(self, data: bytes, frames: FrameSplitter) -> bytes:
+        """Forward one batch, separating its frames only where the response ends or fails."""
+        if self._finished:
+            return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
         non_trivial = _non_trivial_events(events)
         if non_trivial and type(failure := non_trivial[-1]) is ResponseFailed:
-            forwarded = escape_line_separators(b"".join(self._frames_before_failure(frames, failure.error)))
+            valid_frames = self._frames_before_failure(frames.split(data), failure.error)
             self._observe_forwarded(events[:-1], non_trivial[:-1])
-            return forwarded + self._end_with_failure(failure)
+            return escape_line_separators(b"".join(valid_frames)) + self._end_with_failure(failure)
         if not data.isascii() and not _is_utf8(data):
-            frames = [_without_invalid_lines(frame) for frame in frames]
-            data = b"".join(frames)
+            data = b"".join(map(_without_invalid_lines, frames.split(data)))
         self._observe_forwarded(events, non_trivial)
         if self._finished:
-            frames = self._frames_until(frames, lambda event: type(event) is ResponseEnd)
-            data = b"".join(frames)
-            self._done_marker_sent = any(frame_data(frame) == _DONE_MARKER for frame in frames)
+            data = self._forward_end(frames.split(data))
         elif not self._first_frames:
-            self._first_frames = b"".join(frames[:2])
+            self._first_frames = frames.first_two(data)
         if self._filter is not None:
-            data = b"".join(map(self._filter, frames))
+            data = b"".join(map(self._filter, frames.split(data)))
         return escape_line_separators(data)
+
+    def _forward_end(self, frames: list[bytes]) -> bytes:
+        """Forward the frames up to the terminal event, and a `[DONE]` marker after it."""
+        # A probe that lacks the start of the stream may fail at a marker that ends it.
+        upto = self._frames_until(
+            frames, lambda event, frame: type(event) is ResponseEnd or frame_data(frame) == _DONE_MARKER
+        )
+        self._done_marker_sent = any(frame_data(frame) == _DONE_MARKER for frame in upto)
+        return b"".join([*upto, *map(self._forward_done_marker, frames[len(upto) :])])
 
     def _frames_before_failure(self, frames: list[bytes], error: ApiError) -> list[bytes]:
         """Return the valid frames before the one that failed."""
         message = error.message
         until_failure = self._frames_until(
-            frames, lambda event: type(event) is ResponseFailed and event.error.message == message
+            frames, lambda event, _: type(event) is ResponseFailed and event.error.message == message
         )
         return [frame for frame in until_failure[:-1] if _is_utf8(frame)]
 
-    def _frames_until(self, frames: list[bytes], is_last: Callable[[Event], bool]) -> list[bytes]:
-        """Return the frames up to the one with the last event, and a `[DONE]` marker after it.
+    def _frames_until(self, frames: list[bytes], is_last: Callable[[Event, bytes], bool]) -> list[bytes]:
+        """Return the frames up to the one with the last event.
 
-        Each frame is probed by a decoder that has only seen the first frames.
+        A new decoder reads them again. If the stream began in an earlier batch, each frame gets its own decoder, which
+        knows only the first frames.
         """
+        probe = self._reader.stream_decoder(self._context)
         for number, frame in enumerate(frames[:-1], 1):
-            probe = self._reader.stream_decoder(self._context)
-            probe.feed(self._first_frames)
+            if self._first_frames:
+                probe = self._reader.stream_decoder(self._context)
+                probe.feed(self._first_frames)
             events = probe.feed(frame)
-            if events and is_last(events[-1]):
-                return frames[:number] + [
-                    frame for frame in frames[number : number + 1] if frame_data(frame) == _DONE_MARKER
-                ]
+            if events and is_last(events[-1], frame):
+                return frames[:number]
         return frames
 
     def _observe_forwarded(self, events: list[Event], non_trivial: list[Event]) -> None:
@@ -380,7 +392,7 @@ class StreamTranslator:
 
     def _close_frames(self, frames: FrameSplitter) -> bytes:
         """Forward the buffered frames, and complete the stream if its end is missing."""
-        out = self._forward_frames(frames.close())
+        out = self._forward_batches(frames.close(), frames)
         if self._finished:
             return out
         events = self._decoder.close()

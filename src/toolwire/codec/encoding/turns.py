@@ -67,8 +67,9 @@ def leading_system_count(messages: tuple[Message, ...]) -> int:
     """Count the leading messages that contain only system text or tool changes."""
     count = 0
     for message in messages:
-        is_leading = all(isinstance(part, _LEADING_TYPES) for part in message.parts)
-        if message.role not in ("system", "developer") or not is_leading:
+        if message.role not in ("system", "developer"):
+            break
+        if not all(isinstance(part, _LEADING_TYPES) for part in message.parts):
             break
         count += 1
     return count

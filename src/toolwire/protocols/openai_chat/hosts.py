@@ -1,5 +1,6 @@
 """Adapt requests of other protocols to the profile of a Chat-compatible host."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ _OPTIONAL_FIELDS: dict[str, tuple[SourcePath, str]] = {
 
 def encode_leading_system(request: Request, plan: EncodingPlan) -> tuple[list[Any], int]:
     """Encode all leading system text as one message; return it and the number of messages it replaces."""
+    if not request.system and not (request.messages and request.messages[0].role in _SYSTEM_ROLES):
+        return [], 0
     located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system or ())]
     count = leading_system_count(request.messages)
     for message_index, message in enumerate(request.messages[:count]):
@@ -48,6 +51,8 @@ def convert_system_messages(request: Request, start: int, plan: EncodingPlan) ->
 
     Many chat templates reject them anywhere but at the start. They stay in place, so that the prompt prefix is stable.
     """
+    if all(message.role not in _SYSTEM_ROLES for message in request.messages[start:]):
+        return request
     messages = list(request.messages)
     for index in range(start, len(messages)):
         message = messages[index]
@@ -79,9 +84,17 @@ def acknowledge_results(messages: list[Any], plan: EncodingPlan) -> list[Any]:
     return result
 
 
+@lru_cache(maxsize=64)
+def _first_names(fields: tuple[str, ...]) -> frozenset[str]:
+    return frozenset([field.partition("/")[0] for field in fields])
+
+
 def drop_unsupported_fields(body: dict[str, Any], plan: EncodingPlan) -> None:
     """Remove the fields that the host may reject from a body."""
-    for field in plan.target.host.unsupported_fields:
+    fields = plan.target.host.unsupported_fields
+    if _first_names(fields).isdisjoint(body):
+        return
+    for field in fields:
         name, _, inner = field.partition("/")
         parent = body if not inner else body.get(name)
         if not isinstance(parent, dict) or (inner or name) not in parent:

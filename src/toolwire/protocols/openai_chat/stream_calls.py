@@ -20,7 +20,7 @@ from msgspec import UNSET, UnsetType
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
-from toolwire.canonical.fold import TextPieces
+from toolwire.canonical.fold import MAX_LOOSE_PIECES, TextPieces, append_piece
 from toolwire.codec.encoding.ids import derive_call_id
 from toolwire.codec.wire.extras import merge_extras, unset_to_none
 from toolwire.codec.wire.reader import WireObject
@@ -152,7 +152,9 @@ class CallAssembler:
         call = self._by_index.get(index)  # type: ignore[arg-type]
         if call is None or call.part is None:
             return False
-        call.pieces.append(text)
+        append_piece(call.pieces, text)
+        if len(call.pieces) > MAX_LOOSE_PIECES:
+            call.pieces.compact()
         events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
         return True
 
