@@ -72,7 +72,7 @@ def test_ct_1_every_client_can_count_tokens_with_every_provider(client: str, pro
         run_async(work(base_url))
 
 
-def test_a_model_that_nobody_knows_is_no_404() -> None:
+def test_counting_for_an_unknown_model_is_not_a_404() -> None:
     async def scenario() -> None:
         providers = "".join(
             f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "http://127.0.0.{number}:9"\n'
@@ -207,7 +207,7 @@ def test_ct_5_the_counted_request_is_the_request_that_would_be_sent(protocol: st
     run_async(scenario())
 
 
-def test_the_official_clients_take_the_counts() -> None:
+def test_the_official_sdks_accept_the_counts() -> None:
     with serve_app(Simulator()) as base_url:
         gateway = build_gateway(
             parse_config(one_provider_config(parse_origin(base_url), "ollama"), {}), None, {"HOME": "/nonexistent"}

@@ -165,11 +165,11 @@ def test_em_9_only_the_end_of_a_final_assistant_text_is_trimmed() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_an_empty_result_is_a_result(source: str, target: str) -> None:
+def test_an_empty_result_is_kept(source: str, target: str) -> None:
     body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace("result 0", ""))
     assert tool_results_in(target, translated_body(body, source, target)) == [("call_1", "")]
 
 
-def test_a_response_without_output_is_an_answer() -> None:
+def test_a_response_without_output_is_valid() -> None:
     translated = translated_body(responses_response(), RESPONSES, CHAT, "response")
     assert translated["choices"][0]["finish_reason"] == "stop"

@@ -250,6 +250,6 @@ def test_id_18_results_of_one_tool_stay_in_call_order_and_the_ambiguity_is_repor
     assert loss_kinds(two_tools(source), source, OLLAMA) == {}
 
 
-def test_every_protocol_has_its_situation() -> None:
+def test_every_protocol_is_covered() -> None:
     assert set(ORPHANS) == set(ALL_PROTOCOLS)
     assert set(RESULT_IDS) == set(ALL_PROTOCOLS) - {OLLAMA}

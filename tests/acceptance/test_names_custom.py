@@ -152,7 +152,7 @@ def test_cu_1_the_flat_and_the_nested_form_are_one_tool() -> None:
 CUSTOM_REQUEST = responses_request(USER_MESSAGE, tools=[PATCH])
 
 
-def test_a_custom_tool_without_a_description_gets_none_at_anthropic() -> None:
+def test_a_custom_tool_without_a_description_gets_none() -> None:
     body = {"model": "m", "input": "Go", "tools": [{"type": "custom", "name": "bare"}]}
     (tool,) = translated_body(body, RESPONSES, ANTHROPIC)["tools"]
     assert tool.keys() == {"name", "input_schema"}

@@ -74,7 +74,7 @@ def test_sc_1_references_are_kept_where_supported_and_inlined_elsewhere(source: 
 
 
 @pytest.mark.parametrize("reference", ["https://example.com/row.json", "#/$defs/missing", "row.json#/a", "#nowhere"])
-def test_a_reference_that_leads_out_of_the_schema_is_dropped_and_never_fetched(reference: str) -> None:
+def test_an_external_reference_is_dropped_and_never_fetched(reference: str) -> None:
     gemini_schema, losses = to_gemini(of({"row": {"$ref": reference, "description": "A row."}}))
     assert gemini_schema == of({"row": {"description": "A row."}})
     assert losses == [("dropped", "/properties/row/$ref")]
@@ -92,7 +92,7 @@ def test_sc_2_keywords_beside_a_reference_are_kept(source: str) -> None:
     assert losses == [("approximated", "/properties/row/$ref")]
 
 
-def test_what_binds_beside_a_reference_binds_with_it() -> None:
+def test_constraints_beside_a_reference_are_merged_with_it() -> None:
     beside = {"$ref": "#/$defs/row", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     gemini_schema, _ = to_gemini(of({"row": beside}, **{"$defs": {"row": {**ROW, "required": ["id"]}}}))
     both = {"name": {"type": "string"}, "id": {"type": "integer"}}
@@ -111,7 +111,7 @@ def test_sc_3_recursion_is_kept_where_supported_and_left_open_elsewhere(source: 
     assert losses == [("approximated", "/properties/root/$ref"), ("approximated", "/$defs/node/properties/next/$ref")]
 
 
-def test_recursion_that_never_ends_is_made_optional_for_gemini() -> None:
+def test_required_recursion_becomes_optional_for_gemini() -> None:
     gemini_schema, losses = to_gemini({**TREE, "$defs": {"node": {**NODE, "required": ["next"]}}})
     assert gemini_schema == TREE
     assert losses == [("approximated", "/$defs/node/required/0")]
@@ -162,7 +162,7 @@ def test_sc_6_any_stays_any_and_a_null_branch_becomes_nullable() -> None:
     assert losses == [("approximated", f"/properties/{name}/anyOf/1") for name in ("any", "text")]
 
 
-def test_nullable_is_a_type_to_all_who_do_not_know_the_word() -> None:
+def test_nullable_becomes_a_null_type_where_the_keyword_is_unknown() -> None:
     function = {"name": "f", "parameters": of({"a": {"type": "STRING", "nullable": True, "enum": ["x"]}})}
     body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"functionDeclarations": [function]}]}
     translated = tw.translate(body, "gemini", ANTHROPIC, model="gemini-2.5-pro")
@@ -196,7 +196,7 @@ def test_sc_8_conditions_move_to_the_description_and_boolean_schemas_are_decoded
     assert losses == [("approximated", place) for place in places]
 
 
-def test_a_malformed_schema_is_left_out_by_name() -> None:
+def test_a_malformed_schema_is_dropped_and_named() -> None:
     gemini_schema, losses = to_gemini(of({"a": "text", "b": {"type": 99, "items": 3}}, required="a"))
     assert gemini_schema == of({"a": {}, "b": {"items": {}}})
     dropped = ("/properties/a", "/properties/b/type", "/properties/b/items", "/required")
@@ -221,7 +221,7 @@ def test_sc_14_a_strict_schema_is_completed_for_the_target(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES, "openrouter"])
-def test_strict_is_given_up_for_an_open_map_and_the_schema_left_as_it_is(target: str) -> None:
+def test_an_open_map_disables_strict_and_keeps_the_schema(target: str) -> None:
     schema = of({"labels": {"type": "object", "additionalProperties": {"type": "string"}}}, required=["labels"])
     body = anthropic_request(tools=[anthropic_tool(schema=schema, strict=True)])
     translated = tw.translate(body, ANTHROPIC, target)
@@ -234,7 +234,7 @@ def test_strict_is_given_up_for_an_open_map_and_the_schema_left_as_it_is(target:
 
 
 @each
-def test_a_schema_that_the_target_takes_arrives_byte_for_byte(source: str) -> None:
+def test_a_supported_schema_is_sent_byte_for_byte(source: str) -> None:
     text = '{"type": "object",  "properties": {"b":{"type":"string"}, "a":{"type":"integer"}}, "required": ["a"]}'
     wire = (
         tw.translate(request_with_schemas(source, {"x": 1}), source, source)
@@ -251,7 +251,7 @@ ANSWERED = '{"city":"Oslo","unit":null,"near":null}'
 GIVEN = {"city": "Oslo", "near": None}
 
 
-def test_null_for_what_is_absent_does_not_reach_the_client() -> None:
+def test_null_for_an_absent_argument_is_removed() -> None:
     chat = chat_response(chat_assistant(chat_call("call_1", arguments=ANSWERED)))
     translated = tw.translate(chat, CHAT, ANTHROPIC, "response", request=ASKED)
     assert translated.value["content"][0]["input"] == GIVEN
@@ -260,7 +260,7 @@ def test_null_for_what_is_absent_does_not_reach_the_client() -> None:
     assert translated.value["content"][0]["input"] == GIVEN
 
 
-def test_null_for_what_is_absent_does_not_reach_the_client_of_a_stream() -> None:
+def test_null_for_an_absent_argument_is_removed_from_streams() -> None:
     head = chat_fragment(0, ANSWERED[:9], id="call_1", name="get_weather")
     rest = [chat_fragment(0, piece) for piece in (ANSWERED[9:20], ANSWERED[20:])]
     (call,) = tool_calls_in_stream(ANTHROPIC, translate_stream_bytes(chat_stream(head, *rest), CHAT, ANTHROPIC, ASKED))

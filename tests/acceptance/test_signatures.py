@@ -93,7 +93,7 @@ def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_reports_it(clien
 
 
 @pytest.mark.parametrize("source", UNSIGNED)
-def test_a_step_that_was_never_signed_skips_the_check_once(source: str) -> None:
+def test_an_unsigned_step_skips_the_signature_check_once(source: str) -> None:
     translated = tw.translate(UNSIGNED[source], source, "gemini", model="gemini-3-pro")
     assert signatures(translated.value) == [DUMMY]
     (invented,) = [loss for loss in translated.losses if loss.kind == "added"]
@@ -111,7 +111,7 @@ def test_th_3_each_signature_stands_once_on_its_part(client: str, *, stream: boo
 
 
 @pytest.mark.parametrize("spelling", [SIGNATURE, "CiMBsigned-_=="])
-def test_a_signature_that_a_client_says_twice_is_sent_once(spelling: str) -> None:
+def test_a_repeated_signature_is_sent_once(spelling: str) -> None:
     """Interactions may have it on the thought and on the call, in either alphabet."""
     body = next_request(
         FIRST_REQUESTS["gemini-interactions"],
@@ -142,7 +142,7 @@ GOOGLES = {
 
 
 @pytest.mark.parametrize("case", GOOGLES)
-def test_googles_proof_stands_on_the_call_wherever_its_other_protocols_have_it(case: str) -> None:
+def test_google_signatures_move_to_the_call(case: str) -> None:
     source, response = GOOGLES[case]
     translated = tw.translate(next_request(FIRST_REQUESTS[source], response, source), source, "gemini")
     assert translated.value["contents"][1]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
@@ -156,7 +156,7 @@ def test_googles_proof_stands_on_the_call_wherever_its_other_protocols_have_it(c
 
 
 @pytest.mark.parametrize("target", [GI, "openrouter"])
-def test_googles_proof_goes_back_to_a_thought(target: str) -> None:
+def test_google_signatures_return_to_the_thought(target: str) -> None:
     response = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE))
     translated = tw.translate(next_request(FIRST_REQUESTS["gemini"], response, "gemini"), "gemini", target).value
     if target == GI:
@@ -225,7 +225,7 @@ def test_th_10_redacted_thinking_survives_every_client(client: str, *, stream: b
         (ANTHROPIC, anthropic_call_response(REDACTED), "/content/0/data"),
     ],
 )
-def test_without_a_field_the_proof_is_a_loss_at_its_own_place(
+def test_without_a_field_the_lost_signature_is_reported_at_its_position(
     issuer: str, answer: dict[str, Any], path: str, client: str
 ) -> None:
     translated = tw.translate(answer, issuer, client, "response", envelope_key=CARRIER)

@@ -220,7 +220,7 @@ def test_ws_9_one_response_at_a_time_per_channel_and_connections_expire(place: G
         assert gone["error"]["code"] == "previous_response_not_found"
 
 
-def test_the_bounds_of_a_connection(place: GatewaySetup) -> None:
+def test_a_connection_has_limits(place: GatewaySetup) -> None:
     released = hold_back(place)
     with open_connection(place, "anthropic", KEYS[0]) as codex:
         for number in range(17):
@@ -251,7 +251,7 @@ def test_the_bounds_of_a_connection(place: GatewaySetup) -> None:
         ('{"type": "response.create", "model": "nobody-knows", "input": 5}', "/input"),
     ],
 )
-def test_what_makes_no_sense_is_told_and_the_connection_goes_on(place: GatewaySetup, text: str, why: str) -> None:
+def test_an_invalid_message_is_reported_and_the_connection_continues(place: GatewaySetup, text: str, why: str) -> None:
     with open_connection(place, "anthropic", KEYS[0]) as codex:
         codex.connection.send(text)
         error = codex.event()
@@ -261,7 +261,7 @@ def test_what_makes_no_sense_is_told_and_the_connection_goes_on(place: GatewaySe
         assert "Hi" in output_text(codex.create_response("Hi"))
 
 
-def test_a_client_that_leaves_lets_go_of_the_upstream(place: GatewaySetup) -> None:
+def test_a_client_that_leaves_releases_the_upstream(place: GatewaySetup) -> None:
     with open_connection(place, "anthropic", KEYS[0]) as codex:
         codex.send("for very long")
         wait_until(lambda: place.upstream.exchanges)
@@ -269,7 +269,7 @@ def test_a_client_that_leaves_lets_go_of_the_upstream(place: GatewaySetup) -> No
     assert not place.upstream.exchanges[0].complete
 
 
-def test_other_places_have_no_websocket(place: GatewaySetup) -> None:
+def test_other_paths_have_no_websocket(place: GatewaySetup) -> None:
     other = GatewaySetup(place.base_url + "/v1/chat", place.gateway, place.upstream)
     with pytest.raises(InvalidStatus) as refused, open_connection(other, "anthropic", KEYS[0]):
         pass

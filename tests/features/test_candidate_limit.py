@@ -16,7 +16,7 @@ CHUNKS = {
 
 @pytest.mark.parametrize("source", CHUNKS)
 @pytest.mark.parametrize("target", ALL_PROTOCOLS)
-def test_a_candidate_beyond_all_limits_ends_the_stream_with_an_error(source: str, target: str) -> None:
+def test_an_excessive_candidate_index_ends_the_stream_with_an_error(source: str, target: str) -> None:
     """Encoders open all candidates below it: one chunk took gigabytes."""
     wire = b"data: %b\n\n" % json.dumps(CHUNKS[source]).encode()
     translated = b"".join(tw.translate_stream([wire], source, target))

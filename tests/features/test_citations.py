@@ -68,14 +68,14 @@ def cited(protocol: str, body: Any) -> Any:
 
 @pytest.mark.parametrize("target", CITING)
 @pytest.mark.parametrize("source", CITING)
-def test_citations_keep_their_pages_and_places(source: str, target: str) -> None:
+def test_citations_keep_their_pages_and_positions(source: str, target: str) -> None:
     translated = tw.translate(said(source), source, target, "response")
     assert cited(target, translated.value) == cited(target, said(target))
     assert not [loss for loss in translated.losses if "itation" in loss.path or "rounding" in loss.path]
 
 
 @pytest.mark.parametrize("source", CITING)
-def test_a_client_of_anthropic_reads_them_on_the_text(source: str) -> None:
+def test_a_client_of_anthropic_reads_citations_on_the_text(source: str) -> None:
     translated = tw.translate(said(source), source, ANTHROPIC, "response")
     (block,) = translated.value["content"]
     (note,) = block["citations"]
@@ -88,7 +88,7 @@ def test_a_client_of_anthropic_reads_them_on_the_text(source: str) -> None:
     assert len(lost) == 2
 
 
-def test_citations_of_anthropic_are_of_the_whole_text() -> None:
+def test_citations_of_anthropic_cover_the_complete_text() -> None:
     note = {"type": "web_search_result_location", **PAGE, "cited_text": "rain", "encrypted_index": "E"}
     body = response_with_blocks(ANTHROPIC, [{"type": "text", "text": SAID, "citations": [note]}])
     translated = tw.translate(body, ANTHROPIC, GEMINI, "response").value
@@ -97,7 +97,7 @@ def test_citations_of_anthropic_are_of_the_whole_text() -> None:
 
 
 @pytest.mark.parametrize("source", CITING)
-def test_where_there_is_no_place_for_them_they_are_reported(source: str) -> None:
+def test_citations_without_equivalent_are_reported(source: str) -> None:
     paths = {loss.path for loss in tw.translate(said(source), source, OLLAMA, "response").losses}
     expected = {
         GEMINI: {f"/candidates/0/groundingMetadata/{name}/0" for name in GROUNDED},
@@ -107,7 +107,7 @@ def test_where_there_is_no_place_for_them_they_are_reported(source: str) -> None
     assert expected.get(source, {"/choices/0/message/annotations/0"}) <= paths
 
 
-def test_grounding_in_anything_but_pages_stays_what_only_gemini_has() -> None:
+def test_grounding_other_than_web_pages_is_not_translated() -> None:
     body = said(GEMINI)
     place = {"maps": {"uri": "https://maps.test", "title": "A"}}
     body["candidates"][0]["groundingMetadata"] = {**GROUNDED, "groundingChunks": [place]}
@@ -132,7 +132,7 @@ def test_grounding_in_anything_but_pages_stays_what_only_gemini_has() -> None:
         ),
     ],
 )
-def test_what_a_server_found_is_told_to_a_model(native: str, content: Any, told: str) -> None:
+def test_server_tool_results_are_sent_to_the_next_model_as_text(native: str, content: Any, told: str) -> None:
     found = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
     messages = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": [found]}]
     body = {"model": "m", "max_tokens": 9, "messages": messages}
@@ -140,7 +140,7 @@ def test_what_a_server_found_is_told_to_a_model(native: str, content: Any, told:
     assert translated["messages"][1]["content"] == f"[{native}: {told}]"
 
 
-def test_a_call_without_arguments_is_told_without_them() -> None:
+def test_a_server_call_without_arguments_is_sent_without_them() -> None:
     steps = [{"type": "file_search_call", "id": "fs1"}, {"type": "user_input", "content": []}]
     translated = tw.translate({"model": "m", "input": steps}, INTERACTIONS, CHAT).value
     assert translated["messages"][0] == {"role": "assistant", "content": "[file_search was called]"}
@@ -154,14 +154,14 @@ def _told_by(name: str, source: str) -> bytes:
     return encoder.encode(list(unfold(codec.decode_response(body, ResponseContext())))) + encoder.close()
 
 
-def test_streamed_grounding_is_citations_elsewhere() -> None:
+def test_streamed_grounding_becomes_citations() -> None:
     body = recorded_bodies.fixture_responses(GEMINI)["grounded"]
     page = body["candidates"][0]["groundingMetadata"]["groundingChunks"][0]["web"]["uri"]
     for target in (ANTHROPIC, RESPONSES, "openai-chat", "gemini-interactions", "openrouter"):
         assert page in b"".join(tw.translate_stream([_told_by("grounded", GEMINI)], GEMINI, target)).decode(), target
 
 
-def test_streamed_citations_are_grounding_at_gemini() -> None:
+def test_streamed_citations_become_grounding_in_gemini() -> None:
     wire = b"".join(tw.translate_stream([_told_by("annotations", "openai-chat")], "openai-chat", GEMINI))
     last = json.loads(wire.split(b"data: ")[-1])["candidates"][0]["groundingMetadata"]
     assert last["groundingChunks"] == [{"web": {"uri": "https://example.com/paris", "title": "Paris weather"}}]
@@ -178,7 +178,7 @@ INVENTED = {
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), INVENTED)
-def test_a_proof_that_nobody_gave_is_reported_as_invented(source: str, target: str, kind: str) -> None:
+def test_empty_encrypted_content_is_reported_as_invented(source: str, target: str, kind: str) -> None:
     translated = tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, target, "response")
     invented = [(loss.path, str(loss.target)) for loss in translated.losses if loss.kind == "added"]
     assert invented == INVENTED[source, target, kind]
@@ -186,14 +186,14 @@ def test_a_proof_that_nobody_gave_is_reported_as_invented(source: str, target: s
 
 
 @pytest.mark.parametrize("source", CITING)
-def test_so_is_the_proof_of_a_citation(source: str) -> None:
+def test_an_empty_encrypted_index_of_a_citation_is_reported_as_invented(source: str) -> None:
     translated = tw.translate(said(source), source, ANTHROPIC, "response")
     (place,) = [str(loss.target) for loss in translated.losses if loss.kind == "added"]
     assert place == "/content/0/citations/0/encrypted_index"
     assert resolve(translated.value, place) == ""
 
 
-def test_each_invented_proof_is_named_where_it_stands() -> None:
+def test_each_invented_value_is_reported_at_its_position() -> None:
     search, code = HOSTED_CALLS[RESPONSES]["web_search"][0], HOSTED_CALLS[ANTHROPIC]["code_execution"]
     found = [{"type": "url", "url": f"https://{name}.test"} for name in "ab"]
     many = {**search, "id": "ws_2", "action": {**search["action"], "sources": found}}

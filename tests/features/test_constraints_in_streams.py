@@ -17,7 +17,7 @@ OTHERS = [name for name in ALL_PROTOCOLS if name != RESPONSES]
 
 
 @pytest.mark.parametrize("target", OTHERS)
-def test_a_stream_ends_where_its_body_is_refused(target: str) -> None:
+def test_a_stream_fails_where_its_body_is_refused(target: str) -> None:
     body = recorded_bodies.fixture_responses(RESPONSES)["computer"]
     with pytest.raises(tw.LossyTranslationError, match=PLACE):
         tw.translate(body, RESPONSES, target, "response")
@@ -35,7 +35,7 @@ def test_a_stream_ends_where_its_body_is_refused(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", OTHERS)
-def test_checks_that_come_late_end_the_stream_before_the_call_is_whole(target: str) -> None:
+def test_late_safety_checks_end_the_stream_before_the_call_is_complete(target: str) -> None:
     assert WIRE.count(CHECKS) == 3
     stream = tw.translate_stream([WIRE.replace(CHECKS, b'"pending_safety_checks": []', 1)], RESPONSES, target)
     streamed = b"".join(stream)
@@ -44,13 +44,13 @@ def test_checks_that_come_late_end_the_stream_before_the_call_is_whole(target: s
 
 
 @pytest.mark.parametrize("target", OTHERS)
-def test_a_call_that_nothing_waits_for_passes(target: str) -> None:
+def test_a_call_without_safety_checks_passes(target: str) -> None:
     stream = tw.translate_stream([WIRE.replace(CHECKS, b'"pending_safety_checks": []')], RESPONSES, target)
     assert b"screenshot" in b"".join(stream)
     assert stream.error is None
 
 
-def test_at_home_it_passes() -> None:
+def test_safety_checks_pass_within_their_protocol() -> None:
     stream = tw.translate_stream([WIRE], RESPONSES, RESPONSES)
     assert b"cu_sc_1" in b"".join(stream)
     assert stream.error is None

@@ -24,19 +24,19 @@ BLOCKED = {
 
 
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses"])
-def test_the_code_in_anthropics_details_is_openais_code(target: str) -> None:
+def test_the_error_code_of_anthropic_becomes_the_openai_code(target: str) -> None:
     translated = tw.translate(CONFLICT, "anthropic", target, "error")
     assert translated.value["error"]["code"] == "tool_name_conflict"
     assert [(loss.kind, loss.path) for loss in translated.losses] == [("dropped", "/error/details/tool_name")]
 
 
-def test_the_code_is_reported_where_it_has_no_place() -> None:
+def test_the_error_code_is_reported_without_equivalent() -> None:
     losses = tw.translate(CONFLICT, "anthropic", "ollama", "error").losses
     assert "/error/details/error_code" in [loss.path for loss in losses]
 
 
 @pytest.mark.parametrize("details", [DETAILS, {"error_code": 7}, {"error_code": None}, {}, "words", ["a"], None])
-def test_details_of_any_kind_come_home_as_they_were(details: Any) -> None:
+def test_error_details_are_unchanged_within_their_protocol(details: Any) -> None:
     body = {"type": "error", "error": {"type": "api_error", "message": "Oh.", "details": details}}
     assert tw.translate(body, "anthropic", "anthropic", "error").value == body
 
@@ -44,13 +44,13 @@ def test_details_of_any_kind_come_home_as_they_were(details: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "target"), [("openai-chat", "openai-responses"), ("openai-responses", "openai-chat")]
 )
-def test_why_a_policy_was_violated_is_told_in_both_of_openais_protocols(source: str, target: str) -> None:
+def test_policy_violation_details_translate_between_the_openai_protocols(source: str, target: str) -> None:
     translated = tw.translate(BLOCKED, source, target, "error")
     assert translated.value == BLOCKED
     assert translated.losses == []
 
 
-def test_it_is_told_in_answers_and_streams_too() -> None:
+def test_policy_violation_details_translate_in_responses_and_streams() -> None:
     response = recorded_bodies.fixture_responses("openai-responses")["failed_policy"]
     told = response["error"]["misalignment"]
     translated = tw.translate(response, "openai-responses", "openai-chat", "response")
@@ -63,7 +63,7 @@ def test_it_is_told_in_answers_and_streams_too() -> None:
     assert "/error/misalignment" not in [loss.path for loss in [*translated.losses, *stream.losses]]
 
 
-def test_others_have_no_word_for_it() -> None:
+def test_policy_violation_details_are_reported_in_other_protocols() -> None:
     for target in ("anthropic", "gemini", "openrouter"):
         translated = tw.translate(BLOCKED, "openai-responses", target, "error")
         assert "steer" not in translated.to_bytes().decode()
@@ -82,6 +82,6 @@ def test_others_have_no_word_for_it() -> None:
         ("acme/llama-5", "models/acme%2Fllama-5"),
     ],
 )
-def test_the_address_of_a_model_of_googles(model: str, path: str) -> None:
+def test_the_url_path_of_a_gemini_model(model: str, path: str) -> None:
     request = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
     assert tw.translate(request, "openrouter", "gemini").route.path == f"/v1beta/{path}:generateContent"

@@ -35,7 +35,7 @@ def request(protocol: str, value: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("value", ["100", [100], {"tokens": 100}, 1.5, True], ids=str)
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
-def test_a_limit_of_a_wrong_type_is_refused_by_name(protocol: str, value: object) -> None:
+def test_a_token_limit_of_the_wrong_type_is_refused_by_name(protocol: str, value: object) -> None:
     """Issue 17, part S: `max_tokens` of a wrong type was dropped, and the answer unlimited."""
     target = "anthropic" if protocol != "anthropic" else "openai-chat"
     with pytest.raises(tw.DecodeError, match="/".join(FIELDS[protocol])):
@@ -43,13 +43,13 @@ def test_a_limit_of_a_wrong_type_is_refused_by_name(protocol: str, value: object
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
-def test_a_limit_of_the_right_type_is_taken_beside_what_is_unknown(protocol: str) -> None:
+def test_a_valid_token_limit_is_accepted_beside_unknown_fields(protocol: str) -> None:
     body = request(protocol, 100) | {"of_tomorrow": 1}
     translated = tw.translate(body, protocol, "ollama", model="m").value
     assert translated["options"]["num_predict"] == 100
 
 
-def test_the_gateway_says_400() -> None:
+def test_the_gateway_responds_with_400_to_an_invalid_limit() -> None:
     async def scenario() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             body = b'{"model": "m", "max_tokens": "100", "messages": [{"role": "user", "content": "Hi"}]}'
@@ -61,7 +61,7 @@ def test_the_gateway_says_400() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses", "openrouter", "gemini-interactions"])
-def test_a_tool_without_a_type_is_a_loss_that_can_be_read(protocol: str) -> None:
+def test_a_tool_without_a_type_has_a_readable_loss_reason(protocol: str) -> None:
     """Issue 17, part S: it was dropped since «the target has no  tool»."""
     body = request(protocol, 100) | {"tools": [{}]}
     lost = {loss.path: loss.reason for loss in tw.translate(body, protocol, "anthropic", model="m").losses}

@@ -43,7 +43,7 @@ ONLY_FIND = {"default_config": {"enabled": False}, "configs": {"find": {"enabled
         (ONLY_FIND, {"tool_configuration": {"allowed_tools": ["other"]}}, {"allowed_tools": []}),
     ],
 )
-def test_a_server_of_anthropic_is_an_mcp_tool_of_responses(toolset: Any, server: Any, expected: Any) -> None:
+def test_an_anthropic_mcp_server_becomes_a_responses_mcp_tool(toolset: Any, server: Any, expected: Any) -> None:
     translated = tw.translate(of_anthropic(toolset, **server), ANTHROPIC, RESPONSES)
     assert translated.value["tools"] == [
         {"type": "mcp", "server_label": "crm", "server_url": URL, **expected, "require_approval": "never"}
@@ -61,7 +61,7 @@ def test_a_server_of_anthropic_is_an_mcp_tool_of_responses(toolset: Any, server:
         ({"allowed_tools": {"tool_names": ["find"]}}, {}, ONLY_FIND),
     ],
 )
-def test_an_mcp_tool_of_responses_is_a_server_of_anthropic(tool: Any, server: Any, toolset: Any) -> None:
+def test_a_responses_mcp_tool_becomes_an_anthropic_mcp_server(tool: Any, server: Any, toolset: Any) -> None:
     translated = tw.translate(of_responses(**tool, require_approval="never"), RESPONSES, ANTHROPIC)
     assert translated.value["mcp_servers"] == [{"type": "url", "name": "crm", "url": URL, **server}]
     assert translated.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **toolset}]
@@ -77,7 +77,7 @@ def test_an_mcp_tool_of_responses_is_a_server_of_anthropic(tool: Any, server: An
         {"require_approval": "never", "allowed_callers": ["programmatic"]},
     ],
 )
-def test_a_server_that_can_t_be_bound_in_the_same_way_is_not_offered(tool: dict[str, Any]) -> None:
+def test_a_server_whose_restrictions_cannot_be_kept_is_not_offered(tool: dict[str, Any]) -> None:
     translated = tw.translate(of_responses(**tool), RESPONSES, ANTHROPIC)
     assert "tools" not in translated.value
     assert "mcp_servers" not in translated.value
@@ -85,18 +85,18 @@ def test_a_server_that_can_t_be_bound_in_the_same_way_is_not_offered(tool: dict[
 
 
 @pytest.mark.parametrize("asked", ["always", {"never": {"tool_names": ["find"]}}])
-def test_one_that_asks_a_person_is_refused(asked: Any) -> None:
+def test_a_server_that_requires_approval_is_refused(asked: Any) -> None:
     with pytest.raises(tw.LossyTranslationError, match="/tools/0/require_approval"):
         tw.translate(of_responses(require_approval=asked), RESPONSES, ANTHROPIC)
 
 
-def test_a_tool_that_is_turned_off_stays_off() -> None:
+def test_a_disabled_tool_stays_disabled() -> None:
     translated = tw.translate(of_anthropic({"configs": {"delete": {"enabled": False}}}), ANTHROPIC, RESPONSES)
     assert "tools" not in translated.value
     assert told(translated) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
 
 
-def test_what_only_one_vendor_says_of_a_server_is_reported_where_it_stands() -> None:
+def test_vendor_specific_server_fields_are_reported_at_their_position() -> None:
     toolset = {"default_config": {"defer_loading": True}, "cache_control": {"type": "ephemeral"}}
     translated = tw.translate(of_anthropic(toolset), ANTHROPIC, RESPONSES)
     assert told(translated) == {
@@ -109,19 +109,19 @@ def test_what_only_one_vendor_says_of_a_server_is_reported_where_it_stands() -> 
     assert told(translated) == {("dropped", f"/tools/0/{place}") for place in places}
 
 
-def test_a_server_that_is_to_be_called_leads_to_a_call() -> None:
+def test_a_forced_server_requires_some_call() -> None:
     asked = {**of_responses(require_approval="never"), "tool_choice": {"type": "mcp", "server_label": "crm"}}
     translated = tw.translate(asked, RESPONSES, ANTHROPIC)
     assert translated.value["tool_choice"] == {"type": "any"}
     assert told(translated) == {("approximated", "/tool_choice")}
 
 
-def test_a_target_without_connectors_says_so_of_both() -> None:
+def test_a_target_without_connectors_reports_server_and_toolset() -> None:
     translated = tw.translate(of_anthropic({}), ANTHROPIC, CHAT)
     assert told(translated) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
 
 
-def test_servers_that_no_toolset_offers_are_only_anthropic_s() -> None:
+def test_servers_without_a_toolset_are_not_translated() -> None:
     body = of_anthropic({}) | {"tools": []}
     translated = tw.translate(body, ANTHROPIC, RESPONSES)
     assert "tools" not in translated.value
@@ -135,7 +135,7 @@ def of_interactions(**tool: Any) -> dict[str, Any]:
     return {"model": "m", "input": "Go", "tools": [{"type": "mcp_server", "name": "crm", "url": URL, **tool}]}
 
 
-def test_google_s_servers_are_anthropic_s_and_openai_s() -> None:
+def test_google_mcp_servers_translate_to_anthropic_and_openai() -> None:
     key = {"Authorization": "Bearer secret"}
     body = of_interactions(headers=key, allowed_tools=[{"tools": ["find"]}])
     translated = tw.translate(body, INTERACTIONS, ANTHROPIC)
@@ -154,7 +154,7 @@ def test_google_s_servers_are_anthropic_s_and_openai_s() -> None:
     assert told(translated) == {("dropped", "/tools/0/mcpServers/0/streamableHttpTransport/timeout")}
 
 
-def test_and_theirs_are_google_s() -> None:
+def test_anthropic_and_openai_mcp_servers_translate_to_google() -> None:
     body = of_responses(require_approval="never", authorization="secret", allowed_tools=["find"])
     assert tw.translate(body, RESPONSES, INTERACTIONS).value["tools"] == [
         {
@@ -173,7 +173,7 @@ def test_and_theirs_are_google_s() -> None:
 
 
 @pytest.mark.parametrize("wanted", [[{"mode": "none", "tools": ["find"]}], [{"tools": ["a"]}, {"tools": ["b"]}]])
-def test_a_bound_of_google_s_that_others_can_t_say_keeps_the_server_away(wanted: Any) -> None:
+def test_a_google_restriction_without_equivalent_drops_the_server(wanted: Any) -> None:
     translated = tw.translate(of_interactions(allowed_tools=wanted), INTERACTIONS, ANTHROPIC)
     assert "mcp_servers" not in translated.value
     assert told(translated) == {("dropped", "/tools/0")}
@@ -195,7 +195,7 @@ def answer_of(items: list[Any]) -> dict[str, Any]:
         ({"error": {"type": "http_error", "code": 502, "message": "gone"}, "status": "failed"}, True, "gone"),
     ],
 )
-def test_what_a_server_was_asked_and_said_reaches_clients_of_others(more: Any, failed: bool, text: str) -> None:
+def test_mcp_calls_and_results_reach_clients_of_other_protocols(more: Any, failed: bool, text: str) -> None:
     body = answer_of([CALL | more])
     use, result = tw.translate(body, RESPONSES, ANTHROPIC, "response").value["content"]
     assert (use["type"], use["server_name"], use["name"], use["input"]) == (
@@ -214,7 +214,7 @@ def test_what_a_server_was_asked_and_said_reaches_clients_of_others(more: Any, f
 
 
 @pytest.mark.parametrize("failed", [False, True])
-def test_a_client_of_responses_reads_one_item(failed: bool) -> None:
+def test_a_client_of_responses_reads_one_mcp_item(failed: bool) -> None:
     use = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "find", "server_name": "crm", "input": {"name": "Ada"}}
     said = [{"type": "text", "text": "customer 42"}]
     result = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": failed, "content": said}
@@ -229,7 +229,7 @@ def test_a_client_of_responses_reads_one_item(failed: bool) -> None:
     assert cut["status"] == "incomplete"
 
 
-def test_nothing_of_it_is_sent_to_a_provider_that_did_not_call() -> None:
+def test_mcp_calls_are_not_sent_to_another_provider_as_calls() -> None:
     body = {"model": "m", "input": [{"role": "user", "content": "Go"}, CALL | {"output": "customer 42"}]}
     text = json.dumps(tw.translate(body, RESPONSES, ANTHROPIC).value["messages"])
     assert "mcp_tool_use" not in text

@@ -57,7 +57,7 @@ def told(
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_the_issuer_gets_what_a_client_of_its_own_would_have_sent(case: str, client: str, *, stream: bool) -> None:
+def test_the_issuer_receives_the_request_of_a_native_client(case: str, client: str, *, stream: bool) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     translated = tw.translate(
         next_request(FIRST_REQUESTS[client], told(case, client, stream=stream), client),
@@ -74,7 +74,7 @@ def test_the_issuer_gets_what_a_client_of_its_own_would_have_sent(case: str, cli
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_the_client_has_a_carry_for_each_proof_and_no_loss_of_one(case: str, client: str, *, stream: bool) -> None:
+def test_the_client_receives_an_envelope_for_each_signature(case: str, client: str, *, stream: bool) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     shown = signature_fields_in(told(case, client, stream=stream))
     assert shown
@@ -95,7 +95,7 @@ def test_the_client_has_a_carry_for_each_proof_and_no_loss_of_one(case: str, cli
 
 
 @pytest.mark.parametrize("case", [case for case, (issuer, _) in SIGNED_RESPONSES.items() if issuer != "gemini"])
-def test_a_gemini_client_may_spell_the_signature_anew_and_keep_the_thoughts(case: str) -> None:
+def test_a_gemini_client_may_reencode_the_signature(case: str) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     shown = told(case, "gemini")
     content = shown["candidates"][0]["content"]
@@ -140,13 +140,13 @@ def never_sent(body: dict[str, Any], case: str, client: str, carrier: EnvelopeKe
 
 @pytest.mark.parametrize("who", OTHERS)
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_what_was_sealed_for_someone_else_is_never_sent(case: str, client: str, who: str) -> None:
+def test_signatures_for_another_issuer_are_never_sent(case: str, client: str, who: str) -> None:
     never_sent(next_request(FIRST_REQUESTS[client], told(case, client), client), case, client, OTHERS[who])
 
 
 @pytest.mark.parametrize("how", SPOILT)
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_what_was_spoilt_is_never_sent(case: str, client: str, how: str) -> None:
+def test_corrupted_envelopes_are_never_sent(case: str, client: str, how: str) -> None:
     body = next_request(FIRST_REQUESTS[client], told(case, client), client)
     text = json.dumps(body)
     for _, carry in signature_fields_in(body):
@@ -156,14 +156,14 @@ def test_what_was_spoilt_is_never_sent(case: str, client: str, how: str) -> None
 
 
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_what_belongs_to_another_history_is_never_sent(case: str, client: str) -> None:
+def test_envelopes_of_another_history_are_never_sent(case: str, client: str) -> None:
     body = next_request(FIRST_REQUESTS[client], told(case, client), client)
     edited = json.loads(json.dumps(body).replace("Weather?", "Snow?"))
     never_sent(edited, case, client, ENVELOPE_KEY)
 
 
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_without_a_key_the_loss_is_reported_where_the_proof_stood(case: str, client: str) -> None:
+def test_without_a_key_the_lost_signature_is_reported_at_its_position(case: str, client: str) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     encoded = tw.translate(response, issuer, client, "response", request=FIRST_REQUESTS[client])
     shown = [data for _, data in signature_fields_in(encoded.value)]
@@ -175,7 +175,7 @@ def test_without_a_key_the_loss_is_reported_where_the_proof_stood(case: str, cli
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("case", "client"), NO_FIELD)
-def test_where_there_is_no_field_each_proof_is_a_reported_loss(case: str, client: str, *, stream: bool) -> None:
+def test_without_a_field_each_lost_signature_is_reported(case: str, client: str, *, stream: bool) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     if stream:
         events = tw.translate_stream(
@@ -189,7 +189,7 @@ def test_where_there_is_no_field_each_proof_is_a_reported_loss(case: str, client
     assert {path for path, _ in signature_fields_in(response)} <= {loss.path for loss in losses}
 
 
-def test_the_documentation_says_where_each_client_has_its_carries() -> None:
+def test_the_documentation_lists_the_envelope_field_of_each_client() -> None:
     page = (Path(__file__).parents[2] / "docs" / "concepts" / "continuity.md").read_text(encoding="utf-8")
     said = dict(re.findall(r"^\| `([a-z-]+)` \| `?([a-z_A-Z-]+)`? \|", page, re.MULTILINE))
     found = dict.fromkeys(PROTOCOLS, "-")

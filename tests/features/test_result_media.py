@@ -36,7 +36,7 @@ def read(media_type: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("media_type", DATA)
 @pytest.mark.parametrize("target", [one for one in TARGETS if one != GEMINI])
-def test_native_media_arrive_or_a_line_says_that_there_were_some(target: str, media_type: str) -> None:
+def test_media_are_sent_natively_or_replaced_by_a_line_of_text(target: str, media_type: str) -> None:
     translated = tw.translate(read(media_type), GEMINI, target, model="m")
     text = translated.to_bytes().decode()
     assert (DATA[media_type] in text) is ((target, media_type) not in BLIND)
@@ -61,7 +61,7 @@ SHOWN = anthropic_turn(
 )
 
 
-def test_gemini_takes_media_in_results_since_3_and_beside_them_before() -> None:
+def test_media_stand_in_results_since_gemini_3_and_beside_them_before() -> None:
     blob = {"inlineData": {"mimeType": "image/png", "data": PNG_BASE64}}
     later = tw.translate(SHOWN, ANTHROPIC, GEMINI, model="gemini-3-pro").value["contents"][-1]["parts"]
     assert [part["functionResponse"]["parts"] for part in later] == [[blob]]
@@ -81,7 +81,7 @@ def test_gemini_takes_media_in_results_since_3_and_beside_them_before() -> None:
         (INTERACTIONS, {"type": "image", "mime_type": "image/png", "data": PNG_BASE64}),
     ],
 )
-def test_media_in_the_result_itself(target: str, held: Any) -> None:
+def test_media_stand_in_the_result(target: str, held: Any) -> None:
     item = tw.translate(SHOWN, ANTHROPIC, target).value["input"][-1]
     assert item["output" if target == RESPONSES else "result"][1] == held
 
@@ -91,7 +91,7 @@ def test_ollama_has_images_beside_the_text_of_a_result() -> None:
     assert (message["role"], message["content"], message["images"]) == ("tool", "A", [PNG_BASE64])
 
 
-def test_chat_shows_media_after_the_results_and_openrouter_in_them() -> None:
+def test_media_follow_the_results_in_chat_and_stand_in_them_in_openrouter() -> None:
     *_, response, shown = tw.translate(SHOWN, ANTHROPIC, CHAT).value["messages"]
     assert (response["role"], shown["role"]) == ("tool", "user")
     assert PNG_BASE64 not in str(response)

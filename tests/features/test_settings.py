@@ -35,7 +35,7 @@ def translated(body: dict[str, Any], source: str, target: str, model: str) -> tu
 
 
 @pytest.mark.parametrize("source", ASKED)
-def test_an_effort_makes_a_model_of_anthropics_think(source: str) -> None:
+def test_an_effort_enables_thinking_in_anthropic_models(source: str) -> None:
     body, losses = translated(ASKED[source], source, "anthropic", "claude-opus-5-5")
     assert body["thinking"] == {"type": "adaptive"}
     assert body["output_config"] == {"effort": "high"}
@@ -43,21 +43,21 @@ def test_an_effort_makes_a_model_of_anthropics_think(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ASKED)
-def test_an_older_model_of_anthropics_thinks_for_a_budget(source: str) -> None:
+def test_an_effort_becomes_a_budget_in_older_anthropic_models(source: str) -> None:
     body, losses = translated(ASKED[source], source, "anthropic", "claude-sonnet-4-5")
     assert body["thinking"] == {"type": "enabled", "budget_tokens": 25_600}
     assert "output_config" not in body
     assert [kind for kind, _ in losses] == ["approximated", "added"]
 
 
-def test_the_effort_none_is_no_thinking() -> None:
+def test_the_effort_none_disables_thinking() -> None:
     body, losses = translated({"messages": [USER_MESSAGE], "reasoning_effort": "none"}, "openai-chat", "anthropic", "m")
     assert body["thinking"] == {"type": "disabled"}
     assert "output_config" not in body
     assert losses == []
 
 
-def test_an_older_model_does_not_think_before_a_forced_call() -> None:
+def test_thinking_is_disabled_for_forced_calls_of_older_models() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     request = {**ASKED["openai-chat"], "tools": [tool], "tool_choice": "required"}
     body, losses = translated(request, "openai-chat", "anthropic", "claude-sonnet-4-5")
@@ -74,7 +74,7 @@ CALLED: list[dict[str, Any]] = [
 CALLED[1]["tool_calls"][0]["function"] = {"name": "f", "arguments": "{}"}
 
 
-def test_no_thinking_begins_while_calls_are_answered() -> None:
+def test_thinking_is_not_enabled_between_calls_and_results() -> None:
     request = {"messages": CALLED, "reasoning_effort": "high"}
     body, losses = translated(request, "openai-chat", "anthropic", "claude-opus-5-5")
     assert "thinking" not in body
@@ -86,7 +86,7 @@ def test_no_thinking_begins_while_calls_are_answered() -> None:
     assert losses == []
 
 
-def test_no_temperature_where_a_model_thinks() -> None:
+def test_temperature_is_dropped_while_thinking() -> None:
     request = {"model": "claude-opus-4-6", "temperature": 0.2, **ASKED["openai-chat"]}
     translated = tw.translate(request, "openai-chat", "anthropic", version="2023-06-01")
     assert "temperature" not in translated.value
@@ -131,7 +131,7 @@ def described(body: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
 @pytest.mark.parametrize("source", FORMATS)
-def test_an_answer_that_is_always_held_to_its_schema_is_so_at_openai(source: str, target: str) -> None:
+def test_an_always_enforced_schema_becomes_strict_in_openai(source: str, target: str) -> None:
     request, path = asking(source, CLOSED)
     body, losses = translated(request, source, target, "gpt-5.1")
     assert described(body)["strict"] is True
@@ -141,7 +141,7 @@ def test_an_answer_that_is_always_held_to_its_schema_is_so_at_openai(source: str
 
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
 @pytest.mark.parametrize("source", FORMATS)
-def test_a_schema_that_openai_is_not_strict_with_is_reported(source: str, target: str) -> None:
+def test_a_schema_that_openai_cannot_enforce_is_reported(source: str, target: str) -> None:
     request, path = asking(source, OPTIONAL)
     body, losses = translated(request, source, target, "gpt-5.1")
     assert "strict" not in described(body)
@@ -154,7 +154,7 @@ BEGUN = [USER_MESSAGE, {"role": "assistant", "content": "The answer is"}]
 
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "gemini", "gemini-interactions"])
 @pytest.mark.parametrize(("source", "more"), [("anthropic", {"max_tokens": 99}), ("ollama", {"stream": False})])
-def test_a_text_that_is_not_continued_is_reported(source: str, more: dict[str, Any], target: str) -> None:
+def test_a_prefill_without_equivalent_is_reported(source: str, more: dict[str, Any], target: str) -> None:
     losses = tw.translate({"model": "m", "messages": BEGUN, **more}, source, target, model="m").losses
     assert [loss.path for loss in losses if "continue" in loss.reason] == ["/messages/1/content"]
     whole = {"model": "m", "messages": [*BEGUN, USER_MESSAGE], **more}
@@ -162,13 +162,13 @@ def test_a_text_that_is_not_continued_is_reported(source: str, more: dict[str, A
 
 
 @pytest.mark.parametrize(("source", "target"), [("anthropic", "ollama"), ("anthropic", "openrouter")])
-def test_a_text_that_is_continued_is_not_reported(source: str, target: str) -> None:
+def test_a_supported_prefill_is_not_reported(source: str, target: str) -> None:
     translated = tw.translate({"model": "m", "max_tokens": 9, "messages": BEGUN}, source, target)
     assert translated.losses == []
     assert translated.value["messages"] == BEGUN
 
 
-def test_log_probabilities_are_asked_for_in_both_of_openais_protocols() -> None:
+def test_logprobs_translate_between_the_openai_protocols() -> None:
     include = ["reasoning.encrypted_content", "message.output_text.logprobs"]
     request = {"model": "m", "input": "Go on.", "include": include, "top_logprobs": 2}
     translated = tw.translate(request, "openai-responses", "openai-chat")
@@ -199,7 +199,7 @@ EFFORT: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("first", ["high", None])
 @pytest.mark.parametrize("target", EFFORT)
-def test_the_last_change_of_effort_holds_for_the_answer_to_come(target: str, first: str | None) -> None:
+def test_the_last_effort_update_applies_to_the_next_response(target: str, first: str | None) -> None:
     said: list[Any] = [
         {"role": "user", "content": "Hi"},
         {"type": "configuration_update", "reasoning": {"effort": "medium"}},
@@ -216,7 +216,7 @@ def test_the_last_change_of_effort_holds_for_the_answer_to_come(target: str, fir
     assert sorted(losses) == [("approximated", place) for place in sorted(places)]
 
 
-def test_a_format_from_a_change_holds_for_the_answer_to_come() -> None:
+def test_the_last_format_update_applies_to_the_next_response() -> None:
     told = {"format": {"type": "json_schema", "name": "a", "schema": CLOSED, "strict": True}}
     said: list[Any] = [{"type": "configuration_update", "text": told}, {"role": "user", "content": "Hi"}]
     body, losses = translated({"input": said}, "openai-responses", "openai-chat", "m")
@@ -227,7 +227,7 @@ def test_a_format_from_a_change_holds_for_the_answer_to_come() -> None:
     assert losses == [("dropped", "/input/0")]
 
 
-def test_anthropics_effort_within_a_conversation_is_responses_own() -> None:
+def test_an_effort_update_of_anthropic_becomes_one_of_responses() -> None:
     said = [
         USER_MESSAGE,
         {"role": "assistant", "content": "Hello"},
@@ -243,7 +243,7 @@ def test_anthropics_effort_within_a_conversation_is_responses_own() -> None:
 
 
 @pytest.mark.parametrize("source", ["openai-chat", "openai-responses"])
-def test_who_asks_is_told_by_the_field_that_each_has(source: str) -> None:
+def test_the_user_id_moves_to_the_field_of_each_protocol(source: str) -> None:
     said = {"messages": [USER_MESSAGE]} if source == "openai-chat" else {"input": "Go on."}
     request = {"model": "m", **said, "safety_identifier": "u_1"}
     other = "openai-responses" if source == "openai-chat" else "openai-chat"
@@ -268,7 +268,7 @@ def test_who_asks_is_told_by_the_field_that_each_has(source: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses", "openrouter"])
-def test_f_2_a_long_user_id_is_sent_as_a_digest(target: str) -> None:
+def test_a_long_user_id_is_sent_as_a_digest(target: str) -> None:
     """Claude Code's `metadata.user_id` is JSON text of 155 characters; OpenAI takes 64, OpenRouter 128."""
     ids = [f'{{"device_id":"{number:064x}","account_uuid":"","session_id":"{number:036}"}}' for number in (1, 1, 2)]
     asked = [{"max_tokens": 99, "messages": [USER_MESSAGE], "metadata": {"user_id": one}} for one in ids]
@@ -282,6 +282,6 @@ def test_f_2_a_long_user_id_is_sent_as_a_digest(target: str) -> None:
     assert (body["user"], losses) == ("u" * 64, [])
 
 
-def test_a_long_user_id_at_home_stays() -> None:
+def test_a_long_user_id_is_unchanged_within_its_protocol() -> None:
     request = {"model": "m", "messages": [USER_MESSAGE], "user": "u" * 200}
     assert tw.translate(request, "openai-chat", "openai-chat").value == request

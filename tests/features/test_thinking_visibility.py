@@ -24,7 +24,7 @@ def losses(made: tw.Translation, path: str = "/reasoning/summary") -> list[tuple
 
 @pytest.mark.parametrize("target", TOLD)
 @pytest.mark.parametrize("summary", ["auto", "concise", "detailed"])
-def test_a_summary_is_one_everywhere_but_not_its_length(target: str, summary: str) -> None:
+def test_a_summary_is_kept_but_not_its_length(target: str, summary: str) -> None:
     translated = tw.translate(asked(summary), "openai-responses", target, model="m")
     name, value = TOLD[target]
     assert translated.value[name] == value
@@ -34,13 +34,13 @@ def test_a_summary_is_one_everywhere_but_not_its_length(target: str, summary: st
 
 @pytest.mark.parametrize("target", ["openai-chat", "ollama"])
 @pytest.mark.parametrize("summary", ["auto", "detailed"])
-def test_some_can_not_say_it(target: str, summary: str) -> None:
+def test_summary_settings_without_equivalent_are_reported(target: str, summary: str) -> None:
     translated = tw.translate(asked(summary), "openai-responses", target)
     assert losses(translated) == [("dropped", NEVER_SAID)]
 
 
 @pytest.mark.parametrize("summary", ["auto", "concise", "detailed"])
-def test_openrouter_has_the_same_words(summary: str) -> None:
+def test_openrouter_has_the_same_summary_settings(summary: str) -> None:
     translated = tw.translate(asked(summary), "openai-responses", "openrouter")
     assert translated.value["reasoning"] == {"effort": "high", "summary": summary}
     assert losses(translated) == []
@@ -52,7 +52,7 @@ def test_openrouter_has_the_same_words(summary: str) -> None:
 
 
 @pytest.mark.parametrize("target", [*TOLD, "openai-responses"])
-def test_all_of_it_is_shown_by_none_of_these(target: str) -> None:
+def test_showing_all_thinking_has_no_equivalent(target: str) -> None:
     body = {
         "model": "m",
         "messages": [{"role": "user", "content": "Hi"}],

@@ -30,7 +30,7 @@ def with_news(source: str) -> bytes:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_an_unknown_frame_is_passed_on_or_named(source: str, target: str) -> None:
+def test_an_unknown_frame_is_forwarded_or_reported(source: str, target: str) -> None:
     kind, _ = NEWS[source]
     stream = tw.translate_stream([with_news(source)], source, target)
     wire = b"".join(stream)
@@ -40,7 +40,7 @@ def test_an_unknown_frame_is_passed_on_or_named(source: str, target: str) -> Non
 
 
 @pytest.mark.parametrize("target", PROTOCOLS)
-def test_a_citation_of_a_block_that_nobody_knows_breaks_nothing(target: str) -> None:
+def test_a_citation_of_an_unknown_block_is_harmless(target: str) -> None:
     citation = {"type": "char_location", "cited_text": "c", "document_index": 0, "document_title": None}
     cited = {"type": "citations_delta", "citation": citation | {"start_char_index": 0, "end_char_index": 1}}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}

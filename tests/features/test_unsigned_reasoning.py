@@ -85,7 +85,7 @@ def sent_back(told_so: dict[str, Any], issuer: str, client: str, model: str | No
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("issuer", "client"), CYCLES)
-def test_the_model_gets_back_what_it_thought_before_a_call(issuer: str, client: str, *, stream: bool) -> None:
+def test_the_model_receives_its_reasoning_before_a_call(issuer: str, client: str, *, stream: bool) -> None:
     response = ANSWERS[issuer]
     restored = sent_back(told(response, issuer, client, stream=stream), issuer, client)
     own = history_of(next_request(FIRST_REQUESTS[issuer], response, issuer), issuer)[1:]
@@ -100,7 +100,7 @@ def _comparable(messages: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("client", ENVELOPE_CLIENTS)
-def test_a_text_before_the_call_stays_behind_the_thought(client: str) -> None:
+def test_text_before_a_call_stays_after_the_reasoning(client: str) -> None:
     restored = sent_back(told(chat(SAID), "openai-chat", client, stream=True), "openai-chat", client)
     assert {name: restored[0][name] for name in ("reasoning_content", "content")} == {
         "reasoning_content": THOUGHT,
@@ -108,7 +108,7 @@ def test_a_text_before_the_call_stays_behind_the_thought(client: str) -> None:
     }
 
 
-def test_no_text_is_put_behind_an_answer_that_calls_nothing() -> None:
+def test_responses_without_calls_get_no_envelope() -> None:
     """As there is for a proof: no model wants its thoughts back without a call."""
     response = chat({"reasoning_content": THOUGHT, "content": "Dry."}, "stop")
     parts = told(response, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
@@ -116,7 +116,7 @@ def test_no_text_is_put_behind_an_answer_that_calls_nothing() -> None:
 
 
 @pytest.mark.parametrize("client", [client for client in ENVELOPE_CLIENTS if client != "gemini-interactions"])
-def test_a_summary_is_not_carried(client: str) -> None:
+def test_a_summary_gets_no_envelope(client: str) -> None:
     """It is for people to read. Google's models prove their calls elsewhere."""
     response = interactions_call_response({"type": "thought", "summary": [{"type": "text", "text": "Paris."}]})
     assert not [
@@ -124,7 +124,7 @@ def test_a_summary_is_not_carried(client: str) -> None:
     ]
 
 
-def test_a_model_that_proves_its_thoughts_is_not_sent_those_of_another() -> None:
+def test_unsigned_reasoning_is_not_sent_to_models_that_sign() -> None:
     shown = told(ANSWERS["ollama"], "ollama", "anthropic")
     assert is_envelope(shown["content"][0]["signature"])
     for carrier in (ENVELOPE_KEY, EnvelopeKey([b"k" * 32], "tenant", realm="elsewhere", model="m")):

@@ -12,7 +12,7 @@ from tests.matrix.files import DATA, PAGE, as_data, as_page
 from toolwire.protocols import PROTOCOLS
 
 
-def test_the_kept_matrix_is_what_the_golden_files_show() -> None:
+def test_the_stored_matrix_matches_the_golden_files() -> None:
     matrices = matrix()
     assert as_data(matrices) == DATA.read_text(encoding="utf-8"), "run `make matrix`"
     assert as_page(matrices) == PAGE.read_text(encoding="utf-8"), "run `make matrix`"
@@ -24,7 +24,7 @@ def test_every_loss_belongs_to_a_feature(source: str, target: str) -> None:
     assert [f"{body.name}: {loss}" for body, _, stray in verdicts(source, target) for loss in stray] == []
 
 
-def test_every_feature_is_seen_somewhere() -> None:
+def test_every_feature_occurs_in_a_fixture() -> None:
     seen = {feature for source, target in permutations(PROTOCOLS, 2) for feature in cells(source, target)}
     assert seen == {feature.name for _, group in GROUPS.values() for feature in group}
 
@@ -66,13 +66,13 @@ BODY = Body(
         ([("dropped", MARK)], True, {"cache-marks": "refused"}),
     ],
 )
-def test_a_loss_counts_for_the_most_exact_feature(losses: Any, refused: bool, expected: Any) -> None:
+def test_a_loss_counts_for_the_most_specific_feature(losses: Any, refused: bool, expected: Any) -> None:
     judged, stray = judge(BODY, [Loss(kind, path, "why") for kind, path in losses], refused=refused)
     told = {name: verdict.outcome + ("" if verdict.direct else ", around it") for name, verdict in judged}
     assert told == expected
     assert stray == []
 
 
-def test_a_loss_without_a_feature_is_seen() -> None:
+def test_a_loss_without_a_feature_is_detected() -> None:
     loss = Loss("dropped", "/elsewhere", "why")
     assert judge(BODY, [loss], refused=False)[1] == [loss]

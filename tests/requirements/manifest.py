@@ -154,7 +154,7 @@ execution-locations-1 Client/user-defined tool Your runtime executes local code,
 execution-locations-2 Provider-hosted/server tool The model provider executes an approved hosted tool such as web search, code execution, file search, computer use, or hosted MCP. Tool choice policy, approval settings, observability, output trust boundaries, returned artifacts, and data-retention fit.
   -> tests/acceptance/test_server_tools.py::test_sv_11_results_of_provider_tools_stay_with_their_calls
   -> tests/acceptance/test_server_tools.py::test_sv_4_every_built_in_tool_is_mapped_or_reported
-  -> tests/features/test_mcp_connectors.py::test_one_that_asks_a_person_is_refused
+  -> tests/features/test_mcp_connectors.py::test_a_server_that_requires_approval_is_refused
 execution-locations-3 MCP server tool An MCP host/client discovers tools with tools/list, invokes tools/call, and translates results into the provider's format. MCP transport/session security, server trust, tool approval, result shaping, and version pinning.
   -> tests/runtime/mcp/test_toolset.py::test_tools_are_listed_and_called
   -> tests/runtime/mcp/test_security.py::test_every_path_to_a_tool_applies_the_policy
@@ -225,13 +225,13 @@ computer-use-2 Action batch Structured intent such as screenshot, click, double 
 computer-use-3 Coordinates Arguments whose frame is the screenshot or declared display. Keep display dimensions aligned with the actual image; handle downsampling, device-pixel-ratio, zoom, crop regions, and coordinate scaling.
   -> tests/runtime/tools/browser/chromium/test_display.py::test_click_hits_what_the_screenshot_shows
   -> tests/runtime/tools/browser/chromium/test_display.py::test_declared_size_equals_screenshot_size
-  -> tests/features/computer_use/test_actions.py::test_a_point_on_a_screen_of_unknown_size_is_not_guessed
+  -> tests/features/computer_use/test_actions.py::test_coordinates_are_not_guessed_without_the_display_size
 computer-use-4 Page/screen content Tool output controlled by websites, apps, documents, emails, or images. Treat on-screen instructions as untrusted data, not user permission; stop or ask before credentials, purchases, account changes, phishing, or other high-impact actions.
   -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_instructions_in_a_page_have_no_effect
   -> tests/runtime/tools/browser/chromium/test_consent.py::test_page_text_is_only_an_observation
   -> tests/runtime/tools/browser/chromium/test_consent.py::test_secret_fields_need_approval
 computer-use-5 Continuation New screenshot/result after action execution. Pair it to the request (call_id, tool_use_id, or equivalent) and repeat until the model stops or a guardrail fires.
-  -> tests/features/computer_use/test_calls.py::test_the_upstream_sees_its_own_calls_again_each_with_its_result
+  -> tests/features/computer_use/test_calls.py::test_the_upstream_receives_its_own_calls_with_their_results
   -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_native_vendor_format
 """  # noqa: E501
 
@@ -317,7 +317,7 @@ sdk-loops-1 Anthropic Tool Runner can run tools, append results, wrap errors, ma
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
 sdk-loops-2 OpenAI Agents SDK and Responses tooling can attach function tools, hosted tools, hosted MCP tools, and specialist agents as tools.
   -> tests/runtime/run/test_loop.py::test_agent_as_a_tool_has_its_own_policy
-  -> tests/features/test_mcp_connectors.py::test_an_mcp_tool_of_responses_is_a_server_of_anthropic
+  -> tests/features/test_mcp_connectors.py::test_a_responses_mcp_tool_becomes_an_anthropic_mcp_server
 sdk-loops-3 Vercel AI SDK models tools with input schemas, optional execute, strict mode, approval requests, multi-step stopping, and lifecycle callbacks.
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
   -> tests/runtime/run/test_loop.py::test_later_answer_pauses_the_run
@@ -329,7 +329,7 @@ sdk-loops-5 Anthropic programmatic tool calling and code execution with MCP move
   -> tests/gateway/emulation/test_programs.py::test_program_suspends_for_client_calls_and_resumes
   -> tests/scenarios/test_code_execution.py::test_twenty_calls_take_one_turn
 sdk-loops-6 OpenAI/Anthropic/Gemini computer-use tools move execution into a UI harness with screenshot-grounded actions and updated visual state.
-  -> tests/features/computer_use/test_calls.py::test_calls_come_in_the_clients_form
+  -> tests/features/computer_use/test_calls.py::test_calls_arrive_in_the_format_of_the_client
   -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_another_vendor_format
 sdk-loops-7 Gemini Interactions API beta moves more continuity and observability into typed server-side steps.
   -> tests/scenarios/test_sdk_state.py::test_interactions_go_on_from_an_id
@@ -448,7 +448,7 @@ anthropic-rules-4 Do: Put global instructions in the `system` field when applica
 anthropic-rules-5 Do: Treat `tool_result.content` as text only; summarize binary outputs.
   -> tests/requirements/test_contracts.py::test_binary_results_can_be_summarized_as_text
   -> tests/features/test_result_media.py::test_a_summary_is_one_line_of_text
-  -> tests/features/test_result_media.py::test_native_media_arrive_or_a_line_says_that_there_were_some
+  -> tests/features/test_result_media.py::test_media_are_sent_natively_or_replaced_by_a_line_of_text
 anthropic-rules-6 Don't: Send tool outputs as assistant text or mix into the same assistant message as `tool_use`.
   -> tests/requirements/test_contracts.py::test_format_tool_results_returns_the_continuation
 anthropic-rules-7 Don't: Use `file_path` for `read_file` (use `absolute_path`).
@@ -468,7 +468,7 @@ responses-rules-5 Don't: Send tool outputs as Chat-style `tool` role messages.
 responses-rules-6 Don't: Embed binary content in outputs; summarize instead.
   -> tests/requirements/test_contracts.py::test_binary_results_can_be_summarized_as_text
   -> tests/features/test_result_media.py::test_a_summary_is_one_line_of_text
-  -> tests/features/test_result_media.py::test_native_media_arrive_or_a_line_says_that_there_were_some
+  -> tests/features/test_result_media.py::test_media_are_sent_natively_or_replaced_by_a_line_of_text
 responses-rules-7 Don't: Put tools under Chat’s `{ type: "function", function: {...} }` shape only—Responses supports broader tool types.
   -> tests/requirements/test_contracts.py::test_format_tools_responses_flattens_the_wrapper
   -> tests/requirements/test_contracts.py::test_tools_that_are_not_functions_stay_with_responses_and_are_reported_to_chat
@@ -488,7 +488,7 @@ chat-rules-6 Don't: Include non-function tools in `tools[]`.
 chat-rules-7 Don't: Return binary payloads in the tool role message; summarize or use a dedicated mechanism/tool.
   -> tests/requirements/test_contracts.py::test_binary_results_can_be_summarized_as_text
   -> tests/features/test_result_media.py::test_a_summary_is_one_line_of_text
-  -> tests/features/test_result_media.py::test_native_media_arrive_or_a_line_says_that_there_were_some
+  -> tests/features/test_result_media.py::test_media_are_sent_natively_or_replaced_by_a_line_of_text
 gemini-rules-1 Do: Expose tools via `config.tools: [{ functionDeclarations: [...] }]` with `parametersJsonSchema`.
   -> tests/requirements/test_contracts.py::test_config_of_the_gemini_sdks_is_decoded_but_never_encoded
   -> tests/requirements/test_contracts.py::test_format_tools_gemini_declares_functions_with_their_json_schema

@@ -66,7 +66,7 @@ ACTIONS: list[tuple[dict[str, Any], list[dict[str, Any]] | None, list[Any] | Non
 
 
 @pytest.mark.parametrize(("members", "openai", "current", "earlier"), ACTIONS)
-def test_an_action_of_anthropics_in_the_others_words(
+def test_anthropic_actions_translate_to_other_vendors(
     members: dict[str, Any], openai: Any, current: Any, earlier: Any
 ) -> None:
     request = computer_request(
@@ -83,7 +83,7 @@ def test_an_action_of_anthropics_in_the_others_words(
 
 
 @pytest.mark.parametrize(("members", "openai", "current", "earlier"), ACTIONS)
-def test_the_same_action_back_in_anthropics_words(
+def test_actions_of_other_vendors_translate_to_anthropic(
     members: dict[str, Any], openai: Any, current: Any, earlier: Any
 ) -> None:
     """Only where the other form says all of it."""
@@ -113,7 +113,7 @@ BROWSER = {"type": "browser_toolset_20260801"}
         ("mouse_down", {"x": 0, "y": 0}, "left_mouse_down", {"target": {"type": "coordinate", "x": 0, "y": 0}}),
     ],
 )
-def test_a_browser_between_google_and_anthropic(name: str, args: Any, member: str, members: Any) -> None:
+def test_browser_actions_translate_between_google_and_anthropic(name: str, args: Any, member: str, members: Any) -> None:
     request = computer_request(ANTHROPIC, tool=BROWSER)
     translated = tw.translate(
         computer_response(GEMINI, function_call("f", name, **args)), GEMINI, ANTHROPIC, "response", request=request
@@ -127,7 +127,7 @@ def test_a_browser_between_google_and_anthropic(name: str, args: Any, member: st
     assert (restored["functionCall"]["name"], restored["functionCall"]["args"]) == (name, args)
 
 
-def test_what_a_form_lacks_is_told_by_what_comes_nearest() -> None:
+def test_unsupported_actions_become_the_nearest_supported_ones() -> None:
     response = computer_response(GEMINI, function_call("f", "navigate", url="http://a/", intent="Look."))
     translated = tw.translate(response, GEMINI, RESPONSES, "response", request=computer_request(RESPONSES))
     (call,) = computer_calls_in(RESPONSES, translated.value)
@@ -143,7 +143,7 @@ def test_what_a_form_lacks_is_told_by_what_comes_nearest() -> None:
     }
 
 
-def test_a_point_on_a_screen_of_unknown_size_is_not_guessed() -> None:
+def test_coordinates_are_not_guessed_without_the_display_size() -> None:
     request = computer_request(RESPONSES)
     request["input"][0] = {"role": "user", "content": "Go"}
     response = computer_response(GEMINI, function_call("f", "click", x=500, y=500))
@@ -155,7 +155,7 @@ def test_a_point_on_a_screen_of_unknown_size_is_not_guessed() -> None:
     )
 
 
-def test_a_clients_own_function_is_never_taken_for_one_of_googles() -> None:
+def test_a_client_function_is_never_taken_for_a_google_action() -> None:
     request = computer_request(RESPONSES)
     request["tools"].append(
         {"type": "function", "name": "navigate", "parameters": {"type": "object", "properties": {}}}

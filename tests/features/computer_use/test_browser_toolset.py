@@ -85,7 +85,7 @@ def told(target: str, name: str, members: dict[str, Any]) -> tuple[list[Any], se
 
 
 @pytest.mark.parametrize("case", CROSSING, ids=lambda case: case[0])
-def test_a_member_in_the_others_words(case: tuple[str, dict[str, Any], Any, set[str], Any, set[str]]) -> None:
+def test_members_translate_to_other_vendors(case: tuple[str, dict[str, Any], Any, set[str], Any, set[str]]) -> None:
     name, members, openai, lost_there, google, lost = case
     said, reported = told(RESPONSES, name, members)
     assert ([one.get("actions") for one in said], reported) == ([openai], lost_there)
@@ -93,7 +93,7 @@ def test_a_member_in_the_others_words(case: tuple[str, dict[str, Any], Any, set[
 
 
 @pytest.mark.parametrize(("name", "members"), STAYING)
-def test_a_member_that_no_other_form_has_stays_a_call_of_a_function(name: str, members: dict[str, Any]) -> None:
+def test_members_without_equivalent_stay_function_calls(name: str, members: dict[str, Any]) -> None:
     (said,), reported = told(RESPONSES, name, members)
     assert (said["type"], said["name"], json.loads(said["arguments"])) == ("function_call", name, members)
     assert reported == {TOOLSET}
@@ -109,7 +109,7 @@ def test_a_member_that_no_other_form_has_stays_a_call_of_a_function(name: str, m
         ("about:blank", "about:blank"),
     ],
 )
-def test_an_address_may_come_without_its_protocol(url: str, meant: str) -> None:
+def test_a_url_may_lack_its_scheme(url: str, meant: str) -> None:
     response = computer_response(ANTHROPIC, tool_use("a", "navigate", "browser", url=url))
     (call,) = computer_calls_in(
         GEMINI, tw.translate(response, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
@@ -139,7 +139,7 @@ def shown(target: str, *before: dict[str, Any]) -> tuple[Any, list[tuple[str, st
 
 
 @pytest.mark.parametrize("before", [(), ({"type": "text", "text": "Done."},)], ids=["alone", "beside a text"])
-def test_the_state_of_a_browser_is_told_in_words(before: tuple[dict[str, Any], ...]) -> None:
+def test_the_browser_state_is_sent_as_text(before: tuple[dict[str, Any], ...]) -> None:
     words = "\n".join([*(one["text"] for one in before), IN_WORDS])
     place = ("approximated", f"/content/{1 + len(before)}")
     sent, lost = shown(GEMINI, *before)
@@ -158,7 +158,7 @@ def test_the_state_of_a_browser_is_told_in_words(before: tuple[dict[str, Any], .
 
 
 @pytest.mark.parametrize("state", [{}, {"tabs": "none"}, {"tabs": [3, {}], "state_changes": {}}])
-def test_a_state_that_says_nothing_readable_is_no_harm(state: dict[str, Any]) -> None:
+def test_an_unreadable_browser_state_is_harmless(state: dict[str, Any]) -> None:
     turn = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
     turn[1]["content"][0]["content"] = [IMAGE_BLOCK, {"type": "browser_state", **state}]
     request = computer_request(ANTHROPIC, *turn, tool=BROWSER)

@@ -58,7 +58,7 @@ def _told(client: str, calls: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("upstream", "client"), CROSSED)
-def test_calls_come_in_the_clients_form(upstream: str, client: str) -> None:
+def test_calls_arrive_in_the_format_of_the_client(upstream: str, client: str) -> None:
     translated = tw.translate(
         computer_response(upstream, *COMPUTER_CALLS[upstream]),
         upstream,
@@ -74,7 +74,7 @@ def test_calls_come_in_the_clients_form(upstream: str, client: str) -> None:
 
 
 @pytest.mark.parametrize(("upstream", "client"), CROSSED)
-def test_a_stream_tells_the_same_calls(upstream: str, client: str) -> None:
+def test_a_stream_has_the_same_calls(upstream: str, client: str) -> None:
     request = computer_request(client)
     body = computer_response(upstream, *COMPUTER_CALLS[upstream])
     source = PROTOCOLS[upstream]
@@ -97,7 +97,7 @@ def test_a_stream_tells_the_same_calls(upstream: str, client: str) -> None:
 
 
 @pytest.mark.parametrize(("upstream", "client"), CROSSED)
-def test_the_upstream_sees_its_own_calls_again_each_with_its_result(upstream: str, client: str) -> None:
+def test_the_upstream_receives_its_own_calls_with_their_results(upstream: str, client: str) -> None:
     """What was split for the client is joined again: ids, actions and how many there are come back as they were."""
     request = computer_request(client)
     translated = tw.translate(
@@ -155,7 +155,7 @@ def test_a_call_without_an_id_gets_none_at_google() -> None:
     assert "id" not in result["functionResponse"]
 
 
-def test_pieces_of_which_one_is_missing_stay_what_they_are() -> None:
+def test_an_incomplete_group_of_split_calls_is_not_joined() -> None:
     translated = tw.translate(
         computer_response(RESPONSES, *COMPUTER_CALLS[RESPONSES]),
         RESPONSES,
@@ -171,7 +171,7 @@ def test_pieces_of_which_one_is_missing_stay_what_they_are() -> None:
 
 
 @pytest.mark.parametrize("protocol", COMPUTER_PROTOCOLS)
-def test_at_home_nothing_changes(protocol: str) -> None:
+def test_calls_are_unchanged_within_their_protocol(protocol: str) -> None:
     body = computer_request(protocol, *computer_turn(protocol, COMPUTER_CALLS[protocol]))
     encoded = tw.translate(body, protocol, protocol)
     assert (encoded.value, encoded.losses) == (body, [])
@@ -180,7 +180,7 @@ def test_at_home_nothing_changes(protocol: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), list(permutations((GEMINI, INTERACTIONS))))
-def test_between_googles_protocols_calls_stay_as_they_are(one: str, other: str) -> None:
+def test_calls_are_unchanged_between_the_google_protocols(one: str, other: str) -> None:
     translated = tw.translate(
         computer_response(one, *COMPUTER_CALLS[one]), one, other, "response", request=computer_request(other)
     ).value
@@ -188,7 +188,7 @@ def test_between_googles_protocols_calls_stay_as_they_are(one: str, other: str) 
 
 
 @pytest.mark.parametrize("protocol", COMPUTER_PROTOCOLS)
-def test_a_decoder_reads_what_is_done(protocol: str) -> None:
+def test_decoders_recognize_the_actions(protocol: str) -> None:
     body = computer_request(protocol, *computer_turn(protocol, COMPUTER_CALLS[protocol]))
     if protocol == ANTHROPIC:
         body["tools"] = [{"type": "computer_toolset_20260801"}]
@@ -198,7 +198,7 @@ def test_a_decoder_reads_what_is_done(protocol: str) -> None:
     assert kinds == ["Click", "Type", "Keys"]
 
 
-def test_the_pointer_stays_where_the_call_before_left_it() -> None:
+def test_the_pointer_stays_where_the_previous_call_left_it() -> None:
     """Google's functions before 3.5 can only type where something is clicked."""
     request = computer_request(INTERACTIONS) | {"model": "gemini-2.5-computer-use-preview-10-2025"}
     body, source = computer_response(ANTHROPIC, *COMPUTER_CALLS[ANTHROPIC]), PROTOCOLS[ANTHROPIC]

@@ -26,7 +26,7 @@ from toolwire.translation.stages.restore_calls import restore_calls
 
 
 @pytest.mark.parametrize("upstream", [*COMPUTER_PROTOCOLS, CHAT])
-def test_a_client_of_common_actions_works_on_every_form(upstream: str) -> None:
+def test_a_client_of_common_actions_works_with_every_vendor(upstream: str) -> None:
     seen = Media(kind="image", media_type="image/png", source=Inline(data=SCREENSHOT_BASE64))
     request = Request(
         origin="toolwire",
@@ -58,7 +58,7 @@ def test_a_client_of_common_actions_works_on_every_form(upstream: str) -> None:
     assert ids == [call.id for call in own], "the upstream sees its own calls again"
 
 
-def test_it_is_told_of_safety_checks_and_its_agreement_goes_back() -> None:
+def test_a_client_of_common_actions_receives_and_acknowledges_safety_checks() -> None:
     request = Request(origin="toolwire", model="m", tools=(computer_tool(WIDTH, HEIGHT),))
     codec = PROTOCOLS[RESPONSES]
     encoded = codec.encode_request(request, Target())

@@ -68,7 +68,7 @@ DECLARED: list[tuple[str, Any, str, str | None, Any]] = [
 
 
 @pytest.mark.parametrize(("source", "tool", "target", "model", "declared"), DECLARED)
-def test_the_tool_is_declared_in_the_targets_form(
+def test_the_tool_is_declared_in_the_format_of_the_target(
     source: str, tool: Any, target: str, model: str | None, declared: Any
 ) -> None:
     encoded = tw.translate(computer_request(source, tool=tool), source, target, model=model)
@@ -77,7 +77,7 @@ def test_the_tool_is_declared_in_the_targets_form(
         assert tw.check({**encoded.value, "model": model or "m"}, target) == []
 
 
-def test_the_tool_that_is_no_toolset_needs_a_header() -> None:
+def test_the_single_computer_tool_needs_a_beta_header() -> None:
     headers = tw.translate(
         computer_request(RESPONSES, tool=PREVIEW), RESPONSES, ANTHROPIC, model="claude-opus-4-8"
     ).route.headers
@@ -85,7 +85,7 @@ def test_the_tool_that_is_no_toolset_needs_a_header() -> None:
     assert tw.translate(computer_request(RESPONSES), RESPONSES, ANTHROPIC, model="claude-opus-5-5").route.headers == ()
 
 
-def test_what_a_declaration_can_not_say_is_reported() -> None:
+def test_settings_that_a_declaration_cannot_hold_are_reported() -> None:
     request = computer_request(ANTHROPIC, tool=COMPUTER_TOOL | {"enable_zoom": True, "display_number": 1})
     lost = {(loss.kind, loss.path) for loss in tw.translate(request, ANTHROPIC, RESPONSES).losses}
     names = ("display_width_px", "display_height_px", "enable_zoom", "display_number")
@@ -101,7 +101,7 @@ def test_what_a_declaration_can_not_say_is_reported() -> None:
     }
 
 
-def test_what_a_client_excludes_is_not_offered() -> None:
+def test_excluded_actions_are_not_offered() -> None:
     bounded = {"computerUse": {"environment": "ENVIRONMENT_BROWSER", "excludedPredefinedFunctions": ["navigate"]}}
     (tool,) = tw.translate(computer_request(GEMINI, tool=bounded), GEMINI, ANTHROPIC, model="claude-opus-5-5").value[
         "tools"
@@ -115,7 +115,7 @@ def test_what_a_client_excludes_is_not_offered() -> None:
 
 @pytest.mark.parametrize("target", [CHAT, OLLAMA, OPENROUTER])
 @pytest.mark.parametrize("source", COMPUTER_PROTOCOLS)
-def test_without_a_computer_tool_it_is_a_function_of_the_common_actions(source: str, target: str) -> None:
+def test_targets_without_a_computer_tool_get_a_function_of_common_actions(source: str, target: str) -> None:
     encoded = tw.translate(computer_request(source, *computer_turn(source, COMPUTER_CALLS[source])), source, target)
     (tool,) = encoded.value["tools"]
     kinds = tool["function"]["parameters"]["properties"]["actions"]["items"]["properties"]["kind"]["enum"]
@@ -128,7 +128,7 @@ def test_without_a_computer_tool_it_is_a_function_of_the_common_actions(source: 
     assert actions == json.loads(COMPUTER_CALLS[CHAT][0]["function"]["arguments"])["actions"]
 
 
-def test_a_choice_of_the_tool_asks_for_some_call() -> None:
+def test_a_choice_of_the_computer_tool_requires_some_call() -> None:
     request = computer_request(ANTHROPIC) | {"tool_choice": {"type": "tool", "name": "computer"}}
     encoded = tw.translate(request, ANTHROPIC, RESPONSES)
     assert encoded.value["tool_choice"] == "required"

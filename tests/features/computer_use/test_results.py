@@ -13,7 +13,7 @@ from tests.support.bodies.computer_use import (
 from tests.support.protocols import ANTHROPIC, RESPONSES
 
 
-def test_a_result_that_is_no_picture_repeats_the_last_one_and_is_told_as_text() -> None:
+def test_a_result_without_a_screenshot_repeats_the_last_one_and_adds_text() -> None:
     turn = computer_turn(ANTHROPIC, [tool_use("a1", "cursor_position"), tool_use("a2", "screenshot")])
     turn[1]["content"][0] |= {"content": "X=1,Y=2", "is_error": True}
     encoded = tw.translate(computer_request(ANTHROPIC, *turn), ANTHROPIC, RESPONSES)
@@ -29,7 +29,7 @@ def test_a_result_that_is_no_picture_repeats_the_last_one_and_is_told_as_text() 
     assert {"/messages/2/content/0/content", "/messages/2/content/0/is_error"} <= paths
 
 
-def test_a_result_of_several_pieces_has_the_last_picture_and_all_that_was_said() -> None:
+def test_a_result_of_several_parts_has_the_last_screenshot_and_all_text() -> None:
     translated = tw.translate(
         computer_response(RESPONSES, *COMPUTER_CALLS[RESPONSES]),
         RESPONSES,

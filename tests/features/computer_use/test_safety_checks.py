@@ -25,7 +25,7 @@ from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
 
-def test_a_safety_check_of_googles_is_one_of_openais_and_so_is_the_agreement() -> None:
+def test_safety_checks_and_acknowledgments_translate_from_google_to_openai() -> None:
     request = computer_request(RESPONSES)
     response = computer_response(GEMINI, function_call("f1", "click", x=500, y=500, safety_decision=SAFETY_DECISION))
     (call,) = computer_calls_in(RESPONSES, tw.translate(response, GEMINI, RESPONSES, "response", request=request).value)
@@ -38,7 +38,7 @@ def test_a_safety_check_of_googles_is_one_of_openais_and_so_is_the_agreement() -
     assert translated[-1]["parts"][0]["functionResponse"]["response"] == {"safety_acknowledgement": "true"}
 
 
-def test_a_safety_check_of_openais_is_one_of_googles_and_so_is_the_agreement() -> None:
+def test_safety_checks_and_acknowledgments_translate_from_openai_to_google() -> None:
     request = computer_request(GEMINI)
     response = computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
     (call,) = computer_calls_in(GEMINI, tw.translate(response, RESPONSES, GEMINI, "response", request=request).value)
@@ -52,7 +52,7 @@ def test_a_safety_check_of_openais_is_one_of_googles_and_so_is_the_agreement() -
     assert output["acknowledged_safety_checks"] == [PENDING_SAFETY_CHECK]
 
 
-def test_nobody_agrees_in_place_of_a_person() -> None:
+def test_only_the_user_acknowledges_safety_checks() -> None:
     """Neither without a word from the client, nor to more than what it named."""
     response = computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
     (call,) = computer_calls_in(
@@ -74,7 +74,7 @@ CHECKED = [
 
 
 @pytest.mark.parametrize(("upstream", "call"), CHECKED)
-def test_a_safety_check_that_can_not_be_told_is_refused(upstream: str, call: Any) -> None:
+def test_a_safety_check_without_equivalent_is_refused(upstream: str, call: Any) -> None:
     request, body = computer_request(ANTHROPIC), computer_response(upstream, call)
     with pytest.raises(tw.LossyTranslationError):
         tw.translate(body, upstream, ANTHROPIC, "response", request=request)
@@ -92,7 +92,7 @@ def test_a_safety_check_that_can_not_be_told_is_refused(upstream: str, call: Any
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT, OLLAMA, OPENROUTER])
 @pytest.mark.parametrize(("source", "call"), CHECKED)
-def test_a_request_with_an_open_check_is_refused_where_it_can_not_be_told(source: str, call: Any, target: str) -> None:
+def test_a_request_with_a_pending_check_is_refused_without_equivalent(source: str, call: Any, target: str) -> None:
     with pytest.raises(tw.LossyTranslationError):
         tw.translate(computer_request(source, *computer_turn(source, [call])), source, target)
     agreed: dict[str, Any] = {"safety_acknowledgement": "true"}
@@ -102,7 +102,7 @@ def test_a_request_with_an_open_check_is_refused_where_it_can_not_be_told(source
     assert any("safety" in loss.path and loss.kind == "dropped" for loss in encoded.losses)
 
 
-def test_a_check_of_a_call_that_stays_a_function_is_refused_or_reported() -> None:
+def test_the_check_of_an_untranslated_call_is_refused_or_reported() -> None:
     """Google's `click` on a screen of unknown size can't be told, and then neither can its check."""
     call = computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK])
     request = {"model": "gpt-5.5", "input": [{"role": "user", "content": "Go"}], "tools": [{"type": "computer"}]}
@@ -117,7 +117,7 @@ def test_a_check_of_a_call_that_stays_a_function_is_refused_or_reported() -> Non
     }
 
 
-def test_an_agreement_passes_between_googles_protocols() -> None:
+def test_acknowledgments_pass_between_the_google_protocols() -> None:
     call = interactions_step("s1", "click", x=500, y=500, safety_decision=SAFETY_DECISION)
     agreed = computer_request(INTERACTIONS, *computer_turn(INTERACTIONS, [call], safety_acknowledgement="true"))
     contents = tw.translate(agreed, INTERACTIONS, GEMINI).value["contents"]

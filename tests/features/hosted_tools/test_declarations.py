@@ -96,7 +96,7 @@ def names(tools: list[Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), PAIRS)
-def test_a_tool_that_both_have_is_declared_and_one_that_is_lacking_dropped(source: str, target: str, kind: str) -> None:
+def test_shared_tools_are_declared_and_missing_ones_dropped(source: str, target: str, kind: str) -> None:
     translated = made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target)
     place = f"/tools/1/{next(iter(DECLARED[source][kind]))}" if source == GEMINI else "/tools/1"
     dropped = [loss.path for loss in translated.losses if loss.kind == "dropped" and loss.path.startswith("/tools/1")]
@@ -110,7 +110,7 @@ def test_a_tool_that_both_have_is_declared_and_one_that_is_lacking_dropped(sourc
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT, GEMINI, INTERACTIONS, ROUTER])
 @pytest.mark.parametrize("words", [[], ["web_search_preview"]])
-def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]) -> None:
+def test_a_tool_that_the_choice_excludes_is_not_offered(target: str, words: list[str]) -> None:
     allowed = [{"type": "function", "name": "f"}, *({"type": word} for word in words)]
     choice = {"type": "allowed_tools", "mode": "auto", "tools": allowed}
     body = asking(RESPONSES, [FUNCTION[RESPONSES], {"type": "web_search_preview"}], tool_choice=choice)
@@ -128,19 +128,19 @@ def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]
         assert offered == [[], None]
 
 
-def test_names_of_functions_leave_the_vendor_s_own_tools_alone() -> None:
+def test_function_names_do_not_clash_with_hosted_tools() -> None:
     config = {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": ["f"]}}
     translated = made_of(asking(GEMINI, [FUNCTION[GEMINI], {"googleSearch": {}}], toolConfig=config), GEMINI, ANTHROPIC)
     assert translated.value["tools"][1:] == [DECLARED[ANTHROPIC]["web_search"]]
 
 
 @pytest.mark.parametrize(("source", "tool", "kind"), OTHER_WORDS)
-def test_other_words_for_the_same(source: str, tool: Any, kind: str) -> None:
+def test_alternative_spellings_declare_the_same_tool(source: str, tool: Any, kind: str) -> None:
     translated = made_of(asking(source, [tool]), source, INTERACTIONS)
     assert translated.value["tools"] == [DECLARED[INTERACTIONS][kind]]
 
 
-def test_two_searches_are_one_where_names_are_unique() -> None:
+def test_two_searches_become_one_where_names_must_be_unique() -> None:
     body = asking(RESPONSES, [{"type": "web_search"}, {"type": "web_search_preview"}])
     translated = made_of(body, RESPONSES, ANTHROPIC)
     assert translated.value["tools"] == [DECLARED[ANTHROPIC]["web_search"]]
@@ -148,7 +148,7 @@ def test_two_searches_are_one_where_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), [one for one in PAIRS if one[2] != "code_execution"])
-def test_functions_that_the_client_runs_take_its_place(source: str, target: str, kind: str) -> None:
+def test_client_functions_can_replace_missing_tools(source: str, target: str, kind: str) -> None:
     translated = made_of(
         asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="function"
     )
@@ -161,7 +161,7 @@ def test_functions_that_the_client_runs_take_its_place(source: str, target: str,
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), LACKING)
-def test_what_is_lacking_can_always_be_refused(source: str, target: str, kind: str) -> None:
+def test_missing_tools_can_be_refused(source: str, target: str, kind: str) -> None:
     with pytest.raises(tw.LossyTranslationError, match="the target has no"):
         made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="refuse")
 
@@ -190,7 +190,7 @@ def test_a_forced_tool_is_forced_or_refused_by_name(source: str, target: str, ki
         assert made_of(body, source, target).value["tool_choice"] == FORCED[target, kind]
 
 
-def test_a_search_forced_by_its_old_word_is_the_search_that_is_declared() -> None:
+def test_a_search_forced_by_its_old_name_is_the_declared_search() -> None:
     body = asking(RESPONSES, [{"type": "web_search_preview"}], tool_choice={"type": "web_search_preview_2025_03_11"})
     assert made_of(body, RESPONSES, ANTHROPIC).value["tool_choice"] == FORCED[ANTHROPIC, "web_search"]
 
@@ -204,7 +204,7 @@ def test_a_forced_tool_that_a_function_replaces_forces_the_function(source: str,
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), [one for one in LACKING if one[0] == ANTHROPIC])
-def test_a_call_that_only_a_lacking_tool_could_be_is_refused(source: str, target: str, kind: str) -> None:
+def test_a_forced_call_without_any_available_tool_is_refused(source: str, target: str, kind: str) -> None:
     alone = asking(source, [DECLARED[source][kind]], tool_choice={"type": "any"})
     with pytest.raises(tw.LossyTranslationError, match="must be called"):
         made_of(alone, source, target)
@@ -249,7 +249,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, Any], set[str]
     ("source", "bounds", "target", "kept", "lost"),
     [(source, bounds, *rest) for source, (bounds, targets) in BOUNDS.items() for rest in targets],
 )
-def test_bounds_that_both_have_are_kept_and_others_reported(
+def test_shared_limits_are_kept_and_others_reported(
     *, source: str, bounds: Any, target: str, kept: Any, lost: set[str]
 ) -> None:
     translated = made_of(asking(source, [{**DECLARED[source]["web_search"], **bounds}]), source, target)
@@ -271,13 +271,13 @@ FILTERED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("target", [GEMINI, INTERACTIONS])
 @pytest.mark.parametrize(("source", "tool", "path"), FILTERED)
-def test_a_filter_that_can_t_be_kept_is_refused(source: str, tool: Any, path: str, target: str) -> None:
+def test_an_unsupported_domain_filter_is_refused(source: str, tool: Any, path: str, target: str) -> None:
     with pytest.raises(tw.LossyTranslationError, match=path):
         made_of(asking(source, [tool]), source, target)
 
 
 @pytest.mark.parametrize(("source", "tool", "path"), FILTERED)
-def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path: str) -> None:
+def test_a_domain_filter_is_dropped_with_its_tool(source: str, tool: Any, path: str) -> None:
     translated = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
     assert [loss.path for loss in translated.losses if loss.kind == "dropped"] == ["/tools/0"]
     with pytest.raises(tw.LossyTranslationError, match="cannot enforce its restrictions"):
@@ -291,7 +291,7 @@ FOR_PROGRAMS = [
 
 
 @pytest.mark.parametrize(("source", "tool"), FOR_PROGRAMS)
-def test_one_that_only_programs_may_call_is_refused_where_the_model_could(source: str, tool: dict[str, Any]) -> None:
+def test_a_tool_for_programs_only_is_refused_where_the_model_could_call_it(source: str, tool: dict[str, Any]) -> None:
     other = RESPONSES if source == ANTHROPIC else ANTHROPIC
     for target in (other, GEMINI, INTERACTIONS):
         with pytest.raises(tw.LossyTranslationError, match="/tools/0/allowed_callers/0"):
@@ -300,13 +300,13 @@ def test_one_that_only_programs_may_call_is_refused_where_the_model_could(source
         assert made_of(asking(source, [also_direct]), source, target).value["tools"]
 
 
-def test_nor_may_a_function_stand_in_for_it() -> None:
+def test_no_function_replaces_a_tool_for_programs_only() -> None:
     _, tool = FOR_PROGRAMS[1]
     with pytest.raises(tw.LossyTranslationError, match="/tools/0"):
         made_of(asking(ANTHROPIC, [tool]), ANTHROPIC, OLLAMA, hosted_tools="function")
 
 
-def test_excluded_domains_of_vertex_go_where_they_can_be_kept() -> None:
+def test_excluded_domains_of_vertex_are_kept_where_supported() -> None:
     body = asking(GEMINI, [{"googleSearch": {"excludeDomains": SITES}}])
     assert made_of(body, GEMINI, ANTHROPIC).value["tools"][0]["blocked_domains"] == SITES
     with pytest.raises(tw.LossyTranslationError, match="/tools/0/googleSearch/excludeDomains/0"):
@@ -322,7 +322,7 @@ CHAT_SEARCH = {
 
 
 @pytest.mark.parametrize("tools", [None, [], [FUNCTION[ROUTER]]])
-def test_the_search_field_of_chat_comes_home(tools: Any) -> None:
+def test_the_search_field_of_chat_is_unchanged_within_chat(tools: Any) -> None:
     body = asking(CHAT, tools, web_search_options=CHAT_SEARCH)
     if tools is None:
         del body["tools"]
@@ -330,7 +330,7 @@ def test_the_search_field_of_chat_comes_home(tools: Any) -> None:
     assert (translated.value, translated.losses) == (body, [])
 
 
-def test_the_search_field_of_chat_is_a_search() -> None:
+def test_the_search_field_of_chat_becomes_a_search_tool() -> None:
     body = asking(CHAT, [], web_search_options=CHAT_SEARCH)
     translated = tw.translate(body, CHAT, RESPONSES)
     assert translated.value["tools"] == [{"type": "web_search", "search_context_size": "low", "user_location": OSLO}]
@@ -341,7 +341,7 @@ def test_the_search_field_of_chat_is_a_search() -> None:
     assert [(loss.kind, loss.path) for loss in lost] == [("dropped", "/web_search_options")]
 
 
-def test_a_search_is_that_field_for_models_that_have_it() -> None:
+def test_a_search_tool_becomes_the_search_field_for_search_models() -> None:
     search = {"type": "web_search", "search_context_size": "low", "user_location": OSLO}
     body = {**asking(RESPONSES, [search]), "model": "gpt-4o-search-preview"}
     translated = tw.translate(body, RESPONSES, CHAT)
@@ -352,7 +352,7 @@ def test_a_search_is_that_field_for_models_that_have_it() -> None:
         tw.translate({**body, "model": "gpt-4o"}, RESPONSES, CHAT)
 
 
-def test_plugins_that_search_and_fetch_are_tools_elsewhere() -> None:
+def test_search_and_fetch_plugins_become_tools() -> None:
     web = {"id": "web", "max_results": 3, "include_domains": SITES}
     plugins = [web, {"id": "web-fetch"}, {"id": "moderation"}, {"id": "web", "enabled": False}]
     body = asking(ROUTER, [FUNCTION[ROUTER]], plugins=plugins)
@@ -397,7 +397,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("target", ANSWERS)
-def test_calls_and_results_go_along_and_are_raised_again(target: str) -> None:
+def test_calls_of_replacement_functions_are_restored_as_hosted_calls(target: str) -> None:
     request = asking(ANTHROPIC, [DECLARED[ANTHROPIC]["web_search"]])
     call = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": _ARGUMENTS}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "It rains."}

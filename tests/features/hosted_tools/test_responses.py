@@ -45,7 +45,7 @@ def test_a_client_of_anthropic_reads_a_call_and_its_result(source: str, kind: st
 
 @pytest.mark.parametrize("kind", HOSTED_ARGUMENTS)
 @pytest.mark.parametrize("source", [RESPONSES, GEMINI, INTERACTIONS])
-def test_so_it_does_in_a_stream(source: str, kind: str) -> None:
+def test_a_client_of_anthropic_reads_a_streamed_call_and_its_result(source: str, kind: str) -> None:
     wire = translate_hosted_stream(source, HOSTED_CALLS[source][kind], ANTHROPIC)
     events = stream_frames(wire)
     blocks = [event["content_block"] for event in events if event["type"] == "content_block_start"]
@@ -81,14 +81,14 @@ def test_a_client_of_responses_reads_an_item(source: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", HOSTED_ARGUMENTS)
 @pytest.mark.parametrize("source", [ANTHROPIC, GEMINI, INTERACTIONS])
-def test_so_it_does_in_a_stream_of_items(source: str, kind: str) -> None:
+def test_a_client_of_responses_reads_a_streamed_item(source: str, kind: str) -> None:
     events = stream_frames(translate_hosted_stream(source, HOSTED_CALLS[source][kind], RESPONSES))
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     check_responses(done, kind, pages=source == ANTHROPIC)
     assert events[-1]["response"]["output"] == done
 
 
-def test_what_a_page_says_is_quoted() -> None:
+def test_the_text_of_a_page_is_quoted() -> None:
     cited = {"url": "https://a.test", "title": "A", "content": "Sunny all day.", "start_index": 0, "end_index": 6}
     said = {"role": "assistant", "content": "Sunny.", "annotations": [{"type": "url_citation", "url_citation": cited}]}
     choice = {"index": 0, "message": said, "finish_reason": "stop"}
@@ -100,7 +100,7 @@ def test_what_a_page_says_is_quoted() -> None:
     assert tw.translate(body, ROUTER, ROUTER, "response").value == body
 
 
-def test_code_that_failed_is_so_told_in_a_history_too() -> None:
+def test_failed_code_is_marked_as_failed_in_a_history() -> None:
     parts = [
         {"executableCode": {"language": "PYTHON", "code": "0 / 0"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_FAILED"}},
@@ -110,7 +110,7 @@ def test_code_that_failed_is_so_told_in_a_history_too() -> None:
     assert translated["messages"][1]["content"][1]["text"] == "[codeExecutionResult failed: no readable content]"
 
 
-def test_to_look_for_something_in_a_page_is_no_search() -> None:
+def test_finding_text_in_a_page_is_no_search() -> None:
     action = {"type": "find_in_page", "url": "https://a.test", "pattern": "18"}
     item = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
     body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [item]}
@@ -124,7 +124,7 @@ def test_to_look_for_something_in_a_page_is_no_search() -> None:
     assert translated["usage"]["server_tool_use"] == {"web_search_requests": 0, "web_fetch_requests": 1}
 
 
-def test_code_that_failed_is_told_as_failed() -> None:
+def test_failed_code_is_marked_as_failed() -> None:
     parts = [
         HOSTED_CALLS[GEMINI]["code_execution"][0],
         {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "oops"}},
@@ -137,7 +137,7 @@ def test_code_that_failed_is_told_as_failed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_fetch"])
-def test_so_is_a_search_or_a_fetch(kind: str) -> None:
+def test_a_failed_search_or_fetch_is_marked_as_failed(kind: str) -> None:
     call, result = HOSTED_CALLS[INTERACTIONS][kind]
     body = response_with_blocks(INTERACTIONS, [call, {**result, "is_error": True}])
     translated = tw.translate(body, INTERACTIONS, ANTHROPIC, "response").value
@@ -145,7 +145,7 @@ def test_so_is_a_search_or_a_fetch(kind: str) -> None:
     assert validation.accept_response(ANTHROPIC, translated) is None
 
 
-def test_so_is_code_that_failed_at_openai() -> None:
+def test_failed_code_of_openai_is_marked_as_failed() -> None:
     (item,) = HOSTED_CALLS[RESPONSES]["code_execution"]
     body = response_with_blocks(
         RESPONSES, [{**item, "status": "failed", "outputs": [{"type": "logs", "logs": "oops"}]}]
@@ -160,7 +160,7 @@ def test_so_is_code_that_failed_at_openai() -> None:
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_fetch", "code_execution"])
-def test_what_anthropic_could_not_run_is_told_as_failed(kind: str) -> None:
+def test_failed_tools_of_anthropic_are_marked_as_failed(kind: str) -> None:
     wrong = {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
     result = {"type": f"{kind}_tool_result", "tool_use_id": "srvtoolu_1", "content": wrong}
     body = response_with_blocks(ANTHROPIC, [HOSTED_CALLS[ANTHROPIC][kind][0], result])
@@ -182,7 +182,7 @@ def test_a_search_within_code_stays_paired_with_its_own_result() -> None:
     assert events[-1]["response"]["output"] == translated
 
 
-def test_what_still_runs_stands_before_the_call_that_it_waits_for() -> None:
+def test_a_pending_hosted_call_precedes_the_call_it_waits_for() -> None:
     call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
     blocks = [HOSTED_CALLS[ANTHROPIC]["code_execution"][0], call]
     translated = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
@@ -234,7 +234,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("native", "content", "told"), READ.values(), ids=READ)
-def test_all_that_a_result_says_is_told_to_the_next_model(native: str, content: Any, told: str) -> None:
+def test_the_complete_result_is_sent_to_the_next_model(native: str, content: Any, told: str) -> None:
     result = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
     if isinstance(content, str):
         result["is_error"] = True
@@ -258,7 +258,7 @@ def test_all_that_a_result_says_is_told_to_the_next_model(native: str, content: 
         if target != one[0] and {one[0], target} != {GEMINI, INTERACTIONS}
     ],
 )
-def test_in_a_history_it_is_told_as_text_since_no_other_provider_takes_it(source: str, kind: str, target: str) -> None:
+def test_hosted_calls_in_a_history_are_sent_as_text(source: str, kind: str, target: str) -> None:
     blocks = HOSTED_CALLS[source][kind]
     histories: dict[str, dict[str, Any]] = {
         ANTHROPIC: {

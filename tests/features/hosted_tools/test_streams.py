@@ -54,7 +54,7 @@ def _said(value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", HOSTED_ARGUMENTS)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_client_folds_a_stream_to_what_the_whole_answer_says(source: str, target: str, kind: str) -> None:
+def test_a_stream_folds_to_the_complete_response(source: str, target: str, kind: str) -> None:
     blocks = HOSTED_CALLS[source][kind]
     full_body = told(target, tw.translate(response_with_blocks(source, blocks), source, target, "response").value)
     fold = told(target, folded(target, translate_hosted_stream(source, blocks, target)))
@@ -66,7 +66,7 @@ def test_a_client_folds_a_stream_to_what_the_whole_answer_says(source: str, targ
 
 @pytest.mark.parametrize("target", [GEMINI, INTERACTIONS])
 @pytest.mark.parametrize("source", [ANTHROPIC, RESPONSES])
-def test_a_client_of_google_reads_what_another_provider_ran(source: str, target: str) -> None:
+def test_a_client_of_google_reads_hosted_calls_of_other_providers(source: str, target: str) -> None:
     """Each asked and answered the same, so that it reads the same."""
     for kind, asked in HOSTED_ARGUMENTS.items():
         call, result = told(
@@ -122,20 +122,20 @@ LATE = {
 
 
 @pytest.mark.parametrize("contents", LATE.values(), ids=LATE)
-def test_a_streamed_text_cites_what_the_last_chunk_says(contents: list[Any]) -> None:
+def test_streamed_text_cites_the_sources_of_the_last_chunk(contents: list[Any]) -> None:
     stream = grounded(*contents)
     (note,) = notes(stream)
     assert (note["url"], note["start_index"], note["end_index"]) == (PAGE["uri"], 3, 11)
     assert not [loss for loss in stream.losses if "grounding" in loss.path]
 
 
-def test_what_a_text_before_a_call_rests_on_came_too_late_and_is_reported() -> None:
+def test_late_sources_of_a_text_before_a_call_are_reported() -> None:
     stream = grounded([{"text": SAID}], [{"functionCall": {"name": "look", "args": {}}}], [{"text": ""}])
     assert notes(stream) == []
     assert "/candidates/0/groundingMetadata" in [loss.path for loss in stream.losses]
 
 
-def test_of_two_texts_the_last_one_cites_and_the_other_is_reported() -> None:
+def test_only_the_last_of_two_texts_cites_late_sources() -> None:
     both = [[{"text": SAID}], [{"functionCall": {"name": "look", "args": {}}}], [{"text": "Again: it rains."}]]
     again = {"segment": {"startIndex": 0, "endIndex": 5, "text": "Again"}, "groundingChunkIndices": [0]}
     chunks: list[dict[str, Any]] = [
@@ -164,7 +164,7 @@ SHOWN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("target", SHOWN)
-def test_a_client_of_google_sees_the_picture_that_a_tool_made(target: str) -> None:
+def test_a_client_of_google_receives_generated_images(target: str) -> None:
     translated = tw.translate(response_with_blocks(RESPONSES, [DRAWN]), RESPONSES, target, "response")
     assert told(target, translated.value) == [SHOWN[target]]
     assert [(loss.kind, loss.path) for loss in translated.losses if "output" in loss.path] == [
@@ -173,7 +173,7 @@ def test_a_client_of_google_sees_the_picture_that_a_tool_made(target: str) -> No
     assert told(target, folded(target, translate_hosted_stream(RESPONSES, [DRAWN], target))) == [SHOWN[target]]
 
 
-def test_a_picture_that_is_not_there_yet_is_reported() -> None:
+def test_an_unfinished_image_is_reported() -> None:
     body = response_with_blocks(RESPONSES, [{**DRAWN, "status": "generating", "result": None}])
     translated = tw.translate(body, RESPONSES, GEMINI, "response")
     assert ("dropped", "/output/0") in [(loss.kind, loss.path) for loss in translated.losses]

@@ -109,7 +109,7 @@ def test_a_client_reads_how_often_the_provider_searched(source: str, target: str
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_so_it_does_in_a_stream(source: str, target: str) -> None:
+def test_a_client_reads_the_search_count_of_a_stream(source: str, target: str) -> None:
     wire, losses = streamed(source, target)
     events = stream_frames(wire)
     match target:
@@ -127,18 +127,18 @@ def test_so_it_does_in_a_stream(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", [CHAT, GEMINI, OLLAMA])
 @pytest.mark.parametrize("source", ANSWERS)
-def test_who_does_not_count_gets_a_report(source: str, target: str) -> None:
+def test_counts_without_equivalent_are_reported(source: str, target: str) -> None:
     assert PLACES[source] in [loss.path for loss in tw.translate(ANSWERS[source], source, target, "response").losses]
     assert PLACES[source] in streamed(source, target)[1]
 
 
 @pytest.mark.parametrize("source", ANSWERS)
-def test_at_home_it_stays_as_it_was(source: str) -> None:
+def test_counts_are_unchanged_within_their_protocol(source: str) -> None:
     translated = tw.translate(ANSWERS[source], source, source, "response")
     assert (translated.value, list(translated.losses)) == (ANSWERS[source], [])
 
 
-def test_what_else_is_counted_is_reported() -> None:
+def test_other_counts_are_reported() -> None:
     others = {
         ROUTER: "/usage/server_tool_use_details/tool_calls_requested",
         INTERACTIONS: "/usage/grounding_tool_count/0",
@@ -154,7 +154,7 @@ def test_only_anthropic_counts_fetches(target: str) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "3", None, [], {}])
-def test_a_count_that_is_none_is_kept_and_reported(count: Any) -> None:
+def test_an_invalid_count_is_kept_and_reported(count: Any) -> None:
     usage = {"input_tokens": 5, "output_tokens": 2, "server_tool_use": {"web_search_requests": count}}
     body = {**ANSWERS[ANTHROPIC], "usage": usage}
     assert tw.translate(body, ANTHROPIC, ANTHROPIC, "response").value == body
