@@ -41,7 +41,7 @@ from toolwire.gateway.server.app import App
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
-streamed_or_not = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+streamed_or_not = pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 every_client = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 

@@ -228,7 +228,7 @@ def test_im_7_an_image_url_that_gemini_cannot_fetch_is_refused_and_never_fetched
 # ---- tools of others
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 def test_sv_2_a_provider_search_is_shown_as_native_blocks_of_the_client(stream: bool) -> None:
     tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
     body = anthropic_request(tools=[tool], stream=stream)

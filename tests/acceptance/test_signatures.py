@@ -101,7 +101,7 @@ def test_an_unsigned_step_skips_the_signature_check_once(source: str) -> None:
     assert not signatures(tw.translate(UNSIGNED[source], source, "gemini", model="gemini-2.5-pro").value)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_th_3_each_signature_stands_once_on_its_part(client: str, *, stream: bool) -> None:
     parts = [{"text": "Well.", "thoughtSignature": "CiMBtext"}, gemini_call_part(thoughtSignature=SIGNATURE)]
@@ -202,7 +202,7 @@ REASONED = {
 REDACTED = {"type": "redacted_thinking", "data": "EmwKAhgB"}
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize("client", [ANTHROPIC, "gemini", GI, "openrouter"])
 def test_th_9_a_reasoning_item_survives_every_client(client: str, *, stream: bool) -> None:
     sent = cycle(responses_call_response(REASONED), RESPONSES, client, stream=stream)
@@ -210,7 +210,7 @@ def test_th_9_a_reasoning_item_survives_every_client(client: str, *, stream: boo
     assert sent["input"][2]["type"] == "function_call"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize("client", [RESPONSES, "gemini", GI, "openrouter"])
 def test_th_10_redacted_thinking_survives_every_client(client: str, *, stream: bool) -> None:
     sent = cycle(anthropic_call_response(REDACTED), ANTHROPIC, client, stream=stream)

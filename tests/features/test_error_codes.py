@@ -1,4 +1,4 @@
-"""What clients look at in an error: its code, and what a policy says of itself."""
+"""Fields of an error that clients inspect: its code and the details of a policy violation."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A proof of reasoning survives a tool cycle through a client of another protocol, and comes back to its issuer."""
+"""Reasoning signatures survive a tool cycle through a client of another protocol and return to their issuer."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ from toolwire.protocols import PROTOCOLS
 CYCLES = [
     (case, client) for case, (issuer, _) in SIGNED_RESPONSES.items() for client in ENVELOPE_CLIENTS if client != issuer
 ]
-NO_FIELD = [
+CYCLES_WITHOUT_FIELD = [
     (case, client)
     for case, (issuer, _) in SIGNED_RESPONSES.items()
     for client in PROTOCOLS
@@ -41,26 +41,31 @@ NO_FIELD = [
 ]
 
 
-def told(
-    case: str, client: str, *, stream: bool = False, asked: Any = None, carrier: EnvelopeKey | None = ENVELOPE_KEY
+def client_response(
+    case: str,
+    client: str,
+    *,
+    stream: bool = False,
+    request: Any = None,
+    envelope_key: EnvelopeKey | None = ENVELOPE_KEY,
 ) -> Any:
-    """The answer as the client has it."""
+    """Return the response as the client receives it."""
     issuer, response = SIGNED_RESPONSES[case]
-    asked = FIRST_REQUESTS[client] if asked is None else asked
+    request = FIRST_REQUESTS[client] if request is None else request
     if stream:
         events = tw.translate_stream(
-            encode_response_stream(response, issuer), issuer, client, asked, envelope_key=carrier
+            encode_response_stream(response, issuer), issuer, client, request, envelope_key=envelope_key
         )
         return decode_response_stream(b"".join(events), client)
-    return tw.translate(response, issuer, client, "response", request=asked, envelope_key=carrier).value
+    return tw.translate(response, issuer, client, "response", request=request, envelope_key=envelope_key).value
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize(("case", "client"), CYCLES)
 def test_the_issuer_receives_the_request_of_a_native_client(case: str, client: str, *, stream: bool) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     translated = tw.translate(
-        next_request(FIRST_REQUESTS[client], told(case, client, stream=stream), client),
+        next_request(FIRST_REQUESTS[client], client_response(case, client, stream=stream), client),
         client,
         issuer,
         envelope_key=ENVELOPE_KEY,
@@ -72,15 +77,15 @@ def test_the_issuer_receives_the_request_of_a_native_client(case: str, client: s
     assert not [loss.path for loss in translated.losses if loss.path.endswith(SIGNATURE_FIELDS)]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize(("case", "client"), CYCLES)
 def test_the_client_receives_an_envelope_for_each_signature(case: str, client: str, *, stream: bool) -> None:
     issuer, response = SIGNED_RESPONSES[case]
-    shown = signature_fields_in(told(case, client, stream=stream))
-    assert shown
-    assert all(is_envelope(data) for _, data in shown)
+    envelopes = signature_fields_in(client_response(case, client, stream=stream))
+    assert envelopes
+    assert all(is_envelope(data) for _, data in envelopes)
     if client in ("gemini", "gemini-interactions"):
-        assert all(base64.b64decode(data, validate=True) for _, data in shown)
+        assert all(base64.b64decode(data, validate=True) for _, data in envelopes)
     if stream:
         events = tw.translate_stream(
             encode_response_stream(response, issuer), issuer, client, FIRST_REQUESTS[client], envelope_key=ENVELOPE_KEY
@@ -97,12 +102,12 @@ def test_the_client_receives_an_envelope_for_each_signature(case: str, client: s
 @pytest.mark.parametrize("case", [case for case, (issuer, _) in SIGNED_RESPONSES.items() if issuer != "gemini"])
 def test_a_gemini_client_may_reencode_the_signature(case: str) -> None:
     issuer, response = SIGNED_RESPONSES[case]
-    shown = told(case, "gemini")
-    content = shown["candidates"][0]["content"]
+    response_body = client_response(case, "gemini")
+    content = response_body["candidates"][0]["content"]
     for part in content["parts"]:
         if signature := part.get("thoughtSignature"):
             part["thoughtSignature"] = signature.replace("+", "-").replace("/", "_").rstrip("=")
-    request = next_request(FIRST_REQUESTS["gemini"], shown, "gemini")
+    request = next_request(FIRST_REQUESTS["gemini"], response_body, "gemini")
     request["contents"][1] = content
     translated = tw.translate(request, "gemini", issuer, envelope_key=ENVELOPE_KEY).value
     assert (
@@ -111,12 +116,12 @@ def test_a_gemini_client_may_reencode_the_signature(case: str) -> None:
     )
 
 
-SPOILT: dict[str, Callable[[str], str]] = {
-    "forged": lambda carry: carry[:-9] + ("A" if carry[-9] != "A" else "B") + carry[-8:],
-    "cut": lambda carry: carry[: len(carry) // 2],
-    "none": lambda carry: "tw1.",
+CORRUPTIONS: dict[str, Callable[[str], str]] = {
+    "forged": lambda envelope: envelope[:-9] + ("A" if envelope[-9] != "A" else "B") + envelope[-8:],
+    "truncated": lambda envelope: envelope[: len(envelope) // 2],
+    "none": lambda envelope: "tw1.",
 }
-OTHERS = {
+OTHER_KEYS = {
     "another key": EnvelopeKey([b"x" * 32], "tenant", realm="upstream", model="m"),
     "another tenant": EnvelopeKey([ENVELOPE_SECRET], "other", realm="upstream", model="m"),
     "another realm": EnvelopeKey([ENVELOPE_SECRET], "tenant", realm="other", model="m"),
@@ -125,56 +130,60 @@ OTHERS = {
 }
 
 
-def never_sent(body: dict[str, Any], case: str, client: str, carrier: EnvelopeKey | None) -> None:
-    """Nothing of the proofs or of their carries is in the next request, and each is reported where it stood."""
+def assert_never_sent(body: dict[str, Any], case: str, client: str, envelope_key: EnvelopeKey | None) -> None:
+    """Check that no signature or envelope is in the next request, and that each is reported."""
     issuer, response = SIGNED_RESPONSES[case]
-    translated = tw.translate(body, client, issuer, envelope_key=carrier)
+    translated = tw.translate(body, client, issuer, envelope_key=envelope_key)
     text = json.dumps(translated.value)
     assert not [data for _, data in signature_fields_in(response) if data in text]
     assert not [data for _, data in signature_fields_in(translated.value) if is_envelope(data)]
     name = HISTORY_FIELDS.get(client, "messages")
-    carries = [f"/{name}{path}" for path, data in signature_fields_in(body[name]) if data.startswith(("tw1.", "dHcxL"))]
-    assert carries
-    assert set(carries) <= {loss.path for loss in translated.losses if loss.kind == "dropped"}
+    envelope_paths = [
+        f"/{name}{path}" for path, data in signature_fields_in(body[name]) if data.startswith(("tw1.", "dHcxL"))
+    ]
+    assert envelope_paths
+    assert set(envelope_paths) <= {loss.path for loss in translated.losses if loss.kind == "dropped"}
 
 
-@pytest.mark.parametrize("who", OTHERS)
+@pytest.mark.parametrize("key", OTHER_KEYS)
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_signatures_for_another_issuer_are_never_sent(case: str, client: str, who: str) -> None:
-    never_sent(next_request(FIRST_REQUESTS[client], told(case, client), client), case, client, OTHERS[who])
+def test_signatures_for_another_issuer_are_never_sent(case: str, client: str, key: str) -> None:
+    assert_never_sent(
+        next_request(FIRST_REQUESTS[client], client_response(case, client), client), case, client, OTHER_KEYS[key]
+    )
 
 
-@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
 @pytest.mark.parametrize(("case", "client"), CYCLES)
-def test_corrupted_envelopes_are_never_sent(case: str, client: str, how: str) -> None:
-    body = next_request(FIRST_REQUESTS[client], told(case, client), client)
+def test_corrupted_envelopes_are_never_sent(case: str, client: str, corruption: str) -> None:
+    body = next_request(FIRST_REQUESTS[client], client_response(case, client), client)
     text = json.dumps(body)
-    for _, carry in signature_fields_in(body):
-        spoilt = SPOILT[how](carry)
-        text = text.replace(carry, spoilt if is_envelope(spoilt) else "tw1." + spoilt)
-    never_sent(json.loads(text), case, client, ENVELOPE_KEY)
+    for _, envelope in signature_fields_in(body):
+        corrupted = CORRUPTIONS[corruption](envelope)
+        text = text.replace(envelope, corrupted if is_envelope(corrupted) else "tw1." + corrupted)
+    assert_never_sent(json.loads(text), case, client, ENVELOPE_KEY)
 
 
 @pytest.mark.parametrize(("case", "client"), CYCLES)
 def test_envelopes_of_another_history_are_never_sent(case: str, client: str) -> None:
-    body = next_request(FIRST_REQUESTS[client], told(case, client), client)
+    body = next_request(FIRST_REQUESTS[client], client_response(case, client), client)
     edited = json.loads(json.dumps(body).replace("Weather?", "Snow?"))
-    never_sent(edited, case, client, ENVELOPE_KEY)
+    assert_never_sent(edited, case, client, ENVELOPE_KEY)
 
 
 @pytest.mark.parametrize(("case", "client"), CYCLES)
 def test_without_a_key_the_lost_signature_is_reported_at_its_position(case: str, client: str) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     encoded = tw.translate(response, issuer, client, "response", request=FIRST_REQUESTS[client])
-    shown = [data for _, data in signature_fields_in(encoded.value)]
+    signatures = [data for _, data in signature_fields_in(encoded.value)]
     for path, data in non_empty(signature_fields_in(response)):
-        # Or it was all that a text had, which is gone with it.
-        places = {path, path.removesuffix("/thoughtSignature")}
-        assert (data in shown) != bool(places & {loss.path for loss in encoded.losses})
+        # A text part that held only the signature is dropped completely.
+        paths = {path, path.removesuffix("/thoughtSignature")}
+        assert (data in signatures) != bool(paths & {loss.path for loss in encoded.losses})
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("case", "client"), NO_FIELD)
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
+@pytest.mark.parametrize(("case", "client"), CYCLES_WITHOUT_FIELD)
 def test_without_a_field_each_lost_signature_is_reported(case: str, client: str, *, stream: bool) -> None:
     issuer, response = SIGNED_RESPONSES[case]
     if stream:
@@ -191,8 +200,8 @@ def test_without_a_field_each_lost_signature_is_reported(case: str, client: str,
 
 def test_the_documentation_lists_the_envelope_field_of_each_client() -> None:
     page = (Path(__file__).parents[2] / "docs" / "concepts" / "continuity.md").read_text(encoding="utf-8")
-    said = dict(re.findall(r"^\| `([a-z-]+)` \| `?([a-z_A-Z-]+)`? \|", page, re.MULTILINE))
-    found = dict.fromkeys(PROTOCOLS, "-")
+    documented = dict(re.findall(r"^\| `([a-z-]+)` \| `?([a-z_A-Z-]+)`? \|", page, re.MULTILINE))
+    fields = dict.fromkeys(PROTOCOLS, "none")
     for case, client in CYCLES:
-        (found[client],) = {path.rpartition("/")[2] for path, _ in signature_fields_in(told(case, client))}
-    assert said == found
+        (fields[client],) = {path.rpartition("/")[2] for path, _ in signature_fields_in(client_response(case, client))}
+    assert documented == fields

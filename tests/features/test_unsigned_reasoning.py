@@ -1,4 +1,4 @@
-"""Reasoning that nobody proves comes back with its calls, too, through clients that drop or shorten it."""
+"""Unsigned reasoning returns to the model with its calls, through clients that drop or shorten it."""
 
 from typing import Any
 
@@ -27,9 +27,9 @@ def chat(message: dict[str, Any], reason: str = "tool_calls") -> dict[str, Any]:
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": TOOL_NAME, "arguments": '{"city":"Paris"}'}}
-SAID = {"reasoning_content": THOUGHT, "content": "I look.", "tool_calls": [CALL]}
-ANSWERS: dict[str, dict[str, Any]] = {
-    "openai-chat": chat({**SAID, "content": None}),
+MESSAGE = {"reasoning_content": THOUGHT, "content": "I look.", "tool_calls": [CALL]}
+RESPONSE_BODIES: dict[str, dict[str, Any]] = {
+    "openai-chat": chat({**MESSAGE, "content": None}),
     "ollama": {
         "model": "m",
         "created_at": "2026-01-01T00:00:00Z",
@@ -44,56 +44,56 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "openrouter": chat({"content": None, "reasoning": THOUGHT, "tool_calls": [CALL]}),
 }
-CYCLES = [(issuer, client) for issuer in ANSWERS for client in ENVELOPE_CLIENTS if client != issuer]
+CYCLES = [(issuer, client) for issuer in RESPONSE_BODIES for client in ENVELOPE_CLIENTS if client != issuer]
 
 
-def told(
-    answer: dict[str, Any],
+def client_response(
+    response: dict[str, Any],
     issuer: str,
     client: str,
     *,
     stream: bool = False,
-    carrier: EnvelopeKey | None = ENVELOPE_KEY,
+    envelope_key: EnvelopeKey | None = ENVELOPE_KEY,
 ) -> Any:
-    """The answer as the client has it."""
-    asked = FIRST_REQUESTS[client]
+    """Return the response as the client receives it."""
+    request = FIRST_REQUESTS[client]
     if stream:
         events = tw.translate_stream(
-            encode_response_stream(answer, issuer), issuer, client, asked, envelope_key=carrier
+            encode_response_stream(response, issuer), issuer, client, request, envelope_key=envelope_key
         )
         return decode_response_stream(b"".join(events), client)
-    return tw.translate(answer, issuer, client, "response", request=asked, envelope_key=carrier).value
+    return tw.translate(response, issuer, client, "response", request=request, envelope_key=envelope_key).value
 
 
-def repeated(response: dict[str, Any], client: str) -> dict[str, Any]:
-    """What these clients send next: opencode drops thinking without a signature, Codex all but the summary."""
+def client_request(response: dict[str, Any], client: str) -> dict[str, Any]:
+    """Build the next request of the client: opencode drops unsigned thinking, Codex keeps only the summary."""
     if client == "anthropic":
-        kept = [block for block in response["content"] if block["type"] != "thinking" or block["signature"]]
-        response = {**response, "content": kept}
+        blocks = [block for block in response["content"] if block["type"] != "thinking" or block["signature"]]
+        response = {**response, "content": blocks}
     if client == "openai-responses":
         items = [{**item, "content": None} if item["type"] == "reasoning" else item for item in response["output"]]
         response = {**response, "output": items}
     return next_request(FIRST_REQUESTS[client], response, client)
 
 
-def sent_back(told_so: dict[str, Any], issuer: str, client: str, model: str | None = None) -> list[Any]:
+def restored_history(response: dict[str, Any], issuer: str, client: str, model: str | None = None) -> list[Any]:
     translated = tw.translate(
-        repeated(told_so, client), client, issuer, model=model or MODELS[issuer], envelope_key=ENVELOPE_KEY
+        client_request(response, client), client, issuer, model=model or MODELS[issuer], envelope_key=ENVELOPE_KEY
     )
     return history_of(translated.value, issuer)[1:]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize(("issuer", "client"), CYCLES)
 def test_the_model_receives_its_reasoning_before_a_call(issuer: str, client: str, *, stream: bool) -> None:
-    response = ANSWERS[issuer]
-    restored = sent_back(told(response, issuer, client, stream=stream), issuer, client)
-    own = history_of(next_request(FIRST_REQUESTS[issuer], response, issuer), issuer)[1:]
-    assert _comparable(restored) == _comparable(own)
+    response = RESPONSE_BODIES[issuer]
+    restored = restored_history(client_response(response, issuer, client, stream=stream), issuer, client)
+    expected = history_of(next_request(FIRST_REQUESTS[issuer], response, issuer), issuer)[1:]
+    assert _comparable(restored) == _comparable(expected)
 
 
 def _comparable(messages: list[Any]) -> Any:
-    """Without what has nothing to do with it: an id that Ollama's calls have, and how nothing is spelled."""
+    """Remove the call ids, which Ollama adds, and empty values."""
     first, *others = messages
     calls = [{name: value for name, value in call.items() if name != "id"} for call in first["tool_calls"]]
     return {**{name: value for name, value in first.items() if value}, "tool_calls": calls}, len(others)
@@ -101,7 +101,9 @@ def _comparable(messages: list[Any]) -> Any:
 
 @pytest.mark.parametrize("client", ENVELOPE_CLIENTS)
 def test_text_before_a_call_stays_after_the_reasoning(client: str) -> None:
-    restored = sent_back(told(chat(SAID), "openai-chat", client, stream=True), "openai-chat", client)
+    restored = restored_history(
+        client_response(chat(MESSAGE), "openai-chat", client, stream=True), "openai-chat", client
+    )
     assert {name: restored[0][name] for name in ("reasoning_content", "content")} == {
         "reasoning_content": THOUGHT,
         "content": "I look.",
@@ -109,24 +111,28 @@ def test_text_before_a_call_stays_after_the_reasoning(client: str) -> None:
 
 
 def test_responses_without_calls_get_no_envelope() -> None:
-    """As there is for a proof: no model wants its thoughts back without a call."""
+    """Models need their reasoning back only with a call."""
     response = chat({"reasoning_content": THOUGHT, "content": "Dry."}, "stop")
-    parts = told(response, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
+    parts = client_response(response, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
     assert parts == [{"text": THOUGHT, "thought": True}, {"text": "Dry."}]
 
 
 @pytest.mark.parametrize("client", [client for client in ENVELOPE_CLIENTS if client != "gemini-interactions"])
 def test_a_summary_gets_no_envelope(client: str) -> None:
-    """It is for people to read. Google's models prove their calls elsewhere."""
+    """A summary is for people. Google's models sign their calls elsewhere."""
     response = interactions_call_response({"type": "thought", "summary": [{"type": "text", "text": "Paris."}]})
     assert not [
-        proof for _, proof in signature_fields_in(told(response, "gemini-interactions", client)) if is_envelope(proof)
+        proof
+        for _, proof in signature_fields_in(client_response(response, "gemini-interactions", client))
+        if is_envelope(proof)
     ]
 
 
 def test_unsigned_reasoning_is_not_sent_to_models_that_sign() -> None:
-    shown = told(ANSWERS["ollama"], "ollama", "anthropic")
-    assert is_envelope(shown["content"][0]["signature"])
-    for carrier in (ENVELOPE_KEY, EnvelopeKey([b"k" * 32], "tenant", realm="elsewhere", model="m")):
-        translated = tw.translate(repeated(shown, "anthropic"), "anthropic", "anthropic", envelope_key=carrier).value
+    response = client_response(RESPONSE_BODIES["ollama"], "ollama", "anthropic")
+    assert is_envelope(response["content"][0]["signature"])
+    for envelope_key in (ENVELOPE_KEY, EnvelopeKey([b"k" * 32], "tenant", realm="elsewhere", model="m")):
+        translated = tw.translate(
+            client_request(response, "anthropic"), "anthropic", "anthropic", envelope_key=envelope_key
+        ).value
         assert [block["type"] for block in translated["messages"][1]["content"]] == ["tool_use"]

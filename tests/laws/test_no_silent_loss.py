@@ -167,7 +167,7 @@ def _marker_for(value: Any) -> Any:
 def _is_accounted_for(probe: Probe, path: str, mark: Any) -> bool:
     """Whether the marked value is in the output, or a loss reports it or an object that contains it.
 
-    A number may be part of a sum, so a changed output is enough. One boolean may be the default of the target, so a loss
+    A number may be part of a sum, so a changed output is enough. One boolean may be the default, so a loss
     of its opposite is enough.
     """
     if (encoded := probe.changed(path, mark)) is None:

@@ -1,4 +1,4 @@
-"""What is done with a screen, action by action, in the words of each vendor's form."""
+"""Screen actions, one by one, in the format of each vendor."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.bodies.computer_use import (
 )
 from tests.support.protocols import ANTHROPIC, GEMINI, RESPONSES
 
-# One by one: in Anthropic's words, OpenAI's, Gemini's of 3.5, and of 2.5.
+# Each action in the format of Anthropic, OpenAI, Gemini 3.5 and Gemini 2.5.
 ACTIONS: list[tuple[dict[str, Any], list[dict[str, Any]] | None, list[Any] | None, list[Any] | None]] = [
     ({"action": "screenshot"}, [{"type": "screenshot"}], [("take_screenshot", {})], [("open_web_browser", {})]),
     ({"action": "left_click", "coordinate": [640, 400]}, [CLICK],
@@ -73,20 +73,20 @@ def test_anthropic_actions_translate_to_other_vendors(
         ANTHROPIC, *computer_turn(ANTHROPIC, [{"type": "tool_use", "id": "a", "name": "computer", "input": members}])
     )
     items = tw.translate(request, ANTHROPIC, RESPONSES).value["input"]
-    told = [item["actions"] for item in items if item.get("type") == "computer_call"]
-    assert told == ([] if openai is None else [openai])
-    for model, wanted in (("gemini-3.5-flash", current), ("gemini-2.5-computer-use-preview-10-2025", earlier)):
+    openai_actions = [item["actions"] for item in items if item.get("type") == "computer_call"]
+    assert openai_actions == ([] if openai is None else [openai])
+    for model, expected in (("gemini-3.5-flash", current), ("gemini-2.5-computer-use-preview-10-2025", earlier)):
         contents = tw.translate(request, ANTHROPIC, GEMINI, model=model).value["contents"]
-        called = [part["functionCall"] for block in contents for part in block["parts"] if "functionCall" in part]
-        shown = [(call["name"], call["args"]) for call in called if call["name"] != "computer"]
-        assert shown == ([] if wanted is None else wanted)
+        calls = [part["functionCall"] for content in contents for part in content["parts"] if "functionCall" in part]
+        gemini_actions = [(call["name"], call["args"]) for call in calls if call["name"] != "computer"]
+        assert gemini_actions == ([] if expected is None else expected)
 
 
 @pytest.mark.parametrize(("members", "openai", "current", "earlier"), ACTIONS)
 def test_actions_of_other_vendors_translate_to_anthropic(
     members: dict[str, Any], openai: Any, current: Any, earlier: Any
 ) -> None:
-    """Only where the other form says all of it."""
+    """Only actions that the other vendor expresses completely."""
     approximate = {"triple_click", "hold_key", "wait", "left_mouse_down"}
     if openai is not None and len(openai) == 1 and members["action"] not in approximate:
         response = computer_response(RESPONSES, computer_call("call_1", *openai))
@@ -96,8 +96,8 @@ def test_actions_of_other_vendors_translate_to_anthropic(
         ((name, args),) = current
         response = computer_response(GEMINI, function_call("f", name, **args))
         restored = tw.translate(response, GEMINI, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
-        near = members | ({"coordinate": [1278, 799]} if members.get("coordinate") == [1279, 799] else {})
-        assert [call["input"] for call in computer_calls_in(ANTHROPIC, restored)] == [near]
+        expected = members | ({"coordinate": [1278, 799]} if members.get("coordinate") == [1279, 799] else {})
+        assert [call["input"] for call in computer_calls_in(ANTHROPIC, restored)] == [expected]
 
 
 BROWSER = {"type": "browser_toolset_20260801"}
@@ -113,7 +113,9 @@ BROWSER = {"type": "browser_toolset_20260801"}
         ("mouse_down", {"x": 0, "y": 0}, "left_mouse_down", {"target": {"type": "coordinate", "x": 0, "y": 0}}),
     ],
 )
-def test_browser_actions_translate_between_google_and_anthropic(name: str, args: Any, member: str, members: Any) -> None:
+def test_browser_actions_translate_between_google_and_anthropic(
+    name: str, args: Any, member: str, members: Any
+) -> None:
     request = computer_request(ANTHROPIC, tool=BROWSER)
     translated = tw.translate(
         computer_response(GEMINI, function_call("f", name, **args)), GEMINI, ANTHROPIC, "response", request=request

@@ -1,4 +1,4 @@
-"""The tool of computer use, as each target's model knows it."""
+"""Declarations of the computer-use tool in the format of each target."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ NO_TABS = dict.fromkeys(
     ],
     OFF,
 )
-UNTOLD_BY_OPENAI = dict.fromkeys(("zoom", "left_mouse_down", "left_mouse_up", "cursor_position"), OFF)
+NOT_IN_OPENAI = dict.fromkeys(("zoom", "left_mouse_down", "left_mouse_up", "cursor_position"), OFF)
 
 
 DECLARED: list[tuple[str, Any, str, str | None, Any]] = [
@@ -53,11 +53,11 @@ DECLARED: list[tuple[str, Any, str, str | None, Any]] = [
         "environment": "ENVIRONMENT_BROWSER", "excludedPredefinedFunctions": ["key_down", "key_up"]}}),
     (ANTHROPIC, COMPUTER_TOOL, INTERACTIONS, "gemini-3.5-flash", {"type": "computer_use", "environment": "desktop"}),
     (RESPONSES, {"type": "computer"}, ANTHROPIC, "claude-opus-5-5", {
-        "type": "computer_toolset_20260801", "configs": UNTOLD_BY_OPENAI}),
+        "type": "computer_toolset_20260801", "configs": NOT_IN_OPENAI}),
     (RESPONSES, PREVIEW, ANTHROPIC, "claude-opus-4-8", {
         "type": "computer_20251124", "name": "computer", "display_width_px": 800, "display_height_px": 600}),
     (RESPONSES, PREVIEW, ANTHROPIC, "claude-opus-5-5", {
-        "type": "computer_toolset_20260801", "configs": UNTOLD_BY_OPENAI}),
+        "type": "computer_toolset_20260801", "configs": NOT_IN_OPENAI}),
     (RESPONSES, {"type": "computer"}, GEMINI, "gemini-3.5-flash", {
         "computerUse": {"environment": "ENVIRONMENT_DESKTOP"}}),
     (GEMINI, None, RESPONSES, None, {"type": "computer"}),
@@ -122,9 +122,11 @@ def test_targets_without_a_computer_tool_get_a_function_of_common_actions(source
     assert tool["function"]["name"] == "computer"
     assert {"screenshot", "click", "type", "keys", "scroll", "drag"} <= set(kinds)
     assert any(loss.kind == "approximated" and loss.path.startswith("/tools/0") for loss in encoded.losses)
-    called = [call["function"] for message in encoded.value["messages"] for call in message.get("tool_calls", ())]
-    said = [call["arguments"] for call in called]
-    actions = [one for text in said for one in (json.loads(text) if isinstance(text, str) else text)["actions"]]
+    calls = [call["function"] for message in encoded.value["messages"] for call in message.get("tool_calls", ())]
+    arguments = [call["arguments"] for call in calls]
+    actions = [
+        action for text in arguments for action in (json.loads(text) if isinstance(text, str) else text)["actions"]
+    ]
     assert actions == json.loads(COMPUTER_CALLS[CHAT][0]["function"]["arguments"])["actions"]
 
 

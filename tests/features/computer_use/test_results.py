@@ -1,4 +1,4 @@
-"""What a screen showed: pictures, and what was said beside them."""
+"""Results of computer use: screenshots, and text beside them."""
 
 import toolwire as tw
 from tests.support.bodies.computer_use import (
@@ -22,9 +22,9 @@ def test_a_result_without_a_screenshot_repeats_the_last_one_and_adds_text() -> N
     assert outputs == [
         {"type": "computer_call_output", "call_id": id, "output": COMPUTER_SCREENSHOT} for id in ("a1", "a2")
     ]
-    aside = {"type": "function_call", "call_id": "a1_said", "name": "computer_said", "arguments": "{}"}
-    told = {"type": "function_call_output", "call_id": "a1_said", "output": "[tool error] X=1,Y=2"}
-    assert [items[-2], {name: items[-1][name] for name in told}] == [aside, told]
+    text_call = {"type": "function_call", "call_id": "a1_said", "name": "computer_said", "arguments": "{}"}
+    text_result = {"type": "function_call_output", "call_id": "a1_said", "output": "[tool error] X=1,Y=2"}
+    assert [items[-2], {name: items[-1][name] for name in text_result}] == [text_call, text_result]
     paths = {loss.path for loss in encoded.losses if loss.kind == "approximated"}
     assert {"/messages/2/content/0/content", "/messages/2/content/0/is_error"} <= paths
 

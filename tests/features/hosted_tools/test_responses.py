@@ -1,4 +1,4 @@
-"""What providers ran themselves, as clients of other vendors read it: whole and in a stream."""
+"""Hosted calls of one provider as clients of other vendors receive them, as a body and as a stream."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def check_anthropic(blocks: list[Any], kind: str, *, pages: bool) -> None:
         assert [page["url"] for page in result["content"]] == (["https://a.test"] if pages else [])
 
 
-@pytest.mark.parametrize(("source", "kind"), [one for one in HOSTED_CASES if one[0] != ANTHROPIC])
+@pytest.mark.parametrize(("source", "kind"), [case for case in HOSTED_CASES if case[0] != ANTHROPIC])
 def test_a_client_of_anthropic_reads_a_call_and_its_result(source: str, kind: str) -> None:
     translated = tw.translate(
         response_with_blocks(source, HOSTED_CALLS[source][kind]), source, ANTHROPIC, "response"
@@ -50,9 +50,9 @@ def test_a_client_of_anthropic_reads_a_streamed_call_and_its_result(source: str,
     events = stream_frames(wire)
     blocks = [event["content_block"] for event in events if event["type"] == "content_block_start"]
     check_anthropic(blocks, kind, pages=source == RESPONSES)
-    (ended,) = [event for event in events if event["type"] == "message_delta"]
-    assert ended["delta"]["stop_reason"] == "end_turn"
-    assert ended["usage"]["server_tool_use"]["web_search_requests"] == int(kind == "web_search")
+    (message_delta,) = [event for event in events if event["type"] == "message_delta"]
+    assert message_delta["delta"]["stop_reason"] == "end_turn"
+    assert message_delta["usage"]["server_tool_use"]["web_search_requests"] == int(kind == "web_search")
 
 
 def check_responses(items: list[Any], kind: str, *, pages: bool) -> None:
@@ -68,10 +68,10 @@ def check_responses(items: list[Any], kind: str, *, pages: bool) -> None:
         assert item["action"] == {"type": "open_page", "url": "https://a.test"}
     else:
         assert (item["action"]["query"], item["action"]["queries"]) == ("Oslo", ["Oslo"])
-        assert [one["url"] for one in item["action"]["sources"]] == (["https://a.test"] if pages else [])
+        assert [source["url"] for source in item["action"]["sources"]] == (["https://a.test"] if pages else [])
 
 
-@pytest.mark.parametrize(("source", "kind"), [one for one in HOSTED_CASES if one[0] != RESPONSES])
+@pytest.mark.parametrize(("source", "kind"), [case for case in HOSTED_CASES if case[0] != RESPONSES])
 def test_a_client_of_responses_reads_an_item(source: str, kind: str) -> None:
     translated = tw.translate(
         response_with_blocks(source, HOSTED_CALLS[source][kind]), source, RESPONSES, "response"
@@ -83,15 +83,19 @@ def test_a_client_of_responses_reads_an_item(source: str, kind: str) -> None:
 @pytest.mark.parametrize("source", [ANTHROPIC, GEMINI, INTERACTIONS])
 def test_a_client_of_responses_reads_a_streamed_item(source: str, kind: str) -> None:
     events = stream_frames(translate_hosted_stream(source, HOSTED_CALLS[source][kind], RESPONSES))
-    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
-    check_responses(done, kind, pages=source == ANTHROPIC)
-    assert events[-1]["response"]["output"] == done
+    items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    check_responses(items, kind, pages=source == ANTHROPIC)
+    assert events[-1]["response"]["output"] == items
 
 
 def test_the_text_of_a_page_is_quoted() -> None:
-    cited = {"url": "https://a.test", "title": "A", "content": "Sunny all day.", "start_index": 0, "end_index": 6}
-    said = {"role": "assistant", "content": "Sunny.", "annotations": [{"type": "url_citation", "url_citation": cited}]}
-    choice = {"index": 0, "message": said, "finish_reason": "stop"}
+    citation = {"url": "https://a.test", "title": "A", "content": "Sunny all day.", "start_index": 0, "end_index": 6}
+    message = {
+        "role": "assistant",
+        "content": "Sunny.",
+        "annotations": [{"type": "url_citation", "url_citation": citation}],
+    }
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
     body = {"id": "gen-1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
     translated = tw.translate(body, ROUTER, ANTHROPIC, "response")
     (note,) = translated.value["content"][0]["citations"]
@@ -105,8 +109,8 @@ def test_failed_code_is_marked_as_failed_in_a_history() -> None:
         {"executableCode": {"language": "PYTHON", "code": "0 / 0"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_FAILED"}},
     ]
-    said = [{"role": "user", "parts": [{"text": "0 / 0?"}]}, {"role": "model", "parts": parts}]
-    translated = tw.translate({"contents": said}, GEMINI, ANTHROPIC, model="gemini-3-pro").value
+    contents = [{"role": "user", "parts": [{"text": "0 / 0?"}]}, {"role": "model", "parts": parts}]
+    translated = tw.translate({"contents": contents}, GEMINI, ANTHROPIC, model="gemini-3-pro").value
     assert translated["messages"][1]["content"][1]["text"] == "[codeExecutionResult failed: no readable content]"
 
 
@@ -153,16 +157,16 @@ def test_failed_code_of_openai_is_marked_as_failed() -> None:
     (_, result) = tw.translate(body, RESPONSES, ANTHROPIC, "response").value["content"]
     assert (result["content"]["return_code"], result["content"]["stderr"]) == (1, "oops")
     translated = tw.translate(body, RESPONSES, GEMINI, "response").value
-    ran = translated["candidates"][0]["content"]["parts"][1]["codeExecutionResult"]
-    assert (ran["outcome"], ran["output"]) == ("OUTCOME_FAILED", "oops")
+    code_result = translated["candidates"][0]["content"]["parts"][1]["codeExecutionResult"]
+    assert (code_result["outcome"], code_result["output"]) == ("OUTCOME_FAILED", "oops")
     (_, step) = tw.translate(body, RESPONSES, INTERACTIONS, "response").value["steps"]
     assert (step["is_error"], step["result"]) == (True, "oops")
 
 
 @pytest.mark.parametrize("kind", ["web_search", "web_fetch", "code_execution"])
 def test_failed_tools_of_anthropic_are_marked_as_failed(kind: str) -> None:
-    wrong = {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
-    result = {"type": f"{kind}_tool_result", "tool_use_id": "srvtoolu_1", "content": wrong}
+    error = {"type": f"{kind}_tool_result_error", "error_code": "unavailable"}
+    result = {"type": f"{kind}_tool_result", "tool_use_id": "srvtoolu_1", "content": error}
     body = response_with_blocks(ANTHROPIC, [HOSTED_CALLS[ANTHROPIC][kind][0], result])
     (item,) = tw.translate(body, ANTHROPIC, RESPONSES, "response").value["output"]
     assert item["status"] == "failed"
@@ -170,8 +174,11 @@ def test_failed_tools_of_anthropic_are_marked_as_failed(kind: str) -> None:
 
 
 def test_a_search_within_code_stays_paired_with_its_own_result() -> None:
-    (code, ran), (search, found) = HOSTED_CALLS[ANTHROPIC]["code_execution"], HOSTED_CALLS[ANTHROPIC]["web_search"]
-    blocks = [code, {**search, "id": "srvtoolu_2"}, {**found, "tool_use_id": "srvtoolu_2"}, ran]
+    (code, code_result), (search, search_result) = (
+        HOSTED_CALLS[ANTHROPIC]["code_execution"],
+        HOSTED_CALLS[ANTHROPIC]["web_search"],
+    )
+    blocks = [code, {**search, "id": "srvtoolu_2"}, {**search_result, "tool_use_id": "srvtoolu_2"}, code_result]
     translated = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response").value["output"]
     assert [(item["type"], item["status"]) for item in translated] == [
         ("web_search_call", "completed"),
@@ -194,7 +201,7 @@ def test_a_pending_hosted_call_precedes_the_call_it_waits_for() -> None:
     assert events[-1]["response"]["output"] == translated
 
 
-READ = {
+RESULT_TEXTS = {
     "string": ("mcp_tool_result", "not found", "[mcp_tool_result: [tool error] not found]"),
     "page": (
         "web_fetch_tool_result",
@@ -233,29 +240,29 @@ READ = {
 }
 
 
-@pytest.mark.parametrize(("native", "content", "told"), READ.values(), ids=READ)
-def test_the_complete_result_is_sent_to_the_next_model(native: str, content: Any, told: str) -> None:
+@pytest.mark.parametrize(("native", "content", "expected"), RESULT_TEXTS.values(), ids=RESULT_TEXTS)
+def test_the_complete_result_is_sent_to_the_next_model(native: str, content: Any, expected: str) -> None:
     result = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
     if isinstance(content, str):
         result["is_error"] = True
-    talk = [
+    messages = [
         {"role": "user", "content": "Go"},
         {"role": "assistant", "content": [result]},
         {"role": "user", "content": "?"},
     ]
-    body = {"model": "m", "max_tokens": 99, "messages": talk}
-    assert tw.translate(body, ANTHROPIC, RESPONSES).value["input"][1] == {"role": "assistant", "content": told}
-    assert tw.translate(body, ANTHROPIC, OLLAMA).value["messages"][1]["content"] == told
+    body = {"model": "m", "max_tokens": 99, "messages": messages}
+    assert tw.translate(body, ANTHROPIC, RESPONSES).value["input"][1] == {"role": "assistant", "content": expected}
+    assert tw.translate(body, ANTHROPIC, OLLAMA).value["messages"][1]["content"] == expected
     assert tw.translate(body, ANTHROPIC, ANTHROPIC).value == body
 
 
 @pytest.mark.parametrize(
     ("source", "kind", "target"),
     [
-        (*one, target)
-        for one in HOSTED_CASES
+        (*case, target)
+        for case in HOSTED_CASES
         for target in (*HOSTED_CALLS, CHAT, OLLAMA, ROUTER)
-        if target != one[0] and {one[0], target} != {GEMINI, INTERACTIONS}
+        if target != case[0] and {case[0], target} != {GEMINI, INTERACTIONS}
     ],
 )
 def test_hosted_calls_in_a_history_are_sent_as_text(source: str, kind: str, target: str) -> None:

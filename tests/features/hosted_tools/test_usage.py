@@ -1,4 +1,4 @@
-"""How often hosted tools ran: to each client whose protocol counts it, whole and in a stream; else reported."""
+"""Counts of hosted tool calls: in the usage of each protocol that has them, in bodies and streams, or reported."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ NO_IMAGES = {
     "total_tokens": 0,
 }
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Rain."}, "finish_reason": "stop"}
-ANSWERS: dict[str, dict[str, Any]] = {
+RESPONSE_BODIES: dict[str, dict[str, Any]] = {
     ANTHROPIC: {
         "id": "msg_1",
         "type": "message",
@@ -77,7 +77,7 @@ PLACES = {
     INTERACTIONS: "/usage/grounding_tool_count/1",
     ROUTER: "/usage/server_tool_use_details/web_search_requests",
 }
-PAIRS = [(source, target) for source in ANSWERS for target in ANSWERS if source != target]
+PAIRS = [(source, target) for source in RESPONSE_BODIES for target in RESPONSE_BODIES if source != target]
 
 
 def searches(protocol: str, body: dict[str, Any]) -> Any:
@@ -96,14 +96,14 @@ def searches(protocol: str, body: dict[str, Any]) -> Any:
 def streamed(source: str, target: str) -> tuple[bytes, list[str]]:
     codec = PROTOCOLS[source]
     told = codec.stream_encoder(ResponseContext())
-    response = codec.decode_response(json.dumps(ANSWERS[source]).encode(), ResponseContext())
+    response = codec.decode_response(json.dumps(RESPONSE_BODIES[source]).encode(), ResponseContext())
     stream = tw.translate_stream([told.encode(list(unfold(response))) + told.close()], source, target)
     return b"".join(stream), [loss.path for loss in stream.losses]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_client_reads_how_often_the_provider_searched(source: str, target: str) -> None:
-    translated = tw.translate(ANSWERS[source], source, target, "response")
+    translated = tw.translate(RESPONSE_BODIES[source], source, target, "response")
     assert searches(target, translated.value) == 3
     assert PLACES[source] not in [loss.path for loss in translated.losses]
 
@@ -126,16 +126,18 @@ def test_a_client_reads_the_search_count_of_a_stream(source: str, target: str) -
 
 
 @pytest.mark.parametrize("target", [CHAT, GEMINI, OLLAMA])
-@pytest.mark.parametrize("source", ANSWERS)
+@pytest.mark.parametrize("source", RESPONSE_BODIES)
 def test_counts_without_equivalent_are_reported(source: str, target: str) -> None:
-    assert PLACES[source] in [loss.path for loss in tw.translate(ANSWERS[source], source, target, "response").losses]
+    assert PLACES[source] in [
+        loss.path for loss in tw.translate(RESPONSE_BODIES[source], source, target, "response").losses
+    ]
     assert PLACES[source] in streamed(source, target)[1]
 
 
-@pytest.mark.parametrize("source", ANSWERS)
+@pytest.mark.parametrize("source", RESPONSE_BODIES)
 def test_counts_are_unchanged_within_their_protocol(source: str) -> None:
-    translated = tw.translate(ANSWERS[source], source, source, "response")
-    assert (translated.value, list(translated.losses)) == (ANSWERS[source], [])
+    translated = tw.translate(RESPONSE_BODIES[source], source, source, "response")
+    assert (translated.value, list(translated.losses)) == (RESPONSE_BODIES[source], [])
 
 
 def test_other_counts_are_reported() -> None:
@@ -144,19 +146,21 @@ def test_other_counts_are_reported() -> None:
         INTERACTIONS: "/usage/grounding_tool_count/0",
     }
     for source, path in non_empty(others.items()):
-        assert path in [loss.path for loss in tw.translate(ANSWERS[source], source, ANTHROPIC, "response").losses]
+        assert path in [
+            loss.path for loss in tw.translate(RESPONSE_BODIES[source], source, ANTHROPIC, "response").losses
+        ]
 
 
 @pytest.mark.parametrize("target", [RESPONSES, INTERACTIONS, ROUTER])
 def test_only_anthropic_counts_fetches(target: str) -> None:
-    losses = tw.translate(ANSWERS[ANTHROPIC], ANTHROPIC, target, "response").losses
+    losses = tw.translate(RESPONSE_BODIES[ANTHROPIC], ANTHROPIC, target, "response").losses
     assert "/usage/server_tool_use/web_fetch_requests" in [loss.path for loss in losses]
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "3", None, [], {}])
 def test_an_invalid_count_is_kept_and_reported(count: Any) -> None:
     usage = {"input_tokens": 5, "output_tokens": 2, "server_tool_use": {"web_search_requests": count}}
-    body = {**ANSWERS[ANTHROPIC], "usage": usage}
+    body = {**RESPONSE_BODIES[ANTHROPIC], "usage": usage}
     assert tw.translate(body, ANTHROPIC, ANTHROPIC, "response").value == body
     translated = tw.translate(body, ANTHROPIC, ROUTER, "response")
     assert "server_tool_use_details" not in translated.value["usage"]
