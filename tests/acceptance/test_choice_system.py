@@ -1,4 +1,4 @@
-"""Tool choice, parallel flags and system messages: TC-1 to TC-10, SY-1 to SY-7."""
+"""Tool choice, parallel calls and system messages (TC-1 to TC-10, SY-1 to SY-7)."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ FETCH: dict[str, Any] = {"type": "web_fetch_20250910", "name": "web_fetch"}
 REMINDER: dict[str, Any] = {"role": "system", "content": "Answer in French."}
 
 
-def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
-    """A request with two tools and this tool choice."""
+def request_with_choice(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
+    """Build a request with two tools and this tool choice."""
     match protocol:
         case "anthropic":
             return anthropic_request(tools=[anthropic_tool("a"), anthropic_tool("b")], tool_choice=choice, **fields)
@@ -45,9 +45,9 @@ def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
 
 
 def test_tc_1_any_is_read_as_required() -> None:
-    assert translated_body(choosing(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
-    assert translated_body(choosing(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
-    translated = translated_body(choosing(OPENROUTER, "any"), OPENROUTER, GEMINI)
+    assert translated_body(request_with_choice(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
+    assert translated_body(request_with_choice(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
+    translated = translated_body(request_with_choice(OPENROUTER, "any"), OPENROUTER, GEMINI)
     assert translated["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
@@ -63,20 +63,20 @@ def test_tc_2_choice_and_parallel_flag_are_omitted_when_no_tool_remains(declared
     body = anthropic_request(tools=declared, tool_choice=choice)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & translated_body(body, ANTHROPIC, CHAT).keys()
     assert not {"tools", "tool_choice"} & translated_body(body, ANTHROPIC, OLLAMA).keys()
-    if not declared:  # Google has a search of its own
+    if not declared:  # Google has a search tool
         assert not {"tools", "toolConfig"} & translated_body(body, ANTHROPIC, GEMINI).keys()
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
 def test_tc_3_the_parallel_flag_alone_makes_a_complete_choice(source: str) -> None:
-    body = choosing(source, "auto", parallel_tool_calls=False)
+    body = request_with_choice(source, "auto", parallel_tool_calls=False)
     del body["tool_choice"]
     translated = translated_body(body, source, ANTHROPIC)
     assert translated["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
 def test_tc_4_choice_and_flag_are_sent_in_one_place() -> None:
-    translated = translated_body(choosing(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
+    translated = translated_body(request_with_choice(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
     assert translated["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
     assert "parallel_tool_calls" not in translated
 
@@ -85,7 +85,7 @@ def test_tc_4_choice_and_flag_are_sent_in_one_place() -> None:
 @pytest.mark.parametrize("choice", [{"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "a"}])
 def test_tc_5_the_parallel_switch_is_kept_in_both_directions(target: str, choice: dict[str, Any]) -> None:
     switched = {**choice, "disable_parallel_tool_use": True}
-    translated = translated_body(choosing(ANTHROPIC, switched), ANTHROPIC, target)
+    translated = translated_body(request_with_choice(ANTHROPIC, switched), ANTHROPIC, target)
     assert translated["parallel_tool_calls"] is False
     assert translated_body(translated, target, ANTHROPIC)["tool_choice"] == switched
 
@@ -107,7 +107,7 @@ def test_tc_7_a_choice_among_some_tools_offers_only_these(source: str) -> None:
     chat_form = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "b"}}]}
     responses_form = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "b"}]}
     forms = {CHAT: {"type": "allowed_tools", "allowed_tools": chat_form}, RESPONSES: responses_form}
-    body = choosing(source, forms[source])
+    body = request_with_choice(source, forms[source])
     assert list(declared_schemas(ANTHROPIC, translated_body(body, source, ANTHROPIC))) == ["b"]
     other = RESPONSES if source == CHAT else CHAT
     translated = translated_body(body, source, other)
@@ -130,11 +130,11 @@ CHOICES = [
         INTERACTIONS: {"allowed_tools": {"mode": "any", "tools": ["b"]}},
     },
 ]
-CHOOSING = [protocol for protocol in ALL_PROTOCOLS if protocol != OLLAMA]
+CHOICE_PROTOCOLS = [protocol for protocol in ALL_PROTOCOLS if protocol != OLLAMA]
 
 
-def chosen(protocol: str, body: Any) -> Any:
-    """What a request says of the choice."""
+def choice_in(protocol: str, body: Any) -> Any:
+    """Return the tool choice of a request."""
     match protocol:
         case "gemini":
             return body["toolConfig"]["functionCallingConfig"]
@@ -145,13 +145,13 @@ def chosen(protocol: str, body: Any) -> Any:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize(("source", "target"), [(a, b) for a in CHOOSING for b in CHOOSING if a != b])
+@pytest.mark.parametrize(("source", "target"), [(a, b) for a in CHOICE_PROTOCOLS for b in CHOICE_PROTOCOLS if a != b])
 def test_tc_9_every_choice_is_mapped_exactly(source: str, target: str, choice: dict[str, Any]) -> None:
-    spoken = {**choice, OPENROUTER: choice[CHAT]}
-    body = choosing(source, spoken[source])
-    assert chosen(target, translated_body(body, source, target)) == spoken[target]
+    choices = {**choice, OPENROUTER: choice[CHAT]}
+    body = request_with_choice(source, choices[source])
+    assert choice_in(target, translated_body(body, source, target)) == choices[target]
     offered = {"none": [], "any": ["a", "b"], "auto": ["a", "b"], "tool": ["b"]}[choice[ANTHROPIC]["type"]]
-    translated = translated_body(body, source, OLLAMA)  # without words for it, a choice is kept by what is offered
+    translated = translated_body(body, source, OLLAMA)  # without a tool choice, only the chosen tools are sent
     assert list(declared_schemas(OLLAMA, translated)) == offered
 
 
@@ -194,8 +194,8 @@ def test_sy_2_system_text_is_never_dropped(target: str) -> None:
 
 def test_sy_3_system_text_in_the_middle_is_a_developer_item_in_responses() -> None:
     items = responses_items(translated_body(MID_CONVERSATION, ANTHROPIC, RESPONSES))
-    (said,) = [item for item in items if "Answer in French." in str(item.get("content"))]
-    assert (said["role"], items.index(said)) == ("developer", 3)
+    (developer_item,) = [item for item in items if "Answer in French." in str(item.get("content"))]
+    assert (developer_item["role"], items.index(developer_item)) == ("developer", 3)
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
@@ -237,27 +237,27 @@ def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
         assert loss_kinds(body, ANTHROPIC, target)["/system/1/cache_control"] == "dropped"
 
 
-IN_THE_MIDDLE = {
+MID_CONVERSATION_REQUESTS = {
     protocol: chat_request(
         {"role": "system", "content": "Be brief."}, USER_MESSAGE, REMINDER, {"role": "user", "content": "And?"}
     )
     for protocol in (CHAT, OLLAMA, OPENROUTER)
 }
-IN_THE_MIDDLE[RESPONSES] = responses_request(
+MID_CONVERSATION_REQUESTS[RESPONSES] = responses_request(
     USER_MESSAGE, {**REMINDER, "role": "developer"}, {"role": "user", "content": "And?"}, instructions="Be brief."
 )
-IN_THE_MIDDLE[ANTHROPIC] = anthropic_request(
+MID_CONVERSATION_REQUESTS[ANTHROPIC] = anthropic_request(
     USER_MESSAGE, REMINDER, {"role": "user", "content": "And?"}, system="Be brief."
 )
 
 
-@pytest.mark.parametrize("source", list(IN_THE_MIDDLE))
+@pytest.mark.parametrize("source", list(MID_CONVERSATION_REQUESTS))
 def test_sy_7_system_text_is_an_instruction_or_a_reminder(source: str) -> None:
-    body = IN_THE_MIDDLE[source]
+    body = MID_CONVERSATION_REQUESTS[source]
     reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
     translated = translated_body(body, source, GEMINI)
     assert translated["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
-    assert [(block["role"], block["parts"]) for block in translated["contents"]] == [
+    assert [(content["role"], content["parts"]) for content in translated["contents"]] == [
         ("user", [{"text": "Go on."}]),
         ("user", [{"text": reminder}]),
         ("user", [{"text": "And?"}]),

@@ -1,4 +1,4 @@
-"""Empty and null content: EM-1 to EM-9."""
+"""Empty and null content (EM-1 to EM-9)."""
 
 import json
 from typing import Any
@@ -67,7 +67,7 @@ def test_em_3_empty_blocks_are_not_sent_and_the_change_is_reported(empty: Any) -
     assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), "/messages/1")
 
 
-EMPTY: dict[str, Any] = {
+EMPTY_RESULTS: dict[str, Any] = {
     CHAT: {"role": "tool", "tool_call_id": "toolu_1", "content": ""},
     RESPONSES: {"type": "function_call_output", "call_id": "toolu_1", "output": ""},
     GEMINI: {
@@ -80,16 +80,16 @@ EMPTY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("target", list(EMPTY))
+@pytest.mark.parametrize("target", list(EMPTY_RESULTS))
 def test_em_4_a_result_without_content_is_an_empty_result(target: str) -> None:
     result = {"type": "tool_result", "tool_use_id": "toolu_1"}
     translated = translated_body(anthropic_turn([anthropic_call("toolu_1")], [result]), ANTHROPIC, target)
-    held = translated.get("messages") or translated.get("input") or translated["contents"]
-    assert held[-1] == EMPTY[target]
+    history = translated.get("messages") or translated.get("input") or translated["contents"]
+    assert history[-1] == EMPTY_RESULTS[target]
 
 
-# All that the model was allowed to say went into its thoughts.
-CUT: dict[str, Any] = {
+# Responses whose thinking used up all tokens.
+EMPTY_TRUNCATED_RESPONSES: dict[str, Any] = {
     ANTHROPIC: anthropic_response(stop_reason="max_tokens"),
     CHAT: chat_response({"role": "assistant", "content": None}, "length"),
     RESPONSES: responses_response(
@@ -104,7 +104,7 @@ CUT: dict[str, Any] = {
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_em_5_an_empty_response_that_was_cut_is_still_one_response(source: str, target: str) -> None:
-    translated = translated_body(CUT[source], source, target, "response")
+    translated = translated_body(EMPTY_TRUNCATED_RESPONSES[source], source, target, "response")
     content = summary(target, translated)
     assert (content["text"], content["calls"], content["stop"]) == ("", [], "max_tokens")
     if target in (CHAT, OPENROUTER):
@@ -129,21 +129,21 @@ def test_em_7_empty_text_beside_calls_makes_no_message() -> None:
     blocks = [{"type": "text", "text": ""}, anthropic_call("toolu_1")]
     translated = translated_body(anthropic_turn(blocks, [anthropic_result("toolu_1")]), ANTHROPIC, CHAT)
     assert message_roles(translated) == ["user", "assistant", "tool"]
-    said = {
+    empty_message = {
         "type": "message",
         "role": "assistant",
         "content": [{"type": "output_text", "text": "", "annotations": []}],
     }
-    body = responses_request(USER_MESSAGE, said, responses_call("call_1"), responses_output("call_1"))
+    body = responses_request(USER_MESSAGE, empty_message, responses_call("call_1"), responses_output("call_1"))
     assert message_roles(translated_body(body, RESPONSES, CHAT)) == ["user", "assistant", "tool"]
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_em_8_an_empty_description_passes_unchanged(source: str, target: str) -> None:
-    """Only Bedrock refuses it; nothing is made up for the others."""
+    """Only Bedrock rejects it, and none is invented for the others."""
     body = json.loads(json.dumps(request_with_tools(source, {"get_weather": None})).replace('"Weather."', '""'))
-    translated = translated_body(body, source, target)["tools"][0]
-    declared = translated["functionDeclarations"][0] if target == GEMINI else translated.get("function", translated)
+    tool = translated_body(body, source, target)["tools"][0]
+    declared = tool["functionDeclarations"][0] if target == GEMINI else tool.get("function", tool)
     assert declared["description"] == ""
     assert not any("description" in path for path in loss_paths(body, source, target))
 

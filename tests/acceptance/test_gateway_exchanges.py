@@ -1,4 +1,4 @@
-"""What goes wrong between a client, the gateway and its upstreams: ST-19, ST-27, EX and CA."""
+"""Failures between a client, the gateway and its upstreams (ST-19, ST-27, EX and CA)."""
 
 import asyncio
 import gzip
@@ -47,7 +47,7 @@ every_client = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 # ---- streams
 
-SLOW = b"""
+SCRIPT = b"""
 [[turns]]
 when = "think"
 repeat = 0
@@ -61,12 +61,12 @@ error = {kind = "invalid_request", message = "That makes no sense."}
 
 
 @pytest.fixture(scope="module")
-def patient() -> Iterator[GatewaySetup]:
-    with serve_gateway(Simulator(script=parse_script(SLOW, "script")), "[limits]\nheartbeat = 0.02") as place:
-        yield place
+def heartbeat_setup() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(script=parse_script(SCRIPT, "script")), "[limits]\nheartbeat = 0.02") as setup:
+        yield setup
 
 
-BEATS = {
+HEARTBEATS = {
     "anthropic": b'event: ping\ndata: {"type":"ping"}\n\n',
     "openai-chat": b": ping\n\n",
     "openai-responses": b": ping\n\n",
@@ -77,8 +77,8 @@ BEATS = {
 }
 
 
-# What an SDK says of an error that comes when the head is out, where it doesn't say what the error says.
-IN_THE_STREAM = {
+# The message of an SDK for an error after the response head, if it differs from the error itself.
+SDK_STREAM_ERRORS = {
     "openai-responses": "Didn't receive a `response.completed` event",
     "gemini-interactions": None,
     "openrouter": None,
@@ -86,32 +86,38 @@ IN_THE_STREAM = {
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
-def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(patient: GatewaySetup, client: str) -> None:
+def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(
+    heartbeat_setup: GatewaySetup, client: str
+) -> None:
     for upstream_protocol in ("openai-chat", client):
-        patient.reset()
-        patient.upstream.hold(lambda _, __: patient.gateway.exchanges[-1].response_body.count(BEATS[client]) < 2)
-        turn = SDK_CLIENTS[client][0](patient.base_url, routed_model(upstream_protocol), stream=True).send_text("think")
+        heartbeat_setup.reset()
+        heartbeat_setup.upstream.hold(
+            lambda _, __: heartbeat_setup.gateway.exchanges[-1].response_body.count(HEARTBEATS[client]) < 2
+        )
+        turn = SDK_CLIENTS[client][0](heartbeat_setup.base_url, routed_model(upstream_protocol), stream=True).send_text(
+            "think"
+        )
         assert turn.text == "at last"
-        wire = patient.gateway.exchanges[-1].response_body
-        assert wire.startswith(BEATS[client] * 2)
+        wire = heartbeat_setup.gateway.exchanges[-1].response_body
+        assert wire.startswith(HEARTBEATS[client] * 2)
         events = decode_events(client, wire)
         assert isinstance(events[-1], ResponseEnd)
-    asking = SDK_CLIENTS[client][0](patient.base_url, routed_model(client), stream=True)
-    patient.reset()
-    patient.upstream.hold(lambda _, __: not patient.gateway.exchanges[-1].response_body)
-    if (said := IN_THE_STREAM.get(client, "makes no sense")) is None:
+    asking = SDK_CLIENTS[client][0](heartbeat_setup.base_url, routed_model(client), stream=True)
+    heartbeat_setup.reset()
+    heartbeat_setup.upstream.hold(lambda _, __: not heartbeat_setup.gateway.exchanges[-1].response_body)
+    if (message := SDK_STREAM_ERRORS.get(client, "makes no sense")) is None:
         assert asking.send_text("fail").text == ""
     else:
-        with pytest.raises(Exception, match=said):
+        with pytest.raises(Exception, match=message):
             asking.send_text("fail")
-    seen = patient.gateway.exchanges[-1]
-    (failed,) = [event for event in decode_events(client, seen.response_body) if isinstance(event, ResponseFailed)]
-    assert (seen.status, failed.error.message) == (200, "That makes no sense.")
+    exchange = heartbeat_setup.gateway.exchanges[-1]
+    (failed,) = [event for event in decode_events(client, exchange.response_body) if isinstance(event, ResponseFailed)]
+    assert (exchange.status, failed.error.message) == (200, "That makes no sense.")
 
 
 @streamed_or_not
 @pytest.mark.parametrize(
-    ("encoding", "pack"),
+    ("encoding", "compress"),
     [
         ("gzip", gzip.compress),
         ("deflate", zlib.compress),
@@ -120,11 +126,11 @@ def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(patient: 
     ids=["gzip", "deflate", "stacked"],
 )
 def test_st_27_a_compressed_response_is_decompressed_and_its_header_removed(
-    encoding: str, pack: object, stream: bool
+    encoding: str, compress: object, stream: bool
 ) -> None:
-    assert callable(pack)
+    assert callable(compress)
     kind = "text/event-stream" if stream else "application/json"
-    body = pack(STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n" if stream else CHAT_BODY)
+    body = compress(STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n" if stream else CHAT_BODY)
 
     async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", body, kind, f"content-encoding: {encoding}\r\n"))
@@ -153,7 +159,7 @@ def anthropic_overloaded(*before: object) -> bytes:
     return SSE_HEAD + transfer_chunk(anthropic_events(*before, error)) + b"0\r\n\r\n"  # type: ignore[arg-type]
 
 
-OPENED = {
+MESSAGE_START = {
     "type": "message_start",
     "message": {
         "id": "msg_1",
@@ -166,28 +172,28 @@ OPENED = {
         "usage": {"input_tokens": 10, "output_tokens": 1},
     },
 }
-BLOCK = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "sunny"}}
+BLOCK_START = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+TEXT_DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "sunny"}}
 
 
 @every_client
 def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_after(protocol: str) -> None:
     async def scenario() -> None:
-        more = "[limits]\nretries = 0"
+        limits = "[limits]\nretries = 0"
         early, late = (
             ScriptedUpstream(anthropic_overloaded()),
-            ScriptedUpstream(anthropic_overloaded(OPENED, BLOCK, DELTA)),
+            ScriptedUpstream(anthropic_overloaded(MESSAGE_START, BLOCK_START, TEXT_DELTA)),
         )
         async with (
             serve_upstream(early) as origin,
-            run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
+            run_gateway(one_provider_config(origin, "anthropic", limits)) as gateway,
         ):
             response = await gateway.send_question(protocol, stream=True)
             assert response.status == {"anthropic": 529}.get(protocol, 503)
             assert "Overloaded" in decode_error(protocol, response.status, await response.read(10_000)).message
         async with (
             serve_upstream(late) as origin,
-            run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
+            run_gateway(one_provider_config(origin, "anthropic", limits)) as gateway,
         ):
             wire = await (await gateway.send_question(protocol, stream=True)).read(10_000)
             (failed,) = [event for event in decode_events(protocol, wire) if isinstance(event, ResponseFailed)]
@@ -250,7 +256,7 @@ def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol:
 
 
 @pytest.mark.parametrize(
-    ("fault", "asked"),
+    ("fault", "request_counts"),
     [
         (http_response("400 Bad", openai_error_body("no good", "invalid_request_error")), (1, 0)),
         (http_response("413 Large", openai_error_body("too long", "invalid_request_error")), (1, 0)),
@@ -260,17 +266,19 @@ def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol:
     ],
     ids=["request", "size", "credential", "provider", "busy provider"],
 )
-def test_ex_8_client_errors_do_not_fail_over_or_mark_the_provider(fault: bytes, asked: tuple[int, int]) -> None:
+def test_ex_8_client_errors_do_not_fail_over_or_mark_the_provider(
+    fault: bytes, request_counts: tuple[int, int]
+) -> None:
     async def scenario() -> None:
         first, second = ScriptedUpstream(fault, fault, CHAT_RESPONSE), ScriptedUpstream(CHAT_RESPONSE)
-        if asked[0] == 1:
+        if request_counts[0] == 1:
             first = ScriptedUpstream(fault, CHAT_RESPONSE)
         async with run_gateway_with(first, second, extra_config="[limits]\nretries = 1") as gateway:
             status = (await gateway.send_question("anthropic")).status
-            assert status == (200 if asked[1] else int(fault[9:12]))
-            assert (len(first.requests), len(second.requests)) == asked
+            assert status == (200 if request_counts[1] else int(fault[9:12]))
+            assert (len(first.requests), len(second.requests)) == request_counts
             assert (await gateway.send_question("anthropic")).status == 200
-            assert len(first.requests) == asked[0] + 1  # it is still the first to be asked
+            assert len(first.requests) == request_counts[0] + 1  # it is still tried first
 
     run_async(scenario())
 
@@ -316,29 +324,29 @@ def test_ex_10_waiting_to_retry_ends_when_the_client_leaves(clock: Clock) -> Non
 # ---- clients that leave
 
 
-class Held:
-    """An upstream that answers so much and then waits; `left`: nobody reads its answer any more."""
+class HeldUpstream:
+    """An upstream that sends some bytes and then waits until its client disconnects."""
 
-    def __init__(self, said: bytes = b"") -> None:
-        self.said = said
-        self.asked = 0
-        self.begun = asyncio.Event()
-        self.left = asyncio.Event()
+    def __init__(self, sent: bytes = b"") -> None:
+        self.sent = sent
+        self.request_count = 0
+        self.started = asyncio.Event()
+        self.disconnected = asyncio.Event()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
-        self.asked += 1
-        writer.write(self.said)
-        self.begun.set()
+        self.request_count += 1
+        writer.write(self.sent)
+        self.started.set()
         await reader.read()
-        self.left.set()
+        self.disconnected.set()
 
 
 @asynccontextmanager
-async def left(gateway: RunningGateway, held: Held, *, stream: bool) -> AsyncIterator[None]:
-    """A client that asked, and left."""
+async def departed_client(gateway: RunningGateway, upstream: HeldUpstream, *, stream: bool) -> AsyncIterator[None]:
+    """Send a request and leave before the response is complete."""
     question = asyncio.create_task(gateway.send_question("openai-responses", stream=stream))
-    await held.begun.wait()
+    await upstream.started.wait()
     await run_event_loop()
     if question.done():
         response = question.result()
@@ -346,31 +354,31 @@ async def left(gateway: RunningGateway, held: Held, *, stream: bool) -> AsyncIte
         response.close()
     else:
         question.cancel()
-    await held.left.wait()
+    await upstream.disconnected.wait()
     yield
 
 
-SAYINGS: dict[str, tuple[bytes, bool]] = {
+DEPARTURES: dict[str, tuple[bytes, bool]] = {
     "before the first byte": (b"", True),
     "after the head": (SSE_HEAD, True),
     "during the stream": (SSE_HEAD + transfer_chunk(STREAM_START), True),
     "not streaming": (b"", False),
-    "within a whole answer": (b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{", False),
+    "during a body": (b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{", False),
 }
 
 
-@pytest.mark.parametrize("when", SAYINGS)
+@pytest.mark.parametrize("when", DEPARTURES)
 def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
-    said, stream = SAYINGS[when]
+    sent, stream = DEPARTURES[when]
 
     async def scenario() -> None:
-        held = Held(said)
+        upstream = HeldUpstream(sent)
         async with (
-            serve_upstream(held) as origin,
+            serve_upstream(upstream) as origin,
             run_gateway(one_provider_config(origin, timeout=NO_TIMEOUT)) as gateway,
-            left(gateway, held, stream=stream),
+            departed_client(gateway, upstream, stream=stream),
         ):
-            assert held.asked == 1
+            assert upstream.request_count == 1
 
     run_async(scenario())
 
@@ -378,9 +386,9 @@ def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6, 8, 100])
 def test_ca_2_the_client_is_watched_from_admission(turns: int) -> None:
     async def scenario() -> None:
-        held = Held()
+        upstream = HeldUpstream()
         async with (
-            serve_upstream(held) as origin,
+            serve_upstream(upstream) as origin,
             run_gateway(one_provider_config(origin, timeout=NO_TIMEOUT)) as gateway,
         ):
             path, body = question_request("openai-responses", stream=True)
@@ -392,8 +400,8 @@ def test_ca_2_the_client_is_watched_from_admission(turns: int) -> None:
             while b"toolwire_streams 0\n" not in (await gateway.get("/metrics"))[1]:
                 await run_event_loop()
             await run_event_loop()
-            if held.asked:
-                await held.left.wait()
+            if upstream.request_count:
+                await upstream.disconnected.wait()
 
     run_async(scenario())
 
@@ -401,11 +409,11 @@ def test_ca_2_the_client_is_watched_from_admission(turns: int) -> None:
 def test_ca_3_no_middleware_hides_the_disconnect() -> None:
     async def scenario() -> None:
         async with serve_upstream(reply_with()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            assert type(gateway.gateway.app) is App  # the server calls it itself, so that it hears of a disconnect
-            heard: list[str] = []
+            assert type(gateway.gateway.app) is App  # the server calls the application directly
+            received: list[str] = []
 
             async def receive() -> dict[str, object]:
-                heard.append("asked")
+                received.append("receive")
                 await asyncio.sleep(0)
                 return {"type": "http.disconnect"}
 
@@ -415,19 +423,19 @@ def test_ca_3_no_middleware_hides_the_disconnect() -> None:
             scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": []}
             scope["headers"] = [(b"host", b"localhost")]
             await gateway.gateway.app(scope, receive, send)
-            assert heard == ["asked"]
+            assert received == ["receive"]
 
     run_async(scenario())
 
 
 def test_ca_4_the_usage_of_a_cancelled_stream_is_counted() -> None:
     async def scenario() -> None:
-        held = Held(SSE_HEAD + transfer_chunk(anthropic_events(OPENED, BLOCK, DELTA)))
+        upstream = HeldUpstream(SSE_HEAD + transfer_chunk(anthropic_events(MESSAGE_START, BLOCK_START, TEXT_DELTA)))
         async with (
-            serve_upstream(held) as origin,
+            serve_upstream(upstream) as origin,
             run_gateway(one_provider_config(origin, "anthropic", timeout=NO_TIMEOUT)) as gateway,
         ):
-            async with left(gateway, held, stream=True):
+            async with departed_client(gateway, upstream, stream=True):
                 while "toolwire_tokens_total" not in (text := (await gateway.get("/metrics"))[1].decode()):
                     await run_event_loop()
             assert 'toolwire_tokens_total{provider="up",kind="input"} 10' in text
@@ -438,20 +446,18 @@ def test_ca_4_the_usage_of_a_cancelled_stream_is_counted() -> None:
 
 def test_ca_5_no_other_provider_is_tried_for_a_client_that_left(clock: Clock) -> None:
     async def scenario() -> None:
-        held, second = Held(), ScriptedUpstream(CHAT_RESPONSE)
-        async with serve_upstream(held) as one, serve_upstream(second) as two:
-            config = one_provider_config(one, extra_config="[limits]\nretries = 0")
+        upstream, second = HeldUpstream(), ScriptedUpstream(CHAT_RESPONSE)
+        async with serve_upstream(upstream) as first_origin, serve_upstream(second) as second_origin:
+            config = one_provider_config(first_origin, extra_config="[limits]\nretries = 0")
             config = config.replace('provider = "up"', 'providers = ["up", "next"]')
-            config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
+            config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{second_origin.authority}"'
             async with run_gateway(config) as gateway:
-                async with left(gateway, held, stream=False):
+                async with departed_client(gateway, upstream, stream=False):
                     await run_event_loop()
                     clock.advance(3600)
                     await run_event_loop()
                 assert second.requests == []
-                assert (
-                    await clock.advance_until_done(gateway.send_question("anthropic"))
-                ).status == 200  # as it would have been
+                assert (await clock.advance_until_done(gateway.send_question("anthropic"))).status == 200
                 assert len(second.requests) == 1
 
     run_async(scenario())

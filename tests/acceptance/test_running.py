@@ -1,4 +1,4 @@
-"""Failures that can only happen to whoever runs the calls."""
+"""Failures of an agent that runs the calls."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import StopReason
 from toolwire.runtime.run.history import trim_history
 
-ALL = Policy(allow=["*"])
+ALLOW_ALL = Policy(allow=["*"])
 
 
 @tool
@@ -27,17 +27,17 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def thinking(text: str) -> Reasoning:
-    seal = Signature(issuer="openai", data="x" * 100, kind="encrypted")
-    return Reasoning(content=(ReasoningText(kind="summary", text=text),), signature=seal)
+def reasoning_part(text: str) -> Reasoning:
+    signature = Signature(issuer="openai", data="x" * 100, kind="encrypted")
+    return Reasoning(content=(ReasoningText(kind="summary", text=text),), signature=signature)
 
 
-def long_run(history: int) -> list[Request]:
+def run_with_history_limit(history: int) -> list[Request]:
     model = ScriptedModel(
-        *[model_turn(thinking(f"{n}"), model_call("add", {"a": n, "b": n}, id=f"c{n}")) for n in range(12)],
+        *[model_turn(reasoning_part(f"{n}"), model_call("add", {"a": n, "b": n}, id=f"c{n}")) for n in range(12)],
         text_turn("ok"),
     )
-    Agent(model, tools=[add], policy=ALL, limits=RunLimits(history=history)).run("the question " + "x" * 400)
+    Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(history=history)).run("the question " + "x" * 400)
     return model.requests
 
 
@@ -46,7 +46,7 @@ def parts_of(request: Request, kind: type) -> list[Any]:
 
 
 def test_or_13_calls_and_outputs_are_pruned_in_pairs_and_keep_their_order() -> None:
-    last = long_run(history=600)[-1]
+    last = run_with_history_limit(history=600)[-1]
     calls = [part.id for part in parts_of(last, ToolCall)]
     assert 0 < len(calls) < 12
     assert calls == [f"c{n}" for n in range(12 - len(calls), 12)]
@@ -57,15 +57,18 @@ def test_or_13_calls_and_outputs_are_pruned_in_pairs_and_keep_their_order() -> N
 
 
 def test_th_12_reasoning_is_kept_with_the_call_it_led_to() -> None:
-    said = Message(role="assistant", parts=(thinking("first"),)), Message(role="assistant", parts=(model_call("add"),))
+    turn = (
+        Message(role="assistant", parts=(reasoning_part("first"),)),
+        Message(role="assistant", parts=(model_call("add"),)),
+    )
     results = Message(role="user", parts=(ToolResult(call_id="c1", content=(Text(text="1"),)),))
     question = Message(role="user", parts=(Text(text="q"),))
-    whole = (question, *said, results, *said, results, *said, results)
+    history = (question, *turn, results, *turn, results, *turn, results)
     for tokens in range(0, 1000, 20):
-        kept, gone = trim_history(whole, tokens)
-        assert gone % 3 == 0
-        assert kept == (question, *whole[1 + gone :])
-    assert trim_history(whole, 0)[1] == 6
+        trimmed, removed = trim_history(history, tokens)
+        assert removed % 3 == 0
+        assert trimmed == (question, *history[1 + removed :])
+    assert trim_history(history, 0)[1] == 6
 
 
 def test_pa_10_a_parallel_wrapper_is_expanded_into_its_calls() -> None:
@@ -76,7 +79,7 @@ def test_pa_10_a_parallel_wrapper_is_expanded_into_its_calls() -> None:
     model = ScriptedModel(
         model_turn(model_call("multi_tool_use.parallel", {"tool_uses": uses}, id="w")), text_turn("ok")
     )
-    run = Agent(model, tools=[add], policy=ALL).run("go")
+    run = Agent(model, tools=[add], policy=ALLOW_ALL).run("go")
     assert [(call.tool, call.arguments) for call in run.calls] == [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})]
     request = model.requests[1]
     assert [(part.id, part.name) for part in parts_of(request, ToolCall)] == [("w", "add"), ("w_1", "add")]
@@ -91,7 +94,7 @@ def test_ar_2_missing_required_arguments_fail_closed() -> None:
         executions.append(path)
 
     model = ScriptedModel(model_turn(model_call("remove", "")), text_turn("ok"))
-    run = Agent(model, tools=[remove], policy=ALL, repair=True).run("go")
+    run = Agent(model, tools=[remove], policy=ALLOW_ALL, repair=True).run("go")
     assert executions == []
     assert '"path" is a required property' in result_text(last_results(model.requests[1])[0])
     assert run.calls[0].error == "schema"
@@ -104,16 +107,18 @@ def test_ar_5_double_encoded_arguments_are_repaired_on_request() -> None:
     def note(items: list[int], text: str) -> None:
         calls.append((items, text))
 
-    sent = {"items": "[1, 2]", "text": "[3]"}
-    plain = ScriptedModel(model_turn(model_call("note", sent)), text_turn("ok"))
-    assert Agent(plain, tools=[note], policy=ALL).run("go").calls[0].error == "schema"
+    arguments = {"items": "[1, 2]", "text": "[3]"}
+    plain = ScriptedModel(model_turn(model_call("note", arguments)), text_turn("ok"))
+    assert Agent(plain, tools=[note], policy=ALLOW_ALL).run("go").calls[0].error == "schema"
     assert calls == []
-    mended = ScriptedModel(model_turn(model_call("note", sent)), text_turn("ok"))
-    run = Agent(mended, tools=[note], policy=ALL, repair=True).run("go")
+    repairing = ScriptedModel(model_turn(model_call("note", arguments)), text_turn("ok"))
+    run = Agent(repairing, tools=[note], policy=ALLOW_ALL, repair=True).run("go")
     assert calls == [([1, 2], "[3]")]
     assert run.calls[0].repairs == ("/items: decoded a JSON string to an array",)
-    cut = ScriptedModel(model_turn(model_call("note", json.dumps(sent)[:-5], complete=False)), text_turn("ok"))
-    assert Agent(cut, tools=[note], policy=ALL, repair=True).run("go").calls[0].error == "truncated"
+    truncated = ScriptedModel(
+        model_turn(model_call("note", json.dumps(arguments)[:-5], complete=False)), text_turn("ok")
+    )
+    assert Agent(truncated, tools=[note], policy=ALLOW_ALL, repair=True).run("go").calls[0].error == "truncated"
     assert len(calls) == 1
 
 
@@ -124,7 +129,7 @@ def test_sr_7_no_tool_runs_unless_the_response_stopped_for_tools(reason: StopRea
     def touch() -> None:
         executions.append(1)
 
-    run = Agent(ScriptedModel(model_turn(model_call("touch"), stop=reason)), tools=[touch], policy=ALL).run(
+    run = Agent(ScriptedModel(model_turn(model_call("touch"), stop=reason)), tools=[touch], policy=ALLOW_ALL).run(
         "go", check=False
     )
     assert executions == []

@@ -1,4 +1,4 @@
-"""Schemas among the protocols that take any: SC-9 to SC-20. The others are in `test_schema_dialects.py`."""
+"""Schemas for targets that accept any JSON Schema (SC-9 to SC-20); dialects are in `test_schema_dialects.py`."""
 
 import copy
 import json
@@ -49,7 +49,7 @@ COMPOSED: dict[str, Any] = {
         {"allOf": [{"properties": {"b": {"type": "integer", "minimum": 0}}}], "required": ["b"]},
     ],
 }
-UNKNOWN: dict[str, Any] = {
+UNKNOWN_KEYWORDS: dict[str, Any] = {
     "type": "object",
     "properties": {"a": {"type": "string", "x-order": 1, "contentEncoding": "base64"}},
     "$comment": "kept",
@@ -57,13 +57,13 @@ UNKNOWN: dict[str, Any] = {
 }
 
 
-def arrived(schema: dict[str, Any], source: str, target: str) -> Any:
+def translate_schema(schema: dict[str, Any], source: str, target: str) -> Any:
     return declared_schemas(target, translated_body(request_with_schemas(source, schema), source, target))["tool_0"]
 
 
 @pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_a_recursive_schema_keeps_its_references(source: str, target: str) -> None:
-    assert arrived(RECURSIVE, source, target) == RECURSIVE
+    assert translate_schema(RECURSIVE, source, target) == RECURSIVE
 
 
 @pytest.mark.parametrize("key", ["eager_input_streaming", "defer_loading"])
@@ -76,7 +76,7 @@ def test_sc_9_vendor_specific_keys_are_dropped_and_reported(key: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_sc_10_property_names_are_not_keywords(source: str, target: str) -> None:
-    assert arrived(KEYWORD_NAMES, source, target) == KEYWORD_NAMES
+    assert translate_schema(KEYWORD_NAMES, source, target) == KEYWORD_NAMES
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
@@ -127,12 +127,12 @@ def test_sc_15_an_output_format_uses_only_keywords_that_the_target_compiles(sour
 
 @pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_sc_17_maps_and_root_definitions_survive(source: str, target: str) -> None:
-    assert arrived(CATCHALL, source, target) == CATCHALL
+    assert translate_schema(CATCHALL, source, target) == CATCHALL
 
 
 @pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
 def test_sc_18_composed_schemas_survive_at_every_depth(source: str, target: str) -> None:
-    assert arrived(COMPOSED, source, target) == COMPOSED
+    assert translate_schema(COMPOSED, source, target) == COMPOSED
 
 
 @pytest.mark.parametrize(("source", "target"), CORE_PAIRS)
@@ -147,4 +147,4 @@ def test_sc_19_the_order_of_keys_is_kept_and_the_bytes_are_stable(source: str, t
 
 @pytest.mark.parametrize(("source", "target"), [*CORE_PAIRS, (ANTHROPIC, ANTHROPIC)])
 def test_sc_20_unknown_keywords_are_kept(source: str, target: str) -> None:
-    assert arrived(UNKNOWN, source, target) == UNKNOWN
+    assert translate_schema(UNKNOWN_KEYWORDS, source, target) == UNKNOWN_KEYWORDS

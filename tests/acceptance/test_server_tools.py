@@ -1,4 +1,4 @@
-"""Server tools, tool search, callers and namespaces: SV-1 to SV-12."""
+"""Server tools, tool search, callers and namespaces (SV-1 to SV-13)."""
 
 from typing import Any
 
@@ -51,8 +51,8 @@ def test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused() -> None:
     assert not has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES), "/tools/0")
     assert translated_body(mapped, RESPONSES, ANTHROPIC)["tools"][0] == SEARCH
     action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
-    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
-    response = translated_body(responses_response(searched), RESPONSES, ANTHROPIC, "response", request=body)
+    search_call = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    response = translated_body(responses_response(search_call), RESPONSES, ANTHROPIC, "response", request=body)
     assert [block["type"] for block in response["content"]] == ["server_tool_use", "web_search_tool_result"]
     assert response["usage"]["server_tool_use"]["web_search_requests"] == 1
     assert list(declared_schemas(CHAT, translated_body(body, ANTHROPIC, CHAT))) == ["plain"]
@@ -132,11 +132,11 @@ def test_sv_6_tool_search_keeps_its_exact_shape() -> None:
 
 
 def test_sv_7_tool_search_items_keep_their_ids_in_the_next_request() -> None:
-    found = TOOL_SEARCH["input"][1:]
-    response = responses_response(*found, responses_call("call_2", "found", id="fc_2"))
+    search_items = TOOL_SEARCH["input"][1:]
+    response = responses_response(*search_items, responses_call("call_2", "found", id="fc_2"))
     outputs = [{"id": "call_2", "output": "18C"}]
-    following = toolwire.continue_request(responses_request(USER_MESSAGE), response, outputs, RESPONSES)
-    assert following["input"][1:3] == found
+    next_request = toolwire.continue_request(responses_request(USER_MESSAGE), response, outputs, RESPONSES)
+    assert next_request["input"][1:3] == search_items
 
 
 def test_sv_8_a_tool_that_a_result_references_is_declared() -> None:
@@ -176,20 +176,20 @@ def test_sv_11_results_of_provider_tools_stay_with_their_calls() -> None:
     result = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     content = [search, result, anthropic_call("toolu_1")]
     outputs = [{"id": "toolu_1", "output": "18C"}]
-    following = toolwire.continue_request(anthropic_request(), anthropic_response(*content), outputs, ANTHROPIC)
-    assert following["messages"][1] == {"role": "assistant", "content": content}
-    searched = {
+    next_request = toolwire.continue_request(anthropic_request(), anthropic_response(*content), outputs, ANTHROPIC)
+    assert next_request["messages"][1] == {"role": "assistant", "content": content}
+    search_call = {
         "type": "web_search_call",
         "id": "ws_1",
         "status": "completed",
         "action": {"type": "search", "query": "x"},
     }
-    output = [searched, responses_message("Found."), responses_call("call_1", id="fc_1")]
+    output = [search_call, responses_message("Found."), responses_call("call_1", id="fc_1")]
     answered = [{"id": "call_1", "output": "18C"}]
-    following = toolwire.continue_request(
+    next_request = toolwire.continue_request(
         responses_request(USER_MESSAGE), responses_response(*output), answered, RESPONSES
     )
-    assert following["input"] == [USER_MESSAGE, *output, responses_output("call_1")]
+    assert next_request["input"] == [USER_MESSAGE, *output, responses_output("call_1")]
 
 
 def test_sv_13_gemini_search_works_beside_functions() -> None:
@@ -198,9 +198,9 @@ def test_sv_13_gemini_search_works_beside_functions() -> None:
     assert translated["tools"][1:] == [{"googleSearch": {}}]
     assert translated["tools"][0]["functionDeclarations"][0]["name"] == "plain"
     assert translated["toolConfig"] == {"includeServerSideToolInvocations": True}
-    early = toolwire.translate(body, ANTHROPIC, "gemini", model="gemini-2.5-pro")
-    assert "googleSearch" not in str(early.value)
-    assert ("dropped", "/tools/0") in [(loss.kind, loss.path) for loss in early.losses]
+    older_model = toolwire.translate(body, ANTHROPIC, "gemini", model="gemini-2.5-pro")
+    assert "googleSearch" not in str(older_model.value)
+    assert ("dropped", "/tools/0") in [(loss.kind, loss.path) for loss in older_model.losses]
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
@@ -215,5 +215,5 @@ def test_sv_12_namespaces_are_flattened_and_restored(target: str) -> None:
         ANTHROPIC: anthropic_response(anthropic_call("call_1", crm), anthropic_call("call_2", shop)),
         CHAT: chat_response(chat_assistant(chat_call("call_1", crm), chat_call("call_2", shop))),
     }
-    restored = responses_items(translated_body(responses[target], target, RESPONSES, "response", request=body))
-    assert [(item["namespace"], item["name"]) for item in restored] == [("crm", "list"), ("shop", "list")]
+    items = responses_items(translated_body(responses[target], target, RESPONSES, "response", request=body))
+    assert [(item["namespace"], item["name"]) for item in items] == [("crm", "list"), ("shop", "list")]

@@ -1,4 +1,4 @@
-"""Stop reasons and usage: SR-1 to SR-10, US-1 to US-11."""
+"""Stop reasons and usage (SR-1 to SR-6, SR-8 to SR-10, US-1 to US-7, US-9 to US-11)."""
 
 import json
 import re
@@ -50,7 +50,7 @@ TEXT: dict[str, Any] = {"role": "assistant", "content": "Sunny."}
 CALL = chat_assistant(chat_call("call_1"))
 CALL_DELTA = chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather")
 MESSAGE = responses_message("Sunny.")
-CACHED = {
+CACHED_USAGE = {
     "prompt_tokens": 100,
     "completion_tokens": 5,
     "total_tokens": 105,
@@ -59,14 +59,14 @@ CACHED = {
 }
 
 
-# Servers whose last word is an ordinary stop, in a chunk of its own after the call.
-STOPPING = {
+# Streams that end with a normal stop in a separate chunk after the call.
+NORMAL_STOPS = {
     CHAT: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
     OPENROUTER: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
     GEMINI: response_stream(GEMINI, "", ("call_1", "Paris")),
     OLLAMA: response_stream(OLLAMA, "", ("call_1", "Paris")),
 }
-# How a client of each protocol is told that it is its turn.
+# The stop that tells the client of each protocol to run its tools.
 TOOL_STOPS = {
     ANTHROPIC: b'"stop_reason":"tool_use"',
     CHAT: b'"finish_reason":"tool_calls"',
@@ -76,12 +76,12 @@ TOOL_STOPS = {
     OLLAMA: b'"done_reason":"stop"',
     OPENROUTER: b'"finish_reason":"tool_calls"',
 }
-FROM_STOPPING = [(source, target) for source, target in ALL_PAIRS if source in STOPPING]
+PAIRS_WITH_NORMAL_STOP = [(source, target) for source, target in ALL_PAIRS if source in NORMAL_STOPS]
 
 
-@pytest.mark.parametrize(("source", "target"), FROM_STOPPING)
+@pytest.mark.parametrize(("source", "target"), PAIRS_WITH_NORMAL_STOP)
 def test_sr_1_a_stop_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
-    translated = translate_stream_bytes(STOPPING[source], source, target)
+    translated = translate_stream_bytes(NORMAL_STOPS[source], source, target)
     assert fold_stream(target, translated)["stop"] == "tool_use"
     assert translated.count(TOOL_STOPS[target]) >= 1
     full_body = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
@@ -136,7 +136,7 @@ def test_sr_5_every_stop_reason_is_mapped(anthropic: str, chat: str) -> None:
     finish = translated_body(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"]
     assert finish == chat
     reported = loss_paths(body, ANTHROPIC, CHAT, "response")
-    assert ("/stop_reason" in reported) is (anthropic == "refusal")  # the model's own is told as a filter's
+    assert ("/stop_reason" in reported) is (anthropic == "refusal")  # a refusal of the model becomes a content filter
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_sr_6_an_unknown_reason_is_kept_in_its_protocol_and_reported_elsewhere(
     for step in path:
         word = word[step]
     assert word == (failed if reason == "error" else unknown)
-    # What failed is said as that, where there is a word for it.
+    # A failure stays a failure where the protocol has one.
     exact = reason == "error" and failed == "failed"
     assert has_loss_at(loss_paths(body, CHAT, target, "response"), "/choices/0/finish_reason") != exact
 
@@ -208,7 +208,7 @@ def test_sr_10_an_incomplete_response_is_a_response_not_a_failure(target: str) -
 
 
 def test_us_1_the_last_usage_of_a_stream_is_correct() -> None:
-    wire = chat_stream(CALL_DELTA, usage=CACHED)
+    wire = chat_stream(CALL_DELTA, usage=CACHED_USAGE)
     final = [
         frame
         for frame in stream_frames(translate_stream_bytes(wire, CHAT, ANTHROPIC))
@@ -231,7 +231,7 @@ def test_us_2_totals_are_conserved_under_each_convention(source: str) -> None:
         "output_tokens_details": {"reasoning_tokens": 3},
         "total_tokens": 105,
     }
-    body = chat_response(CALL, usage=CACHED) if source == CHAT else responses_response(MESSAGE, usage=counted)
+    body = chat_response(CALL, usage=CACHED_USAGE) if source == CHAT else responses_response(MESSAGE, usage=counted)
     translated = translated_body(body, source, ANTHROPIC, "response")
     usage = translated["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (20, 80, 5)
@@ -260,7 +260,7 @@ def test_us_4_reasoning_tokens_are_always_reported(source: str) -> None:
 def test_us_5_usage_is_requested_upstream_and_hidden_from_clients_that_did_not_ask() -> None:
     translated = translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)
     assert translated["stream_options"]["include_usage"] is True
-    trailing = chat_stream(CALL_DELTA, usage=CACHED)
+    trailing = chat_stream(CALL_DELTA, usage=CACHED_USAGE)
     assert fold_stream(ANTHROPIC, translate_stream_bytes(trailing, CHAT, ANTHROPIC))["usage"]["input"] == 100
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"))
     chunks = stream_frames(translate_stream_bytes(wire, ANTHROPIC, CHAT, chat_request(stream=True)))
@@ -272,14 +272,14 @@ def test_us_6_thinking_tokens_are_counted() -> None:
     body = anthropic_response(anthropic_call("toolu_1"), usage=usage)
     translated = translated_body(body, ANTHROPIC, CHAT, "response")["usage"]
     assert (translated["completion_tokens"], translated["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
-    restored = translated_body(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
+    restored = translated_body(chat_response(CALL, usage=CACHED_USAGE), CHAT, ANTHROPIC, "response")["usage"]
     assert restored["output_tokens_details"]["thinking_tokens"] == 3
     thought = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 16}
     body = gemini_response({"text": "Sunny."}, usageMetadata=thought)
     translated = translated_body(body, GEMINI, CHAT, "response")["usage"]
     assert (translated["completion_tokens"], translated["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
     assert translated["total_tokens"] == 16
-    home = translated_body(chat_response(CALL, usage=CACHED), CHAT, GEMINI, "response")["usageMetadata"]
+    home = translated_body(chat_response(CALL, usage=CACHED_USAGE), CHAT, GEMINI, "response")["usageMetadata"]
     assert (home["candidatesTokenCount"], home["thoughtsTokenCount"]) == (2, 3)
 
 

@@ -1,4 +1,4 @@
-"""Streams, event by event: ST-1 to ST-18, ST-24 to ST-26 and ST-29 to ST-31."""
+"""Streams, event by event (ST-1 to ST-18, ST-24 to ST-26 and ST-29 to ST-31)."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ from tests.support.translation import translate_stream_bytes
 
 PARIS: dict[str, Any] = {"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}}
 CALL_ITEM = responses_call("call_1", id="fc_1", status="completed")
-WHOLE_CALL = chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather")
+COMPLETE_CALL = chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather")
 STREAMS = {protocol: response_stream(protocol, "Well.", ("call_1", "Paris")) for protocol in ALL_PROTOCOLS}
 NOT_ANTHROPIC = [protocol for protocol in ALL_PROTOCOLS if protocol != ANTHROPIC]
 NOT_CHAT = [protocol for protocol in ALL_PROTOCOLS if protocol != CHAT]
@@ -44,7 +44,7 @@ def starts(wire: bytes) -> list[str]:
 
 def test_st_1_message_start_comes_first_even_before_a_call() -> None:
     translated = translate_stream_bytes(
-        chat_events(chat_chunk({"content": None, **WHOLE_CALL}), chat_chunk({}, "tool_calls")),
+        chat_events(chat_chunk({"content": None, **COMPLETE_CALL}), chat_chunk({}, "tool_calls")),
         CHAT,
         ANTHROPIC,
     )
@@ -69,7 +69,7 @@ def test_st_3_a_chunk_with_a_complete_call_is_not_lost(source: str, target: str)
 
 
 THINKING = {
-    CHAT: chat_stream({"reasoning_content": "Think"}, {"content": "First"}, {"content": " token"}, WHOLE_CALL),
+    CHAT: chat_stream({"reasoning_content": "Think"}, {"content": "First"}, {"content": " token"}, COMPLETE_CALL),
     GEMINI: gemini_stream(
         {"text": "Think", "thought": True}, {"text": "First"}, {"text": " token"}, gemini_call("call_1")
     ),
@@ -161,7 +161,7 @@ def test_st_10_arguments_that_arrive_as_an_object_are_decoded(target: str) -> No
 
 
 def test_st_11_the_completed_output_holds_every_finished_item() -> None:
-    wire = chat_stream({"content": "Well."}, WHOLE_CALL, chat_fragment(1, "", id="call_2", name="now"))
+    wire = chat_stream({"content": "Well."}, COMPLETE_CALL, chat_fragment(1, "", id="call_2", name="now"))
     translated = translate_stream_bytes(wire, CHAT, RESPONSES)
     done = [frame["item"] for frame in stream_frames(translated) if frame["type"] == "response.output_item.done"]
     assert stream_frames(translated)[-1]["response"]["output"] == done
@@ -180,7 +180,7 @@ def test_st_12_arguments_done_is_sent_once_and_suffices_alone(target: str) -> No
 
 @pytest.mark.parametrize("target", NOT_CHAT)
 def test_st_13_a_stream_without_finish_reason_still_ends(target: str) -> None:
-    opened = chat_chunk({"role": "assistant", **WHOLE_CALL})
+    opened = chat_chunk({"role": "assistant", **COMPLETE_CALL})
     translated = translate_stream_bytes(chat_events(opened), CHAT, target)
     folded = fold_stream(target, translated)
     assert (folded["calls"], folded["stop"]) == ([PARIS], "tool_use")
@@ -230,10 +230,10 @@ def test_st_18_a_ping_is_forwarded_to_the_other_protocol(target: str) -> None:
     started, *rest = anthropic_stream({"type": "ping"}, *anthropic_call_block(0, "call_1")).split(b"\n\n")
     chunks = [piece + b"\n\n" for piece in (started, *rest)]
     pieces = list(toolwire.translate_stream(chunks, ANTHROPIC, target))
-    if target == OLLAMA:  # no comments in this framing: a line that says nothing
+    if target == OLLAMA:  # NDJSON has no comments: an empty line of content
         (frame,) = stream_frames(pieces[0])
         assert frame["message"]["content"] == ""
-    elif target == GEMINI:  # its SDK takes a comment for an answer, and passes over an empty line
+    elif target == GEMINI:  # the SDK takes a comment for a response, and skips an empty line
         assert pieces[0] == b"\n\n"
     else:
         assert pieces[1] == b": ping\n\n"
@@ -280,7 +280,7 @@ def test_st_29_a_reasoning_item_of_several_parts_is_one_thinking_block() -> None
     signatures = [
         frame for frame in stream_frames(translated) if frame.get("delta", {}).get("type") == "signature_delta"
     ]
-    assert signatures == []  # no key to seal another issuer's proof with, and none is made up
+    assert signatures == []  # without an envelope key, no signature is invented
 
 
 @pytest.mark.parametrize("target", NOT_RESPONSES)

@@ -1,4 +1,4 @@
-"""Thinking and reasoning continuity: TH-2 to TH-20."""
+"""Continuity of thinking and reasoning (TH-2 to TH-20)."""
 
 import json
 from typing import Any
@@ -39,14 +39,14 @@ from tests.support.translation import has_loss_at, loss_paths, translate_stream_
 THOUGHT: dict[str, Any] = {"type": "thinking", "thinking": "Hm, Paris.", "signature": "EqQBsig=="}
 OMITTED: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": "EqQBomitted=="}
 REDACTED: dict[str, Any] = {"type": "redacted_thinking", "data": "EmwKAhgB"}
-REASONED: dict[str, Any] = {
+REASONING_ITEM: dict[str, Any] = {
     "type": "reasoning",
     "id": "rs_1",
     "summary": [{"type": "summary_text", "text": "Hm, Paris."}],
     "encrypted_content": "gAAAAABencrypted",
 }
 CALL_ITEM = responses_call("call_1", id="fc_1", status="completed")
-REASONED_HISTORY = chat_request(
+REASONING_HISTORY = chat_request(
     USER_MESSAGE, chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."), chat_result("call_1")
 )
 
@@ -58,12 +58,12 @@ def thinking_blocks(body: Any) -> list[Any]:
 
 
 def test_th_2_no_signature_is_invented_for_anthropic() -> None:
-    assert thinking_blocks(translated_body(REASONED_HISTORY, CHAT, ANTHROPIC)) == []
-    assert has_loss_at(loss_paths(REASONED_HISTORY, CHAT, ANTHROPIC), "/messages/1/reasoning_content")
+    assert thinking_blocks(translated_body(REASONING_HISTORY, CHAT, ANTHROPIC)) == []
+    assert has_loss_at(loss_paths(REASONING_HISTORY, CHAT, ANTHROPIC), "/messages/1/reasoning_content")
 
 
 def test_th_5_reasoning_of_another_provider_is_not_sent_as_native() -> None:
-    body = responses_request(USER_MESSAGE, REASONED, CALL_ITEM, responses_output("call_1"))
+    body = responses_request(USER_MESSAGE, REASONING_ITEM, CALL_ITEM, responses_output("call_1"))
     translated = translated_body(body, RESPONSES, ANTHROPIC)
     assert thinking_blocks(translated) == []
     assert "gAAAAABencrypted" not in json.dumps(translated)
@@ -74,12 +74,12 @@ def test_th_5_reasoning_of_another_provider_is_not_sent_as_native() -> None:
 
 
 def test_th_6_signed_blocks_pass_byte_for_byte() -> None:
-    odd = {
+    block = {
         "type": "thinking",
         "thinking": 'Line\n\ttab "quote" \\ é \u2028 \U0001f600 </b>',
         "signature": "a+/=" * 50,
     }
-    body = anthropic_turn([odd, REDACTED, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
+    body = anthropic_turn([block, REDACTED, anthropic_call("toolu_1")], [anthropic_result("toolu_1")])
     wire = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
     translated = toolwire.translate(wire, source=ANTHROPIC, target=ANTHROPIC, kind="request")
     assert json.loads(translated.to_bytes()) == body
@@ -119,10 +119,10 @@ def test_th_11_no_reasoning_item_is_referenced_that_the_provider_does_not_store(
         item for item in responses_items(translated_body(body, ANTHROPIC, RESPONSES)) if item.get("type") == "reasoning"
     ]
     assert [item for item in reasoning if "id" in item and not item.get("encrypted_content")] == []
-    response = responses_response(REASONED, CALL_ITEM)
+    response = responses_response(REASONING_ITEM, CALL_ITEM)
     outputs = [{"id": "call_1", "output": "18C"}]
-    following = toolwire.continue_request(responses_request(store=False), response, outputs, RESPONSES)
-    assert REASONED in following["input"]
+    next_request = toolwire.continue_request(responses_request(store=False), response, outputs, RESPONSES)
+    assert REASONING_ITEM in next_request["input"]
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, RESPONSES])
@@ -149,22 +149,22 @@ def test_th_16_thinking_between_server_calls_keeps_its_position() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effort", "sent"),
+    ("effort", "expected"),
     [("low", "low"), ("high", "high"), ("xhigh", "xhigh"), ("max", "max"), ("minimal", None)],
 )
-def test_th_17_an_effort_is_mapped_exactly_or_its_change_is_reported(effort: str, sent: str | None) -> None:
+def test_th_17_an_effort_is_mapped_exactly_or_its_change_is_reported(effort: str, expected: str | None) -> None:
     body = chat_request(reasoning_effort=effort)
     translated = translated_body(body, CHAT, ANTHROPIC).get("output_config", {}).get("effort")
     reported = has_loss_at(loss_paths(body, CHAT, ANTHROPIC), "/reasoning_effort")
-    assert (translated == sent and not reported) if sent else reported
+    assert (translated == expected and not reported) if expected else reported
     restored = anthropic_request(output_config={"effort": "max"})
     assert translated_body(restored, ANTHROPIC, RESPONSES)["reasoning"]["effort"] == "max"
 
 
 def test_th_18_a_signature_is_not_carried_over_to_the_next_block() -> None:
-    plain = {**REASONED, "id": "rs_2", "encrypted_content": None}
+    plain = {**REASONING_ITEM, "id": "rs_2", "encrypted_content": None}
     message = responses_message("Well.")
-    output = [REASONED, plain, message]
+    output = [REASONING_ITEM, plain, message]
     events = [event for index, item in enumerate(output) for event in responses_item_events(index, item)]
     frames = stream_frames(translate_stream_bytes(responses_stream(*events, output=output), RESPONSES, ANTHROPIC))
     signatures = [
