@@ -102,14 +102,14 @@ def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(
         assert wire.startswith(HEARTBEATS[client] * 2)
         events = decode_events(client, wire)
         assert isinstance(events[-1], ResponseEnd)
-    asking = SDK_CLIENTS[client][0](heartbeat_setup.base_url, routed_model(client), stream=True)
+    sdk_client = SDK_CLIENTS[client][0](heartbeat_setup.base_url, routed_model(client), stream=True)
     heartbeat_setup.reset()
     heartbeat_setup.upstream.hold(lambda _, __: not heartbeat_setup.gateway.exchanges[-1].response_body)
     if (message := SDK_STREAM_ERRORS.get(client, "makes no sense")) is None:
-        assert asking.send_text("fail").text == ""
+        assert sdk_client.send_text("fail").text == ""
     else:
         with pytest.raises(Exception, match=message):
-            asking.send_text("fail")
+            sdk_client.send_text("fail")
     exchange = heartbeat_setup.gateway.exchanges[-1]
     (failed,) = [event for event in decode_events(client, exchange.response_body) if isinstance(event, ResponseFailed)]
     assert (exchange.status, failed.error.message) == (200, "That makes no sense.")
@@ -137,10 +137,10 @@ def test_st_27_a_compressed_response_is_decompressed_and_its_header_removed(
         async with run_gateway_with(script) as gateway:
             for client in ("openai-chat", "anthropic"):
                 response = await gateway.send_question(client, stream=stream)
-                said = await response.read(10_000)
+                content = await response.read(10_000)
                 assert "content-encoding" not in response.headers
-                assert (b"sunny" if stream else b"fine") in said
-                assert int(response.headers.get("content-length", len(said))) == len(said)
+                assert (b"sunny" if stream else b"fine") in content
+                assert int(response.headers.get("content-length", len(content))) == len(content)
             assert b"accept-encoding: identity" in script.requests[0]
         unknown = http_response("200 OK", b"x", kind, "content-encoding: br\r\n")
         async with run_gateway_with(ScriptedUpstream(unknown), extra_config="[limits]\nretries = 0") as gateway:

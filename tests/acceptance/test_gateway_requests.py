@@ -87,8 +87,8 @@ def test_or_11_each_result_follows_a_message_with_only_its_call(client: str) -> 
             for message in messages
         ]
         assert ids == [[], ["call_1"], "call_1", ["call_2"], "call_2", []]
-        nothing = None if client == CHAT else ""  # every host accepts it beside calls
-        assert [message["content"] for message in messages[1:]] == ["Both.", "one", nothing, "two", "And?"]
+        empty_content = None if client == CHAT else ""  # every host accepts it beside calls
+        assert [message["content"] for message in messages[1:]] == ["Both.", "one", empty_content, "two", "And?"]
         assert (status, "/messages/1" in paths) == (200, True)
         async with gateway_in_front_of(script, CHAT, "gpt-5.5") as gateway:
             await send(gateway, client, parallel[client])
@@ -217,10 +217,10 @@ def test_im_7_an_image_url_that_gemini_cannot_fetch_is_refused_and_never_fetched
     async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(response).encode()))
         async with gateway_in_front_of(script, GEMINI, "gemini-3-pro") as gateway:
-            actual_status, _, said = await send(gateway, CHAT, body)
+            actual_status, _, response_body = await send(gateway, CHAT, body)
         assert actual_status == status
         if status == 400:
-            assert "/messages/0/content/1" in decode_error(CHAT, 400, said).message
+            assert "/messages/0/content/1" in decode_error(CHAT, 400, response_body).message
             assert script.requests == []
         else:
             assert script.bodies[0]["contents"][0]["parts"][1]["fileData"] == {"fileUri": url, "mimeType": "image/png"}
@@ -285,8 +285,8 @@ def test_sv_5_deferred_tools_are_callable_where_the_target_has_no_search(target:
 
     async def declaration_scenario() -> None:
         async with gateway_in_front_of(ScriptedUpstream(CHAT_RESPONSE), target) as gateway:
-            asked = json.dumps({"protocol": RESPONSES, "body": body}).encode()
-            report = json.loads(await (await gateway.post("/toolwire/translate", asked)).read(100_000))
+            request_body = json.dumps({"protocol": RESPONSES, "body": body}).encode()
+            report = json.loads(await (await gateway.post("/toolwire/translate", request_body)).read(100_000))
         text = json.dumps(report["body"]["tools"])
         assert '"name": "tool_search"' in text
         assert "found" not in text.replace("found can be", "")
@@ -301,17 +301,17 @@ def test_sv_5_deferred_tools_are_callable_where_the_target_has_no_search(target:
         ]
         script = ScriptedUpstream(*(http_response("200 OK", json.dumps(response).encode()) for response in responses))
         async with gateway_in_front_of(script, CHAT) as gateway:
-            _, _, said = await send(gateway, RESPONSES, body)
+            _, _, response_body = await send(gateway, RESPONSES, body)
         assert [tool["function"]["name"] for tool in script.bodies[1]["tools"]] == ["tool_search", "mcp__w__get"]
-        kinds = [item["type"] for item in json.loads(said)["output"]]
+        kinds = [item["type"] for item in json.loads(response_body)["output"]]
         assert kinds == ["tool_search_call", "tool_search_output", "function_call"]
 
     async def call_scenario() -> None:
         call = chat_call("call_1", "mcp__w__get")
         script = ScriptedUpstream(http_response("200 OK", json.dumps(chat_response(chat_assistant(call))).encode()))
         async with gateway_in_front_of(script, CHAT) as gateway:
-            _, _, said = await send(gateway, RESPONSES, body)
-        (item,) = [item for item in json.loads(said)["output"] if item["type"] == "function_call"]
+            _, _, response_body = await send(gateway, RESPONSES, body)
+        (item,) = [item for item in json.loads(response_body)["output"] if item["type"] == "function_call"]
         assert (item["name"], item["namespace"]) == ("get", "mcp__w")
 
     run_async(declaration_scenario())

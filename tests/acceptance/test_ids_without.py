@@ -135,14 +135,14 @@ def history_of_two_tools(source: str) -> dict[str, Any]:
                 [responses_call(*tool) for tool in tools], [responses_output(*result) for result in results]
             )
         case "gemini":
-            named = [gemini_result(*result, name=result[1].removeprefix("of ")) for result in results]
-            return gemini_turn([gemini_call(*tool) for tool in tools], named)
+            named_results = [gemini_result(*result, name=result[1].removeprefix("of ")) for result in results]
+            return gemini_turn([gemini_call(*tool) for tool in tools], named_results)
         case "gemini-interactions":
-            named = [interactions_result(*result, name=result[1].removeprefix("of ")) for result in results]
-            return interactions_turn([interactions_call(*tool) for tool in tools], named)
+            named_results = [interactions_result(*result, name=result[1].removeprefix("of ")) for result in results]
+            return interactions_turn([interactions_call(*tool) for tool in tools], named_results)
         case "ollama":
-            named = [ollama_result(*result, name=result[1].removeprefix("of ")) for result in results]
-            return ollama_turn([ollama_call(*tool) for tool in tools], named)
+            named_results = [ollama_result(*result, name=result[1].removeprefix("of ")) for result in results]
+            return ollama_turn([ollama_call(*tool) for tool in tools], named_results)
         case _:
             return chat_turn([chat_call(*tool) for tool in tools], [chat_result(*result) for result in results])
 

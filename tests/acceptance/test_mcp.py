@@ -109,27 +109,29 @@ def test_sv_16_a_hint_that_is_false_stays_false(version: str) -> None:
 def test_na_6_a_call_reaches_its_server_whatever_the_name_contains(tmp_path: Path) -> None:
     async def scenario() -> None:
         servers = {
-            name: scripted_server(tools=[tool_definition(one)], plays={one: "echo"}, log=str(tmp_path / name))
-            for name, one in (("a", "b__c"), ("a__b", "c"), ("a_", "_b__c"))
+            name: scripted_server(
+                tools=[tool_definition(tool_name)], plays={tool_name: "echo"}, log=str(tmp_path / name)
+            )
+            for name, tool_name in (("a", "b__c"), ("a__b", "c"), ("a_", "_b__c"))
         }
-        sets = build_toolsets(servers)
-        names = [(await one.tools())[0].name for one in sets]
+        toolsets = build_toolsets(servers)
+        names = [(await toolset.tools())[0].name for toolset in toolsets]
         assert len(set(names)) == 3
-        for one in sets:
-            (found,) = await one.tools()
-            model = ScriptedModel(model_turn(model_call(found.name)), text_turn("done"))
-            agent = Agent(model, tools=sets, policy=ALLOW_ALL)
+        for toolset in toolsets:
+            (tool,) = await toolset.tools()
+            model = ScriptedModel(model_turn(model_call(tool.name)), text_turn("done"))
+            agent = Agent(model, tools=toolsets, policy=ALLOW_ALL)
             await agent.run("go")
             await agent.aclose()
 
     asyncio.run(scenario())
-    for name, one in (("a", "b__c"), ("a__b", "c"), ("a_", "_b__c")):
+    for name, tool_name in (("a", "b__c"), ("a__b", "c"), ("a_", "_b__c")):
         called = [
             message["params"]["name"]
             for message in read_message_log(tmp_path / name)
             if message.get("method") == "tools/call"
         ]
-        assert called == [one]
+        assert called == [tool_name]
 
 
 def has_calls(log: Path, count: int) -> bool:

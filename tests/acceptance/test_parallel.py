@@ -151,10 +151,10 @@ def test_pa_6_deltas_are_routed_by_item_even_before_the_item_is_added(target: st
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != GEMINI])
 def test_pa_7_parallel_calls_in_one_chunk_stay_separate(target: str) -> None:
-    asked = GEMINI_BOTH_CALLS
-    assert tool_calls_in(target, translated_body(gemini_response(*asked), GEMINI, target, "response")) == BOTH_CALLS
-    at_once = gemini_events(gemini_response(*asked))
-    for wire in (at_once, gemini_stream(*asked)):
+    calls = GEMINI_BOTH_CALLS
+    assert tool_calls_in(target, translated_body(gemini_response(*calls), GEMINI, target, "response")) == BOTH_CALLS
+    at_once = gemini_events(gemini_response(*calls))
+    for wire in (at_once, gemini_stream(*calls)):
         assert fold_stream(target, translate_stream_bytes(wire, GEMINI, target))["calls"] == BOTH_CALLS
 
 

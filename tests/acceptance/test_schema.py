@@ -139,8 +139,10 @@ def test_sc_18_composed_schemas_survive_at_every_depth(source: str, target: str)
 def test_sc_19_the_order_of_keys_is_kept_and_the_bytes_are_stable(source: str, target: str) -> None:
     properties = {name: {"type": "string", "description": name} for name in ("zeta", "alpha", "mid", "beta")}
     wire = json.dumps(request_with_schemas(source, {"type": "object", "properties": properties})).encode()
-    once, again = (toolwire.translate(wire, source=source, target=target, kind="request").to_bytes() for _ in range(2))
-    assert once == again
+    once, repeated = (
+        toolwire.translate(wire, source=source, target=target, kind="request").to_bytes() for _ in range(2)
+    )
+    assert once == repeated
     schema = declared_schemas(target, json.loads(once))["tool_0"]
     assert list(schema["properties"]) == list(properties)
 

@@ -185,9 +185,9 @@ def test_sv_11_results_of_provider_tools_stay_with_their_calls() -> None:
         "action": {"type": "search", "query": "x"},
     }
     output = [search_call, responses_message("Found."), responses_call("call_1", id="fc_1")]
-    answered = [{"id": "call_1", "output": "18C"}]
+    responses_outputs = [{"id": "call_1", "output": "18C"}]
     next_request = toolwire.continue_request(
-        responses_request(USER_MESSAGE), responses_response(*output), answered, RESPONSES
+        responses_request(USER_MESSAGE), responses_response(*output), responses_outputs, RESPONSES
     )
     assert next_request["input"] == [USER_MESSAGE, *output, responses_output("call_1")]
 

@@ -279,8 +279,8 @@ def test_us_6_thinking_tokens_are_counted() -> None:
     translated = translated_body(body, GEMINI, CHAT, "response")["usage"]
     assert (translated["completion_tokens"], translated["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
     assert translated["total_tokens"] == 16
-    home = translated_body(chat_response(CALL, usage=CACHED_USAGE), CHAT, GEMINI, "response")["usageMetadata"]
-    assert (home["candidatesTokenCount"], home["thoughtsTokenCount"]) == (2, 3)
+    gemini_usage = translated_body(chat_response(CALL, usage=CACHED_USAGE), CHAT, GEMINI, "response")["usageMetadata"]
+    assert (gemini_usage["candidatesTokenCount"], gemini_usage["thoughtsTokenCount"]) == (2, 3)
 
 
 def test_us_7_the_usage_of_an_incomplete_response_is_captured() -> None:

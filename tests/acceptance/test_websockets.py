@@ -252,8 +252,8 @@ def test_a_connection_has_limits(setup: GatewaySetup) -> None:
         ("{}", "response.create"),
         ('{"type": "response.create", "stream_id": "a b"}', "stream_id"),
         ('{"type": "response.create", "model": "m", "input": "Hi", "background": true}', "background"),
-        ('{"type": "response.create", "model": "nobody-knows", "input": "Hi"}', "nobody-knows"),
-        ('{"type": "response.create", "model": "nobody-knows", "input": 5}', "/input"),
+        ('{"type": "response.create", "model": "unknown-model", "input": "Hi"}', "unknown-model"),
+        ('{"type": "response.create", "model": "unknown-model", "input": 5}', "/input"),
     ],
 )
 def test_an_invalid_message_is_reported_and_the_connection_continues(

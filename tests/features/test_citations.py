@@ -210,6 +210,6 @@ def test_each_invented_value_is_reported_at_its_position() -> None:
     text = {"type": "text", "text": "So:"}
     blocks = [text, *code, text, {**code[0], "id": "srvtoolu_2"}]
     body = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response")
-    places = [str(loss.target) for loss in body.losses if loss.kind == "added"]
-    assert places == ["/output/1/container_id", "/output/3/container_id"]
-    assert [resolve(body.value, place) for place in places] == ["", ""]
+    paths = [str(loss.target) for loss in body.losses if loss.kind == "added"]
+    assert paths == ["/output/1/container_id", "/output/3/container_id"]
+    assert [resolve(body.value, path) for path in paths] == ["", ""]

@@ -52,14 +52,14 @@ def test_policy_violation_details_translate_between_the_openai_protocols(source:
 
 def test_policy_violation_details_translate_in_responses_and_streams() -> None:
     response = recorded_bodies.fixture_responses("openai-responses")["failed_policy"]
-    told = response["error"]["misalignment"]
+    details = response["error"]["misalignment"]
     translated = tw.translate(response, "openai-responses", "openai-chat", "response")
-    assert translated.value["error"]["misalignment"] == told
+    assert translated.value["error"]["misalignment"] == details
     restored = tw.translate(translated.value, "openai-chat", "openai-responses", "response")
     assert restored.value["error"] == {name: value for name, value in response["error"].items() if value is not None}
     stream = tw.translate_stream(body_as_stream(response, "openai-responses"), "openai-responses", "openai-chat")
     last = b"".join(stream).strip().split(b"\n")[-1]
-    assert json.loads(last.removeprefix(b"data: "))["error"]["misalignment"] == told
+    assert json.loads(last.removeprefix(b"data: "))["error"]["misalignment"] == details
     assert "/error/misalignment" not in [loss.path for loss in [*translated.losses, *stream.losses]]
 
 

@@ -184,9 +184,9 @@ CHECKS = [check for check, _ in SAMPLES]
 
 
 def positions(value: Any) -> list[tuple[Any, Any]]:
-    """Yield every container of a value with each of its keys."""
+    """Return every container in a value with each of its keys."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    return [place for key in keys for place in ((value, key), *positions(value[key]))]
+    return [position for key in keys for position in ((value, key), *positions(value[key]))]
 
 
 @pytest.mark.parametrize("check", CHECKS)

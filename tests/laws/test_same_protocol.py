@@ -42,8 +42,8 @@ def test_streams_fold_to_the_same_response(protocol: str) -> None:
     for name, wire in recorded_bodies.streams(protocol).items():
         events = _events(protocol, [wire])
         encoder = codec.stream_encoder(ResponseContext())
-        again = _events(protocol, [encoder.encode(events) + encoder.close()])
-        if fold(again) != fold(events):
+        reencoded = _events(protocol, [encoder.encode(events) + encoder.close()])
+        if fold(reencoded) != fold(events):
             wrong.append(name)
     assert wrong == []
 

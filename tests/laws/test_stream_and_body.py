@@ -14,7 +14,7 @@ from toolwire.protocols import PROTOCOLS
 # Responses whose stream differs from the body, each with the reason.
 EXCEPTIONS = {
     "encrypted_anew": "OpenAI encrypts reasoning anew for the last event",
-    "compatible_missing_id": "a streamed call without an id gets one, so that its fragments can be told apart",
+    "compatible_missing_id": "a streamed call without an id gets one, so that its fragments can be joined",
     "compatible_object_arguments": "streamed arguments are text, whatever the server sends",
 }
 

@@ -9,7 +9,7 @@ ID-2 An illegal tool call id is escaped on the call or on its result, but not on
   -> tests/acceptance/test_ids.py::test_id_2_illegal_ids_are_escaped_on_both_sides_and_reported_on_the_native_path
 ID-3 A tool call id gets a new random alias in every request, although it was legal or already had one.
   -> tests/acceptance/test_ids.py::test_id_3_legal_ids_pass_unchanged_and_aliases_are_deterministic
-ID-4 Two long ids are truncated to the same prefix, so that their results can no longer be told apart.
+ID-4 Two long ids are truncated to the same prefix, and their results are mixed up.
   -> tests/acceptance/test_ids.py::test_id_4_long_ids_with_a_common_prefix_do_not_collide
 ID-5 Ids of a Chat Completions provider reach an Anthropic client unchanged, or lose the prefix that made them unique.
   -> tests/acceptance/test_ids.py::test_id_5_ids_of_a_chat_provider_return_to_it_unchanged
@@ -37,7 +37,7 @@ ID-16 Responses rejects item ids of another provider, because it checks their pr
   -> tests/acceptance/test_ids.py::test_id_16_no_foreign_item_ids_reach_responses
 ID-17 Parallel calls of one Ollama tool share one id, because Ollama has none.
   -> tests/acceptance/test_ids_without.py::test_id_17_parallel_calls_of_one_tool_get_distinct_ids_and_return_by_name
-ID-18 Two calls of one tool can't be told apart by Ollama, and nobody reports it.
+ID-18 Ollama cannot distinguish two calls of one tool, and the loss is not reported.
   -> tests/acceptance/test_ids_without.py::test_id_18_results_of_one_tool_stay_in_call_order_and_the_ambiguity_is_reported
 OR-1 The text of a user turn is sent before its tool results, which must follow the calls directly.
   -> tests/acceptance/test_order.py::test_or_1_tool_messages_precede_the_text_of_the_user

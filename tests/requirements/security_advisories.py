@@ -106,7 +106,7 @@ earlier-advisories Earlier advisories of LiteLLM: eval, file deletion, SQL injec
   -> tests/gateway/test_security.py::test_no_admin_endpoints_and_no_files_are_served
   -> tests/gateway/test_security.py::test_secrets_appear_nowhere
   -> tests/gateway/test_security.py::test_invalid_body_is_an_error_not_a_crash
-""")  # noqa: E501
+""")
 
 # Weaknesses that tests of other gateways showed.
 FURTHER_RISKS: list[Requirement] = parse_requirements(r"""
@@ -131,4 +131,4 @@ invalid-numbers NaN or Infinity is sent to a provider.
   -> tests/gateway/test_security.py::test_invalid_json_numbers_are_not_sent_upstream
 request-smuggling Conflicting `Content-Length` and `Transfer-Encoding` headers are accepted.
   -> tests/gateway/test_security.py::test_content_length_with_chunked_encoding_is_refused
-""")  # noqa: E501
+""")

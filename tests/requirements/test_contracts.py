@@ -337,7 +337,7 @@ def test_continue_request_gemini_keeps_ids_and_signatures_of_the_model() -> None
 
 
 def test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings() -> None:
-    """Kept by the provider or not: the current turn's tools, system text and settings are said again."""
+    """Tools, system text and settings are repeated, whether or not the provider stores the conversation."""
     thought = {"type": "thought", "signature": "c2ln", "summary": [{"type": "text", "text": "Hm."}]}
     steps = [thought, interactions_call("call_1"), interactions_call("call_2", arguments={"city": "Rome"})]
     settings = {"system_instruction": "Be brief.", "generation_config": {"temperature": 1}}
@@ -420,10 +420,10 @@ def test_config_of_the_gemini_sdks_is_decoded_but_never_encoded() -> None:
 
 def test_parameters_keep_their_names() -> None:
     """Two tools may name the same thing differently."""
-    named = {"read_file": "absolute_path", "write_file": "file_path"}
+    parameters = {"read_file": "absolute_path", "write_file": "file_path"}
     schemas = {
         tool: {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
-        for tool, name in named.items()
+        for tool, name in parameters.items()
     }
     for source, target in ALL_PAIRS:
         assert declared_schemas(target, translated_body(request_with_tools(source, schemas), source, target)) == schemas

@@ -183,7 +183,7 @@ FORCED: dict[tuple[str, str], Any] = {
 }
 
 
-@pytest.mark.parametrize(("source", "target", "kind"), [one for one in PAIRS if (one[0], one[2]) in FORCED])
+@pytest.mark.parametrize(("source", "target", "kind"), [pair for pair in PAIRS if (pair[0], pair[2]) in FORCED])
 def test_a_forced_tool_is_forced_or_refused_by_name(source: str, target: str, kind: str) -> None:
     body = build_request(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
     if kind not in DECLARED[target]:
@@ -203,7 +203,7 @@ def test_a_search_forced_by_its_old_name_is_the_declared_search() -> None:
     assert translate(body, RESPONSES, ANTHROPIC).value["tool_choice"] == FORCED[ANTHROPIC, "web_search"]
 
 
-@pytest.mark.parametrize(("source", "kind"), [one for one in FORCED if one[1] != "code_execution"])
+@pytest.mark.parametrize(("source", "kind"), [case for case in FORCED if case[1] != "code_execution"])
 def test_a_forced_tool_that_a_function_replaces_forces_the_function(source: str, kind: str) -> None:
     body = build_request(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
     name = "google_web_search" if kind == "web_search" else kind
@@ -211,7 +211,7 @@ def test_a_forced_tool_that_a_function_replaces_forces_the_function(source: str,
     assert translated["generation_config"]["tool_choice"] == {"allowed_tools": {"mode": "any", "tools": [name]}}
 
 
-@pytest.mark.parametrize(("source", "target", "kind"), [one for one in MISSING if one[0] == ANTHROPIC])
+@pytest.mark.parametrize(("source", "target", "kind"), [pair for pair in MISSING if pair[0] == ANTHROPIC])
 def test_a_forced_call_without_any_available_tool_is_refused(source: str, target: str, kind: str) -> None:
     alone = build_request(source, [DECLARED[source][kind]], tool_choice={"type": "any"})
     with pytest.raises(tw.LossyTranslationError, match="must be called"):

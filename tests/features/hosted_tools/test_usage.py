@@ -95,9 +95,9 @@ def searches(protocol: str, body: dict[str, Any]) -> Any:
 
 def streamed(source: str, target: str) -> tuple[bytes, list[str]]:
     codec = PROTOCOLS[source]
-    told = codec.stream_encoder(ResponseContext())
+    encoder = codec.stream_encoder(ResponseContext())
     response = codec.decode_response(json.dumps(RESPONSE_BODIES[source]).encode(), ResponseContext())
-    stream = tw.translate_stream([told.encode(list(unfold(response))) + told.close()], source, target)
+    stream = tw.translate_stream([encoder.encode(list(unfold(response))) + encoder.close()], source, target)
     return b"".join(stream), [loss.path for loss in stream.losses]
 
 
