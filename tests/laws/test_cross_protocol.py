@@ -128,9 +128,9 @@ def _fold(protocol: str, wire: bytes) -> validation.Summary | str:
 def test_few_recorded_requests_are_refused() -> None:
     """Requests whose only tool does not exist in the target are counted separately."""
     counted = figures.refusals()
-    refused, crossings = (sum(row[name] for row in counted.values()) for name in ("refused", "crossings"))
-    assert crossings
-    assert refused <= LIMIT_REFUSED * crossings
+    refused, translations = (sum(row[name] for row in counted.values()) for name in ("refused", "translations"))
+    assert translations
+    assert refused <= LIMIT_REFUSED * translations
     assert figures.published_table("refusals") == figures.markdown_table(counted), (
         "python -m tests.documentation.figures writes them anew"
     )
