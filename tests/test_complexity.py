@@ -1,4 +1,4 @@
-"""No function is too complex to read: radon counts conditional expressions and boolean operators, which ruff does not."""
+"""No function is too complex to read, as radon counts it: with conditional expressions and boolean operators."""
 
 from pathlib import Path
 
