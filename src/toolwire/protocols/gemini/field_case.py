@@ -143,10 +143,10 @@ class FieldCase:
             del unknown[name]
         shape.unknown = unknown or UNSET
 
-    def adopt(self, outer: "FieldCase", location: str) -> None:
+    def adopt(self, parent: "FieldCase", location: str) -> None:
         """Copy the snake_case names that another value recorded for the object at `location`."""
         prefix = location + "/"
-        for pointer, name in outer.snake_names.items():
+        for pointer, name in parent.snake_names.items():
             if pointer.startswith(prefix):
                 self.snake_names[pointer[len(prefix) :]] = name
 

@@ -316,7 +316,7 @@ class Encoder:
         self._candidate_ends[event.candidate] = event
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
+    def _store_usage(self, event: UsageReport) -> bytes:
         """Store token counts for the last chunk."""
         self._usage = event.usage
         return b""
@@ -387,7 +387,7 @@ class Encoder:
         PartDelta: _encode_part_delta,
         PartEnd: _end_part,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
         Notice: _encode_notice,

@@ -101,7 +101,7 @@ def decode_failure(shape: ErrorShape) -> ApiError:
 
 
 def _decode_shape(
-    shape: ErrorShape, status: int | None, wire_form: tuple[str, ...], outer_extras: dict[str, Any], prefix: str = ""
+    shape: ErrorShape, status: int | None, wire_form: tuple[str, ...], body_extras: dict[str, Any], prefix: str = ""
 ) -> ApiError:
     """Build the canonical error from its wire object."""
     code, status_name = unset_to_none(shape.code), unset_to_none(shape.status)
@@ -120,7 +120,7 @@ def _decode_shape(
         status=status,
         code=None if code is None else str(code),
         raw=status_name,
-        **merge_extras(outer_extras, collect_extras(shape, FAMILY, *wire_form, prefix=prefix)),
+        **merge_extras(body_extras, collect_extras(shape, FAMILY, *wire_form, prefix=prefix)),
     )
 
 

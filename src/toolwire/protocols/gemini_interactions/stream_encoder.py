@@ -69,7 +69,7 @@ class Encoder:
             PartEnd: self._step_encoder.end_part,
             MessageEnd: self._step_encoder.end_message,
             CandidateEnd: self._end_candidate,
-            UsageReport: self._report_usage,
+            UsageReport: self._store_usage,
             Notice: self._encode_notice,
             ResponseEnd: self._end_response,
             ResponseFailed: self._fail_response,
@@ -155,7 +155,7 @@ class Encoder:
             self._stop = event.stop
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
+    def _store_usage(self, event: UsageReport) -> bytes:
         """Store token counts for the end."""
         self._usage = event.usage
         return b""

@@ -285,7 +285,7 @@ class Encoder:
         self._candidate_end = event
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
+    def _store_usage(self, event: UsageReport) -> bytes:
         """Store token counts for the last line."""
         self._usage = event.usage
         return b""
@@ -320,7 +320,7 @@ class Encoder:
         PartEnd: _end_part,
         MessageEnd: _end_message,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         Notice: _encode_notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,

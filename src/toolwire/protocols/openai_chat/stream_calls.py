@@ -258,13 +258,13 @@ def _is_new_call(call: _OpenCall, id: str | None, name: str | None) -> bool:
 
 
 def _collect_fragment_extras(
-    fragment: FragmentShape, inner: CustomCallShape | FunctionCallShape | None
+    fragment: FragmentShape, call_shape: CustomCallShape | FunctionCallShape | None
 ) -> list[dict[str, Any]]:
     """Return the extras of a fragment and of the function or custom call in it."""
     extras = [] if fragment.unknown is UNSET else [_extras_only(fragment)]
-    if inner is not None and inner.unknown:
-        prefix = "custom/" if isinstance(inner, CustomCallShape) else "function/"
-        extras.append(_extras_only(inner, prefix))
+    if call_shape is not None and call_shape.unknown:
+        prefix = "custom/" if isinstance(call_shape, CustomCallShape) else "function/"
+        extras.append(_extras_only(call_shape, prefix))
     return extras
 
 

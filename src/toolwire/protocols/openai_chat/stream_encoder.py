@@ -533,7 +533,7 @@ class Encoder:
         )
         return chunk_encoder.encode_finish(candidate, reason)
 
-    def _report_usage(self, event: UsageReport) -> bytes:
+    def _store_usage(self, event: UsageReport) -> bytes:
         """Keep the usage for the last chunk."""
         self._usage = event.usage
         return b""
@@ -579,7 +579,7 @@ class Encoder:
         PartEnd: _part_end,
         MessageEnd: _message_end,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         Notice: _notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,

@@ -72,28 +72,28 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     """Decode an error body in any of its shapes: `error` object or text, `detail`, or flat fields."""
     members = dict(_read_object(body))
     error_field = members.get("error")
-    outer_extras = _outer_extras(members)
+    body_extras = _body_extras(members)
     if status is None and isinstance(event_status := _decode_json(members.get("status", b"null")), int):
         status = event_status
     if error_field is not None and bytes(error_field)[:1] == b"{":
         error = _decode_shape(_read_error(error_field, "/error"), status, (_ERROR_FORM,), prefix="error/")
-        return _with_outer_extras(error, outer_extras)
+        return _with_body_extras(error, body_extras)
     if error_field is not None and isinstance(text := _decode_json(error_field), str):
-        return _decode_text(text, status, outer_extras, _TEXT_FORM, "error")
+        return _decode_text(text, status, body_extras, _TEXT_FORM, "error")
     if "detail" in members:
         detail = _decode_json(members["detail"])
         if isinstance(detail, str):
-            return _decode_text(detail, status, outer_extras, _DETAIL_FORM, "detail")
-        return _decode_text(str(members["detail"], "utf-8"), status, outer_extras, _DETAIL_JSON, "detail")
+            return _decode_text(detail, status, body_extras, _DETAIL_FORM, "detail")
+        return _decode_text(str(members["detail"], "utf-8"), status, body_extras, _DETAIL_JSON, "detail")
     if "message" in members:
         error_fields = {name: raw for name, raw in members.items() if name not in _EVENT_FIELDS}
         shape = _read_error(msgspec.json.encode(error_fields))
         event_extras = {ECHO_FAMILY: {name: members[name] for name in _EVENT_FIELDS if name in members}}
-        return _with_outer_extras(_decode_shape(shape, status, (_ERROR_FORM, _FLAT_FORM, *_FLAT_NAMES)), event_extras)
+        return _with_body_extras(_decode_shape(shape, status, (_ERROR_FORM, _FLAT_FORM, *_FLAT_NAMES)), event_extras)
     raise DecodeError(FAMILY, "/error", "an error", "nothing")
 
 
-def _outer_extras(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
+def _body_extras(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
     """Collect the fields beside the error object: those of the event and unknown ones."""
     unknown = {
         escape_pointer(name): raw for name, raw in members.items() if name not in (*_EVENT_FIELDS, "error", "detail")
@@ -102,24 +102,24 @@ def _outer_extras(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
     return ({FAMILY: unknown} if unknown else {}) | ({ECHO_FAMILY: echo} if echo else {})
 
 
-def _with_outer_extras(error: ApiError, outer_extras: dict[str, dict[str, Raw]]) -> ApiError:
+def _with_body_extras(error: ApiError, body_extras: dict[str, dict[str, Raw]]) -> ApiError:
     """Add extras found outside the error object."""
-    if not any(outer_extras.values()):
+    if not any(body_extras.values()):
         return error
     extras = dict(error.extras or {})
-    for family, fields in outer_extras.items():
+    for family, fields in body_extras.items():
         extras[family] = {**extras.get(family, {}), **fields}
     return msgspec.structs.replace(error, extras=extras)
 
 
-def _decode_text(text: str, status: int | None, outer_extras: dict[str, Any], form_token: str, field: str) -> ApiError:
+def _decode_text(text: str, status: int | None, body_extras: dict[str, Any], body_form: str, field: str) -> ApiError:
     """Build an error from a bare message in `field`."""
-    wire_form = (_ERROR_FORM, form_token, f"openai-responses:name:message={field}")
+    wire_form = (_ERROR_FORM, body_form, f"openai-responses:name:message={field}")
     return ApiError(
         kind=_error_kind(None, None, status),
         message=text,
         status=status,
-        extras=outer_extras or None,
+        extras=body_extras or None,
         wire_form=wire_form,
     )
 

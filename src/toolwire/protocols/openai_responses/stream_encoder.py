@@ -201,7 +201,7 @@ class Encoder:
             self._stop = event.stop
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
+    def _store_usage(self, event: UsageReport) -> bytes:
         """Remember the usage for the terminal event."""
         self._usage = event.usage
         return b""
@@ -254,7 +254,7 @@ class Encoder:
         PartEnd: _part_end,
         MessageEnd: _message_end,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         Notice: _notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,

@@ -79,13 +79,13 @@ def part_extras(
     kind: str,
     part: PartShape,
     field_case: FieldCase,
-    inner: tuple[Any, str],
+    data_object: tuple[Any, str],
     wire_form: tuple[str, ...] = (),
     *other_extras: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the `extras` and `wire_form` arguments for a part and its data object."""
-    extras = field_case.extras_and_form(kind, (part, ""), inner, wire_form=wire_form)
-    siblings = sibling_extras(part, field_case, has_signature=inner[1] != "functionResponse")
+    extras = field_case.extras_and_form(kind, (part, ""), data_object, wire_form=wire_form)
+    siblings = sibling_extras(part, field_case, has_signature=data_object[1] != "functionResponse")
     return merge_extras(extras, siblings, *other_extras) if siblings or other_extras else extras
 
 

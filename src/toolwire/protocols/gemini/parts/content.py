@@ -84,10 +84,10 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def media_extras(
-    kind: str, part: PartShape, field_case: FieldCase, *inner: tuple[Any, str], wire_form: tuple[str, ...] = ()
+    kind: str, part: PartShape, field_case: FieldCase, *data_objects: tuple[Any, str], wire_form: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Return the `extras` and `wire_form` arguments for a text, media or thought part."""
-    extras = field_case.extras_and_form(kind, (part, ""), *inner, wire_form=wire_form)
+    extras = field_case.extras_and_form(kind, (part, ""), *data_objects, wire_form=wire_form)
     siblings = sibling_extras(part if part.thought is not True else replace(part, thought=UNSET), field_case)
     return merge_extras(extras, siblings) if siblings else extras
 
@@ -138,7 +138,7 @@ def decode_file(part: PartShape, field_case: FieldCase) -> Media | Reasoning | N
 
 
 def _build_media(
-    part: PartShape, field_case: FieldCase, media: Media, inner: tuple[Any, str], wire_form: tuple[str, ...]
+    part: PartShape, field_case: FieldCase, media: Media, data_object: tuple[Any, str], wire_form: tuple[str, ...]
 ) -> Media | Reasoning:
     """Complete media with signature and extras, and wrap it as reasoning if it is a thought."""
     if part.thought is not True:
@@ -146,14 +146,14 @@ def _build_media(
             replace(
                 media,
                 signature=decode_signature(part),
-                **media_extras("Media", part, field_case, inner, wire_form=wire_form),
+                **media_extras("Media", part, field_case, data_object, wire_form=wire_form),
             )
         )
     thought = replace(media, at="", wire_form=wire_form)
     return Reasoning(
         content=(thought,),
         signature=decode_signature(part),
-        **media_extras("Reasoning", part, field_case, inner, wire_form=wire_form),
+        **media_extras("Reasoning", part, field_case, data_object, wire_form=wire_form),
     )
 
 
@@ -477,13 +477,13 @@ def _encode_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPl
     return [PartShape(text=f"[tool: {plan.tool_name(part.name, part.namespace)}]")]
 
 
-def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+def _report_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     """Report a change of the available tools, which Gemini does not have."""
     report_tool_change(part, located_part.path, plan.report)
     return []
 
 
-def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+def _report_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     """Report a mid-conversation change of settings."""
     report_setting_change(part, located_part.path, plan)
     return []
@@ -495,7 +495,7 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
     return [PartShape(text=part.text)] if part.text else []
 
 
-def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
     """Report a reference to an item that another provider stores."""
     plan.report.dropped(located_part.path, "id", "stored by another provider")
     return []
@@ -525,9 +525,9 @@ _ENCODERS: dict[type, Any] = {
     ToolCall: _encode_call,
     ToolResult: _encode_result,
     ToolRef: _encode_reference,
-    ToolChange: _encode_change,
-    SettingChange: _encode_setting,
+    ToolChange: _report_change,
+    SettingChange: _report_setting,
     Refusal: _encode_refusal,
-    ItemRef: _encode_item_reference,
+    ItemRef: _report_item_reference,
     OpaquePart: _encode_opaque,
 }

@@ -215,7 +215,7 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
     return part.text
 
 
-def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_misplaced_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report reasoning outside an assistant message."""
     plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
 
@@ -226,17 +226,17 @@ def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encod
     return f"[tool {plan.tool_name(part.name, part.namespace)}]"
 
 
-def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report a change of the available tools, which Ollama does not have."""
     report_tool_change(part, located_part.path, plan.report)
 
 
-def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report a mid-conversation change of settings."""
     report_setting_change(part, located_part.path, plan)
 
 
-def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report a reference to an item that another provider stores."""
     plan.report.dropped(located_part.path, "id", "stored by another provider")
 
@@ -251,12 +251,12 @@ _ENCODERS: dict[type[Part], Any] = {
     Media: _encode_media,
     Data: _encode_data,
     Refusal: _encode_refusal,
-    Reasoning: _encode_reasoning,
+    Reasoning: _report_misplaced_reasoning,
     ToolCall: call_as_text,
     ToolResult: result_as_text,
     ToolRef: _encode_tool_reference,
-    ToolChange: _encode_change,
-    SettingChange: _encode_setting,
-    ItemRef: _encode_item_reference,
+    ToolChange: _report_change,
+    SettingChange: _report_setting,
+    ItemRef: _report_item_reference,
     OpaquePart: _encode_opaque,
 }

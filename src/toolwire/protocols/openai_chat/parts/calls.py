@@ -81,7 +81,7 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | OpaquePart:
     if _is_plain_shape(shape) and isinstance(function.name, str) and isinstance(function.arguments, str):
         return ToolCall(id=unset_to_none(shape.id), name=function.name, arguments=function.arguments, at=at)
     arguments, wire_form = decode_arguments(function)
-    wire_form = (*wire_form, *_absence_form(function.name))
+    wire_form = (*wire_form, *_missing_name_token(function.name))
     extras = merge_extras(
         collect_chat_extras(shape, *wire_form),
         constant_extras("type", shape.type, "function"),
@@ -111,7 +111,7 @@ def _is_plain_shape(shape: CallShape) -> bool:
 
 def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCall:
     """Decode a call of a custom tool."""
-    wire_form = (*CUSTOM_NAMES, *_absence_form(custom.name))
+    wire_form = (*CUSTOM_NAMES, *_missing_name_token(custom.name))
     if custom.input is UNSET:
         wire_form = (*wire_form, NO_ARGUMENTS)
     extras = merge_extras(
@@ -131,7 +131,7 @@ def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCa
     )
 
 
-def _absence_form(name: str | UnsetType | None) -> tuple[str, ...]:
+def _missing_name_token(name: str | UnsetType | None) -> tuple[str, ...]:
     """Return the wire form of a call without a name."""
     return (NO_NAME,) if name is UNSET else ()
 
@@ -148,7 +148,7 @@ def decode_arguments(shape: FunctionCallShape) -> tuple[str, tuple[str, ...]]:
 def decode_legacy(shape: FunctionCallShape) -> ToolCall:
     """Decode the deprecated `function_call`."""
     arguments, wire_form = decode_arguments(shape)
-    extras = collect_chat_extras(shape, LEGACY_FORM, *LEGACY_NAMES, *wire_form, *_absence_form(shape.name))
+    extras = collect_chat_extras(shape, LEGACY_FORM, *LEGACY_NAMES, *wire_form, *_missing_name_token(shape.name))
     return ToolCall(id=None, name=unset_to_none(shape.name) or "", arguments=arguments, at="/function_call", **extras)
 
 

@@ -549,17 +549,17 @@ def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encod
     return TextPart(text=f"[tool {plan.tool_name(part.name, part.namespace)}]")
 
 
-def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report a tool change."""
     report_tool_change(part, located_part.path, plan.report)
 
 
-def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Report a settings change."""
     report_setting_change(part, located_part.path, plan)
 
 
-def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
+def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
     """Drop a reference to an item that another provider stores."""
     plan.report.dropped(located_part.path, "id", "stored by another provider")
 
@@ -579,8 +579,8 @@ _ENCODERS: dict[type, Any] = {
     Refusal: _encode_refusal,
     Reasoning: _encode_thinking_part,
     ToolRef: _encode_tool_reference,
-    ToolChange: _encode_change,
-    SettingChange: _encode_setting,
-    ItemRef: _encode_item_reference,
+    ToolChange: _report_change,
+    SettingChange: _report_setting,
+    ItemRef: _report_item_reference,
     OpaquePart: _encode_opaque,
 }
