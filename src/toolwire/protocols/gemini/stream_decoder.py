@@ -362,10 +362,7 @@ class CandidateState:
         self._next_index += 1
 
     def _append_call(self, part: PartShape, call: CallShape, events: list[Event]) -> None:
-        """Append partial arguments to the open call, opening it first if needed.
-
-        The first chunk names the call; the last has no `willContinue`.
-        """
+        """Append partial arguments to the call; the first chunk opens it, one without `willContinue` ends it."""
         if call.name is not UNSET:
             self._end_part(events)
             self.has_calls = True

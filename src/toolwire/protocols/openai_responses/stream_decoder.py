@@ -100,10 +100,7 @@ def empty_part(part: Part) -> Part:
 
 
 def part_texts(part: Part) -> list[tuple[str, str | None, int]]:
-    """Return (text, kind, block number) for each text of a part that is sent as deltas.
-
-    The kind distinguishes summaries from full reasoning; it is None for other parts.
-    """
+    """Return (text, reasoning kind or None, block number) for each text of a part that is sent as deltas."""
     match part:
         case Text() | Refusal():
             return [(part.text, None, 0)]
