@@ -28,7 +28,10 @@ def with_computer(request: Request) -> Request:
 
 
 def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
-    """Build the `computer_use` tool to offer the model for the client's computer tool."""
+    """Declare computer use for a model; return the `computer_use` tool and the computer that it provides.
+
+    The canonical computer describes the environment and actions that the model will use, to translate its calls.
+    """
     target_computer, environment, excluded = declare_computer(client_computer, model)
     body: dict[str, Any] = {"type": "computer_use", "environment": environment}
     if excluded:

@@ -152,7 +152,7 @@ def encode_tools(request: Request, plan: StepPlan) -> list[Any] | None:
 
 
 def _encode_same_protocol_tool(tool: Tool, path: SourcePath, plan: StepPlan) -> Any:
-    """Encode one tool of this protocol."""
+    """Encode one tool that came from an Interactions client."""
     (located_tool,) = flatten_tool(tool, path)
     return _encode_tool(located_tool, plan)
 
@@ -203,7 +203,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_schema(tool: FunctionTool, path: SourcePath, plan: StepPlan) -> Any:
-    """Fit the schema of a function to what the API accepts."""
+    """Return the parameter schema of a function, reduced to what the API accepts."""
     if tool.parameters is not None and bytes(tool.parameters)[:1] != b"{":
         plan.report.dropped(path, "parameters", "not an object schema")
         return UNSET
@@ -213,7 +213,7 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: StepPlan) -> Any:
 
 
 def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
-    """Encode the tool choice, or return UNSET."""
+    """Encode the tool choice; UNSET if there is none, or no tools to choose from."""
     choice = request.tool_choice
     if plan.same_protocol:
         return UNSET if choice is None else _encode_same_protocol_choice(choice)
@@ -232,7 +232,10 @@ def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
 
 
 def _encode_allowed_tools(choice: ToolChoice, request: Request, plan: StepPlan, free_mode: str) -> Any:
-    """Encode a choice among named functions; hosted tools cannot be chosen."""
+    """Encode a choice among named functions; hosted tools cannot be chosen and are reported.
+
+    `free_mode` is the mode for a choice that does not force a call.
+    """
     functions = [
         tool_ref
         for tool_ref in choice.names
@@ -248,7 +251,7 @@ def _encode_allowed_tools(choice: ToolChoice, request: Request, plan: StepPlan, 
 
 
 def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
-    """Encode the tool choice of this protocol as it was received."""
+    """Encode the tool choice of an Interactions client, as string or object like the client's."""
     if _EMPTY_FORM in choice.wire_form:
         return restore_extras({}, choice, FAMILY)
     free_mode = _VALIDATED_MODE if choice.validated else "auto"

@@ -130,13 +130,16 @@ def decode_annotation(raw: Raw, text: str) -> Citation:
 
 
 def add_extras(extras_and_form: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Add known fields to the extras where they have no canonical counterpart."""
+    """Return the arguments with known fields added to `extras`, since they have no canonical counterpart here.
+
+    `extras_and_form` holds the `extras` and `wire_form` arguments collected so far.
+    """
     encoded = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if value is not UNSET}
     return merge_extras(extras_and_form, {"extras": {FAMILY: encoded}}) if encoded else extras_and_form
 
 
 def _character_offsets(shape: AnnotationShape, text: str) -> tuple[int | None, int | None]:
-    """Convert byte offsets to character offsets; offsets outside the text stay unchanged."""
+    """Convert the byte offsets of an annotation to character offsets; offsets outside the text stay unchanged."""
     start, end = unset_to_none(shape.start_index), unset_to_none(shape.end_index)
     if text.isascii():
         return start, end
@@ -176,10 +179,14 @@ _READABLE_FIELDS = frozenset(
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Join the readable texts of a value that is opaque to other protocols."""
+    """Join the readable strings of a JSON value, for targets that cannot use the value itself; None if none.
+
+    Text beyond `limit` characters is cut.
+    """
     texts: list[str] = []
 
     def walk(value: object, *, readable: bool) -> None:
+        """Collect the strings in a value; `readable` tells whether its field holds text for people."""
         if isinstance(value, str) and readable and value:
             texts.append(value)
         elif isinstance(value, dict):
@@ -232,7 +239,7 @@ def encode_content(located_parts: list[LocatedPart], plan: EncodingPlan, *, is_o
 
 
 def encode_text(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: bool) -> Any:
-    """Encode text; empty foreign text is dropped."""
+    """Encode text as content; None for empty text from other protocols."""
     if plan.same_protocol:
         annotations: Any = UNSET
         if part.annotations is not None:
@@ -253,7 +260,7 @@ def encode_text(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: 
 
 
 def _encode_citations(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: bool) -> list[Any]:
-    """Encode the citations of a foreign text, and report those that the protocol does not have."""
+    """Encode the citations of another protocol's text; report those that the API cannot express."""
     annotations: list[Any] = []
     for index, citation in enumerate(part.annotations or ()):
         at = (*path, "annotations", index)
@@ -267,7 +274,7 @@ def _encode_citations(part: Text, path: SourcePath, plan: EncodingPlan, *, is_ou
 
 
 def encode_annotation(citation: Citation, text: str | None = None) -> Any:
-    """Encode a citation; a foreign one needs its `text` to convert offsets to bytes."""
+    """Encode a citation; `text` converts the character offsets of other protocols to bytes."""
     if text is not None:
         shape = AnnotationShape(
             type="url_citation", url=none_to_unset(citation.url), title=none_to_unset(citation.title)
@@ -325,7 +332,7 @@ def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
 
 
 def _encode_source(source: Source, shape: MediaContent, path: SourcePath, plan: EncodingPlan) -> bool:
-    """Write the source of media; report it and return False if the protocol does not accept it."""
+    """Write the source of media into `shape`; report it and return False if the API does not accept it."""
     match source:
         case Inline():
             shape.data = source.data
@@ -351,7 +358,7 @@ def _report_flattened(part: Media, path: SourcePath, plan: EncodingPlan) -> None
 
 
 def _encode_opaque(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode a part that only its source protocol knows, as text if it is foreign."""
+    """Encode a part that only its source protocol knows: Interactions' unchanged, others as text."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, path, plan)
@@ -380,7 +387,7 @@ def decode_reasoning(shape: Thought) -> Reasoning | None:
 
 
 def _decode_summary(block: Any, index: int) -> ReasoningText | Media | None:
-    """Decode one block of a summary."""
+    """Decode one block of a thought's summary; return None if it is neither text nor media."""
     location = f"/summary/{index}"
     if type(block) is TextContent and block.annotations is UNSET:
         return ReasoningText(kind="summary", text=block.text, at=location, **collect_extras(block, FAMILY))
@@ -389,12 +396,15 @@ def _decode_summary(block: Any, index: int) -> ReasoningText | Media | None:
 
 
 def decode_signature(signature: str) -> Signature:
-    """Build a signature issued by Google."""
+    """Build the canonical signature, issued by Google, from its wire string."""
     return Signature(issuer=ISSUER, data=signature, kind="signature", at="/signature")
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a thought. Google accepts only thoughts that it signed; a client may read all of them."""
+    """Encode a thought as a step.
+
+    Google accepts only thoughts that it signed, others are reported as lost. A client may read all of them.
+    """
     signature = part.signature if part.signature is not None and part.signature.issuer == ISSUER else None
     if not plan.same_protocol and signature is None and not plan.for_client and not plan.from_gemini:
         plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
@@ -416,7 +426,7 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan)
 
 
 def _encode_summary(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> list[Any]:
-    """Encode the texts and media of a thought."""
+    """Encode the texts and media of a thought as its summary."""
     summary: list[Any] = []
     for index, block in enumerate(part.content):
         if isinstance(block, ReasoningText):
