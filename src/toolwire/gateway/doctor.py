@@ -10,7 +10,7 @@ from toolwire.gateway.config import Config, ServerSection, build_provider, journ
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
 from toolwire.gateway.server.auth import is_loopback
 from toolwire.gateway.state.store import STATE_SCHEMA as STATE
-from toolwire.gateway.state.store import state_path
+from toolwire.gateway.state.store_file import state_path
 from toolwire.journal.runs import SCHEMA as RUNS
 from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database
 from toolwire.journal.store import SCHEMA as JOURNAL

@@ -25,7 +25,7 @@ from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.exchange.types import ClientRequest, StreamingResponse, UpstreamRequest
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
 from toolwire.gateway.state.conversations import ConversationState
-from toolwire.gateway.state.store import open_store
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.redaction import Redactor
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed

@@ -22,7 +22,7 @@ from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import HostProfile
 from toolwire.codec.interface import ResponseContext, Target
 from toolwire.codec.wire.memo import BoundedMemo
-from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.config import LimitsSection, RouteSection
 from toolwire.gateway.emulation.plan import Emulator, plan_emulation, request_losses
 from toolwire.gateway.errors import (
     RequestRejected,
@@ -293,14 +293,7 @@ class Dispatcher:
             losses = missing.resolve(request, client.wire_names)
         if pending_response is not None:
             prepared = pending_response.upstream_request(prepared, same_protocol=client is upstream)
-        target = Target(
-            model=backend.model,
-            stream=client_request.is_streaming(request),
-            realm=backend.provider.name,
-            hosted_tools=options.hosted_tools,
-            binary_results=options.binary_results,
-            host=host or self.capabilities.cached_profile(backend.provider, backend.model or request.model),
-        )
+        target = self._backend_target(client_request, request, options, backend, host)
         prepared = apply_setting_changes(isolate_foreign_extras(prepared, client, upstream), client, upstream)
         if (plan := plan_emulation(prepared, client, upstream, backend.model, route_tools)) is not None:
             prepared, losses = plan.request, losses + plan.losses
@@ -336,6 +329,24 @@ class Dispatcher:
             rounds=self._emulator.rounds_for(plan, prepared, pair, encoding.mapping, client_request.tenant),
             pending_response=pending_response,
             on_complete=self._completion_callback(client_request, backend, context, pending_response),
+        )
+
+    def _backend_target(
+        self,
+        client_request: ClientRequest,
+        request: Request,
+        options: RouteSection,
+        backend: Backend,
+        host: HostProfile | None,
+    ) -> Target:
+        """Describe the backend to the encoder; without a `host` profile, the cached one of the provider is used."""
+        return Target(
+            model=backend.model,
+            stream=client_request.is_streaming(request),
+            realm=backend.provider.name,
+            hosted_tools=options.hosted_tools,
+            binary_results=options.binary_results,
+            host=host or self.capabilities.cached_profile(backend.provider, backend.model or request.model),
         )
 
     def _completion_callback(

@@ -17,7 +17,7 @@ from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
-from toolwire.gateway.state.store import open_store
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.records import JournalEntry, Record
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.store import JournalError

@@ -45,7 +45,7 @@ from toolwire.gateway.server.workers import Supervisor, stop_signals
 from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
-from toolwire.gateway.state.store import open_store, require_shared_file
+from toolwire.gateway.state.store_file import open_store, require_shared_file
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.upstream.provider import Provider
