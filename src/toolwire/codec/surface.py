@@ -85,5 +85,5 @@ class Surface(Struct, frozen=True, kw_only=True):
         return self.statuses.get(kind) or _STATUSES[kind]
 
     def auth_header(self, key: str) -> tuple[str, str]:
-        """Return the header that sends an API key."""
+        """Return name and value of the header that sends an API key."""
         return self.key_header, f"Bearer {key}" if self.key_header == "authorization" else key

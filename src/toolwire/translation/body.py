@@ -117,8 +117,7 @@ def translate(
         source: The protocol of the body.
         target: The protocol to translate to.
         kind: Whether the body is a request, a response or an error.
-        request: For a response: the client's request that it answers, in the target protocol. Needed to restore renamed
-            and flattened tools.
+        request: For a response: the client's request, in the target protocol, to restore renamed or flattened tools.
         model: The model, for protocols that keep it in the URL; overrides the body.
         stream: Whether to stream, for protocols that keep it in the URL; overrides the body.
         version: The version of the target's API.
@@ -149,8 +148,9 @@ def translate(
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
             context = response_context(request, reader, writer, hosted_tools, get_host_profile(host))
-            context = replace(context, envelope_key=envelope_key)
-            encoded_body, losses = _translate_response(data, reader, writer, context)
+            encoded_body, losses = _translate_response(
+                data, reader, writer, replace(context, envelope_key=envelope_key)
+            )
         case "error":
             encoded_body, losses = _translate_error(data, reader, writer)
         case _:

@@ -81,7 +81,7 @@ class SchemaValues:
             self._changes.dropped(location, "contradicts another type of the same schema")
 
     def _type_names(self, location: SchemaLocation) -> list[str]:
-        """Return the type names at a location, normalized."""
+        """Return the JSON Schema types named at a location, in lower case; anything else is recorded as dropped."""
         candidates = (
             [location.child(index) for index in range(len(location.value))]
             if isinstance(location.value, list)

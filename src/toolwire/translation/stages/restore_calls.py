@@ -105,7 +105,7 @@ def restore_calls(
     """Return the response with the client's tools; `adapter` and `wire_names` serve computer calls."""
     if mapping.computer_use is not None and adapter is not None:
         response = _adapt_computer_calls(response, mapping.computer_use, adapter, wire_names)
-    if not mapping.tools and (mapping.integer_schemas is None or not _has_fractional_arguments(response)):
+    if not mapping.tools and (mapping.integer_schemas is None or not _may_have_integral_floats(response)):
         return response
     return replace(
         response, candidates=tuple(_restore_candidate(candidate, mapping) for candidate in response.candidates)
@@ -125,7 +125,7 @@ def _adapt_computer_calls(
     return response if candidates == response.candidates else replace(response, candidates=candidates, plain=False)
 
 
-def _has_fractional_arguments(response: Response) -> bool:
+def _may_have_integral_floats(response: Response) -> bool:
     """Return whether a call may contain an integral float; usually not."""
     for candidate in response.candidates:
         for message in candidate.messages:
