@@ -161,7 +161,7 @@ class Agent:
         return RunStream(resumed, self._events(resumed, resumed=True))
 
     def _run(self, run: Run, facts: Mapping[str, str] | None) -> Run:
-        """Drive the run to its end, as a task if an event loop is running."""
+        """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
 
         async def consume() -> None:
             async for _ in self._events(run, facts):
@@ -225,7 +225,7 @@ class Agent:
         return run_state
 
     async def _step(self, state: RunState) -> None:
-        """Execute the pending calls and request one response."""
+        """Execute the pending calls and request one response, updating the state."""
         if state.stopped is not None:
             raise ToolwireError(f"the run has already ended ({state.stopped})")
         if not state.started_at:
@@ -359,5 +359,5 @@ def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def _thinking_settings(effort: Effort | None) -> Thinking | None:
-    """Return the thinking settings for an effort level."""
+    """Return the thinking settings for an effort level; None without one."""
     return None if effort is None else Thinking(enabled=True, effort=effort)

@@ -59,7 +59,7 @@ class DecodeError(ToolwireError):
         self.got = got
 
     def __reduce__(self) -> tuple[type["DecodeError"], tuple[str, str, str, str]]:
-        """Return the class and its arguments for pickle, since exceptions otherwise rebuild from their message alone."""
+        """Return class and arguments for pickle, since exceptions otherwise rebuild from their message alone."""
         return type(self), (self.protocol, self.path, self.expected, self.got)
 
 
@@ -83,5 +83,5 @@ class LossyTranslationError(ToolwireError):
         self.target = target
 
     def __reduce__(self) -> "tuple[type[LossyTranslationError], tuple[list[Loss], str]]":
-        """Return the class and its arguments for pickle, as in `DecodeError`."""
+        """Return class and arguments for pickle, as in `DecodeError`."""
         return type(self), (self.losses, self.target)

@@ -72,7 +72,10 @@ class GatewayModel:
     async def _start_response(
         self, request: Request, backend: Backend
     ) -> tuple[StreamingResponse, Codec, ResponseContext]:
-        """Send the request to one backend and return the response once its first event has arrived."""
+        """Send the request to one backend, and return the response once its first event has arrived.
+
+        It comes with the codec and the context that decode it.
+        """
         request = decode_computer_use(request, CANONICAL_ADAPTER)
         codec = PROTOCOLS[backend.provider.protocol]
         host = await self._dispatcher.capabilities.profile_for(backend.provider, backend.model, request)

@@ -148,9 +148,7 @@ def translate(
             encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
             context = response_context(request, reader, writer, hosted_tools, get_host_profile(host))
-            encoded_body, losses = _translate_response(
-                data, reader, writer, replace(context, envelope_key=envelope_key)
-            )
+            encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
             encoded_body, losses = _translate_error(data, reader, writer)
         case _:
@@ -182,8 +180,11 @@ def _translate_request(
     return encoded_body, lambda: restore_losses + encoded_body.report.resolve(request, reader.wire_names)
 
 
-def _translate_response(data: bytes, reader: Codec, writer: Codec, context: ResponseContext) -> _EncodedWithLosses:
-    """Translate the JSON bytes of a complete response."""
+def _translate_response(
+    data: bytes, reader: Codec, writer: Codec, context: ResponseContext, envelope_key: EnvelopeKey | None
+) -> _EncodedWithLosses:
+    """Translate the JSON bytes of a complete response, and seal data that the target can't represent in envelopes."""
+    context = replace(context, envelope_key=envelope_key)
     response = adapt_response(reader.decode_response(data, context), reader, writer, context)
     encoded_body = writer.encode_response(response, context)
     return encoded_body, lambda: encoded_body.report.resolve(response, reader.wire_names)
@@ -203,7 +204,7 @@ def raise_for_losses(losses: list[Loss], target: str, *, strict: bool) -> None:
 
 
 def get_codec(name: str) -> Codec:
-    """Return the codec of a protocol."""
+    """Return the codec of a protocol by its name; raise `ValueError` if there is none."""
     try:
         return PROTOCOLS[name]
     except KeyError:
@@ -211,7 +212,7 @@ def get_codec(name: str) -> Codec:
 
 
 def get_host_profile(host: str) -> HostProfile:
-    """Return a host profile by its name."""
+    """Return the profile of a Chat Completions server by its name; raise `ValueError` if there is none."""
     try:
         return PROFILES[host]
     except KeyError:
@@ -248,7 +249,8 @@ def response_context(
 def adapt_response(response: Response, reader: Codec, writer: Codec, context: ResponseContext) -> Response:
     """Prepare a decoded response for a client of the writer's protocol.
 
-    Calls get ids and the client's tool names, and envelopes hold what the protocol cannot represent.
+    Calls get ids and the client's tool names. Envelopes, which the client echoes, hold what its protocol has no field
+    for.
     """
     prepared = (
         response if reader is writer else assign_call_ids(isolate_foreign_extras(response, reader, writer), context)

@@ -249,7 +249,7 @@ def decode_computer_use(request: Request, adapter: ComputerUseAdapter) -> Reques
 
 
 def _decode_call(call: ToolCall, adapter: ComputerUseAdapter, size: Size | None, computer_calls: set[str]) -> ToolCall:
-    """Return a computer call with its actions decoded, and add its id to `computer_calls`; other calls are unchanged."""
+    """Return a computer call with its actions decoded, and add its id to `computer_calls`; leave others alone."""
     use = call.screen or (adapter.decode_call(call, size) if call.complete else None)
     if use is None:
         return call

@@ -178,6 +178,7 @@ class Dispatcher:
         """Start a job that sends the request and stores its streamed response."""
 
         async def open_stream() -> StreamingResponse:
+            """Send the request, and return its response, which must be a stream."""
             return _require_streaming(await send())
 
         context = ResponseContext(request=pending_response.request, created=client_request.created)
@@ -186,7 +187,7 @@ class Dispatcher:
         )
 
     async def prewarm(self, client_request: ClientRequest) -> bytes:
-        """Store a request without sending it, and return the stream of its empty response (`generate: false`)."""
+        """Store a request without sending it (`generate: false`), and return the stream of its empty response."""
         request, _, _ = await self._decode_and_route(client_request)
         pending_response = await self._conversation_state.resolve(
             client_request.codec, client_request.tenant, client_request.body, request, client_request.channel
@@ -250,7 +251,7 @@ class Dispatcher:
         raise failure or AssertionError("a route has at least one backend")
 
     async def _decode_and_route(self, client_request: ClientRequest) -> tuple[Request, RouteMatch, bool]:
-        """Decode the client's request, find the backends for its model, and tell whether its body is heavy."""
+        """Return the decoded client request, the backends for its model, and whether its body is heavy to process."""
         if heavy := is_heavy_body(client_request.body):
             request = await self._body_executor.run_in_thread(self._decode_request, client_request)
         else:
@@ -363,7 +364,7 @@ class Dispatcher:
         return self._conversation_state.completion_callback(client_request.codec, context, pending_response, turn_key)
 
     def _envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
-        """Return the cached key for this tenant, provider and model; None if envelopes are off."""
+        """Return the cached key that signs envelopes for this tenant and backend; None if envelopes are off."""
         key = (tenant, backend.provider.name, backend.model)
         if not self._signing_keys:
             return None
@@ -395,7 +396,7 @@ class Dispatcher:
     async def _finalize_rejection(
         self, upstream_request: UpstreamRequest, rejection: RequestRejected
     ) -> RequestRejected:
-        """Decide about failover, and add to the message any side effect the failed request may have had."""
+        """Return the rejection with failover decided, and with any side effect of the failed request in its message."""
         error, effect = redact_error(rejection.error, self._redactor), None
         if upstream_request.rounds is not None and upstream_request.rounds.has_effects:
             effect = "tools were run or part of the response was produced"
@@ -481,7 +482,7 @@ class Dispatcher:
         return BufferedResponse(data, upstream_request.losses + losses, decoded_response)
 
     async def _request_round(self, upstream_request: UpstreamRequest, body: bytes) -> Response:
-        """Send the request of a further round and decode its response."""
+        """Send the body of a further round (upstream request of the same response), and decode its response."""
         response_body = await self._read_body(upstream_request, await self._sender.send(upstream_request, body))
         return await self._body_executor.run(response_body, self._decode_response, upstream_request, response_body)
 
@@ -548,12 +549,12 @@ class Dispatcher:
         return StreamingResponse(upstream_request, None, translator, translator.translate_events(events))
 
     def _max_rounds(self, upstream_request: UpstreamRequest) -> int:
-        """Return how many further rounds a response may have."""
+        """Return how many further upstream requests (rounds) one response may take."""
         runs_tools = isinstance(upstream_request.rounds, GatewayToolLoop) and upstream_request.rounds.runs_tools
         return self._limits.rounds if runs_tools else self._limits.pauses
 
     def _round_continuation(self, upstream_request: UpstreamRequest) -> NextRound | None:
-        """Return the function that opens the next round of a stream; None if there is only one round."""
+        """Return the function that sends the next round of a stream; None if one upstream request is enough."""
         rounds, last_body, rounds_left = (
             upstream_request.rounds,
             upstream_request.body,
@@ -579,7 +580,7 @@ class Dispatcher:
 
 
 def _turn_key(client_request: ClientRequest, backend: Backend) -> TurnKey:
-    """Return the key under which withheld turns of this client and backend are stored."""
+    """Return the key for storing turns whose signatures are withheld from this client, by backend."""
     return TurnKey(client_request.tenant, client_request.codec.name, backend.provider.name, backend.model or "")
 
 

@@ -112,7 +112,10 @@ _ROWS_PER_TRANSACTION = 1000  # other processes wait for the lock during a trans
 
 
 def evict_rows(connection: sqlite3.Connection, rows: int, size: int) -> None:
-    """Delete rows until at most `rows` of at most `size` bytes are left."""
+    """Delete rows until at most `rows` of them, with at most `size` bytes together, are left.
+
+    The owners with the most data lose theirs first.
+    """
     cursor = connection.execute("SELECT owner, count(*), coalesce(sum(length(body)), 0) FROM kept GROUP BY owner")
     owners = cursor.fetchall()
     row_share = fair_share([count for _, count, _ in owners], rows)
@@ -356,7 +359,10 @@ class SqliteStateStore:
     # ---- in the thread
 
     def _perform_task(self, task: DatabaseTask[T], since: float) -> T:
-        """Run a task submitted at `since`; errors roll back, and close an unusable connection."""
+        """Run a task submitted at the time `since`, and return its result; errors roll back.
+
+        An unusable connection is closed.
+        """
         try:
             connection = self._open_connection()
             self._set_busy_timeout(connection, 0.0 if self._failure else since + self._busy_timeout - self._clock())
@@ -508,7 +514,7 @@ class SqliteStateStore:
     # ---- limits
 
     def _load_counts(self, connection: sqlite3.Connection) -> None:
-        """Count rows and bytes."""
+        """Count the stored rows and bytes."""
         query = "SELECT count(*), coalesce(sum(length(body)), 0) FROM kept"
         ((self._row_count, self._byte_count),) = connection.execute(query)
 
@@ -522,7 +528,7 @@ class SqliteStateStore:
         )
 
     def _trim_rows(self, connection: sqlite3.Connection) -> None:
-        """Delete expired rows, and evict others if a limit is exceeded."""
+        """Delete expired rows, and the least recently used ones if a limit is exceeded."""
         now, limits = time.time(), self._limits
         if now - self._last_expiry > _EXPIRY_INTERVAL:
             connection.execute("DELETE FROM kept WHERE used <= ?", (now - limits.ttl,))
@@ -536,7 +542,7 @@ class SqliteStateStore:
 
 
 def _touch_rows(connection: sqlite3.Connection, values: Sequence[tuple[float, int]]) -> None:
-    """Renew rows that were read."""
+    """Set when rows were last used: pairs of time and row number."""
     with transaction(connection):
         connection.executemany("UPDATE kept SET used = ? WHERE serial = ?", values)
 
@@ -549,7 +555,7 @@ def _failed_future(error: StateUnavailable) -> "Future[None]":
 
 
 def _log(text: str) -> None:
-    """Write a line to stderr."""
+    """Write a line about the state store to stderr."""
     sys.stderr.write(f"state: {text}\n")
 
 
