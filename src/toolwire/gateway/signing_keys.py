@@ -10,7 +10,7 @@ from toolwire.gateway.config import ServerSection, state_directory
 
 
 def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os.environ) -> list[bytes]:
-    """Return the keys that sign envelopes: the first one signs, all of them verify.
+    """Return the keys that sign envelopes and stored programs: the first one signs, all of them verify.
 
     Replicas that share keys accept each other's envelopes.
     """

@@ -85,7 +85,7 @@ def assistant_turns(messages: Sequence[Message]) -> list[tuple[int, int, str]]:
 
 
 def _digest_texts(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the texts of the parts that count for the digest: those that clients resend unchanged."""
+    """Yield the texts of parts that count for the digest; reasoning and signatures do not."""
     for part in parts:
         match part:
             case Text() | Refusal():
@@ -320,7 +320,10 @@ class _EnvelopeContents:
         return [part]
 
     def _restore_reasoning(self, location: _Location, part: Reasoning) -> list[Part]:
-        """Return the parts sealed in a reasoning part; if its envelope is invalid, the reasoning without signature."""
+        """Return the parts sealed in the envelope of a reasoning part.
+
+        With an invalid envelope, that is the reasoning without signature, or nothing if its own vendor would reject it.
+        """
         if self._payloads[location] is None:
             return [] if self._same_protocol else [replace(part, signature=None)]
         sealed = self._sealed_parts(location, part)

@@ -396,7 +396,7 @@ class Dispatcher:
     async def _finalize_rejection(
         self, upstream_request: UpstreamRequest, rejection: RequestRejected
     ) -> RequestRejected:
-        """Return the rejection with failover decided, and with any side effect of the failed request in its message."""
+        """Return the rejection, redacted and with failover decided; side effects are added to its message."""
         error, effect = redact_error(rejection.error, self._redactor), None
         if upstream_request.rounds is not None and upstream_request.rounds.has_effects:
             effect = "tools were run or part of the response was produced"

@@ -86,7 +86,7 @@ class Router:
         return Backend(provider, model) if slash and model and provider is not None else None
 
     def _by_known_model(self, name: str) -> Backend | None:
-        """Return the first provider whose `models` patterns match the name; None if there is none."""
+        """Return a backend of the first provider whose `models` patterns match the name; None if there is none."""
         return next(
             (Backend(provider, name) for provider in self.providers.values() if _serves_model(provider, name)), None
         )

@@ -44,16 +44,16 @@ _JITTER = 0.25
 
 
 def classify_status(status: int) -> Attempt:
-    """Return how a failed attempt counts, by its HTTP status: whether it may be retried or was processed."""
+    """Return whether a failed attempt was rejected, unprocessed or possibly processed, by its HTTP status."""
     if status in _BUSY_STATUSES:
         return "unprocessed"
     return "unknown" if status >= 500 or status == 408 else "rejected"
 
 
 def classify_error(error: ApiError, *, started: bool = False) -> Attempt:
-    """Return how a failed attempt counts, by an error that came with status 200.
+    """Return whether a failed attempt was rejected, unprocessed or possibly processed, by its error.
 
-    `started` says that part of a response had come before.
+    For errors that came with status 200; `started` says that part of a response had come before.
     """
     if error.kind in _BUSY_KINDS:
         return "unknown" if started else "unprocessed"

@@ -26,7 +26,7 @@ def encode_losses_header(losses: Sequence[Loss], body: bytes) -> bytes:
 
 
 def _encode_truncated(losses: Sequence[Loss], limit: int, encode: Callable[[Loss], bytes]) -> bytes:
-    """Return a JSON list of as many losses as fit in `limit` bytes, and the number of the others as `more`."""
+    """Return as JSON the losses that fit in `limit` bytes, and the number of the others as `more`."""
     bytes_left = limit - len(b'{"losses":[],"more":%d}' % len(losses))
     encoded: list[bytes] = []
     for loss in losses:

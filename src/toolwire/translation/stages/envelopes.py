@@ -153,7 +153,10 @@ class EnvelopeStage:
         self._messages_without_start_id: set[_PartKey] = set()
 
     def process(self, events: Iterable[Event]) -> Iterable[Event]:
-        """Return the events with vendor signatures sealed in envelopes or, if the client can't echo any, withheld."""
+        """Return the events with vendor signatures sealed in envelopes, or withheld if the client can't echo any.
+
+        The events are unchanged if envelopes are off.
+        """
         if self._context.withheld is not None:
             return self._context.withheld.process(events)
         envelope_key = self._context.envelope_key
@@ -400,5 +403,5 @@ def _is_signed(sealed_part: _SealedPart) -> bool:
 
 
 def _client_reasoning(part: Reasoning, signature: Signature | None) -> Reasoning:
-    """Return the reasoning as the client sees it: its text, with the envelope as signature."""
+    """Return the reasoning as the client sees it: its text, with the envelope, if any, as signature."""
     return Reasoning(content=part.content, hidden=part.hidden, signature=signature, at=part.at)

@@ -45,7 +45,7 @@ def response_error(response: Response) -> ApiError | None:
 
 
 def _stop_error(stops: Collection[Stop | None]) -> ApiError | None:
-    """Return the error of the first stop reason if all candidates stopped with one, else None."""
+    """Return an error if every candidate stopped with the reason `error`, else None."""
     if not stops or any(stop is None or stop.reason != "error" for stop in stops):
         return None
     return ApiError(kind="server", message="the response ended with an error; the provider gave no details")

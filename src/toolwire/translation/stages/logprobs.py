@@ -51,9 +51,9 @@ def _with_logprobs(node: N, tokens: TokenLogprobs, layout: LogprobsLayout) -> N:
 
 
 def _move_to_text(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
-    """Return the candidate with its log probabilities on its only text, and without them if it has several.
+    """Return the candidate with its log probabilities moved to its only text.
 
-    With several texts, the owner of a token is unknown.
+    With several texts they stay, since the owner of a token is unknown.
     """
     tokens = _read_logprobs(candidate, source)
     if not tokens or sum(isinstance(part, Text) for message in candidate.messages for part in message.parts) != 1:
