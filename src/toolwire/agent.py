@@ -147,7 +147,7 @@ class Agent:
     def stream(
         self, prompt: Prompt, *, history: Sequence[Message] = (), facts: Mapping[str, str] | None = None
     ) -> RunStream:
-        """Run like `run`, and return a stream of the run's events."""
+        """Start a run like `run`, and return a stream of its events."""
         run = Run(self.start(prompt, history=history))
         return RunStream(run, self._events(run, facts))
 
@@ -164,6 +164,7 @@ class Agent:
         """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
 
         async def consume() -> None:
+            """Read the run's events to the end."""
             async for _ in self._events(run, facts):
                 pass
 
@@ -290,6 +291,7 @@ class Agent:
         runs = self._runs
 
         async def run_task(arguments: Any, context: ToolContext) -> ToolOutput:
+            """Run this agent on the task in the arguments, and return its answer as the tool's output."""
             state = self.start(arguments["task"])
             state.run = f"{context.run}/{context.idempotency_key[:8]}"
             run = Run(state)

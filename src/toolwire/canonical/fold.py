@@ -218,7 +218,7 @@ class ResponseAccumulator:
             self._flush()
 
     def _flush(self) -> None:
-        """Add the queued events."""
+        """Add the events that `buffer` queued to the response."""
         buffered, self._buffered = self._buffered, []
         self.add_all(buffered)
 

@@ -54,7 +54,10 @@ class SseSplitter:
         return (head + b"\n\n").split(end + b"\n\n")
 
     def complete_frames(self, data: bytes) -> bytes | None:
-        """Add bytes and return all complete frames, without the end of the last one."""
+        """Add bytes and return all frames that are now complete, joined, without the blank line after the last.
+
+        None if no frame is complete.
+        """
         if self._after_cr or b"\r" in data:
             data = self._normalize_line_ends(data)
         if not data:

@@ -429,7 +429,7 @@ def node_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def _holds_nodes(hint: Any) -> bool:
-    """Return whether a type annotation admits nodes."""
+    """Return whether a type annotation admits canonical nodes, alone or in a tuple."""
     if get_origin(hint) in (Union, UnionType, tuple):
         return any(_holds_nodes(member) for member in get_args(hint))
     return isinstance(hint, type) and issubclass(hint, Node)

@@ -139,7 +139,7 @@ def parse_shapes(*rows: str) -> dict[str, tuple[str, Fields]]:
 
 
 def field_errors(value: JsonObject, table: Fields) -> Iterator[FieldError]:
-    """Yield the violations of a table of fields."""
+    """Yield an error for each field of an object that its table does not allow."""
     for field in table:
         content = value.get(field.name)
         if field.name not in value:

@@ -86,7 +86,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
 
     @property
     def provider_names(self) -> tuple[str, ...]:
-        """Return the providers to try, in order."""
+        """Return the names of the providers to try, in order."""
         return self.providers or (() if self.provider is None else (self.provider,))
 
 
@@ -147,7 +147,7 @@ class PolicySection(Section, frozen=True, kw_only=True):
 
     @property
     def rules_by_verdict(self) -> dict[Verdict, tuple[str, ...]]:
-        """Return the rules of each verdict."""
+        """Return the rules (as text) of each verdict."""
         return {"allow": self.allow, "ask": self.ask, "deny": self.deny}
 
 
@@ -240,7 +240,7 @@ def key_variables(path: Path) -> dict[str, str]:
 
 
 def override_server(config: Config, host: str | None, port: int | None) -> Config:
-    """Return the configuration with another host or port."""
+    """Return the configuration with another host or port, each unless it is None."""
     server = config.server
     server = replace(server, host=server.host if host is None else host, port=server.port if port is None else port)
     return replace(config, server=server)

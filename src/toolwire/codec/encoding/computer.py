@@ -448,7 +448,7 @@ def _decode_function_call(call: ToolCall, size: Size | None) -> ComputerUse | No
 def _encode_function_call(
     actions: tuple[Action, ...], computer: Computer, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """Encode actions as one call of the computer function."""
+    """Return one call of the computer function that holds all these actions."""
     return [EncodedAction(COMPUTER_FUNCTION_NAME, {"actions": actions})]
 
 

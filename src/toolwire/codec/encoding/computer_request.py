@@ -156,7 +156,7 @@ class ComputerUsePlan:
         self._tracker = ScreenTracker(computers)
 
     def adapt_turns(self, turns: list[Turn]) -> list[Turn]:
-        """Convert the computer calls and results of all turns."""
+        """Return the turns with their computer calls and results in the target's format."""
         pending_calls: dict[str, _AdaptedCall] = {}
         adapted = []
         for turn in turns:
@@ -179,7 +179,10 @@ class ComputerUsePlan:
     def _adapt_calls(
         self, located_parts: list[LocatedPart], pending_calls: dict[str, _AdaptedCall]
     ) -> list[LocatedPart]:
-        """Convert the computer calls of an assistant turn."""
+        """Return the parts of an assistant turn with its computer calls in the target's format.
+
+        Converted calls are added to `pending_calls`, which their results are matched with.
+        """
         calls = [
             located_part
             for located_part in located_parts
@@ -267,7 +270,7 @@ class ComputerUsePlan:
                 self._report_checks(adapted, acknowledged=False)
 
     def _report_checks(self, adapted: _AdaptedCall, *, acknowledged: bool) -> None:
-        """Report safety checks that the target does not support."""
+        """Report the safety checks of a call that the target has no field for, as constraints unless `acknowledged`."""
         for call, path in zip(adapted.calls, adapted.paths, strict=True):
             if call.screen is not None and call.screen.checks:
                 reason = "the target has no safety checks" if acknowledged else "requires a person's approval first"
@@ -450,7 +453,7 @@ class ComputerUsePlan:
 
 
 def _part_text(part: Part) -> str | None:
-    """Return the text of a part, if it has any."""
+    """Return the text of a part, or a text that stands for it; None if it has neither."""
     match part:
         case Text(text=text) | OpaquePart(gist=str(text)):
             return text

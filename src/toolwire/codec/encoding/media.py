@@ -84,7 +84,7 @@ def source_from_url(url: str) -> tuple[Source, str | None]:
 
 
 def data_url(data: str, media_type: str | None) -> str:
-    """Build a base64 data URL."""
+    """Return a data URL for base64 text."""
     return f"data:{media_type or ''};base64,{data}"
 
 

@@ -58,7 +58,7 @@ class ToolNamePlan:
         return not self._aliases
 
     def copy(self) -> "ToolNamePlan":
-        """Return an independent copy."""
+        """Return a copy whose later aliases do not affect this plan."""
         plan = ToolNamePlan(self._rules, freeform=self.freeform)
         plan.mapping = replace(self.mapping, tools=self.mapping.tools.copy(), used_names=self._used_names.copy())
         plan._aliases, plan._used_names = self._aliases.copy(), plan.mapping.used_names

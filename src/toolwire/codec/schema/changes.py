@@ -16,7 +16,7 @@ class SchemaLocation(NamedTuple):
     path: str
 
     def child(self, step: str | int) -> "SchemaLocation":
-        """Return the location of a member or an element."""
+        """Return the location of the member or element at `step`."""
         return SchemaLocation(self.value[step], f"{self.path}/{escape_pointer(str(step))}")
 
 

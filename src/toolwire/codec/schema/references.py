@@ -55,7 +55,7 @@ class References:
         return name
 
     def _resolve_anchor(self, name: str) -> SchemaLocation | None:
-        """Return the location of an `$anchor`."""
+        """Return the location of the schema with this `$anchor`; None if there is none."""
         if self._anchors is None:
             self._anchors = {}
             stack = [SchemaLocation(self._tree, "")]

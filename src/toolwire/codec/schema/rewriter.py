@@ -161,7 +161,7 @@ class KeywordCollection:
         return self._context.dialect.supports(keyword, root=self._context.is_root)
 
     def _add(self, key: str, location: SchemaLocation) -> None:
-        """Add a location to a keyword."""
+        """Add a location to those that state a keyword."""
         self.members.setdefault(key, []).append(location)
 
     def _collect_definitions(self, key: str, location: SchemaLocation) -> None:
@@ -176,7 +176,7 @@ class KeywordCollection:
             self._rewriter.record_definitions(location)
 
     def _collect_reference(self, location: SchemaLocation, owner: SchemaLocation, *, alone: bool) -> None:
-        """Keep a reference, inline its target, or drop it."""
+        """Keep a `$ref`, collect the keywords of its target instead, or drop it, as the dialect demands."""
         mode, rewriter = self._context.dialect.references, self._rewriter
         target = rewriter.references.resolve(location.value)
         if target is None:

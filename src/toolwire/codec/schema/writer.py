@@ -121,7 +121,7 @@ class SchemaWriter:
             self._changes.approximated(location, "moved into the description")
 
     def _append_hints(self) -> None:
-        """Append the mentioned keywords to the description."""
+        """Append the keywords that could only be mentioned to the description."""
         hint = ", ".join(f"{name}: {value}" for name, value in self._hints.items())
         description = self._out.get("description")
         self._out["description"] = f"{description} ({hint})" if isinstance(description, str) else hint
@@ -133,7 +133,7 @@ class SchemaWriter:
                 self._changes.dropped(location, "given twice; the target accepts only one")
 
     def _write_description(self, locations: list[SchemaLocation]) -> None:
-        """Join the descriptions of the merged schemas."""
+        """Write the descriptions of the merged schemas, one per line."""
         texts: list[str] = []
         for location in locations:
             if not isinstance(location.value, str):

@@ -161,6 +161,7 @@ def _open_reader(kind: Any, protocol: str) -> ReadValue:
     expected = _describe_type(member)
 
     def open_scalar(raw: Raw, path: str) -> Any:
+        """Decode a value of this one type, or raise `Mismatch`."""
         try:
             return decode(raw)
         except JSON_ERRORS:
@@ -192,6 +193,7 @@ def _open_array(element: Any, origin: Any, protocol: str) -> ReadValue:
     read = _value_reader(element, protocol)
 
     def open_array(raw: Raw, path: str) -> Any:
+        """Decode an array element by element, or raise `Mismatch` for any other value."""
         try:
             elements = _decode_array(raw)
         except JSON_ERRORS:
@@ -208,6 +210,7 @@ def _value_reader(kind: Any, protocol: str) -> ReadValue:
     read_open = _open_reader(kind, protocol)
 
     def read(raw: Raw, path: str) -> Any:
+        """Decode a value by its type, or tolerantly if that fails."""
         try:
             return decode(raw)
         except JSON_ERRORS:
@@ -230,6 +233,7 @@ def _open_union(members: list[Any], protocol: str) -> ReadValue:
     expected = " or ".join(dict.fromkeys(_describe_type(m) for m in members if m is not NoneType))
 
     def open_union(raw: Raw, path: str) -> Any:
+        """Decode a value as the union member that its tag or type selects; an unknown tag gives `UnknownVariant`."""
         if shapes and bytes(raw)[:1] == b"{":
             if untagged is not None and not tagged:
                 return untagged(raw, path)
@@ -295,6 +299,7 @@ def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
     tag = kind.__struct_config__.tag
 
     def open_struct(raw: Raw, path: str) -> Any:
+        """Decode an object field by field, and keep unknown fields apart."""
         try:
             values = _decode_object(raw)
         except JSON_ERRORS:

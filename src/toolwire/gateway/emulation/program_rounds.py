@@ -225,6 +225,7 @@ class ProgramRounds(ToolSearchRounds):
         """Restore the calls that started programs as the model made them, with their signatures."""
 
         def restore(message: Message) -> Message:
+            """Return the message with the calls that started programs restored."""
             parts = [calls.get(part.id, part) if isinstance(part, ToolCall) else part for part in message.parts]
             return replace(message, parts=tuple(parts))
 

@@ -564,6 +564,7 @@ class Dispatcher:
             return None
 
         async def next_round() -> UpstreamResponse | None:
+            """Send the next round and return its response; None if the client's response is complete."""
             nonlocal last_body, rounds_left
             if rounds.paused and rounds_left > 0:
                 rounds.ready_events = await rounds.finish_round()

@@ -46,6 +46,7 @@ def upstream_event_filter(
         return None
 
     def transform(events: list[Event]) -> list[Event]:
+        """Return the events of the merged response, with the gateway's id in the first one."""
         if response_id is not None and events and type(start := events[0]) is ResponseStart:
             events[0] = replace(start, id=response_id)
         return events if upstream_request.rounds is None else upstream_request.rounds.process(events)

@@ -136,6 +136,7 @@ async def _send_request(app: App, record: Record) -> None:
         return {"type": "http.request", "body": body.pop()}
 
     async def send(message: MutableMapping[str, Any]) -> None:
+        """Ignore the response, which the journal records."""
         pass
 
     await app(scope, receive, send)

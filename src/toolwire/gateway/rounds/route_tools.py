@@ -78,6 +78,7 @@ class RouteToolsets:
             return None
 
         async def run_tool(name: str, arguments: str) -> ToolOutput:
+            """Run a tool by the name declared to the model, with arguments as JSON text."""
             return await runner(tools[name].name, arguments, approver=NoApprover(), on_progress=lambda _: None)
 
         definitions = {
@@ -184,6 +185,7 @@ def _hide_behind_search(search: Tool, name: str, route_tools: RouteTools) -> Rou
     hidden = dict(route_tools.tools)
 
     async def run_tool(tool_name: str, arguments: str) -> ToolOutput:
+        """Run the search or any other tool, and declare the tools that a search finds."""
         if tool_name != name:
             return await route_tools.run_tool(tool_name, arguments)
         output = await search_runner(SEARCH_TOOL_NAME, arguments, approver=NoApprover(), on_progress=lambda _: None)

@@ -287,6 +287,7 @@ class ConversationState:
         withheld = context.withheld
 
         def on_complete(response: Response) -> None:
+            """Store a complete response, and the turn with the signatures withheld from the client."""
             if withheld is not None:
                 # Not urgent, but it must be stored before the client's next request.
                 store_turn = self.withheld_turns.store

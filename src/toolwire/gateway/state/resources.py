@@ -273,6 +273,7 @@ class Resources:
         body = await request.read_body()
 
         def work() -> R:
+            """Decode the body as a JSON object, and convert it."""
             check_values(body, self._limits)
             return convert(_decode_object(body))
 

@@ -257,13 +257,16 @@ class SqliteStateStore:
         return None if failure is None else failure.reason
 
     def enqueue(self, rows: Sequence[Row]) -> None:
+        """Write rows without waiting; those that exceed the queue are dropped."""
         self._enqueue_rows(rows)
 
     async def put(self, rows: Sequence[Row]) -> None:
+        """Write rows, and return once they survive a crash."""
         # If the caller is cancelled, the rows are still written, perhaps together with others.
         await asyncio.shield(asyncio.wrap_future(self._enqueue_rows(rows)))
 
     def version(self) -> object:
+        """Return a value that changes whenever rows may have been written, here or by another process."""
         return (
             self._write_count
             if self._path == IN_MEMORY
@@ -271,36 +274,45 @@ class SqliteStateStore:
         )
 
     async def get(self, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the bodies of the rows that exist, by id."""
         return await self._run_task(lambda connection: self._get(connection, owner, kind, ids))
 
     async def lineage(self, owner: str, kind: str, id: str) -> list[Row]:
+        """Return a row and all its ancestors, the first one first; empty if any of them is missing."""
         return await self._run_task(lambda connection: self._lineage(connection, owner, kind, id))
 
     async def children(self, owner: str, kind: str, parent: str, after: str = "") -> list[Row]:
+        """Return the rows with this parent, in the order written, whose id sorts after `after`."""
         return await self._run_task(lambda connection: self._children(connection, owner, kind, parent, after))
 
     async def has_children(self, owner: str, kind: str, parent: str) -> bool:
+        """Return whether any row has this parent."""
         query = "SELECT 1 FROM kept WHERE owner = ? AND kind = ? AND parent = ? AND used > ? LIMIT 1"
         values = (owner, kind, parent, self._expiry_cutoff())
         return await self._run_task(lambda connection: connection.execute(query, values).fetchone() is not None)
 
     async def delete(self, owner: str, kind: str, id: str) -> bool:
+        """Delete a row, and return whether it existed."""
         query = "DELETE FROM kept WHERE owner = ? AND kind = ? AND id = ? AND used > ?"
         values = (owner, kind, id, self._expiry_cutoff())
         return await self._run_task(lambda connection: connection.execute(query, values).rowcount > 0)
 
     async def delete_children(self, owner: str, kind: str, parent: str) -> None:
+        """Delete all rows with this parent."""
         query = "DELETE FROM kept WHERE owner = ? AND kind = ? AND parent = ?"
         await self._run_task(lambda connection: connection.execute(query, (owner, kind, parent)))
 
     def enqueue_delete(self, owner: str, kind: str, id: str) -> None:
+        """Delete a row without waiting."""
         query = "DELETE FROM kept WHERE owner = ? AND kind = ? AND id = ?"
         self._submit_task(lambda connection: connection.execute(query, (owner, kind, id)))
 
     async def check_writable(self) -> None:
+        """Raise `StateUnavailable` unless a transaction can be opened."""
         await self._run_task(self._check_writable)
 
     def schedule_check(self) -> None:
+        """Check without waiting whether the store is available again."""
         if not self._check_scheduled and not self._closed:
             self._check_scheduled = True
             self._thread.submit(self._run_check)
@@ -350,6 +362,7 @@ class SqliteStateStore:
         since = self._clock()
 
         def perform() -> None:
+            """Run the task, ignoring failures of the store."""
             with contextlib.suppress(StateUnavailable):
                 self._perform_task(task, since)
 

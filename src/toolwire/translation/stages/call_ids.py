@@ -87,6 +87,7 @@ def _assign_candidate_ids(candidate: Candidate, stage: CallIdStage) -> Candidate
     """Return the candidate with ids for its calls."""
 
     def assign(message: Message) -> Message:
+        """Return the message with ids for its calls."""
         return replace(message, parts=tuple([stage.assign_id(part, candidate.index) for part in message.parts]))
 
     return replace(candidate, messages=tuple(map(assign, candidate.messages)))

@@ -60,6 +60,7 @@ def _move_to_text(candidate: Candidate, source: LogprobsLayout, target: Logprobs
         return candidate
 
     def move(message: Message) -> Message:
+        """Return the message with the log probabilities on its text."""
         parts = [_with_logprobs(part, tokens, target) if isinstance(part, Text) else part for part in message.parts]
         return replace(message, parts=tuple(parts))
 
@@ -71,6 +72,7 @@ def _move_to_candidate(candidate: Candidate, source: LogprobsLayout, target: Log
     collected: TokenLogprobs = []
 
     def strip(part: Any) -> Any:
+        """Return a text without its log probabilities, which are collected for the candidate."""
         if not isinstance(part, Text) or not (tokens := _read_logprobs(part, source)):
             return part
         collected.extend(tokens)

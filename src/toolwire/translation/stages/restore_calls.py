@@ -121,6 +121,7 @@ def _adapt_computer_calls(
     """Return the response with computer calls in the client's format."""
 
     def adapt(candidate: Candidate) -> Candidate:
+        """Return the candidate with its computer calls in the client's format."""
         messages = tuple(adapt_message(message, screen, adapter, wire_names) for message in candidate.messages)
         return candidate if messages == candidate.messages else replace(candidate, messages=messages, plain=False)
 
