@@ -137,6 +137,5 @@ async def _send_request(app: App, record: Record) -> None:
 
     async def send(message: MutableMapping[str, Any]) -> None:
         """Ignore the response, which the journal records."""
-        pass
 
     await app(scope, receive, send)
