@@ -12,7 +12,7 @@ from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import StateSection
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
-from toolwire.gateway.state.store import open_store
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.runs import RunStore
 from toolwire.journal.store import JournalError, open_record_store
 from toolwire.protocols import PROTOCOLS

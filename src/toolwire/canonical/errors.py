@@ -59,12 +59,12 @@ class DecodeError(ToolwireError):
         self.got = got
 
     def __reduce__(self) -> tuple[type["DecodeError"], tuple[str, str, str, str]]:
-        """Pickle by fields, since exceptions otherwise rebuild from their message alone."""
+        """Return class and arguments for pickle, since exceptions otherwise rebuild from their message alone."""
         return type(self), (self.protocol, self.path, self.expected, self.got)
 
 
 def _describe_problem(expected: str, got: str) -> str:
-    """Word the violation; syntax errors of msgspec's JSON decoder get their position first."""
+    """Return the message text for a violation; syntax errors of msgspec's JSON decoder get their position first."""
     if expected != "JSON":
         return f"expected {expected}, got {got}"
     if (error := _JSON_SYNTAX_ERROR.fullmatch(got)) is not None:
@@ -83,5 +83,5 @@ class LossyTranslationError(ToolwireError):
         self.target = target
 
     def __reduce__(self) -> "tuple[type[LossyTranslationError], tuple[list[Loss], str]]":
-        """Pickle by fields, as in `DecodeError`."""
+        """Return class and arguments for pickle, as in `DecodeError`."""
         return type(self), (self.losses, self.target)

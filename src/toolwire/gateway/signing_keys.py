@@ -10,7 +10,7 @@ from toolwire.gateway.config import ServerSection, state_directory
 
 
 def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os.environ) -> list[bytes]:
-    """Return the signing keys: the first one signs, all of them verify.
+    """Return the keys that sign envelopes and stored programs: the first one signs, all of them verify.
 
     Replicas that share keys accept each other's envelopes.
     """
@@ -22,7 +22,7 @@ def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os
 
 
 def _load_or_create_key(path: Path) -> bytes:
-    """Read the key in this file, or create the file, readable only by the user."""
+    """Return the key in this file, creating it if needed, readable only by the user."""
     try:
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
         if len(key) >= 32:

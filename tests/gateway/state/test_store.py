@@ -19,8 +19,8 @@ from toolwire.gateway.state.store import (
     StateUnavailable,
     StoreLimits,
     fair_share,
-    open_store,
 )
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.sqlite_files import create_private_file
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.gateway.state_store import AMPLE_BOUNDS, StoreScenario, response_row
 from toolwire.gateway.config import StateSection
-from toolwire.gateway.state.store import SqliteStateStore, StateUnavailable, open_store
+from toolwire.gateway.state.store import SqliteStateStore, StateUnavailable
+from toolwire.gateway.state.store_file import open_store
 
 SHORT = 0.05
 AN_HOUR = 3600.0

@@ -43,7 +43,7 @@ def is_derived_id(id: str) -> bool:
 def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
     """Return the id if the target accepts it, else an escaped form, or a digest if that is too long.
 
-    An id that was escaped for another protocol is restored first.
+    An id that was escaped for another protocol is unescaped first.
     """
     id = original_id(id) or id
     if len(id) <= limit and pattern.fullmatch(id):
@@ -54,7 +54,7 @@ def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
 
 
 def _escape_id(id: str) -> str:
-    """Escape characters that some target rejects."""
+    """Return the id with every character that some target rejects escaped."""
     return ESCAPED_PREFIX + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
 
 

@@ -54,7 +54,7 @@ class Turn(Struct, gc=False):
         return self.located_parts
 
     def _locate(self, message: Message, path: SourcePath) -> None:
-        """Append the parts of a message with their source paths."""
+        """Append the parts of a message, with their source paths, to the parts of the turn."""
         self.parts.extend([LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)])
 
 
@@ -84,7 +84,8 @@ def ends_with_assistant_text(messages: tuple[Message, ...]) -> bool:
 def assemble(request: Request, report: LossReport, *, skip: int = 0, supports_prefill: bool = False) -> list[Turn]:
     """Arrange a conversation in turns, with results right after their calls.
 
-    `skip` omits leading messages. With `supports_prefill`, the target continues a trailing assistant text.
+    `skip` omits leading messages. Unless the target continues a trailing assistant text (`supports_prefill`), that text
+    is reported.
     """
     if request.continued and not supports_prefill:
         _report_prefill(request.messages, report)
@@ -142,12 +143,12 @@ def _extend_turn(turn: Turn, start: int, index: int, message: Message) -> None:
 
 
 def _awaits_results(turn: Turn) -> bool:
-    """Return whether results must follow directly after a turn."""
+    """Return whether a turn has calls whose results must follow directly."""
     return turn.role == "assistant" and _has_client_calls(parts_of(turn))
 
 
 def _has_ambiguous_ids(parts: tuple[Part, ...], ids: set[str]) -> bool:
-    """Add the ids of calls to `ids`, and return whether one is missing or already there."""
+    """Add the ids of calls to `ids`, and return whether a call has no id or one that was already there."""
     ambiguous = False
     for part in parts:
         if type(part) is ToolCall:
@@ -199,7 +200,7 @@ def _assign_turn_ids(turn: Turn, next_turn: Turn | None, report: LossReport) -> 
 
 
 def _make_ids_unique(turn: Turn, report: LossReport) -> set[str]:
-    """Derive ids for calls without a unique one, and return the ids that were repeated."""
+    """Assign derived ids to calls of a turn without a unique one, and return the ids that were repeated."""
     ids, repeated = set[str](), set[str]()
     for position, located in enumerate(turn.parts):
         part = located.part
@@ -265,7 +266,7 @@ def parts_of(turn: Turn) -> Sequence[Part]:
 
 
 def _has_client_calls(parts: Sequence[Part]) -> bool:
-    """Return whether the client must answer a call among the parts."""
+    """Return whether one of the parts is a call that the client must answer."""
     return any(part.executor == "client" for part in parts if type(part) is ToolCall)
 
 
@@ -316,7 +317,7 @@ def _pair_turn(turn: Turn, calls: list[_LocatedCall], report: LossReport) -> Tur
 
 
 def _orphan_as_text(located_part: LocatedPart, result: ToolResult) -> Iterable[LocatedPart]:
-    """Yield a result without a call as marked text."""
+    """Yield a result whose call is missing as text, marked as such."""
     label = result.name or "a tool"
     outcome = "" if result.status == "ok" else f": {result.status}"
     yield LocatedPart(Text(text=f"[result of {label}, call {result.call_id}{outcome}]"), located_part.path)
@@ -325,12 +326,12 @@ def _orphan_as_text(located_part: LocatedPart, result: ToolResult) -> Iterable[L
 
 
 def _placeholders(calls: list[_LocatedCall], report: LossReport) -> Turn:
-    """Return a user turn with placeholder results."""
+    """Return a user turn with a placeholder result for each call that the client never answered."""
     return Turn("user", [_placeholder(call, path, report) for call, path in calls], None, calls[0][1][:2])
 
 
 def _placeholder(call: ToolCall, path: SourcePath, report: LossReport) -> LocatedPart:
-    """Return a placeholder result for a call, and report it."""
+    """Return a placeholder result for a call without one, with its source path, and report it as added."""
     report.added(
         path, "", UNLOCATED + UNANSWERED_TEXT, "the target requires a result for every call: added a placeholder"
     )

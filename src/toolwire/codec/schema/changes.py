@@ -16,7 +16,7 @@ class SchemaLocation(NamedTuple):
     path: str
 
     def child(self, step: str | int) -> "SchemaLocation":
-        """Return the location of a member or an element."""
+        """Return the location of the member or element at `step`."""
         return SchemaLocation(self.value[step], f"{self.path}/{escape_pointer(str(step))}")
 
 
@@ -52,7 +52,7 @@ class SchemaChanges:
         self._record("dropped", location, reason)
 
     def _record(self, kind: Literal["approximated", "dropped"], location: SchemaLocation, reason: str) -> None:
-        """Record a change; for a list, one for each element."""
+        """Record a change at a location; if its value is a list, one change for each element."""
         is_list = isinstance(location.value, list)
         for path in (
             element_pointers(Raw(msgspec.json.encode(location.value)), location.path) if is_list else (location.path,)

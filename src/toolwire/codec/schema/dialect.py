@@ -45,7 +45,7 @@ class Dialect(Struct, frozen=True, eq=False, kw_only=True):
     items_dialect: "Dialect | None" = None  # the dialect below an array, if it differs
 
     def supports(self, keyword: str, *, root: bool = False) -> bool:
-        """Return whether a keyword is supported."""
+        """Return whether the provider supports a schema keyword; `root` asks about the top of the schema."""
         supported = self.root_keywords if root and self.root_keywords is not None else self.keywords
         return keyword in supported if supported is not None else keyword not in self.unsupported_keywords
 

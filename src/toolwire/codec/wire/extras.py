@@ -52,7 +52,7 @@ class track_extras:  # noqa: N801 - used like a function in a `with` statement
 
 
 def mark_extras_seen() -> None:
-    """Record for the enclosing `track_extras` that extras were produced."""
+    """Tell the enclosing `track_extras` that decoding produced extras (wire fields that are not canonical)."""
     if (seen := _extras_seen.get()) is not None and not seen:
         seen.append(True)
 
@@ -72,7 +72,7 @@ def collect_extras(wire: WireObject, family: str, *wire_form: str, prefix: str =
 def extras_and_wire_form(
     wire: WireObject, family: str, wire_form: tuple[str, ...] = (), prefix: str = ""
 ) -> tuple[dict[str, Raw], tuple[str, ...]]:
-    """Return the extras of this family, and the extended `wire_form`, of a wire object."""
+    """Return the non-canonical fields of a wire object (extras), and `wire_form` with a token for each null field."""
     if (layout := _LAYOUTS.get((type(wire), family, prefix))) is None:
         layout = _LAYOUTS[type(wire), family, prefix] = _ExtrasLayout(type(wire), family, prefix)
     nullable, extra = layout.get_nullable(wire), layout.get_extra(wire)
@@ -116,7 +116,7 @@ class _ExtrasLayout:
         self._prefix = prefix
 
     def collect(self, wire: WireObject, extra: tuple[Any, ...]) -> "_TokensAndExtras":
-        """Return the `wire_form` tokens of null fields, and the extras by key."""
+        """Return the `wire_form` tokens of null fields, and the extras by JSON pointer."""
         nulls = () if wire.nulls is UNSET else tuple(wire.nulls)
         extras: dict[str, Raw] = {}
         for name, value in zip(self._names, extra, strict=False):
@@ -143,7 +143,7 @@ _LAYOUTS: dict[tuple[type[WireObject], str, str], _ExtrasLayout] = {}
 
 
 def merge_extras(*collected: dict[str, Any]) -> dict[str, Any]:
-    """Merge the extras of several wire objects that become one canonical value."""
+    """Merge the `extras` and `wire_form` of several wire objects that become one canonical value."""
     extras: dict[str, dict[str, Raw]] = {}
     wire_form: tuple[str, ...] = ()
     for entry in filter(None, collected):
@@ -156,7 +156,7 @@ def merge_extras(*collected: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_with_extras(wire: WireObject, node: Node | None, family: str) -> Any:
-    """Return the wire object, with the extras of this family restored if there are any."""
+    """Return the wire object, or a dict that also has the node's extras of this family, if there are any."""
     if node is None or (not node.extras and not node.wire_form):
         return wire
     if not _has_family(node, family):
@@ -165,7 +165,7 @@ def encode_with_extras(wire: WireObject, node: Node | None, family: str) -> Any:
 
 
 def _has_family(node: Node, family: str) -> bool:
-    """Return whether a node has extras or null tokens of this family."""
+    """Return whether a node has extras, or `wire_form` tokens of null fields, of this family."""
     if node.extras and family in node.extras:
         return True
     prefix = family + ":null:"
@@ -173,7 +173,7 @@ def _has_family(node: Node, family: str) -> bool:
 
 
 def restore_extras(out: dict[str, Any], node: Node | None, family: str) -> dict[str, Any]:
-    """Add the extras of this family to a wire object; existing members win."""
+    """Add the node's extras of this family to the wire object `out`, and return it; existing members win."""
     if node is None or not (node.extras or node.wire_form):
         return out
     if node.extras:
@@ -187,7 +187,7 @@ def restore_extras(out: dict[str, Any], node: Node | None, family: str) -> dict[
 
 
 def _insert_at_pointer(out: dict[str, Any], key: str, value: Any) -> None:
-    """Set a member at a pointer unless it exists, creating or opening objects on the way."""
+    """Set a member at a JSON pointer unless it exists, creating objects on the way and parsing raw ones."""
     if "/" not in key and "~" not in key:
         out.setdefault(key, value)
         return

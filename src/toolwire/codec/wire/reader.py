@@ -93,7 +93,7 @@ class Reader(Generic[W]):
         return self.read_with_exactness(data, path)[0]
 
     def read_with_exactness(self, data: bytes | Raw, path: str = "") -> tuple[W, bool]:
-        """Decode a value, and return whether the strict typed decode accepted it."""
+        """Decode a value, and return it with whether the strict typed decode accepted it."""
         try:
             return self._decode(data), True
         except JSON_ERRORS:
@@ -111,7 +111,7 @@ def check_candidate_index(index: int, protocol: str, path: str) -> None:
 
 
 def validate_json(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
-    """Return the value without surrounding space, if it is UTF-8 JSON of bounded size; msgspec bounds the depth."""
+    """Return the JSON without surrounding space; raise `DecodeError` if it is not UTF-8 JSON of bounded size."""
     if isinstance(data, bytes):
         if len(data) > LIMIT_BYTES:
             raise DecodeError(protocol, path, f"at most {LIMIT_BYTES} bytes", f"{len(data)} bytes")
@@ -129,7 +129,7 @@ def validate_json(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
 
 
 def describe_json(raw: Raw) -> str:
-    """Describe a value briefly, for an error message."""
+    """Return a short description of a JSON value, for an error message."""
     text = bytes(raw)
     match text[:1]:
         case b"{":
@@ -147,7 +147,7 @@ def describe_json(raw: Raw) -> str:
 
 
 def _open_reader(kind: Any, protocol: str) -> ReadValue:
-    """Return a tolerant decoder for an annotation, for values that the typed decode rejects."""
+    """Return a tolerant decoder for a type annotation, for values that the typed decode rejects."""
     members = [m for m in union_members(kind) if m is not UnsetType]
     if len(members) > 1:
         return _open_union(members, protocol)
@@ -161,6 +161,7 @@ def _open_reader(kind: Any, protocol: str) -> ReadValue:
     expected = _describe_type(member)
 
     def open_scalar(raw: Raw, path: str) -> Any:
+        """Decode a value of this one type, or raise `Mismatch`."""
         try:
             return decode(raw)
         except JSON_ERRORS:
@@ -175,7 +176,7 @@ def union_members(kind: Any) -> tuple[Any, ...]:
 
 
 def _describe_type(kind: Any) -> str:
-    """Describe an expected type, for an error message."""
+    """Return the name of an expected type, for an error message."""
     if get_origin(kind) in (list, tuple):
         return "an array"
     if (isinstance(kind, type) and issubclass(kind, WireObject)) or get_origin(kind) is dict:
@@ -188,10 +189,11 @@ def _describe_type(kind: Any) -> str:
 
 
 def _open_array(element: Any, origin: Any, protocol: str) -> ReadValue:
-    """Return a tolerant decoder for an array."""
+    """Return a tolerant decoder for an array, which decodes its elements one by one."""
     read = _value_reader(element, protocol)
 
     def open_array(raw: Raw, path: str) -> Any:
+        """Decode an array element by element, or raise `Mismatch` for any other value."""
         try:
             elements = _decode_array(raw)
         except JSON_ERRORS:
@@ -208,6 +210,7 @@ def _value_reader(kind: Any, protocol: str) -> ReadValue:
     read_open = _open_reader(kind, protocol)
 
     def read(raw: Raw, path: str) -> Any:
+        """Decode a value by its type, or tolerantly if that fails."""
         try:
             return decode(raw)
         except JSON_ERRORS:
@@ -230,6 +233,7 @@ def _open_union(members: list[Any], protocol: str) -> ReadValue:
     expected = " or ".join(dict.fromkeys(_describe_type(m) for m in members if m is not NoneType))
 
     def open_union(raw: Raw, path: str) -> Any:
+        """Decode a value as the union member that its tag or type selects; an unknown tag gives `UnknownVariant`."""
         if shapes and bytes(raw)[:1] == b"{":
             if untagged is not None and not tagged:
                 return untagged(raw, path)
@@ -250,7 +254,7 @@ def _open_union(members: list[Any], protocol: str) -> ReadValue:
 
 
 def _read_tag(raw: Raw, tag_field: str) -> str | None:
-    """Return the tag of an object, if it is a string."""
+    """Return the tag of a JSON object; None if it is missing or not a string."""
     value = _decode_object(raw).get(tag_field)
     if value is None:
         return None
@@ -260,7 +264,7 @@ def _read_tag(raw: Raw, tag_field: str) -> str | None:
 
 @cache
 def _field_openers(kind: type[WireObject], protocol: str) -> dict[str, tuple[str, ReadValue, bool, bool]]:
-    """Return, by wire name: the attribute, its decoder, whether it is required and whether it may be null."""
+    """Return, by wire name: the attribute, its decoder, whether the field is required, and whether it may be null."""
     hints = get_type_hints(kind)
     openers = {}
     for spec in msgspec.structs.fields(kind):
@@ -290,11 +294,12 @@ def _is_structure(member: Any) -> bool:
 
 
 def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
-    """Return a tolerant decoder for a wire object."""
+    """Return a tolerant decoder for a wire object, which keeps unknown fields and those of another type."""
     tag_field = kind.__struct_config__.tag_field
     tag = kind.__struct_config__.tag
 
     def open_struct(raw: Raw, path: str) -> Any:
+        """Decode an object field by field, and keep unknown fields apart."""
         try:
             values = _decode_object(raw)
         except JSON_ERRORS:
@@ -351,7 +356,7 @@ _decode_type_tag = msgspec.json.Decoder(_TypeTag).decode
 
 
 def tag_of(raw: Raw) -> str | None:
-    """Return the `type` of an object, if it is a string."""
+    """Return the `type` of a JSON object; None if it is missing or not a string."""
     try:
         return _decode_type_tag(raw).type
     except JSON_ERRORS:

@@ -7,7 +7,7 @@ _SECONDS_PER_DAY = 86_400
 
 
 def decode_timestamp(text: str) -> int | float | None:
-    """Return the seconds since 1970, or None if the text is not a timestamp."""
+    """Return the seconds since 1970 for an RFC 3339 timestamp; None if the text is none."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None

@@ -49,7 +49,7 @@ class RequestRecord(Struct, kw_only=True):
         self.provider, self.model = provider, model or ""
 
     def format_line(self, clock: str) -> str:
-        """Format the line, starting with this time of day."""
+        """Return the line of the access log; `clock` is the time of day that it starts with."""
         path, model = self.path, self.model
         if len(words := path + model) > LIMIT_WORD or not words.isprintable() or " " in words:
             path, model = _escape_word(path), _escape_word(model)
@@ -67,7 +67,7 @@ class RequestRecord(Struct, kw_only=True):
 
 
 def _escape_word(text: str) -> str:
-    """Percent-encode text that is not one printable word, and truncate it."""
+    """Return the text as one printable word, percent-encoded where needed and truncated."""
     if len(text) <= LIMIT_WORD and text.isprintable() and " " not in text:
         return text
     cut = text if len(text) <= LIMIT_WORD else text[:LIMIT_WORD] + "..."
@@ -75,7 +75,7 @@ def _escape_word(text: str) -> str:
 
 
 def _escape_text(text: str, limit: int = LIMIT_TEXT) -> str:
-    """Escape control characters as Python does, and truncate the text."""
+    """Return the text with control characters escaped as in Python, truncated to `limit`."""
     cut = text if len(text) <= limit else text[:limit] + "..."
     return (
         cut
@@ -85,7 +85,7 @@ def _escape_text(text: str, limit: int = LIMIT_TEXT) -> str:
 
 
 def _format_traceback(error: Exception) -> str:
-    """Format the end of a traceback; every line is marked, as error messages may contain line breaks."""
+    """Return the end of a traceback, with every line marked, as error messages may contain line breaks."""
     text = "".join(traceback.format_exception(error)).rstrip("\n")[-LIMIT_TRACEBACK:]
     return "".join(f"  | {_escape_text(line, LIMIT_TRACEBACK)}\n" for line in text.split("\n"))
 

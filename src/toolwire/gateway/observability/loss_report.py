@@ -13,20 +13,20 @@ _encode_json = msgspec.json.encode
 
 
 def encode_losses(losses: Sequence[Loss]) -> bytes:
-    """Encode losses as JSON; a report over the limit is cut, with `more` for the number left out."""
+    """Return losses as JSON; over the size limit, as many as fit and the number of the others as `more`."""
     body = _encode_json({"losses": losses})
     return body if len(body) <= LIMIT_REPORT else _encode_truncated(losses, LIMIT_REPORT, _encode_json)
 
 
 def encode_losses_header(losses: Sequence[Loss], body: bytes) -> bytes:
-    """Encode losses as ASCII for a header; `body` is their JSON, used if it is short enough."""
+    """Return losses as ASCII JSON for a header; `body` is their full JSON, used if it is short enough."""
     if len(body) <= LIMIT_HEADER and len(escaped := _escape_non_ascii(body)) <= LIMIT_HEADER:
         return escaped
     return _encode_truncated(losses, LIMIT_HEADER, lambda loss: _escape_non_ascii(_encode_json(loss)))
 
 
 def _encode_truncated(losses: Sequence[Loss], limit: int, encode: Callable[[Loss], bytes]) -> bytes:
-    """Encode as many losses as fit, and count the others in `more`."""
+    """Return as JSON the losses that fit in `limit` bytes, and the number of the others as `more`."""
     bytes_left = limit - len(b'{"losses":[],"more":%d}' % len(losses))
     encoded: list[bytes] = []
     for loss in losses:

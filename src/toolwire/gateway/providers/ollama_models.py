@@ -34,7 +34,7 @@ class OllamaModels(Struct):
 
 
 async def with_ollama_models(providers: Mapping[str, Provider], timeout: float = 2) -> dict[str, Provider]:
-    """Add the installed models to each Ollama provider; the most recent one becomes its default."""
+    """Return the providers with the installed models of each Ollama; the most recent model is its default."""
     transport = Transport()
     try:
         updated = await asyncio.gather(
@@ -46,7 +46,7 @@ async def with_ollama_models(providers: Mapping[str, Provider], timeout: float =
 
 
 async def _with_installed_models(provider: Provider, transport: Transport, timeout: float) -> Provider:
-    """Add the installed models to a provider, if it is an Ollama that can be reached."""
+    """Return a provider with its installed models, or unchanged if it is no Ollama or can't be reached."""
     if provider.protocol != "ollama":
         return provider
     headers = provider.request_headers(PROTOCOLS["ollama"].surface).items()
@@ -93,7 +93,10 @@ class OllamaCapabilities:
         self._default_profiles: dict[tuple[str, str], HostProfile] = {}
 
     async def profile_for(self, provider: Provider, model: str | None, request: Request) -> HostProfile:
-        """Return the profile for a request, asking the server if another protocol's client wants thinking."""
+        """Return the host profile (supported features) for a request to a model.
+
+        The server is asked only if a client of another protocol wants thinking.
+        """
         if provider.protocol != "ollama" or request.origin == "ollama" or request.thinking is None or model is None:
             return self.cached_profile(provider, model)
         if (cached := self._profiles.get((provider.name, model))) is not None:
@@ -110,13 +113,13 @@ class OllamaCapabilities:
         return profile
 
     def cached_profile(self, provider: Provider, model: str | None) -> HostProfile:
-        """Return the cached profile of a model, or the provider's default, without asking the server."""
+        """Return the cached host profile of a model, or the provider's default, without asking the server."""
         key = (provider.name, model or "")
         cached = self._profiles.get(key) if self._profiles else None
         return cached or self._default_profiles.get(key) or self._default_profile(provider, model)
 
     def _default_profile(self, provider: Provider, model: str | None) -> HostProfile:
-        """Look up the provider's profile for a model, and remember it."""
+        """Return the provider's own host profile for a model, and cache it."""
         profile = provider.profile(model)
         if len(self._default_profiles) < LIMIT_CACHED_MODELS and len(model or "") <= LIMIT_CACHED_NAME:
             self._default_profiles[provider.name, model or ""] = profile

@@ -153,6 +153,6 @@ class StreamSender:
 
 
 async def _ignore_errors(awaitable: Awaitable[None]) -> None:
-    """Await, and drop any exception: a failed ping shows in the next write."""
+    """Await a ping, and drop any exception: a failed ping shows in the next write."""
     with contextlib.suppress(Exception):
         await awaitable

@@ -63,7 +63,10 @@ class ConnectionState:
         return set(self._response_ids.values())
 
     def find_history(self, id: str) -> list[Raw] | None:
-        """Return the items up to this response; None if it is not the last one of a channel, or was evicted."""
+        """Return the conversation's items up to this response, as raw JSON.
+
+        None if it is not the last response of a channel, or was evicted.
+        """
         for stream_id, response_id in self._response_ids.items():
             if response_id == id and (history := self._histories.get((self, stream_id))) is not None:
                 return history.items

@@ -56,12 +56,15 @@ class StoredResponse(Struct, frozen=True):
     """Whether the client got the response as a stream."""
 
     def new_items(self, adapter: StateAdapter) -> list[Raw]:
-        """Return the input and output items of this response."""
+        """Return the items that this response added to the conversation, as raw JSON.
+
+        These are the new input of its request and its output; `adapter` knows the protocol's name for the latter.
+        """
         output = _decode(self.response, type=dict[str, Raw]).get(adapter.output_field)
         return self.input + ([] if output is None else _decode(output, type=list[Raw]))
 
     def items(self, adapter: StateAdapter) -> list[Raw]:
-        """Return the new items, preceded by those of `before`."""
+        """Return the items of `before`, then those that this response added, as raw JSON."""
         return self.before + self.new_items(adapter)
 
 
@@ -114,7 +117,7 @@ class PendingResponse:
         return bool(self._continuation.background) and bool(self._continuation.store)
 
     def upstream_request(self, request: Request, *, same_protocol: bool) -> Request:
-        """Return the request without continuation features that the gateway provides itself."""
+        """Return the request without `previous_response_id` and other state that the gateway holds itself."""
         requested = self._client_continuation or Continuation()
         if same_protocol and requested.id is None and not requested.background:
             return replace(request, continuation=self._client_continuation)
@@ -122,7 +125,10 @@ class PendingResponse:
         return replace(request, continuation=None if store is None else Continuation(store=store))
 
     async def store_prewarm(self, client: Codec, created: int) -> bytes:
-        """Store the request with an empty response, which the next request continues; return its stream."""
+        """Store the request with an empty response, to be continued by the next request.
+
+        Returns the SSE stream of the empty response.
+        """
         context = ResponseContext(request=self.request, created=created)
         empty_response = Response(
             origin="",
@@ -138,7 +144,7 @@ class PendingResponse:
         return escape_line_separators(encoder.encode(unfold(empty_response)) + encoder.close())
 
     def complete(self, body: bytes) -> None:
-        """Take a complete response; a background job stores it once it is known to be still wanted."""
+        """Take a complete response body; a background job stores it once it is known to be still wanted."""
         if self.is_background:
             fields = _decode(body, type=dict[str, Raw])
             self.completed_body = _encode(fields | {"id": Raw(_encode(self.id)), "background": Raw(b"true")})
@@ -146,11 +152,11 @@ class PendingResponse:
             self.stage(body)
 
     def store_incomplete(self, body: bytes) -> None:
-        """Queue an incomplete response to be stored; it can't be continued."""
+        """Queue the body of an incomplete response to be stored; it can't be continued."""
         self._store.enqueue([self._row(self.id, self._stored_response(body))])
 
     async def register(self, body: bytes) -> None:
-        """Store an incomplete response, before the client gets its id."""
+        """Store the body of an incomplete response, before the client gets its id."""
         await self._store.put([self._row(self.id, self._stored_response(body))])
 
     async def flush(self) -> Loss | None:
@@ -169,7 +175,7 @@ class PendingResponse:
         return None
 
     def stage(self, body: bytes) -> None:
-        """Take a complete response, which `flush` stores."""
+        """Take a complete response body, and prepare the rows that `flush` stores."""
         continuation, history = self._continuation, self._history
         record = self._stored_response(body)
         fields = _decode(body, type=dict[str, Raw])
@@ -194,7 +200,7 @@ class PendingResponse:
 
     @property
     def _inline_history(self) -> list[Raw]:
-        """Return the history that must be stored with the response, as no parent row has it."""
+        """Return the earlier items that must be stored with the response, as no parent row has them."""
         return self._history.items if self._history.parent is None else []
 
     def _stored_response(self, body: bytes) -> StoredResponse:
@@ -224,7 +230,10 @@ class ConversationState:
     async def resolve(
         self, client: Codec, owner: str, body: bytes, request: Request, channel: ChannelState | None = None
     ) -> PendingResponse | None:
-        """Add the stored history to a request; None if it refers to nothing and its response is not stored."""
+        """Add the stored history to a request, and return the response to be stored.
+
+        None if the request refers to nothing stored and its response is not stored either.
+        """
         adapter = STATE_ADAPTERS.get(client.name)
         if adapter is None:
             return None
@@ -278,6 +287,7 @@ class ConversationState:
         withheld = context.withheld
 
         def on_complete(response: Response) -> None:
+            """Store a complete response, and the turn with the signatures withheld from the client."""
             if withheld is not None:
                 # Not urgent, but it must be stored before the client's next request.
                 store_turn = self.withheld_turns.store
@@ -290,7 +300,7 @@ class ConversationState:
     async def _load_history(
         self, owner: str, adapter: StateAdapter, continuation: Continuation, channel: ChannelState | None
     ) -> History:
-        """Load the items that the request continues."""
+        """Load the items of the conversation or response that the request continues."""
         if continuation.id is None:
             return History()
         if continuation.kind == CONVERSATION_KIND:
@@ -330,7 +340,7 @@ class ConversationState:
         return resolved
 
     async def _load_lineage(self, owner: str, adapter: StateAdapter, id: str) -> list[Row]:
-        """Load a response and all before it, retrying once."""
+        """Load the rows of a response and of all responses before it, retrying once."""
         if rows := await self.store.lineage(owner, adapter.kind, id):
             return rows
         await asyncio.sleep(_RETRY_DELAY)
@@ -373,7 +383,7 @@ def _items_without_ids(rows: Sequence[Row]) -> list[Raw]:
 
 
 def _read_new_items(body: bytes, adapter: StateAdapter) -> tuple[_InputBody, list[Raw]]:
-    """Decode a request body, and its input as items."""
+    """Return the decoded request body, and its input as a list of items."""
     input_body = _decode_body(body)
     return input_body, [] if input_body.input is UNSET or bytes(input_body.input) == b"null" else adapter.input_items(
         input_body.input
@@ -388,7 +398,7 @@ def _decode_body(body: bytes) -> _InputBody:
 
 
 def _drop_repeated_items(request: Request, items: list[Raw], history: list[Raw]) -> tuple[Request, list[Raw]]:
-    """Drop the items that repeat the history: some clients resend everything."""
+    """Return the request and its items without those that repeat the history: some clients resend everything."""
     known_ids = {id for item in history if (id := _item_id(item)) is not None}
     repeated = {index for index, item in enumerate(items) if _item_id(item) in known_ids}
     if not repeated or len(items) != len(request.messages):
@@ -424,7 +434,7 @@ def _decode_items(client: Codec, items: list[Raw], tools: Raw | UnsetType) -> Re
 def _prepend_history(
     client: Codec, request: Request, history: list[Raw], tools: Raw | UnsetType, adapter: StateAdapter
 ) -> Request:
-    """Put the history before the messages of a request, with paths for loss reports."""
+    """Return the request with the history before its messages, which keep their paths for loss reports."""
     if not history:
         return request
     earlier = _decode_items(client, history, tools)

@@ -244,7 +244,11 @@ class _WebSocketSession:
     async def _serve_response(
         self, stream_id: str, frame: dict[str, Raw], steers: list[Steer], *, client_initiated: bool
     ) -> NextTurn:
-        """Run one response; `steers` are the queued input it contains, the only input of a follow-up."""
+        """Run one response, and return the events and the request to follow it.
+
+        `steers` are the queued inputs that its request contains; a follow-up, not `client_initiated`, has no other
+        input.
+        """
         record = RequestRecord(
             id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", started_at=time.monotonic()
         )
@@ -301,7 +305,7 @@ class _WebSocketSession:
         )
 
     async def _prewarm_frames(self, client_request: ClientRequest) -> AsyncIterator[bytes]:
-        """Yield the events of a warm-up."""
+        """Yield the events of a request that is stored but not sent (`generate: false`)."""
         for event in _split_events(await self._dispatcher.prewarm(client_request)):
             yield event
 
