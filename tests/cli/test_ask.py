@@ -110,7 +110,7 @@ def test_yes_answers_asks_and_nothing_else(tmp_path: Path) -> None:
     assert not (tmp_path.parent / "out.txt").exists()
 
 
-def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
+def test_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
     """S-15: where bubblewrap does not work, `--yes` ran commands with all rights and said nothing."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
@@ -127,7 +127,7 @@ def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
 
 
-def test_s_15_the_sandbox_can_be_turned_off_by_the_configuration(tmp_path: Path) -> None:
+def test_configuration_can_turn_the_sandbox_off(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(shell_call("touch made")), text_reply("Done."), sandbox=False)
     done = run_toolwire(tmp_path, "ask", "make it", "--allow", "run_shell_command(command=touch made)")
     assert "commands run without a sandbox" in done.err
@@ -325,7 +325,7 @@ def test_a_change_is_shown_and_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["y", "a"])
-def test_s_7_a_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
+def test_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
     """S-7: blanks hid the end of a long line, and `y` ran it."""
     command = f"touch seen{' ' * 2500}middle{' ' * 2500}; touch HIDDEN"
     write_script(tmp_path, calls_turn(shell_call(command)), text_reply("Done."))
@@ -344,7 +344,7 @@ def test_s_7_a_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_
     assert (tmp_path / "HIDDEN").exists()
 
 
-def test_s_7_the_end_of_many_lines_is_shown_and_a_no_needs_no_more(tmp_path: Path) -> None:
+def test_denial_needs_no_further_pages_of_a_long_call(tmp_path: Path) -> None:
     text = "".join(f"line {number}\n" for number in range(100))
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", text)), text_reply("Done."))
     with open_terminal(tmp_path, "ask", "write") as screen:

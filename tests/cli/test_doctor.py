@@ -159,7 +159,7 @@ def test_its_files_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str, tmp_path: Path) -> None:
+def test_damage_after_a_valid_header_is_found_on_open(name: str, tmp_path: Path) -> None:
     """S-8 and item 3: an integrity check, for state, journal and runs, and by the doctor."""
     path = laid_out(tmp_path)[name]
     size = path.stat().st_size
@@ -182,7 +182,7 @@ def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_a_file_that_can_not_be_used_is_a_problem(name: str, tmp_path: Path) -> None:
+def test_unusable_file_is_reported_as_a_problem(name: str, tmp_path: Path) -> None:
     """S-8 and item 3: one that is damaged, of a newer version, or without a column."""
     path = laid_out(tmp_path)[name]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -59,7 +59,7 @@ def leaked(*data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_no_secret_in_an_error_whatever_its_shape(protocol: str) -> None:
+def test_errors_contain_no_secrets(protocol: str) -> None:
     """S-6 a and b: of every upstream, to clients of every protocol, its own included."""
 
     async def work() -> None:
@@ -90,7 +90,7 @@ def failing_stream(protocol: str, *, begun: bool) -> bytes:
 
 @pytest.mark.parametrize("begun", [False, True], ids=["at once", "begun"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_no_secret_in_the_error_of_a_stream(protocol: str, begun: bool) -> None:
+def test_stream_errors_contain_no_secrets(protocol: str, begun: bool) -> None:
     """S-6 a and b, in streams."""
 
     async def work() -> None:
@@ -107,7 +107,7 @@ def test_s_6_no_secret_in_the_error_of_a_stream(protocol: str, begun: bool) -> N
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_s_6_no_secret_in_unknown_members_of_a_failed_stream(client: str) -> None:
+def test_unknown_fields_of_stream_errors_contain_no_secrets(client: str) -> None:
     """S-6 a: OpenRouter tells what its own provider said in `metadata.raw`."""
 
     async def work() -> None:
@@ -131,7 +131,7 @@ def test_s_6_no_secret_in_unknown_members_of_a_failed_stream(client: str) -> Non
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini-interactions", "openai-chat"])
-def test_s_6_no_secret_in_an_answer_that_failed(protocol: str, client: str) -> None:
+def test_failed_responses_contain_no_secrets(protocol: str, client: str) -> None:
     """S-6 a: an error inside a body of status 200."""
     failed = {
         "openai-responses": {"status": "failed", "error": {"code": "server_error", "message": ALL, "more": ALL}},
@@ -160,7 +160,7 @@ def test_s_6_no_secret_in_an_answer_that_failed(protocol: str, client: str) -> N
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_a_dry_run_shows_no_query_of_the_provider(protocol: str) -> None:
+def test_dry_run_omits_the_providers_query(protocol: str) -> None:
     """S-6 c: `query` may hold a key, as Azure Functions' `code` does."""
 
     async def work() -> None:

@@ -40,7 +40,7 @@ async def streams(gateway: RunningGateway) -> int:
     return int(samples[b"toolwire_streams"])
 
 
-def test_q_14_streams_over_websockets_count_as_all_others() -> None:
+def test_websocket_streams_count_toward_the_stream_limit() -> None:
     async def work() -> None:
         held = StalledUpstream()
         async with (
@@ -71,7 +71,7 @@ def test_q_14_streams_over_websockets_count_as_all_others() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_19_one_key_does_not_get_all_streams(protocol: str) -> None:
+def test_one_key_cannot_use_all_streams(protocol: str) -> None:
     async def work() -> None:
         held = StalledUpstream()
         async with run_stalled_gateway(held, KEYS + "[limits]\nstreams = 5\n") as gateway:
@@ -93,7 +93,7 @@ def test_s_19_one_key_does_not_get_all_streams(protocol: str) -> None:
     ("keys", "share", "statuses"),
     [(KEYS, "", [101, 429]), (KEYS, "key_share = 1.0", [101, 101, 503]), ("", "", [101, 101, 503])],
 )
-def test_s_19_one_key_does_not_get_all_websockets(keys: str, share: str, statuses: list[int]) -> None:
+def test_one_key_cannot_use_all_websockets(keys: str, share: str, statuses: list[int]) -> None:
     async def work() -> None:
         async with run_stalled_gateway(StalledUpstream(), f"{keys}[limits]\nsockets = 2\n{share}\n") as gateway:
             seen: list[int] = []
@@ -114,7 +114,7 @@ def test_s_19_one_key_does_not_get_all_websockets(keys: str, share: str, statuse
     run_async(work())
 
 
-def test_s_19_one_key_does_not_get_all_answers_in_the_background() -> None:
+def test_one_key_cannot_use_all_background_jobs() -> None:
     async def work() -> None:
         held = StalledUpstream()
         async with run_stalled_gateway(held, KEYS + "[limits]\nstreams = 4\n") as gateway:
@@ -139,12 +139,12 @@ def test_s_19_one_key_does_not_get_all_answers_in_the_background() -> None:
 
 
 @pytest.mark.parametrize("share", ["0", "-0.5", "1.5"])
-def test_s_19_a_share_is_a_part_of_all(share: str) -> None:
+def test_invalid_share_is_rejected(share: str) -> None:
     with pytest.raises(ConfigError, match=r"limits\.key_share: must be more than 0 and at most 1"):
         parse_config(f"[limits]\nkey_share = {share}", {})
 
 
-def test_q_14_a_history_that_is_longer_than_a_request_may_be_is_not_remembered() -> None:
+def test_history_over_the_request_limit_is_not_stored() -> None:
     async def work() -> None:
         async with (
             run_stalled_gateway(StalledUpstream(), "[limits]\nbody = 8000\n") as gateway,
@@ -169,7 +169,7 @@ def items(size: int) -> list[Raw]:
     return msgspec.json.decode(b'["%b", "%b"]' % (b"x" * (size - 4 - 1), b"y"), type=list[Raw])
 
 
-def test_q_14_histories_of_all_lanes_are_bounded_and_the_longest_unused_go_first() -> None:
+def test_channel_histories_are_bounded_and_evicted_least_recently_used_first() -> None:
     histories = HistoryCache(100, 250)
     one, other = ConnectionState(histories), ConnectionState(histories)
     one.store_history("a", "r1", items(100))

@@ -112,7 +112,7 @@ RESPONSIBILITIES = r"""
   -> tests/runtime/tools/test_web_fetch.py::test_no_spelling_of_a_private_address_is_fetched
   -> tests/runtime/tools/test_run_shell_command.py::test_a_fork_bomb_is_stopped
   -> tests/runtime/mcp/test_security.py::test_changed_url_gets_no_tokens_of_the_old_one
-  -> tests/cli/test_ask.py::test_s_15_yes_runs_no_command_outside_a_sandbox
+  -> tests/cli/test_ask.py::test_yes_runs_no_command_outside_a_sandbox
 309 Result encoding - format outputs as tool-result/function-output/screenshot/result messages paired by ID, with error flags where appropriate.
   -> tests/requirements/test_contracts.py::test_build_tool_result_messages_gives_the_continuation
   -> tests/requirements/test_contracts.py::test_an_error_is_told
@@ -130,7 +130,7 @@ RESPONSIBILITIES = r"""
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
   -> tests/runtime/run/test_loop.py::test_repeated_call_stops_the_run_before_executing
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
-  -> tests/runtime/run/test_limits.py::test_q_21_cycle_of_turns_is_detected
+  -> tests/runtime/run/test_limits.py::test_cycle_of_turns_is_detected
 313 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
   -> tests/runtime/run/test_loop.py::test_complete_run_with_one_tool_call
   -> tests/runtime/test_adversarial.py::test_events_and_journal_have_the_complete_record
@@ -263,7 +263,7 @@ STREAMED_CALLS = r"""
 277 Streaming changes when the runtime can observe a request, not the correctness contract. The safe rule is: aggregate argument deltas, parse and validate when the provider says the item/block is complete, then execute. Some providers expose fine-grained argument streaming where chunks arrive before server-side JSON buffering or validation; this reduces latency for large arguments but means clients must handle incomplete/invalid JSON and max_tokens cutoffs. Speculative execution is safe only when the call name, ID, and arguments are complete enough for the tool's idempotency and validation policy.
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
   -> tests/runtime/run/test_loop.py::test_calls_of_an_incomplete_response_never_run
-  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
+  -> tests/test_tool_cycle.py::test_call_of_a_truncated_response_is_incomplete
 """  # noqa: E501
 
 FAILURE_ENCODING = r"""
@@ -499,15 +499,15 @@ ADAPTER_CONTRACT = r"""
 12 `buildToolResultMessages(toolCalls, toolOutputs) -> ProtocolSpecificContinuation`
   -> tests/requirements/test_contracts.py::test_build_tool_result_messages_gives_the_continuation
 209 Parsing should be strict:
-  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_accepts_a_complete_call
+  -> tests/test_tool_cycle.py::test_call_of_a_truncated_response_is_incomplete
+  -> tests/test_tool_cycle.py::test_strict_parsing_accepts_a_complete_call
 210 Chat: accept `finish_reason === "tool_calls"` + `message.tool_calls`.
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_requires_a_tool_stop_reason
+  -> tests/test_tool_cycle.py::test_strict_parsing_requires_a_tool_stop_reason
 211 Responses: scan `response.output[]` for `type === "function_call"`.
   -> tests/requirements/test_contracts.py::test_parse_tool_calls_responses_pairs_by_call_id_not_by_item_id
-  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
+  -> tests/test_tool_cycle.py::test_call_of_a_truncated_response_is_incomplete
 212 Claude: scan `content[]` for `type === "tool_use"` and `stop_reason === "tool_use"`.
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_requires_a_tool_stop_reason
+  -> tests/test_tool_cycle.py::test_strict_parsing_requires_a_tool_stop_reason
 """
 
 FUNCTION_TABLES = r"""

@@ -82,7 +82,7 @@ def test_a_connection_is_used_again_only_after_its_answer_was_read_to_the_end() 
     run_async(work())
 
 
-def test_s_9_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
+def test_pooled_connection_closed_by_the_server_is_not_reused() -> None:
     """S-9: the close is seen before anything is written, even if the event loop has not read it yet."""
 
     async def work() -> None:
@@ -107,7 +107,7 @@ def test_s_9_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
     run_async(work())
 
 
-def test_s_9_a_request_that_was_written_is_not_written_again() -> None:
+def test_written_request_is_not_sent_again() -> None:
     """S-9: a kept connection that is closed on the next request may have had its effect."""
     requests = 0
 
@@ -228,7 +228,7 @@ def test_headers_of_one_name_are_joined() -> None:
     run_async(work())
 
 
-def test_s_1_trailers_are_dropped() -> None:
+def test_trailers_are_dropped() -> None:
     async def work() -> None:
         trailed = CHUNKED + b"2\r\nok\r\n0\r\ncontent-encoding: gzip\r\nx-more: 1\r\n\r\n"
         async with serve_upstream(reply_with(trailed)) as origin:
@@ -240,7 +240,7 @@ def test_s_1_trailers_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("more", [b"HTTP/1.", OK_RESPONSE, OK_RESPONSE.replace(b"200", b"500") * 2, b"x"])
-def test_s_18_a_connection_with_part_of_another_response_is_not_used_again(more: bytes) -> None:
+def test_connection_with_surplus_bytes_is_not_reused(more: bytes) -> None:
     connections = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -259,7 +259,7 @@ def test_s_18_a_connection_with_part_of_another_response_is_not_used_again(more:
     run_async(work())
 
 
-def test_s_18_any_status_of_three_digits_is_passed_on() -> None:
+def test_any_three_digit_status_is_passed_through() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with(OK_RESPONSE.replace(b"200", b"999"))) as origin:
             assert (await ask(Transport(), origin)).status == 999

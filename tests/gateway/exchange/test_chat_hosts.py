@@ -57,7 +57,7 @@ def _with_host(config: str, host: str) -> str:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_f_1_the_first_requests_of_an_agent_are_taken(name: str, agent: str) -> None:
+def test_first_agent_requests_are_accepted(name: str, agent: str) -> None:
     check, model, profile = HOSTS[name]
     path, requests = AGENTS[agent]
 
@@ -99,7 +99,7 @@ def test_the_strict_hosts_refuse_the_dialect_of_openai(name: str, agent: str) ->
     run_async(work())
 
 
-def test_f_1_a_custom_call_comes_back_as_one() -> None:
+def test_custom_tool_call_is_returned_as_custom() -> None:
     async def work() -> None:
         async with serve_upstream(StrictHost(deepseek)) as origin, run_gateway(one_provider_config(origin)) as gateway:
             _, answer = await _ask(gateway, "/v1/responses", codex_request("deepseek-chat")[0])
@@ -135,7 +135,7 @@ def translated(body: Body, source: str, host: str = "generic") -> tuple[Any, lis
     return made.value, [(loss.kind, loss.path) for loss in made.losses]
 
 
-def test_f_13_only_the_leading_run_of_system_text_is_joined() -> None:
+def test_only_leading_system_messages_are_joined() -> None:
     said = [
         {"role": "developer", "content": "One."},
         {"role": "system", "content": "Two."},
@@ -151,7 +151,7 @@ def test_f_13_only_the_leading_run_of_system_text_is_joined() -> None:
     assert ("approximated", "/input/3/role") in losses
 
 
-def test_f_13_settings_that_hosts_refuse_are_dropped_and_reported() -> None:
+def test_settings_rejected_by_hosts_are_dropped_and_reported() -> None:
     body, losses = translated(
         {
             "model": "m",
@@ -177,7 +177,7 @@ def test_f_13_settings_that_hosts_refuse_are_dropped_and_reported() -> None:
     ]
 
 
-def test_f_1_forced_choices_follow_lowered_tools() -> None:
+def test_forced_tool_choice_follows_lowered_tools() -> None:
     free = {"type": "custom", "name": "patch"}
     plain = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": True}
     asked = {"model": "m", "input": "Hi", "tools": [free, plain]}
@@ -191,14 +191,14 @@ def test_f_1_forced_choices_follow_lowered_tools() -> None:
     assert ("dropped", "/tools/0") in losses
 
 
-def test_f_1_what_is_said_besides_text_keeps_its_parts() -> None:
+def test_multimodal_content_keeps_its_parts() -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     said = {"role": "user", "content": [{"type": "text", "text": "a"}, picture]}
     body, _ = translated({"model": "m", "max_tokens": 9, "messages": [said]}, "anthropic")
     assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image_url"]
 
 
-def test_f_1_cache_marks_are_dropped_and_reported() -> None:
+def test_cache_marks_are_dropped_and_reported() -> None:
     """`prompt_cache_breakpoint` went to every Chat server, also on parts beside an image, which stay parts."""
     mark = {"cache_control": {"type": "ephemeral"}}
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}, **mark}

@@ -62,7 +62,7 @@ def lines_of(script: ScriptedUpstream) -> list[bytes]:
 
 
 @pytest.mark.parametrize("model", HOSTILE)
-def test_s_3_a_model_name_never_leaves_its_segment_of_the_path(model: str) -> None:
+def test_model_name_stays_within_its_path_segment(model: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(ANSWER)
         said = [{"role": "user", "content": "x"}]
@@ -94,7 +94,7 @@ def test_s_3_a_model_name_never_leaves_its_segment_of_the_path(model: str) -> No
 
 
 @pytest.mark.parametrize("model", NAMES)
-def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
+def test_legal_model_names_reach_their_resource(model: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(ANSWER, http_response("200 OK", b'{"totalTokens":3}'))
         body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
@@ -112,14 +112,14 @@ def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["../files?x=", "m" * 600])
-def test_s_3_the_library_refuses_such_a_name_too(model: str) -> None:
+def test_library_rejects_unsafe_model_names(model: str) -> None:
     body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
     with pytest.raises(tw.LossyTranslationError, match="/model"):
         tw.translate(body, "anthropic", "gemini")
 
 
 @pytest.mark.parametrize("address", ["/a b", "/a\r\nx: 1", "/a\x00", "/é"])
-def test_s_3_no_address_injects_a_request_line(address: str) -> None:
+def test_url_cannot_inject_a_request_line(address: str) -> None:
     with pytest.raises(ValueError, match="white space"):
         request_head(Origin("http", "127.0.0.1", 1), address, [])
 

@@ -78,7 +78,7 @@ def seconds_for(fault: str) -> float:
 
 @MODES
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_s_9_a_provider_that_may_have_worked_is_not_asked_again(fault: str, stream: bool) -> None:
+def test_request_the_provider_may_have_processed_is_not_retried(fault: str, stream: bool) -> None:
     """S-9, Q-22: each of these was asked three times."""
 
     async def work() -> None:
@@ -140,7 +140,7 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_s_9_a_request_that_may_have_taken_effect_is_sent_to_nobody_else(effect: str, fault: str) -> None:
+def test_request_that_may_have_taken_effect_does_not_fail_over(effect: str, fault: str) -> None:
     """S-9: the provider may have run the tool, so that the client is to decide."""
     protocol, body, why = EFFECTS[effect]
 
@@ -255,7 +255,7 @@ def calls_in(log: Path) -> int:
 
 @MODES
 @pytest.mark.parametrize("client", ["anthropic", "openai-chat"])
-def test_q_2_a_busy_provider_does_not_make_tools_run_again(tmp_path: Path, client: str, stream: bool) -> None:
+def test_busy_provider_does_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
     """Q-2: only the request that was turned away is sent again, whole and streamed."""
 
     async def work() -> None:
@@ -284,7 +284,7 @@ def test_q_2_a_busy_provider_does_not_make_tools_run_again(tmp_path: Path, clien
 
 @MODES
 @pytest.mark.parametrize("refusal", ["500 Oh", "429 Slow down"])
-def test_q_2_nobody_else_is_asked_once_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
+def test_no_failover_after_a_tool_ran(tmp_path: Path, refusal: str, stream: bool) -> None:
     """Q-2: a fallback would run the tool again."""
 
     async def work() -> None:
@@ -308,7 +308,7 @@ def test_q_2_nobody_else_is_asked_once_a_tool_was_run(tmp_path: Path, refusal: s
 
 
 @MODES
-def test_q_2_a_paused_answer_is_not_paid_for_again(stream: bool) -> None:
+def test_paused_response_is_not_requested_again(stream: bool) -> None:
     """Q-2: a provider that is busy when it is to go on after `pause_turn` is asked for that part again."""
 
     async def work() -> None:
@@ -326,7 +326,7 @@ def test_q_2_a_paused_answer_is_not_paid_for_again(stream: bool) -> None:
     run_async(work())
 
 
-def test_f_14_a_fallback_is_asked_for_its_own_model_and_does_not_hide_the_failure() -> None:
+def test_fallback_receives_its_default_model_and_the_failure_is_reported() -> None:
     """F-14: the second provider was asked for the name that the first one has."""
 
     async def work() -> None:

@@ -34,7 +34,7 @@ def test_the_first_matching_route_wins() -> None:
     assert router.route("claude-3-opus").options is routes[0]
 
 
-def test_f_14_a_fallback_is_asked_for_its_own_model() -> None:
+def test_fallback_receives_its_default_model() -> None:
     """F-14: by its `default_model`, unless its `models` know the name; with neither it is a replica of the first."""
     plain = provider("c", "http://127.0.0.1:3")
     providers = {"a": A, "b": B, "c": plain}

@@ -72,7 +72,7 @@ def count_errors(wire: bytes, words: bytes) -> int:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_11_after_an_error_nothing_more_is_read_or_sent(protocol: str) -> None:
+def test_stream_ends_after_an_error(protocol: str) -> None:
     async def work() -> None:
         model = Endless(STREAM_START + FAILED, chat_sse_event({"content": "more"}) + FAILED)
         async with serve_upstream(model) as origin, run_gateway(one_provider_config(origin)) as gateway:
@@ -87,7 +87,7 @@ def test_s_11_after_an_error_nothing_more_is_read_or_sent(protocol: str) -> None
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "openai-responses"])
-def test_s_11_a_frame_that_is_too_long_is_one_error(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_frame_is_reported_once(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "LIMIT_FRAME", 10_000)
 
     async def work() -> None:
@@ -101,7 +101,7 @@ def test_s_11_a_frame_that_is_too_long_is_one_error(protocol: str, monkeypatch: 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_11_a_connection_cut_after_the_terminal_event_is_no_second_one(protocol: str) -> None:
+def test_connection_cut_after_the_terminal_event_adds_no_error(protocol: str) -> None:
     """A cut connection after the answer is complete changes nothing."""
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -119,7 +119,7 @@ def test_s_11_a_connection_cut_after_the_terminal_event_is_no_second_one(protoco
     run_async(work())
 
 
-def test_s_11_a_translated_stream_takes_no_more_chunks_after_an_error() -> None:
+def test_translated_stream_ignores_chunks_after_an_error() -> None:
     taken: list[bytes] = []
 
     def chunks() -> Iterator[bytes]:
@@ -134,7 +134,7 @@ def test_s_11_a_translated_stream_takes_no_more_chunks_after_an_error() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_11_a_stream_has_a_bound_in_bytes(protocol: str) -> None:
+def test_stream_size_is_limited(protocol: str) -> None:
     async def work() -> None:
         model = Endless(STREAM_START, chat_sse_event({"content": "on and on "}))
         async with (
@@ -149,7 +149,7 @@ def test_q_11_a_stream_has_a_bound_in_bytes(protocol: str) -> None:
     run_async(work())
 
 
-def test_q_11_a_stream_that_never_begins_has_the_same_bound() -> None:
+def test_stream_without_events_has_the_same_limit() -> None:
     async def work() -> None:
         model = Endless(b": waiting\n\n", b": still waiting\n\n")
         async with serve_upstream(model) as origin:
@@ -170,7 +170,7 @@ PAIRS = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NA
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_q_11_what_is_retained_grows_with_the_text_and_not_with_the_deltas(source: str, target: str) -> None:
+def test_retained_memory_grows_with_the_text_and_not_with_the_deltas(source: str, target: str) -> None:
     """Each event of a stream used to be retained until its end: 171 bytes for each delta of two letters."""
     encoder = PROTOCOLS[source].stream_encoder(ResponseContext())
     started: list[Event] = [
@@ -197,7 +197,7 @@ def test_q_11_what_is_retained_grows_with_the_text_and_not_with_the_deltas(sourc
     assert retained < 2 * BATCH * 2 * 10  # at most the text itself, a few times
 
 
-def test_q_11_a_pass_through_retains_nothing() -> None:
+def test_passthrough_retains_nothing() -> None:
     translation = StreamTranslator(PROTOCOLS["openai-chat"], PROTOCOLS["openai-chat"], ResponseContext())
     translation.feed(STREAM_START)
     assert translation._accumulator is None

@@ -92,7 +92,7 @@ def test_a_fault_before_the_first_byte_is_an_error_of_the_clients_protocol(
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("status", ["200 OK", "299 Odd"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_13_an_error_with_a_status_of_success_is_one_of_the_upstream(
+def test_error_body_with_a_success_status_is_an_upstream_error(
     protocol: str, status: str, *, stream: bool
 ) -> None:
     async def work() -> None:
@@ -108,7 +108,7 @@ def test_q_13_an_error_with_a_status_of_success_is_one_of_the_upstream(
 
 
 @pytest.mark.parametrize("status", ["201 Created", "202 Accepted", "299 Odd"])
-def test_q_13_any_status_of_success_may_come_with_an_answer(status: str) -> None:
+def test_any_success_status_may_carry_a_response(status: str) -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(http_response(status, CHAT_BODY_WITHOUT_USAGE))) as origin,
@@ -133,7 +133,7 @@ def test_q_13_any_status_of_success_may_come_with_an_answer(status: str) -> None
         ("soon", None),
     ],
 )
-def test_q_13_retry_after_is_a_whole_number(given: str, expected: str | None) -> None:
+def test_retry_after_is_an_integer(given: str, expected: str | None) -> None:
     async def work() -> None:
         busy = http_response("429 Busy", openai_error_body("busy"), headers=f"retry-after: {given}\r\n")
         async with (

@@ -113,7 +113,7 @@ def test_a_crash_is_told_with_where_it_happened_and_health_is_not() -> None:
     assert "test_access_log.py" in told
 
 
-def test_s_13_no_line_break_of_a_stranger_gets_into_the_log() -> None:
+def test_line_breaks_in_requests_do_not_reach_the_log() -> None:
     one = line(6)
     one.error = "no\nsuch\x1b[31m\u202e thing"
     assert one.format_line("12:00:00").endswith(r"ex_6 | no\nsuch\x1b[31m\u202e thing")
@@ -130,13 +130,13 @@ def test_s_13_no_line_break_of_a_stranger_gets_into_the_log() -> None:
         ("gpt-ü", "gpt-ü"),
     ],
 )
-def test_s_13_a_path_or_a_model_is_one_word_of_its_line(given: str, shown: str) -> None:
+def test_path_and_model_are_logged_as_one_word(given: str, shown: str) -> None:
     one = line(7, f"/v1/{given}")
     one.set_backend("up", given)
     assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{shown} -> up/{shown} 250ms ex_7"
 
 
-def test_s_13_a_line_is_bounded_whatever_is_asked() -> None:
+def test_log_lines_have_a_maximum_length() -> None:
     for sign in ("x", "\n", "\U0001f600 "):
         one = line(8, f"/v1/{sign * 1_000_000}")
         one.set_backend("up", sign * 5_000_000)
@@ -144,7 +144,7 @@ def test_s_13_a_line_is_bounded_whatever_is_asked() -> None:
         assert len(one.format_line("12:00:00")) < 16 * LIMIT_WORD + 16 * LIMIT_TEXT
 
 
-def test_s_13_no_line_of_a_traceback_passes_for_another() -> None:
+def test_traceback_lines_cannot_imitate_log_lines() -> None:
     crashed = line(9)
     crashed.exception = ValueError(
         "no\n04:00:00 200 POST /admin 1ms ex_1\x1b[31m\n" + "x" * 1_000_000 + "\nthe end\r\n"
@@ -158,7 +158,7 @@ def test_s_13_no_line_of_a_traceback_passes_for_another() -> None:
     assert "\x1b" not in told
 
 
-def test_s_13_a_request_without_a_key_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_unauthenticated_request_cannot_forge_a_log_line(capfd: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config='[server]\nkeys = ["first-key-1"]'

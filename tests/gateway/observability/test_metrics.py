@@ -23,7 +23,7 @@ def report_of(number: int, size: int = 0) -> bytes:
     return b'{"losses":["%d%b"]}' % (number, b"x" * size)
 
 
-def test_q_6_workers_find_each_others_exchanges_and_a_key_only_its_own() -> None:
+def test_workers_share_loss_reports_and_a_key_reads_only_its_exchanges() -> None:
     scoreboard = Scoreboard(workers=3, entries=10)
     workers = [scoreboard.loss_store(number) for number in range(3)]
     for number, worker in enumerate(workers, start=1):
@@ -51,7 +51,7 @@ def test_an_exchange_that_lost_something_is_never_one_that_lost_nothing() -> Non
     assert exchanges.find_losses(id_of(1), MINE) is None
 
 
-def test_s_16_q_8_the_losses_of_all_exchanges_take_so_many_bytes() -> None:
+def test_stored_losses_are_limited_in_bytes() -> None:
     exchanges = Scoreboard(entries=1000).loss_store(0)
     count = 200
     for number in range(1, count + 1):
@@ -75,7 +75,7 @@ def test_no_more_exchanges_are_known_than_there_are_entries() -> None:
     ]
 
 
-def test_q_8_a_long_report_is_cut_at_whole_losses_and_counts_the_rest() -> None:
+def test_long_loss_report_is_truncated_and_counts_the_omitted_losses() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             unknown = {f"field_{number}_{'x' * 200}": number for number in range(3000)}
@@ -100,7 +100,7 @@ def line(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
     return one
 
 
-def test_q_6_metrics_add_up_and_a_replacement_counts_on() -> None:
+def test_metrics_are_summed_and_survive_a_replaced_worker() -> None:
     scoreboard = Scoreboard(workers=2)
     first, second = Metrics(scoreboard, 0), Metrics(scoreboard, 1)
     first.count_request(line())

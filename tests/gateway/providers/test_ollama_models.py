@@ -76,7 +76,7 @@ async def ask(gateway: RunningGateway, model: str, **fields: Any) -> tuple[int, 
         ("old", None, ["dropped /output_config/effort"]),
     ],
 )
-def test_f_4_thinking_is_asked_of_models_that_can_think(model: str, think: Any, lost: list[str]) -> None:
+def test_think_is_sent_to_models_that_support_it(model: str, think: Any, lost: list[str]) -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -89,7 +89,7 @@ def test_f_4_thinking_is_asked_of_models_that_can_think(model: str, think: Any, 
     run_async(work())
 
 
-def test_f_4_a_server_that_does_not_tell_is_asked_without_think() -> None:
+def test_think_is_not_sent_when_capabilities_are_unknown() -> None:
     async def work() -> None:
         ollama = Ollama(shows=False)
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -99,7 +99,7 @@ def test_f_4_a_server_that_does_not_tell_is_asked_without_think() -> None:
     run_async(work())
 
 
-def test_f_4_nothing_is_asked_for_a_request_without_thinking() -> None:
+def test_request_without_thinking_needs_no_capability_lookup() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -109,7 +109,7 @@ def test_f_4_nothing_is_asked_for_a_request_without_thinking() -> None:
     run_async(work())
 
 
-def test_f_4_thinking_that_is_turned_off_stays_off() -> None:
+def test_disabled_thinking_stays_disabled() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:

@@ -30,7 +30,7 @@ from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 
-def test_q_12_the_soft_limit_of_open_files_is_raised_to_the_hard_one(tmp_path: Path) -> None:
+def test_soft_file_limit_is_raised_to_the_hard_limit(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2", file_limits=(100, 4096)) as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         assert gateway.post(MESSAGES_REQUEST).status_code == 200
@@ -40,7 +40,7 @@ def test_q_12_the_soft_limit_of_open_files_is_raised_to_the_hard_one(tmp_path: P
     assert "ulimit" not in "".join(gateway.log)
 
 
-def test_q_12_streams_are_lowered_to_what_fits_and_one_more_is_told_to_come_back(tmp_path: Path) -> None:
+def test_stream_limit_fits_the_descriptors_and_excess_gets_retry_after(tmp_path: Path) -> None:
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--model", "up/m", file_limits=(100, 200)) as gateway,
@@ -62,7 +62,7 @@ def test_q_12_streams_are_lowered_to_what_fits_and_one_more_is_told_to_come_back
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_12_a_provider_is_not_blamed_for_connections_that_the_gateway_may_not_open(protocol: str) -> None:
+def test_lack_of_descriptors_is_not_blamed_on_the_provider(protocol: str) -> None:
     async def work() -> None:
         held = StalledUpstream()
         async with run_stalled_gateway(held, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
@@ -81,7 +81,7 @@ def test_q_12_a_provider_is_not_blamed_for_connections_that_the_gateway_may_not_
     run_async(work())
 
 
-def test_q_12_a_connection_that_waits_for_its_next_request_makes_room_for_another() -> None:
+def test_idle_connection_is_closed_to_accept_another() -> None:
     async def work() -> None:
         async with (
             serve_upstream(ScriptedUpstream(OK_RESPONSE)) as one,
@@ -131,14 +131,14 @@ asyncio.run(main())
 """
 
 
-def test_q_12_a_connection_that_finds_no_descriptor_is_told_apart_from_one_that_fails() -> None:
+def test_lack_of_descriptors_differs_from_a_failed_connection() -> None:
     command = [sys.executable, "-c", EXHAUSTED]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PROCESS_DEADLINE)
     fails = ["http False False", "http False False", "https False False"]
     assert done.stdout.splitlines() == fails + [one.replace("False", "True", 1) for one in fails]
 
 
-def test_q_12_connections_without_end_are_refused_and_others_served_afterwards(tmp_path: Path) -> None:
+def test_gateway_recovers_from_a_connection_flood(tmp_path: Path) -> None:
     """Also where there are so many that none can be accepted."""
     with serve_with_workers(tmp_path, file_limits=(64, 64)) as gateway:
         port = int(gateway.root.rpartition(":")[2])
@@ -155,7 +155,7 @@ def test_q_12_connections_without_end_are_refused_and_others_served_afterwards(t
         wait_for_process(healthy)
 
 
-def test_q_12_a_connection_more_than_there_may_be_is_answered_503() -> None:
+def test_connection_over_the_limit_gets_503() -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nconnections = 2"
@@ -191,7 +191,7 @@ def test_q_12_a_connection_more_than_there_may_be_is_answered_503() -> None:
         (LimitsSection(streams=9, connections=2000), 1024, 9, 448, "limits.connections is 448 instead of 2000: this"),
     ],
 )
-def test_q_12_limits_fit_into_the_descriptors(
+def test_limits_fit_into_the_descriptors(
     limits: LimitsSection, descriptors: int, streams: int, connections: int, why: str | None
 ) -> None:
     fitted, told = fit_limits(limits, descriptors)

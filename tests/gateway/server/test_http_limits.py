@@ -98,7 +98,7 @@ async def never(scope: Any, receive: Any, send: Any) -> None:
 # ---- trailers
 
 
-def test_s_1_a_key_in_a_trailer_is_none() -> None:
+def test_api_key_in_a_trailer_is_ignored() -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(OK_RESPONSE)) as origin,
@@ -113,7 +113,7 @@ def test_s_1_a_key_in_a_trailer_is_none() -> None:
     run(work())
 
 
-def test_s_1_trailers_do_not_reach_the_application() -> None:
+def test_trailers_do_not_reach_the_application() -> None:
     seen: list[Any] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -134,7 +134,7 @@ def test_s_1_trailers_do_not_reach_the_application() -> None:
 
 @pytest.mark.parametrize("line", [b"a: \r\n", b"x"], ids=["many", "one"])
 @pytest.mark.parametrize("application", [refuse, echo_app], ids=["answered", "unanswered"])
-def test_s_1_endless_trailers_close_the_connection(application: Application, line: bytes) -> None:
+def test_endless_trailers_close_the_connection(application: Application, line: bytes) -> None:
     async def work() -> None:
         async with served(application) as server:
             reader, writer = await server.connect()
@@ -200,7 +200,7 @@ def test_an_invalid_text_before_a_close_is_no_crash() -> None:
 @pytest.mark.parametrize("split", [False, True], ids=["one packet", "two packets"])
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 @pytest.mark.parametrize("protocol", [b"h2c", b"foo", b"websocket, h2c"])
-def test_s_4_other_upgrades_are_ignored_and_the_body_is_the_body(protocol: bytes, framing: str, *, split: bool) -> None:
+def test_unsupported_upgrade_is_ignored_and_the_body_is_read(protocol: bytes, framing: str, *, split: bool) -> None:
     """Java's HttpClient sends `Upgrade: h2c` with every request; a body that looks like a request is no request."""
     smuggled = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
     length = b"content-length: %d" % len(smuggled)
@@ -222,7 +222,7 @@ def test_s_4_other_upgrades_are_ignored_and_the_body_is_the_body(protocol: bytes
     run(work())
 
 
-def test_s_4_many_upgrades_in_one_packet_are_as_many_requests() -> None:
+def test_pipelined_upgrades_are_separate_requests() -> None:
     asked = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
 
     async def work() -> None:
@@ -233,7 +233,7 @@ def test_s_4_many_upgrades_in_one_packet_are_as_many_requests() -> None:
     run(work())
 
 
-def test_s_4_an_invalid_request_after_an_upgrade_is_refused() -> None:
+def test_invalid_request_after_an_upgrade_is_rejected() -> None:
     async def work() -> None:
         async with served(echo_app) as server:
             bad = b"POST / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
@@ -260,7 +260,7 @@ HANDSHAKES = {
 
 
 @pytest.mark.parametrize("name", HANDSHAKES)
-def test_s_5_every_handshake_is_answered_and_closed(name: str) -> None:
+def test_rejected_handshake_is_answered_and_closed(name: str) -> None:
     sent, status = HANDSHAKES[name]
 
     async def work() -> None:
@@ -273,7 +273,7 @@ def test_s_5_every_handshake_is_answered_and_closed(name: str) -> None:
     run(work())
 
 
-def test_s_5_a_handshake_that_is_never_answered_is_given_up() -> None:
+def test_unanswered_handshake_times_out() -> None:
     async def work() -> None:
         async with served(never, LimitsSection(receive=0.2)) as server:
             assert (await server.respond_to(UPGRADE + b"\r\n")).startswith(b"HTTP/1.1 408 ")
@@ -282,7 +282,7 @@ def test_s_5_a_handshake_that_is_never_answered_is_given_up() -> None:
     run(work())
 
 
-def test_s_5_a_handshake_under_way_does_not_disturb_the_shutdown() -> None:
+def test_pending_handshake_does_not_block_shutdown() -> None:
     begun, release = asyncio.Event(), asyncio.Event()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -313,7 +313,7 @@ def test_s_5_a_handshake_under_way_does_not_disturb_the_shutdown() -> None:
     run(work())
 
 
-def test_s_5_a_websocket_that_is_closing_does_not_disturb_the_shutdown() -> None:
+def test_closing_websocket_does_not_block_shutdown() -> None:
     """The client has said goodbye and reads nothing: websockets would raise InvalidState at another close."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -338,7 +338,7 @@ def test_s_5_a_websocket_that_is_closing_does_not_disturb_the_shutdown() -> None
     run(work())
 
 
-def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) -> None:
+def test_sigterm_drains_streams_despite_rejected_handshakes(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (process, root):
         address = httpx.URL(root)
         held = []
@@ -357,7 +357,7 @@ def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) ->
             one.close()
 
 
-def test_s_5_a_server_that_fails_still_closes_the_application(tmp_path: Path) -> None:
+def test_failed_server_still_closes_the_application(tmp_path: Path) -> None:
     config = parse_config(f'[journal]\nenabled = true\npath = "{tmp_path / "j.db"}"', {})
     gateway = build_gateway(config, environment={"HOME": str(tmp_path)})
     listener = open_listener("127.0.0.1", 0)
@@ -399,7 +399,7 @@ class Endless:
 SHORT_SEND = "[limits]\nsend = 0.3\nstreams = 1\nretries = 0"
 
 
-def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
+def test_unread_stream_is_closed() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -420,7 +420,7 @@ def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
     run(work())
 
 
-def test_q_5_a_websocket_that_nobody_reads_is_let_go_of() -> None:
+def test_unread_websocket_is_closed() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -435,7 +435,7 @@ def test_q_5_a_websocket_that_nobody_reads_is_let_go_of() -> None:
     run(work())
 
 
-def test_q_5_a_whole_response_that_nobody_reads_is_given_up() -> None:
+def test_unread_response_body_is_abandoned() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, bytes(50_000_000))
 
@@ -451,7 +451,7 @@ def test_q_5_a_whole_response_that_nobody_reads_is_given_up() -> None:
     run(work())
 
 
-def test_q_5_pongs_do_not_pile_up() -> None:
+def test_pongs_do_not_accumulate() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
@@ -488,7 +488,7 @@ class Buffer(asyncio.Transport):
         return self.size
 
 
-def test_q_5_a_slow_client_is_no_stalled_one() -> None:
+def test_slow_client_is_not_treated_as_stalled() -> None:
     buffer = Buffer()
     stall = StallTimer(buffer, 60)
     assert stall.seconds_left(1000) == 60

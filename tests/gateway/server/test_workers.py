@@ -38,7 +38,7 @@ def _terminal() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-def test_s_10_a_dead_worker_is_replaced_and_the_log_says_so(tmp_path: Path) -> None:
+def test_dead_worker_is_replaced_and_logged(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         first, second = gateway.workers
@@ -58,7 +58,7 @@ def _text(gateway: GatewayProcess) -> str:
     return "".join(gateway.log)
 
 
-def test_s_10_q_6_losses_are_found_whichever_worker_is_asked(tmp_path: Path) -> None:
+def test_loss_report_is_available_from_every_worker(tmp_path: Path) -> None:
     """Also U-6: an exchange that lost nothing has an empty report."""
     with (
         serve_slow_upstream(tmp_path) as released,
@@ -82,7 +82,7 @@ def test_s_10_q_6_losses_are_found_whichever_worker_is_asked(tmp_path: Path) -> 
                         assert gateway.get(f"/toolwire/exchanges/{unknown}/losses").status_code == 404
 
 
-def test_s_10_q_6_metrics_are_those_of_all_workers_and_outlive_them(tmp_path: Path) -> None:
+def test_metrics_cover_all_workers_and_survive_them(tmp_path: Path) -> None:
     (tmp_path / "toolwire.toml").write_text("[journal]\nenabled = true")
 
     def metrics() -> dict[str, float]:
@@ -113,7 +113,7 @@ def test_s_10_q_6_metrics_are_those_of_all_workers_and_outlive_them(tmp_path: Pa
         wait_for_process(lambda: metrics()["toolwire_journal_written_total"] == 7)
 
 
-def test_q_14_streams_of_all_workers_are_counted_and_a_dead_worker_has_none(tmp_path: Path) -> None:
+def test_stream_count_covers_all_living_workers(tmp_path: Path) -> None:
     with (
         serve_slow_upstream(tmp_path),
         serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
@@ -138,7 +138,7 @@ def streams(gateway: GatewayProcess) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_s_10_a_signal_lets_every_worker_finish_its_streams(
+def test_signal_lets_workers_finish_their_streams(
     tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
     """S-10, and Q-23 for SIGHUP: it ended the gateway at once and cut its streams."""
@@ -160,7 +160,7 @@ def test_s_10_a_signal_lets_every_worker_finish_its_streams(
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
 
 
-def test_s_10_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
+def test_workers_exit_when_their_parent_dies(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         for worker in non_empty(gateway.workers):
@@ -191,7 +191,7 @@ sys.exit(Supervisor(serve, 2, close_listener=lambda: None, log=print, backoff=ba
         ("return", "ended with code 0"),
     ],
 )
-def test_s_10_a_gateway_whose_workers_die_again_and_again_ends_with_a_failure(end: str, how: str) -> None:
+def test_crash_looping_workers_end_the_gateway_with_a_failure(end: str, how: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DYING.format(end=end)],
         check=False,
@@ -207,7 +207,7 @@ def test_s_10_a_gateway_whose_workers_die_again_and_again_ends_with_a_failure(en
     assert ("ValueError: no" in done.stderr) == ("ValueError" in end)
 
 
-def test_s_10_under_nohup_a_lost_terminal_ends_nothing() -> None:
+def test_sighup_is_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert signal.SIGHUP not in stop_signals()
@@ -227,7 +227,7 @@ def test_s_10_under_nohup_a_lost_terminal_ends_nothing() -> None:
         ("", "toolwire/state.db: Not a directory: --workers needs a state file that can be written, or one worker"),
     ],
 )
-def test_q_6_workers_without_a_state_file_to_share_are_refused(tmp_path: Path, config: str, why: str) -> None:
+def test_several_workers_require_a_shared_state_file(tmp_path: Path, config: str, why: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "toolwire.toml").write_text(config)
     done = subprocess.run(
@@ -244,7 +244,7 @@ def test_q_6_workers_without_a_state_file_to_share_are_refused(tmp_path: Path, c
     assert done.stderr.count("\n") == 1
 
 
-def test_q_6_workers_seal_with_one_key_even_where_none_can_be_kept(tmp_path: Path) -> None:
+def test_workers_share_one_envelope_key_without_a_key_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     provider = '[providers.up]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"'
     config = parse_config(f'{provider}\n[state]\npath = "{tmp_path}/state.db"', {})

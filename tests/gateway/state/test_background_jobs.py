@@ -29,7 +29,7 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     await reader.read()
 
 
-def test_q_18_a_cancelled_answer_leaves_no_sign_of_life(tmp_path: Path) -> None:
+def test_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
     """Q-18: the row that says "somebody works on it" goes when nobody does."""
     path = tmp_path / "state.db"
 
@@ -113,7 +113,7 @@ def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], 
     return got, counts[0]
 
 
-def test_q_19_each_frame_is_read_once_by_who_follows(tmp_path: Path) -> None:
+def test_follower_reads_each_frame_once(tmp_path: Path) -> None:
     """Q-19: an answer of n frames is n rows, not n squared."""
     told = frames(12)
     got, read = follow(tmp_path / "state.db", -1, told)

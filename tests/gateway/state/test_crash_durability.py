@@ -98,7 +98,7 @@ def is_stored(home: Path, place: str) -> bool:
 
 
 @pytest.mark.parametrize("ask", [streamed, background], ids=lambda ask: ask.__name__)
-def test_s_17_what_was_acknowledged_outlives_a_kill(ask: Asked, tmp_path: Path) -> None:
+def test_acknowledged_response_survives_a_kill(ask: Asked, tmp_path: Path) -> None:
     """S-17: the real gateway, killed with the last byte."""
     with serve_process(tmp_path) as (process, root):
         place = asked(root, ask, process)
@@ -106,7 +106,7 @@ def test_s_17_what_was_acknowledged_outlives_a_kill(ask: Asked, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("ask", ALL, ids=lambda ask: ask.__name__)
-def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: Path) -> None:
+def test_response_is_stored_before_it_is_acknowledged(ask: Asked, tmp_path: Path) -> None:
     """S-17: the same where the disk is slow, so that there is time to be killed in between."""
     with serve_process(tmp_path, command=SLOW) as (process, root):
         found: list[str] = []
@@ -120,7 +120,7 @@ def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: 
     assert is_stored(tmp_path, found[0])
 
 
-def test_s_17_a_record_is_in_the_journal_soon_after_the_answer(tmp_path: Path) -> None:
+def test_journal_record_is_written_soon_after_the_response(tmp_path: Path) -> None:
     """S-17: the journal is written behind, by no more than is documented; what is there stays there after a kill."""
     assert writer.BATCH_INTERVAL <= 0.5  # docs/guides/journal.md, docs/decisions/0019-leases-and-durable-state.md
     path = tmp_path / "journal.db"

@@ -62,7 +62,7 @@ def broken(path: Path) -> None:
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
 
-def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
+def test_startup_message_reports_missing_state(tmp_path: Path) -> None:
     """S-8 and item 3: nothing was said at the start."""
     path = tmp_path / "state.db"
     more = f'[state]\npath = "{path}"\n'
@@ -81,7 +81,7 @@ def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
-def test_s_8_clients_that_repeat_their_history_are_served_without_state(
+def test_stateless_clients_are_served_without_state(
     path: str, more: dict[str, Any], tmp_path: Path
 ) -> None:
     """S-8: the second turn of a Chat or Ollama client needs state only for what it can do without."""
@@ -108,7 +108,7 @@ def test_s_8_clients_that_repeat_their_history_are_served_without_state(
         ("/v1beta/interactions", {"input": "hello", "previous_interaction_id": "v1_1"}),
     ],
 )
-def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
+def test_requests_that_need_state_are_rejected_in_their_protocol(
     path: str, body: dict[str, Any], tmp_path: Path
 ) -> None:
     """S-8: before the provider is asked, with a status at which clients try again."""
@@ -127,7 +127,7 @@ def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
     run_async(work())
 
 
-def test_s_8_an_answer_that_could_not_be_stored_says_so(tmp_path: Path) -> None:
+def test_response_that_could_not_be_stored_reports_a_loss(tmp_path: Path) -> None:
     """S-8: storing is the default of Responses, which most clients don't use: they get their answer, and the loss."""
     broken(tmp_path / "state.db")
 
@@ -143,7 +143,7 @@ def test_s_8_an_answer_that_could_not_be_stored_says_so(tmp_path: Path) -> None:
     run_async(work())
 
 
-def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """S-8: nobody has to start it again."""
     monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
     path = tmp_path / "state.db"
@@ -163,7 +163,7 @@ def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkey
     run_async(work())
 
 
-def test_q_1_a_lock_ends_and_all_is_well_again(tmp_path: Path) -> None:
+def test_gateway_recovers_once_a_lock_is_released(tmp_path: Path) -> None:
     """Q-1: a backup that holds the file for longer than anybody waits wedges nothing."""
     path = tmp_path / "state.db"
 

@@ -262,7 +262,7 @@ def test_where_it_is_opened(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, bounds: StoreLimits) -> None:
+def test_one_key_does_not_evict_the_responses_of_others(place: Path | None, bounds: StoreLimits) -> None:
     """Q-20 and S-19: whoever holds the most makes room, whoever stored last or uses it least."""
 
     async def work(store: SqliteStateStore) -> None:

@@ -43,7 +43,7 @@ def other_program(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def test_q_1_a_read_goes_on_while_another_program_writes(tmp_path: Path) -> None:
+def test_reads_continue_while_another_process_writes(tmp_path: Path) -> None:
     """Q-1: reads take no write lock; that what they read lives on is noted later, if it can be."""
     path = tmp_path / "state.db"
 
@@ -66,7 +66,7 @@ def test_q_1_a_read_goes_on_while_another_program_writes(tmp_path: Path) -> None
     run(path, work, AN_HOUR)
 
 
-def test_q_1_a_lock_that_lasts_is_an_error_of_the_moment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Q-1: after "database is locked" nothing stays open, and the next write succeeds."""
     path = tmp_path / "state.db"
 
@@ -92,7 +92,7 @@ def test_q_1_a_lock_that_lasts_is_an_error_of_the_moment(tmp_path: Path, capsys:
     assert "1 rows were not stored meanwhile" in told[1]
 
 
-def test_s_8_once_the_bound_is_spent_nobody_waits_again(tmp_path: Path) -> None:
+def test_lock_timeout_is_waited_for_only_once(tmp_path: Path) -> None:
     """S-8: of many requests the first waits for the lock; the others would wait one after the other."""
     path = tmp_path / "state.db"
 
@@ -112,7 +112,7 @@ def test_s_8_once_the_bound_is_spent_nobody_waits_again(tmp_path: Path) -> None:
     run(path, work)
 
 
-def test_s_8_the_wait_counts_from_when_a_request_came(tmp_path: Path) -> None:
+def test_lock_timeout_counts_from_the_arrival_of_the_request(tmp_path: Path) -> None:
     """S-8: what has waited behind others for as long as it may does not wait for the lock on top."""
     path, clock = tmp_path / "state.db", Clock()
 
@@ -139,7 +139,7 @@ def test_s_8_the_wait_counts_from_when_a_request_came(tmp_path: Path) -> None:
     run(path, work, AN_HOUR, clock)
 
 
-def test_s_8_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
+def test_full_disk_is_reported_as_such(tmp_path: Path) -> None:
     """S-8: SQLite ends the transaction by itself, so that a ROLLBACK fails and would hide the reason."""
     path = tmp_path / "state.db"
 
@@ -154,7 +154,7 @@ def test_s_8_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
     run(path, work)
 
 
-def test_s_8_a_damaged_file_is_opened_anew_once_it_is_mended(tmp_path: Path) -> None:
+def test_damaged_file_is_reopened_after_repair(tmp_path: Path) -> None:
     """S-8: the connection is no longer used after an error, and opening is not tried all the time."""
     path, clock = tmp_path / "state.db", Clock()
     path.write_bytes(b"this is no database, whatever its name says" * 100)
@@ -174,7 +174,7 @@ def test_s_8_a_damaged_file_is_opened_anew_once_it_is_mended(tmp_path: Path) -> 
     run(path, work, clock=clock)
 
 
-def test_s_8_damage_that_shows_while_it_is_read(tmp_path: Path) -> None:
+def test_damage_found_while_reading_is_a_store_error(tmp_path: Path) -> None:
     """S-8: a page that is overwritten under an open connection is trouble, and no exception of SQLite's."""
     path = tmp_path / "state.db"
 
@@ -205,7 +205,7 @@ def test_s_8_damage_that_shows_while_it_is_read(tmp_path: Path) -> None:
         ("DROP TABLE kept", "table kept is missing"),
     ],
 )
-def test_s_8_a_file_is_checked_when_the_gateway_starts(
+def test_state_file_is_checked_at_startup(
     change: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """S-8 and item 3: a schema version, the columns that are used, and a message in place of SQLite's."""
@@ -250,7 +250,7 @@ def test_rows_that_can_not_be_written_are_an_error_for_who_waits(tmp_path: Path)
     run(tmp_path / "state.db", work)
 
 
-def test_s_17_who_waits_may_leave_and_the_rows_are_written(tmp_path: Path) -> None:
+def test_rows_are_written_after_the_client_disconnects(tmp_path: Path) -> None:
     """S-17: a client that goes away takes neither its own answer along nor that of others."""
 
     async def work(store: SqliteStateStore) -> None:

@@ -145,7 +145,7 @@ def test_approval_is_requested_from_the_clients_user(version: str, answer: str) 
     asyncio.run(work())
 
 
-def test_s_7_approval_shows_the_complete_call() -> None:
+def test_approval_shows_the_complete_call() -> None:
     """S-7: the form showed the first 2,000 characters of the arguments."""
     forms: list[str] = []
 

@@ -369,7 +369,7 @@ async def _run(writer: Tool, given: Any) -> None:
     await writer.run(given, tool_context(writer))
 
 
-def test_s_19_no_tool_changes_a_file_outside_through_a_hard_link(root: Path) -> None:
+def test_tools_do_not_write_outside_through_a_hard_link(root: Path) -> None:
     """S-19: each tool that writes gives the workspace a file of its own; what has another name stays as it is."""
     outside = root.parent / "store.txt"
     changes: list[tuple[str, Any]] = [
