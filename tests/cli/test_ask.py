@@ -111,7 +111,7 @@ def test_yes_answers_asks_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
-    """S-15: where bubblewrap does not work, `--yes` ran commands with all rights and said nothing."""
+    """Without a working bubblewrap, `--yes` silently ran commands unconfined."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
     (tmp_path / "bin" / "bwrap").chmod(0o755)
@@ -326,7 +326,7 @@ def test_a_change_is_shown_and_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("answer", ["y", "a"])
 def test_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
-    """S-7: blanks hid the end of a long line, and `y` ran it."""
+    """Spaces hid the end of a long line, and `y` approved it."""
     command = f"touch seen{' ' * 2500}middle{' ' * 2500}; touch HIDDEN"
     write_script(tmp_path, calls_turn(shell_call(command)), text_reply("Done."))
     with open_terminal(tmp_path, "ask", "touch") as screen:

@@ -160,7 +160,7 @@ def test_its_files_are_checked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_damage_after_a_valid_header_is_found_on_open(name: str, tmp_path: Path) -> None:
-    """S-8 and item 3: an integrity check, for state, journal and runs, and by the doctor."""
+    """The integrity check covers state, journal and runs, also in `toolwire doctor`."""
     path = laid_out(tmp_path)[name]
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -183,7 +183,7 @@ def test_damage_after_a_valid_header_is_found_on_open(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize("name", FILES)
 def test_unusable_file_is_reported_as_a_problem(name: str, tmp_path: Path) -> None:
-    """S-8 and item 3: one that is damaged, of a newer version, or without a column."""
+    """The file is damaged, has a newer schema version, or lacks a column."""
     path = laid_out(tmp_path)[name]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 99")

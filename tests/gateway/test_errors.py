@@ -60,7 +60,7 @@ def leaked(*data: bytes) -> list[str]:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_errors_contain_no_secrets(protocol: str) -> None:
-    """S-6 a and b: of every upstream, to clients of every protocol, its own included."""
+    """Errors of every upstream reach clients of every protocol without secrets."""
 
     async def work() -> None:
         answers = [http_response("400 Bad", body) for body in bodies()]
@@ -91,7 +91,7 @@ def failing_stream(protocol: str, *, begun: bool) -> bytes:
 @pytest.mark.parametrize("begun", [False, True], ids=["at once", "begun"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_stream_errors_contain_no_secrets(protocol: str, begun: bool) -> None:
-    """S-6 a and b, in streams."""
+    """The same holds for errors in streams."""
 
     async def work() -> None:
         script = ScriptedUpstream(*[failing_stream(protocol, begun=begun)] * len(PROTOCOL_NAMES))
@@ -108,7 +108,7 @@ def test_stream_errors_contain_no_secrets(protocol: str, begun: bool) -> None:
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 def test_unknown_fields_of_stream_errors_contain_no_secrets(client: str) -> None:
-    """S-6 a: OpenRouter tells what its own provider said in `metadata.raw`."""
+    """OpenRouter repeats the error of its provider in `metadata.raw`."""
 
     async def work() -> None:
         error = {"error": {"message": "no", "code": 502, "metadata": {"raw": ALL}}, "beside": ALL}
@@ -132,7 +132,7 @@ def test_unknown_fields_of_stream_errors_contain_no_secrets(client: str) -> None
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini-interactions", "openai-chat"])
 def test_failed_responses_contain_no_secrets(protocol: str, client: str) -> None:
-    """S-6 a: an error inside a body of status 200."""
+    """The error is inside a body with status 200."""
     failed = {
         "openai-responses": {"status": "failed", "error": {"code": "server_error", "message": ALL, "more": ALL}},
         "gemini-interactions": {"status": "failed", "errors": [{"code": "13", "message": ALL, "more": ALL}]},
@@ -161,7 +161,7 @@ def test_failed_responses_contain_no_secrets(protocol: str, client: str) -> None
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_dry_run_omits_the_providers_query(protocol: str) -> None:
-    """S-6 c: `query` may hold a key, as Azure Functions' `code` does."""
+    """`query` may hold a key, such as `code` of Azure Functions."""
 
     async def work() -> None:
         async with (

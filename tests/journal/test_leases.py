@@ -82,7 +82,7 @@ def says(process: "subprocess.Popen[str]") -> str:
 
 
 def test_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
-    """Q-3: with the same `RunStore`, and with another one in the same process."""
+    """The run is refused by the same `RunStore` and by another one in the process."""
     runs, clock = opened(tmp_path), Clock()
     steps = runs.begin("run", b"{}")
     for other in (runs, opened(tmp_path, clock)):
@@ -100,7 +100,7 @@ def test_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
 
 
 def test_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
-    """Q-3: two containers share a file: the holder's pid is our own, or does not exist here."""
+    """Two containers share a file: the holder's pid is our own, or does not exist here."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -121,7 +121,7 @@ def test_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
 
 
 def test_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
-    """Q-3: a local process has ended, or its pid was reused."""
+    """A local process has ended, or its pid was reused."""
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
     here = current_holder()
@@ -134,7 +134,7 @@ def test_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
 
 
 def test_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
-    """Q-3: the same with a real process."""
+    """The same holds for a real process."""
     runs = opened(tmp_path)
     with holding(tmp_path) as process:
         assert says(process) == "held\n"
@@ -146,7 +146,7 @@ def test_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
 
 
 def test_lease_holds_between_two_containers(tmp_path: Path) -> None:
-    """Q-3: three PID namespaces share the file; two of the processes have the same pid."""
+    """Three PID namespaces share the file; two of the processes have the same pid."""
     if subprocess.run([*APART, "-c", ""], check=False, capture_output=True).returncode:
         pytest.skip("no PID namespace can be made here")
     clock = Clock()
@@ -164,7 +164,7 @@ def test_lease_holds_between_two_containers(tmp_path: Path) -> None:
 
 
 def test_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
-    """Q-3: a thread renews it, so that a slow tool does not lose its run."""
+    """A thread renews it, so that a slow tool does not lose its run."""
     clock = Clock()
     runs = RunStore(tmp_path / "runs.db", lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
     watcher = opened(tmp_path, clock)
@@ -185,7 +185,7 @@ def left(runs: RunStore) -> float:
 
 
 def test_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
-    """Q-3: only the current holder can write steps (fencing)."""
+    """Only the current holder can write steps (fencing)."""
     early, late = Clock(), Clock()
     runs, other = opened(tmp_path, early), opened(tmp_path, late)
     lost = runs.begin("run", b"{}")
@@ -207,7 +207,7 @@ def test_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
 
 
 def test_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
-    """Q-3: the holder may renew the lease between the check and the takeover."""
+    """The holder may renew the lease between the check and the takeover."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     held = runs.begin("run", b"{}")
@@ -226,7 +226,7 @@ def test_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_resuming_a_run_releases_its_sub_agent_runs(tmp_path: Path) -> None:
-    """Q-3: leases of sub-agent runs have the same holder and may expire later."""
+    """Leases of sub-agent runs have the same holder and may expire later."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -253,7 +253,7 @@ def test_unreadable_holder_is_ignored() -> None:
 
 
 def test_steps_are_durable_when_they_return(tmp_path: Path) -> None:
-    """Q-16: with `synchronous = FULL` SQLite waits for the disk at every commit, in WAL mode, too."""
+    """With `synchronous = FULL` SQLite waits for the disk at every commit, in WAL mode, too."""
     runs = opened(tmp_path)
     assert runs._connection.select("PRAGMA synchronous") == [(2,)]
     assert runs._connection.select("PRAGMA journal_mode") == [("wal",)]

@@ -289,7 +289,7 @@ def _text(part: Part) -> str:
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-responses", "gemini-interactions", "openrouter"])
 def test_calls_with_the_same_id_get_distinct_ids(target: str) -> None:
-    """R-12 and F-8: small servers reuse call ids, which Anthropic rejects."""
+    """Small servers reuse call ids, which Anthropic rejects."""
     calls = [{"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
     results = [{"role": "tool", "tool_call_id": "x", "content": text} for text in ("one", "two")]
     history: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": calls}]

@@ -1,4 +1,4 @@
-"""First requests of coding agents at Chat servers that are not OpenAI's own (F-1, F-13)."""
+"""First requests of coding agents to Chat servers other than OpenAI."""
 
 import json
 from collections.abc import Callable
@@ -275,7 +275,7 @@ async def _dry_run(gateway: RunningGateway, protocol: str, body: Any) -> tuple[A
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
 def test_openai_stores_nothing_for_clients_whose_protocol_stores_nothing(protocol: str) -> None:
-    """F-13: clients of Responses and Interactions decide what is stored; an explicit `store` of any client holds."""
+    """Responses and Interactions clients decide what is stored; an explicit `store` of any client is respected."""
 
     async def work() -> None:
         bodies = {name: json.loads(question_request(name)[1]) for name in PROTOCOL_NAMES if name != protocol}

@@ -1,4 +1,4 @@
-"""Model names that clients choose, in the paths of upstream requests (S-3)."""
+"""Model names that clients choose, in the paths of upstream requests."""
 
 import json
 from typing import Any

@@ -128,7 +128,7 @@ MESSAGE = {
     ],
 )
 def test_a_glance_sees_what_decoding_does(protocol: str, answer: dict[str, Any]) -> None:
-    """Q-9: with all counts of usage, cached, reasoning and total ones, too."""
+    """Usage includes cached, reasoning and total token counts."""
     codec = PROTOCOLS[protocol]
     body = json.dumps(answer).encode()
     seen, decoded = codec.peek(body), codec.decode_response(body, ResponseContext())

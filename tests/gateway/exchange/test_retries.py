@@ -79,7 +79,7 @@ def seconds_for(fault: str) -> float:
 @MODES
 @pytest.mark.parametrize("fault", UNKNOWN)
 def test_request_the_provider_may_have_processed_is_not_retried(fault: str, stream: bool) -> None:
-    """S-9, Q-22: each of these was asked three times."""
+    """Each of these requests was sent three times."""
 
     async def work() -> None:
         counted = Counted(UNKNOWN[fault])
@@ -141,7 +141,7 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_request_that_may_have_taken_effect_does_not_fail_over(effect: str, fault: str) -> None:
-    """S-9: the provider may have run the tool, so that the client is to decide."""
+    """The provider may have run the tool, so the client decides whether to retry."""
     protocol, body, why = EFFECTS[effect]
 
     async def work() -> None:
@@ -256,7 +256,7 @@ def calls_in(log: Path) -> int:
 @MODES
 @pytest.mark.parametrize("client", ["anthropic", "openai-chat"])
 def test_busy_provider_does_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
-    """Q-2: only the request that was turned away is sent again, whole and streamed."""
+    """Only the rejected request is sent again, streamed or not."""
 
     async def work() -> None:
         first = encode_http_response("openai-chat", canonical_response(Text(text="Let me see."), ECHO), stream=stream)
@@ -285,7 +285,7 @@ def test_busy_provider_does_not_rerun_tools(tmp_path: Path, client: str, stream:
 @MODES
 @pytest.mark.parametrize("refusal", ["500 Oh", "429 Slow down"])
 def test_no_failover_after_a_tool_ran(tmp_path: Path, refusal: str, stream: bool) -> None:
-    """Q-2: a fallback would run the tool again."""
+    """A fallback would run the tool again."""
 
     async def work() -> None:
         first = ScriptedUpstream(
@@ -309,7 +309,7 @@ def test_no_failover_after_a_tool_ran(tmp_path: Path, refusal: str, stream: bool
 
 @MODES
 def test_paused_response_is_not_requested_again(stream: bool) -> None:
-    """Q-2: a provider that is busy when it is to go on after `pause_turn` is asked for that part again."""
+    """When a provider is busy after `pause_turn`, only the continuation is sent again."""
 
     async def work() -> None:
         one, two = (
@@ -327,7 +327,7 @@ def test_paused_response_is_not_requested_again(stream: bool) -> None:
 
 
 def test_fallback_receives_its_default_model_and_the_failure_is_reported() -> None:
-    """F-14: the second provider was asked for the name that the first one has."""
+    """The fallback received the model name of the first provider."""
 
     async def work() -> None:
         first, second = (

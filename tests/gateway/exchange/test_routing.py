@@ -35,7 +35,7 @@ def test_the_first_matching_route_wins() -> None:
 
 
 def test_fallback_receives_its_default_model() -> None:
-    """F-14: by its `default_model`, unless its `models` know the name; with neither it is a replica of the first."""
+    """A fallback gets its `default_model` unless its `models` list the name; with neither it is a replica."""
     plain = provider("c", "http://127.0.0.1:3")
     providers = {"a": A, "b": B, "c": plain}
     router = Router(providers, (RouteSection(providers=("a", "b", "c")),))

@@ -77,7 +77,7 @@ CASES = [
 @MODES
 @pytest.mark.parametrize(("defect", "client"), CASES)
 def test_unusable_response_is_an_error(defect: str, client: str, stream: bool) -> None:
-    """S-14 and F-7: it looked like an answer that ended well, so that agents stopped there."""
+    """It looked like a complete response, so that agents stopped there."""
     protocol, body, frames, why = DEFECTS[defect]
     sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
@@ -97,7 +97,7 @@ def test_unusable_response_is_an_error(defect: str, client: str, stream: bool) -
 
 @pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "gemini"])
 def test_stream_ending_with_an_invalid_call_ends_with_an_error(client: str) -> None:
-    """F-7: what was said before is passed on."""
+    """Content before the invalid call is passed through."""
     said = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"It is sunny"}]}}]}'
     frames = sse(said, candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
 
@@ -120,7 +120,7 @@ def test_stream_ending_with_an_invalid_call_ends_with_an_error(client: str) -> N
 
 @MODES
 def test_empty_response_fails_over_to_the_next_provider(stream: bool) -> None:
-    """S-14: and the same one is not asked again."""
+    """The provider that sent the empty response is not retried."""
 
     async def work() -> None:
         empty = (
@@ -201,7 +201,7 @@ def test_between_equal_protocols_an_answer_passes_as_it_is(stream: bool) -> None
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "anthropic", "openai-chat"])
 def test_connection_cut_after_the_final_event_is_ignored(protocol: str, client: str) -> None:
-    """F-14: a Responses client got `response.completed` and then `response.failed`."""
+    """A Responses client got `response.completed` and then `response.failed`."""
 
     async def work() -> None:
         sent = encode_http_response(

@@ -207,7 +207,9 @@ def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.Monkey
     said: list[str] = []
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     assert configure_telemetry({"OTEL_TRACES_EXPORTER": "otlp"}, said.append) is None
-    assert said == ["telemetry is configured, but opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"]
+    assert said == [
+        "telemetry is configured, but opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"
+    ]
 
 
 def test_a_collector_that_is_not_there_stops_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:

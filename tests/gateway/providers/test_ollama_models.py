@@ -1,4 +1,4 @@
-"""`think` goes to Ollama only where `/api/show` lists it (F-4)."""
+"""`think` is sent to Ollama only for models whose `/api/show` lists it."""
 
 import asyncio
 import json

@@ -115,7 +115,7 @@ def test_large_request_does_not_block_the_event_loop(case: str, target: str) -> 
 
 
 def test_long_history_does_not_block_the_event_loop() -> None:
-    """S-12: of a stored answer, and of a conversation: each is listed, and gone on from."""
+    """The history of a stored response or a conversation is listed and continued."""
     told = json.dumps(anthropic_response()).encode()
     kinds = {"user": "input_text", "assistant": "output_text"}
     items = [
@@ -244,7 +244,7 @@ def _translated(said: dict[str, Any], protocol: str) -> bytes:
     ],
 )
 def test_too_many_json_values_are_rejected_before_decoding(path: str, body: bytes) -> None:
-    """S-12: 15 million zeros were decoded by one call into C, so that even a thread held up all others for seconds."""
+    """One C call decoded 15 million zeros, so that even a worker thread blocked all others for seconds."""
 
     async def work() -> None:
         async with run_gateway_with(
@@ -358,7 +358,7 @@ def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) ->
 def test_large_bodies_of_other_endpoints_are_parsed_in_a_thread(
     module: Any, function: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S-12: tokens of 15 million zeros were estimated on the event loop, for 12 seconds."""
+    """Counting the tokens of 15 million zeros blocked the event loop for 12 seconds."""
     threads = note_threads(monkeypatch, module, function)
 
     async def work() -> None:

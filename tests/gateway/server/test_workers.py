@@ -59,7 +59,7 @@ def _text(gateway: GatewayProcess) -> str:
 
 
 def test_loss_report_is_available_from_every_worker(tmp_path: Path) -> None:
-    """Also U-6: an exchange that lost nothing has an empty report."""
+    """An exchange without losses has an empty report."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
@@ -138,10 +138,8 @@ def streams(gateway: GatewayProcess) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_signal_lets_workers_finish_their_streams(
-    tmp_path: Path, workers: int, number: signal.Signals
-) -> None:
-    """S-10, and Q-23 for SIGHUP: it ended the gateway at once and cut its streams."""
+def test_signal_lets_workers_finish_their_streams(tmp_path: Path, workers: int, number: signal.Signals) -> None:
+    """SIGHUP ended the gateway at once and cut its streams."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", str(workers), "--model", "up/m") as gateway,

@@ -30,7 +30,7 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 def test_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
-    """Q-18: the row that says "somebody works on it" goes when nobody does."""
+    """The heartbeat row is deleted when the job ends."""
     path = tmp_path / "state.db"
 
     def signs() -> int:
@@ -114,7 +114,7 @@ def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], 
 
 
 def test_follower_reads_each_frame_once(tmp_path: Path) -> None:
-    """Q-19: an answer of n frames is n rows, not n squared."""
+    """Following a response of n frames reads n rows, not n squared."""
     told = frames(12)
     got, read = follow(tmp_path / "state.db", -1, told)
     assert (b"".join(got), read) == (b"".join(told), 12)

@@ -99,7 +99,7 @@ def is_stored(home: Path, place: str) -> bool:
 
 @pytest.mark.parametrize("ask", [streamed, background], ids=lambda ask: ask.__name__)
 def test_acknowledged_response_survives_a_kill(ask: Asked, tmp_path: Path) -> None:
-    """S-17: the real gateway, killed with the last byte."""
+    """The gateway process is killed at the last byte of the response."""
     with serve_process(tmp_path) as (process, root):
         place = asked(root, ask, process)
     assert is_there(tmp_path, place)
@@ -107,7 +107,7 @@ def test_acknowledged_response_survives_a_kill(ask: Asked, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("ask", ALL, ids=lambda ask: ask.__name__)
 def test_response_is_stored_before_it_is_acknowledged(ask: Asked, tmp_path: Path) -> None:
-    """S-17: the same where the disk is slow, so that there is time to be killed in between."""
+    """A slow disk leaves time for a kill between storing and acknowledging."""
     with serve_process(tmp_path, command=SLOW) as (process, root):
         found: list[str] = []
         client = threading.Thread(target=lambda: found.append(asked(root, ask, process)), daemon=True)
@@ -121,7 +121,7 @@ def test_response_is_stored_before_it_is_acknowledged(ask: Asked, tmp_path: Path
 
 
 def test_journal_record_is_written_soon_after_the_response(tmp_path: Path) -> None:
-    """S-17: the journal is written behind, by no more than is documented; what is there stays there after a kill."""
+    """Journal writes lag by no more than documented, and written records survive a kill."""
     assert writer.BATCH_INTERVAL <= 0.5  # docs/guides/journal.md, docs/decisions/0019-leases-and-durable-state.md
     path = tmp_path / "journal.db"
     (tmp_path / "toolwire.toml").write_text(f'[journal]\nenabled = true\npath = "{path}"\n', encoding="utf-8")

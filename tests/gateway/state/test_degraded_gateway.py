@@ -63,7 +63,7 @@ def broken(path: Path) -> None:
 
 
 def test_startup_message_reports_missing_state(tmp_path: Path) -> None:
-    """S-8 and item 3: nothing was said at the start."""
+    """The gateway started without a warning."""
     path = tmp_path / "state.db"
     more = f'[state]\npath = "{path}"\n'
     config = parse_config(one_provider_config(Origin("http", "127.0.0.1", 9), "anthropic", extra_config=more), {})
@@ -81,10 +81,8 @@ def test_startup_message_reports_missing_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
-def test_stateless_clients_are_served_without_state(
-    path: str, more: dict[str, Any], tmp_path: Path
-) -> None:
-    """S-8: the second turn of a Chat or Ollama client needs state only for what it can do without."""
+def test_stateless_clients_are_served_without_state(path: str, more: dict[str, Any], tmp_path: Path) -> None:
+    """The second turn of a Chat or Ollama client uses state only for optional data."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
@@ -111,7 +109,7 @@ def test_stateless_clients_are_served_without_state(
 def test_requests_that_need_state_are_rejected_in_their_protocol(
     path: str, body: dict[str, Any], tmp_path: Path
 ) -> None:
-    """S-8: before the provider is asked, with a status at which clients try again."""
+    """The rejection comes before the provider request, with a status that clients retry."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
@@ -128,7 +126,7 @@ def test_requests_that_need_state_are_rejected_in_their_protocol(
 
 
 def test_response_that_could_not_be_stored_reports_a_loss(tmp_path: Path) -> None:
-    """S-8: storing is the default of Responses, which most clients don't use: they get their answer, and the loss."""
+    """Responses stores by default, which most clients do not need: they get the response and a loss."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
@@ -144,7 +142,7 @@ def test_response_that_could_not_be_stored_reports_a_loss(tmp_path: Path) -> Non
 
 
 def test_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-8: nobody has to start it again."""
+    """The gateway recovers without a restart."""
     monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
     path = tmp_path / "state.db"
     broken(path)
@@ -164,7 +162,7 @@ def test_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch:
 
 
 def test_gateway_recovers_once_a_lock_is_released(tmp_path: Path) -> None:
-    """Q-1: a backup that holds the file for longer than anybody waits wedges nothing."""
+    """A backup that locks the file for longer than the timeout blocks nothing afterwards."""
     path = tmp_path / "state.db"
 
     async def work() -> None:

@@ -191,7 +191,7 @@ def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_rows_that_belong_together_are_kept_together_or_not_at_all(
     place: Path | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Q-1: an error within a transaction ends it, also where no connection can be opened anew."""
+    """An error within a transaction ends it, even if no connection can be reopened."""
 
     async def work(store: SqliteStateStore) -> None:
         bad: Any = object()
@@ -263,7 +263,7 @@ def test_where_it_is_opened(tmp_path: Path) -> None:
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
 def test_one_key_does_not_evict_the_responses_of_others(place: Path | None, bounds: StoreLimits) -> None:
-    """Q-20 and S-19: whoever holds the most makes room, whoever stored last or uses it least."""
+    """Eviction takes from the key that stores the most, not from the least recently used response."""
 
     async def work(store: SqliteStateStore) -> None:
         for owner in ("you", "they"):

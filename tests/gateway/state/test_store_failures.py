@@ -44,7 +44,7 @@ def other_program(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def test_reads_continue_while_another_process_writes(tmp_path: Path) -> None:
-    """Q-1: reads take no write lock; that what they read lives on is noted later, if it can be."""
+    """Reads take no write lock; their expiry is extended later, if possible."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -67,7 +67,7 @@ def test_reads_continue_while_another_process_writes(tmp_path: Path) -> None:
 
 
 def test_long_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Q-1: after "database is locked" nothing stays open, and the next write succeeds."""
+    """After "database is locked" no transaction stays open, and the next write succeeds."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -93,7 +93,7 @@ def test_long_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_lock_timeout_is_waited_for_only_once(tmp_path: Path) -> None:
-    """S-8: of many requests the first waits for the lock; the others would wait one after the other."""
+    """Only the first of many requests waits for the lock; the others would wait one after the other."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -113,7 +113,7 @@ def test_lock_timeout_is_waited_for_only_once(tmp_path: Path) -> None:
 
 
 def test_lock_timeout_counts_from_the_arrival_of_the_request(tmp_path: Path) -> None:
-    """S-8: what has waited behind others for as long as it may does not wait for the lock on top."""
+    """A request that used up its timeout in the queue does not wait for the lock as well."""
     path, clock = tmp_path / "state.db", Clock()
 
     async def work(store: SqliteStateStore) -> None:
@@ -140,7 +140,7 @@ def test_lock_timeout_counts_from_the_arrival_of_the_request(tmp_path: Path) -> 
 
 
 def test_full_disk_is_reported_as_such(tmp_path: Path) -> None:
-    """S-8: SQLite ends the transaction by itself, so that a ROLLBACK fails and would hide the reason."""
+    """SQLite rolls back by itself, so an explicit ROLLBACK fails and would hide the reason."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -155,7 +155,7 @@ def test_full_disk_is_reported_as_such(tmp_path: Path) -> None:
 
 
 def test_damaged_file_is_reopened_after_repair(tmp_path: Path) -> None:
-    """S-8: the connection is no longer used after an error, and opening is not tried all the time."""
+    """After an error the connection is dropped, and reopening is not attempted continuously."""
     path, clock = tmp_path / "state.db", Clock()
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
@@ -175,7 +175,7 @@ def test_damaged_file_is_reopened_after_repair(tmp_path: Path) -> None:
 
 
 def test_damage_found_while_reading_is_a_store_error(tmp_path: Path) -> None:
-    """S-8: a page that is overwritten under an open connection is trouble, and no exception of SQLite's."""
+    """A page overwritten under an open connection raises the store's error, not SQLite's."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -208,7 +208,7 @@ def test_damage_found_while_reading_is_a_store_error(tmp_path: Path) -> None:
 def test_state_file_is_checked_at_startup(
     change: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S-8 and item 3: a schema version, the columns that are used, and a message in place of SQLite's."""
+    """The check covers the schema version and the columns used, with a message of our own."""
     path = tmp_path / "state.db"
     section = StateSection(path=str(path))
     open_store(section, {}).close()
@@ -251,7 +251,7 @@ def test_rows_that_can_not_be_written_are_an_error_for_who_waits(tmp_path: Path)
 
 
 def test_rows_are_written_after_the_client_disconnects(tmp_path: Path) -> None:
-    """S-17: a client that goes away takes neither its own answer along nor that of others."""
+    """A client that disconnects loses neither its response nor that of others."""
 
     async def work(store: SqliteStateStore) -> None:
         busy, free = threading.Event(), threading.Event()

@@ -38,7 +38,7 @@ def proposed(model: ScriptedModel, policy: Policy | None = None) -> tuple[Agent,
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("policy", [Policy(), Policy(allow=["pay"])])
 def test_mutating_arguments_has_no_effect(before: bool, policy: Policy) -> None:
-    """R-7: the approval was bound to the model's text, but the mutated arguments ran."""
+    """The approval was bound to the model's text, but the mutated arguments ran."""
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model, policy)
     (pending,) = state.pending

@@ -53,7 +53,7 @@ OSLO = {"name": "Oslo", "rain": 0.5}
     ],
 )
 def test_nested_values_are_converted_to_json(value: Any, plain: Any) -> None:
-    """R-1: nested models became their repr, generators theirs, and NaN was written as such."""
+    """Nested models became their repr, generators theirs, and NaN was written as such."""
     output = as_output(value)
     text = output.content[0]
     assert isinstance(text, Text)

@@ -141,7 +141,7 @@ ALMOST = [
 
 @pytest.mark.parametrize(("text", "value", "notes"), ALMOST)
 def test_almost_valid_json_is_repaired_on_request(text: str, value: Any, notes: list[str]) -> None:
-    """R-10: trailing commas and single quotes were not repaired."""
+    """Trailing commas and single quotes were not repaired."""
     assert "not valid JSON" in validation_message(text)
     assert re.search(r"\(char \d+\)", validation_message(text))
     assert read_arguments(tool(), text, repair=True) == (value, tuple(notes))

@@ -35,7 +35,7 @@ async def refuse(scope: Any, receive: Any, send: Any) -> None:
 
 
 def test_provider_error_fails_the_run_with_its_message() -> None:
-    """R-3: `print(agent.run(...).text)` printed an empty line after a 401."""
+    """`print(agent.run(...).text)` printed an empty line after a 401."""
     with serve_app(refuse) as url:
         provider = ProviderSection(protocol="anthropic", base_url=url, api_key="k-123456789")
         config = Config(providers={"up": provider}, limits=LimitsSection(retries=0))
@@ -91,7 +91,7 @@ def test_denied_or_waiting_call_is_no_failure() -> None:
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_run_of_a_cancelled_task_is_cancelled(begun: bool) -> None:
-    """R-11: `run.stopped` raised "the run has not ended"."""
+    """`run.stopped` raised "the run has not ended"."""
 
     async def work() -> None:
         started = asyncio.Event()

@@ -22,7 +22,7 @@ def handing_over(count: int) -> list[Response]:
 
 
 def test_usage_of_a_sub_agent_counts_for_its_parent() -> None:
-    """Q-7: with a limit of 1,000 tokens a sub-agent used 600,000, and the run reported 60."""
+    """With a limit of 1,000 tokens a sub-agent used 600,000, and the run reported 60."""
     helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
     run = Agent(ScriptedModel(*handing_over(5)), tools=[helper], policy=ALLOW_ALL).run("go")
     assert run.usage is not None
@@ -69,7 +69,7 @@ def test_resumed_run_counts_sub_agent_usage_once(tmp_path: object) -> None:
 
 
 def test_usage_is_estimated_if_the_provider_reports_none() -> None:
-    """Q-7: with `tokens=1` the run continued to the turn limit."""
+    """With `tokens=1` the run continued to the turn limit."""
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
     run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(tokens=1)).run("go", check=False)
     assert (run.stopped, run.turns) == ("tokens", 1)
@@ -89,7 +89,7 @@ def test_image_tokens_are_estimated_as_an_image() -> None:
 
 
 def test_equal_calls_in_one_turn_are_no_repetition() -> None:
-    """Q-21: four equal calls in one turn stopped the run before any ran."""
+    """Four equal calls in one turn stopped the run before any ran."""
     batch = model_turn(*[model_call("add", {"a": 1, "b": 1}, id=f"c{n}") for n in range(5)])
     run = Agent(ScriptedModel(batch, batch, batch, text_turn("ok")), tools=[add], policy=ALLOW_ALL).run("go")
     assert (run.text, len(run.calls)) == ("ok", 15)
@@ -97,7 +97,7 @@ def test_equal_calls_in_one_turn_are_no_repetition() -> None:
 
 @pytest.mark.parametrize("length", [2, 3, 8])
 def test_cycle_of_turns_is_detected(length: int) -> None:
-    """Q-21: the cycle A, B, A, B continued to the turn limit."""
+    """The cycle A, B, A, B continued to the turn limit."""
     cycle = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(length)]
     model = ScriptedModel(*cycle * 9)
     run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2, turns=80)).run("go", check=False)

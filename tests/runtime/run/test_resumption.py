@@ -60,7 +60,7 @@ def resuming(path: Path, tools: list[Any], *more: Any) -> Agent:
 
 
 def test_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
-    """Q-3: of two concurrent approvals in one service, one resumes the run, and the payment happens once."""
+    """Of two concurrent approvals in one service, one resumes the run, and the payment happens once."""
     run, done, refused = waiting(tmp_path), list[int](), list[str]()
     under_way, go = threading.Event(), threading.Event()
 
@@ -92,7 +92,7 @@ def test_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
 
 
 def test_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
-    """Q-3: the same within one event loop."""
+    """The same holds within one event loop."""
     run, done = waiting(tmp_path), list[int]()
 
     async def work() -> tuple[Any, ...]:
@@ -123,7 +123,7 @@ def test_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
 
 
 def test_process_that_lost_its_lease_stops_before_the_next_effect(tmp_path: Path) -> None:
-    """Q-3: a process suspended for longer than its lease has lost its run."""
+    """A process suspended for longer than its lease has lost its run."""
     done: list[int] = []
     later = LeaseTerms(clock=lambda: time.time() + 1000)
     stolen: list[Any] = []

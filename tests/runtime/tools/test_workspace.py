@@ -370,7 +370,7 @@ async def _run(writer: Tool, given: Any) -> None:
 
 
 def test_tools_do_not_write_outside_through_a_hard_link(root: Path) -> None:
-    """S-19: each tool that writes gives the workspace a file of its own; what has another name stays as it is."""
+    """Tools that write replace the file in the workspace; a file linked to it outside is unchanged."""
     outside = root.parent / "store.txt"
     changes: list[tuple[str, Any]] = [
         ("write_file", {"content": "two\n"}),

@@ -136,9 +136,7 @@ def test_a_tool_that_can_not_be_taken_up_again_does_not_wait(tmp_path: Path) -> 
     desk = Desk(tmp_path, model_turn(model_call("outer")))
     run = desk.run(ScriptedApprover("later"))
     assert (run.stopped, desk.done) == ("finished", [])
-    assert "approval was postponed, and outer can't wait for it" in result_text(
-        last_results(desk.model.requests[1])[0]
-    )
+    assert "approval was postponed, and outer can't wait for it" in result_text(last_results(desk.model.requests[1])[0])
 
 
 def test_always_still_holds_when_it_goes_on(tmp_path: Path) -> None:
