@@ -23,14 +23,14 @@ FAILURE_MODES = r"""
   -> tests/test_tool_cycle.py::test_previous_interaction_id_is_reported_elsewhere
   -> tests/requirements/test_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 9 computer-use actions executed without screenshot/result feedback, coordinate mapping, isolation, approval, or page-content prompt-injection handling
-  -> tests/runtime/tools/browser/chromium/test_display.py::test_a_click_hits_what_the_picture_shows_there
+  -> tests/runtime/tools/browser/chromium/test_display.py::test_click_hits_what_the_screenshot_shows
   -> tests/runtime/tools/browser/chromium/test_actions.py::test_sessions_share_nothing
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_the_task_is_done_in_another_vendors_form
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_nothing_is_done_that_no_rule_allows
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_what_a_page_orders_changes_nothing
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_another_vendor_format
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_actions_without_rule_are_not_performed
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_instructions_in_a_page_have_no_effect
 9 programmatic tool calling treated as unsandboxed model code execution or as a universal syntax rule
   -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
-  -> tests/runtime/sandbox/code/test_hostile_code.py::test_there_is_no_way_out
+  -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
 9 large tool catalogs loaded eagerly instead of discovered/deferred just in time
   -> tests/runtime/search/test_deferred_tools.py::test_above_the_limit_only_search_and_always_tools_are_declared
 9 MCP 2026-07-28 release-candidate behavior treated as current stable protocol
@@ -107,9 +107,9 @@ RESPONSIBILITIES = r"""
   -> tests/runtime/run/test_loop.py::test_rate_limit_is_enforced
   -> tests/runtime/run/test_loop.py::test_independent_calls_run_in_parallel_with_results_in_order
   -> tests/runtime/run/test_loop.py::test_cancelling_a_run_cancels_its_tools
-  -> tests/runtime/tools/test_run_shell_command.py::test_memory_is_bounded_for_one_process_and_for_all
-  -> tests/runtime/tools/test_run_shell_command.py::test_no_secret_of_ours_is_in_its_environment
-  -> tests/runtime/tools/test_web_fetch.py::test_no_spelling_of_a_private_address_is_fetched
+  -> tests/runtime/tools/test_run_shell_command.py::test_memory_is_limited_per_process_and_in_total
+  -> tests/runtime/tools/test_run_shell_command.py::test_environment_has_no_secrets
+  -> tests/runtime/tools/test_web_fetch.py::test_no_notation_of_a_private_address_is_fetched
   -> tests/runtime/tools/test_run_shell_command.py::test_a_fork_bomb_is_stopped
   -> tests/runtime/mcp/test_security.py::test_changed_url_gets_no_tokens_of_the_old_one
   -> tests/cli/test_ask.py::test_yes_runs_no_command_outside_a_sandbox
@@ -122,7 +122,7 @@ RESPONSIBILITIES = r"""
 311 Transport/session security - for MCP and remote tools, validate origins, authenticate connections, bind local servers safely, handle resumability, and fail closed on unsupported protocol versions.
   -> tests/runtime/mcp/test_server.py::test_foreign_origin_or_host_is_rejected
   -> tests/runtime/mcp/test_server.py::test_requests_without_a_key_are_rejected
-  -> tests/cli/test_mcp.py::test_without_a_key_it_is_served_to_this_machine_alone
+  -> tests/cli/test_mcp.py::test_serve_without_keys_only_on_loopback
   -> tests/runtime/mcp/test_http_transport.py::test_lost_session_is_reopened_and_the_call_resent
   -> tests/runtime/mcp/test_server.py::test_unknown_protocol_version_is_refused
   -> tests/runtime/mcp/test_stream_resumption.py::test_interrupted_stream_resumes_after_its_last_event
@@ -160,13 +160,13 @@ EXECUTION_LOCATIONS = r"""
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
 206 Programmatic sandbox Generated code calls allowed tools, loops, filters, and distills intermediate results before returning a compact observation. Sandbox isolation, allowed callers, egress limits, credential scope, provider resource limits, provenance, and validation of distilled output.
-  -> tests/runtime/sandbox/code/test_hostile_code.py::test_there_is_no_way_out
-  -> tests/runtime/sandbox/code/test_tool.py::test_calls_one_after_the_other_and_only_the_end_comes_back
-  -> tests/runtime/sandbox/code/test_tool.py::test_itself_and_what_only_the_model_may_call_are_not_there
+  -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
+  -> tests/runtime/sandbox/code/test_tool.py::test_sequential_calls_return_only_the_last_value
+  -> tests/runtime/sandbox/code/test_tool.py::test_run_code_and_direct_only_tools_are_excluded
 207 Computer-use/browser-control harness The model returns screenshot-grounded UI actions; the harness clicks, types, scrolls, waits, drags, moves, or captures screenshots. Isolated environment, action allowlist, coordinate mapping, screenshot/result feedback, high-impact approvals, prompt-injection handling, and trace capture.
-  -> tests/runtime/tools/browser/test_toolset.py::test_only_the_actions_that_may_be_done_are_declared_and_taken
-  -> tests/runtime/tools/browser/chromium/test_display.py::test_a_click_hits_what_the_picture_shows_there
-  -> tests/runtime/tools/browser/chromium/test_consent.py::test_buying_is_asked_about_and_done_only_if_agreed
+  -> tests/runtime/tools/browser/test_toolset.py::test_only_allowed_actions_are_declared_and_accepted
+  -> tests/runtime/tools/browser/chromium/test_display.py::test_click_hits_what_the_screenshot_shows
+  -> tests/runtime/tools/browser/chromium/test_consent.py::test_buying_needs_approval
 """  # noqa: E501
 
 TOOL_SEARCH = r"""
@@ -175,7 +175,7 @@ TOOL_SEARCH = r"""
   -> tests/runtime/search/test_deferred_tools.py::test_above_the_limit_only_search_and_always_tools_are_declared
   -> tests/runtime/search/test_deferred_tools.py::test_finding_a_tool_does_not_allow_it
 215 Client-executed tool search Model emits a search call; your runtime performs BM25, semantic, regex, policy-filtered, filesystem, or tenant-specific lookup and returns definitions. Returning untrusted or unauthorized tools, leaking private metadata, or bypassing approval gates.
-  -> tests/gateway/emulation/test_tool_search.py::test_the_gateway_searches_and_the_client_sees_its_own_search
+  -> tests/gateway/emulation/test_tool_search.py::test_gateway_search_appears_as_the_clients_own
   -> tests/runtime/search/test_deferred_tools.py::test_denied_tools_are_neither_declared_nor_found
   -> tests/runtime/search/test_index.py::test_unusable_tools_are_skipped_before_the_limit
 216 MCP discovery Host/client lists tools from MCP servers and shapes the provider-facing catalog just in time. Treating discovery as trust, flooding context with every schema, or failing to cache/version definitions deliberately.
@@ -183,8 +183,8 @@ TOOL_SEARCH = r"""
   -> tests/runtime/mcp/test_toolset.py::test_only_configured_tools_are_offered
   -> tests/runtime/mcp/test_hostile_servers.py::test_policy_ignores_server_annotations
 217 Code execution with MCP Tool definitions are exposed as filesystem/code APIs inside a sandbox, so the model reads only the needed files and calls tools from code. Confusing sandbox state with model-visible state, omitting sandbox policy, or letting intermediate data leak into logs.
-  -> tests/runtime/sandbox/code/test_tool.py::test_code_can_look_for_tools_and_read_about_them
-  -> tests/runtime/sandbox/code/test_tool.py::test_many_tools_are_not_listed_but_can_be_searched
+  -> tests/runtime/sandbox/code/test_tool.py::test_code_can_search_and_describe_tools
+  -> tests/runtime/sandbox/code/test_tool.py::test_many_tools_are_searchable_but_not_listed
   -> tests/requirements/test_requirements.py::test_001_229_code_calls_a_tool_of_an_mcp_server_and_only_its_result_reaches_the_model
 """  # noqa: E501
 
@@ -193,39 +193,39 @@ PROGRAMMATIC_CALLS = r"""
   -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
   -> tests/scenarios/test_code_execution.py::test_code_is_not_told_of_what_no_call_of_it_would_be_allowed
 227 Self-managed sandbox Generated code runs in a restricted container and calls tools through an explicit bridge. Isolation, egress policy, resource limits, IPC/tool-call protocol, credentials, audit logs, and result validation.
-  -> tests/runtime/sandbox/code/test_hostile_code.py::test_there_is_no_way_out
-  -> tests/runtime/sandbox/code/test_hostile_code.py::test_nothing_goes_over_its_bounds
-  -> tests/runtime/sandbox/code/test_tool.py::test_what_was_changed_meanwhile_is_refused
+  -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
+  -> tests/runtime/sandbox/code/test_hostile_code.py::test_limits_are_enforced
+  -> tests/runtime/sandbox/code/test_tool.py::test_tampered_steps_are_rejected
 228 Provider-managed programmatic tool calling Provider manages the sandbox and invocation channel for allowed tools. Allowed-caller policy, tool restrictions, data retention, approval policy, trace capture, and returned artifacts.
-  -> tests/gateway/emulation/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied
-  -> tests/gateway/emulation/test_programs.py::test_a_program_that_waited_too_long_timed_out
+  -> tests/gateway/emulation/test_programs.py::test_direct_call_of_a_program_only_tool_is_denied
+  -> tests/gateway/emulation/test_programs.py::test_expired_program_times_out
   -> tests/acceptance/test_server_tools.py::test_sv_10_callers_of_another_vendor_are_never_mapped_silently
 229 Code execution with MCP Code calls MCP tools or MCP-like adapters to avoid sending every intermediate result through model context. MCP server trust, credential scope, sandbox-to-MCP permissions, explicit state handles, and final result shaping.
   -> tests/requirements/test_requirements.py::test_001_229_code_calls_a_tool_of_an_mcp_server_and_only_its_result_reaches_the_model
   -> tests/requirements/test_requirements.py::test_001_229_what_no_rule_allows_is_denied_to_code_too
-  -> tests/gateway/emulation/test_programs.py::test_a_servers_tools_are_not_for_programs
+  -> tests/gateway/emulation/test_programs.py::test_mcp_tools_are_not_callable_by_programs
 """  # noqa: E501
 
 COMPUTER_USE = r"""
 242 Screenshot/UI state Model-visible observation grounding the next action. Capture declared dimensions, redact sensitive regions when needed, preserve viewport/source provenance, and return fresh state after actions.
-  -> tests/runtime/tools/browser/chromium/test_display.py::test_the_declared_size_is_that_of_the_picture
-  -> tests/runtime/tools/browser/chromium/test_redaction.py::test_elements_and_areas_are_black
-  -> tests/runtime/tools/browser/chromium/test_actions.py::test_what_a_click_starts_is_in_the_picture
+  -> tests/runtime/tools/browser/chromium/test_display.py::test_declared_size_equals_screenshot_size
+  -> tests/runtime/tools/browser/chromium/test_redaction.py::test_redacted_elements_and_areas_are_black
+  -> tests/runtime/tools/browser/chromium/test_actions.py::test_screenshot_shows_effects_of_the_click
 243 Action batch Structured intent such as screenshot, click, double click, type, keypress, scroll, drag, mouse move, wait, or provider equivalent. Execute only supported actions, in order, with timeout/resource limits and approval before sensitive or externally visible effects.
-  -> tests/runtime/tools/browser/test_toolset.py::test_only_the_actions_that_may_be_done_are_declared_and_taken
-  -> tests/runtime/tools/browser/chromium/test_page_events.py::test_what_is_not_done_says_why_and_ends_the_batch
-  -> tests/runtime/tools/browser/chromium/test_page_events.py::test_a_page_that_never_answers_is_given_up
+  -> tests/runtime/tools/browser/test_toolset.py::test_only_allowed_actions_are_declared_and_accepted
+  -> tests/runtime/tools/browser/chromium/test_page_events.py::test_refused_action_ends_the_batch_with_a_reason
+  -> tests/runtime/tools/browser/chromium/test_page_events.py::test_unresponsive_page_is_closed
 244 Coordinates Arguments whose frame is the screenshot or declared display. Keep display dimensions aligned with the actual image; handle downsampling, device-pixel-ratio, zoom, crop regions, and coordinate scaling.
-  -> tests/runtime/tools/browser/chromium/test_display.py::test_a_click_hits_what_the_picture_shows_there
-  -> tests/runtime/tools/browser/chromium/test_display.py::test_the_declared_size_is_that_of_the_picture
+  -> tests/runtime/tools/browser/chromium/test_display.py::test_click_hits_what_the_screenshot_shows
+  -> tests/runtime/tools/browser/chromium/test_display.py::test_declared_size_equals_screenshot_size
   -> tests/features/computer_use/test_actions.py::test_a_point_on_a_screen_of_unknown_size_is_not_guessed
 245 Page/screen content Tool output controlled by websites, apps, documents, emails, or images. Treat on-screen instructions as untrusted data, not user permission; stop or ask before credentials, purchases, account changes, phishing, or other high-impact actions.
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_what_a_page_orders_changes_nothing
-  -> tests/runtime/tools/browser/chromium/test_consent.py::test_what_a_page_says_is_only_ever_an_observation
-  -> tests/runtime/tools/browser/chromium/test_consent.py::test_fields_for_secrets_are_asked_about
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_instructions_in_a_page_have_no_effect
+  -> tests/runtime/tools/browser/chromium/test_consent.py::test_page_text_is_only_an_observation
+  -> tests/runtime/tools/browser/chromium/test_consent.py::test_secret_fields_need_approval
 246 Continuation New screenshot/result after action execution. Pair it to the request (call_id, tool_use_id, or equivalent) and repeat until the model stops or a guardrail fires.
   -> tests/features/computer_use/test_calls.py::test_the_upstream_sees_its_own_calls_again_each_with_its_result
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_the_task_is_done_in_the_vendors_own_form
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_native_vendor_format
 """  # noqa: E501
 
 SCHEMAS = r"""
@@ -295,7 +295,7 @@ UNTRUSTED_INPUT = r"""
   -> tests/runtime/test_adversarial.py::test_flood_of_progress_and_output_is_limited
 297 If output contains instructions that conflict with system/developer/user policy, treat them as adversarial content, not commands.
   -> tests/runtime/test_adversarial.py::test_simulated_model_ignores_instructions_in_results
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_what_a_page_orders_changes_nothing
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_instructions_in_a_page_have_no_effect
 """  # noqa: E501
 
 SDK_LOOPS = r"""
@@ -311,13 +311,13 @@ SDK_LOOPS = r"""
   -> tests/runtime/run/test_tracing.py::test_run_turns_and_calls_are_spans
 325 Anthropic/OpenAI tool search and MCP discovery load large catalogs just in time.
   -> tests/runtime/search/test_deferred_tools.py::test_above_the_limit_only_search_and_always_tools_are_declared
-  -> tests/gateway/emulation/test_tool_search.py::test_an_upstream_that_searches_itself_is_let
+  -> tests/gateway/emulation/test_tool_search.py::test_upstream_with_native_search_is_not_emulated
 326 Anthropic programmatic tool calling and code execution with MCP move loops, filtering, and data transfer into a code execution environment.
-  -> tests/gateway/emulation/test_programs.py::test_a_program_runs_waits_for_the_client_and_goes_on
+  -> tests/gateway/emulation/test_programs.py::test_program_suspends_for_client_calls_and_resumes
   -> tests/scenarios/test_code_execution.py::test_twenty_calls_take_one_turn
 327 OpenAI/Anthropic/Gemini computer-use tools move execution into a UI harness with screenshot-grounded actions and updated visual state.
   -> tests/features/computer_use/test_calls.py::test_calls_come_in_the_clients_form
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_the_task_is_done_in_another_vendors_form
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_another_vendor_format
 328 Gemini Interactions API beta moves more continuity and observability into typed server-side steps.
   -> tests/scenarios/test_sdk_state.py::test_interactions_go_on_from_an_id
   -> tests/scenarios/test_background_streams.py::test_an_interaction_is_streamed_by_its_id_and_resumed
@@ -379,30 +379,30 @@ VERIFICATION = r"""
 360 MCP integrations name the implemented version, validate outputSchema/structuredContent where present, and distinguish protocol errors from execution errors.
   -> tests/runtime/mcp/test_toolset.py::test_structured_content_is_validated
   -> tests/runtime/mcp/test_toolset.py::test_tool_failure_is_an_output_and_protocol_failure_an_error
-  -> tests/cli/test_mcp.py::test_servers_their_state_and_their_tools_are_listed
+  -> tests/cli/test_mcp.py::test_list_prints_servers_states_and_tools
 361 MCP 2026-07-28 RC behavior is version-gated and not applied to stable 2025-11-25 deployments by accident.
   -> tests/runtime/mcp/test_toolset.py::test_older_server_never_receives_newer_messages
   -> tests/runtime/mcp/test_toolset.py::test_pinned_version_is_required
 362 Tool search/deferred loading keeps the search surface non-deferred, authorizes discovered tools before execution, and preserves normal ID/result pairing after loading.
   -> tests/acceptance/test_server_tools.py::test_sv_6_tool_search_keeps_its_exact_shape
   -> tests/runtime/search/test_deferred_tools.py::test_finding_a_tool_does_not_allow_it
-  -> tests/gateway/emulation/test_tool_search.py::test_the_gateway_searches_and_the_client_sees_its_own_search
+  -> tests/gateway/emulation/test_tool_search.py::test_gateway_search_appears_as_the_clients_own
 363 Programmatic tool calling runs generated code only in an approved execution environment with allowed callers, resource and egress limits, container timeout/expiration handling, approval gates, and validation of distilled results.
   -> tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused
-  -> tests/runtime/sandbox/code/test_hostile_code.py::test_there_is_no_way_out
-  -> tests/runtime/sandbox/code/test_hostile_code.py::test_nothing_goes_over_its_bounds
-  -> tests/gateway/emulation/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied
-  -> tests/gateway/emulation/test_programs.py::test_a_program_that_waited_too_long_timed_out
+  -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
+  -> tests/runtime/sandbox/code/test_hostile_code.py::test_limits_are_enforced
+  -> tests/gateway/emulation/test_programs.py::test_direct_call_of_a_program_only_tool_is_denied
+  -> tests/gateway/emulation/test_programs.py::test_expired_program_times_out
   -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
-  -> tests/runtime/sandbox/code/test_hostile_code.py::test_a_value_without_end_is_not_given_to_the_model
+  -> tests/runtime/sandbox/code/test_hostile_code.py::test_huge_value_is_not_returned_to_the_model
 364 Computer-use/browser-control integrations isolate the UI environment, declare display dimensions accurately, handle coordinate scaling, execute only supported actions, return updated screenshots/results, and require approval for high-impact actions.
-  -> tests/runtime/tools/browser/test_toolset.py::test_only_the_actions_that_may_be_done_are_declared_and_taken
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_each_run_has_a_browser_of_its_own_which_ends_with_it
-  -> tests/runtime/tools/browser/chromium/test_display.py::test_the_declared_size_is_that_of_the_picture
-  -> tests/runtime/tools/browser/chromium/test_display.py::test_a_click_hits_what_the_picture_shows_there
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_the_task_is_done_in_the_vendors_own_form
-  -> tests/runtime/tools/browser/chromium/test_consent.py::test_buying_is_asked_about_and_done_only_if_agreed
-  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_a_safety_check_is_not_acknowledged_without_a_person
+  -> tests/runtime/tools/browser/test_toolset.py::test_only_allowed_actions_are_declared_and_accepted
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_each_run_has_its_own_browser
+  -> tests/runtime/tools/browser/chromium/test_display.py::test_declared_size_equals_screenshot_size
+  -> tests/runtime/tools/browser/chromium/test_display.py::test_click_hits_what_the_screenshot_shows
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_native_vendor_format
+  -> tests/runtime/tools/browser/chromium/test_consent.py::test_buying_needs_approval
+  -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_safety_check_is_not_acknowledged_without_a_person
 365 Tool results from external sources are treated as untrusted data, kept in tool-result channels, bounded, redacted where needed, and recorded with provenance.
   -> tests/runtime/test_adversarial.py::test_tool_output_stays_in_its_result
   -> tests/runtime/run/test_loop.py::test_long_output_keeps_head_and_tail

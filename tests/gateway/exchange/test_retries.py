@@ -1,4 +1,4 @@
-"""Retry and failover by what is known of an attempt: who is asked again after which failure, and who is not."""
+"""Retry and failover after each kind of failure."""
 
 import asyncio
 import json
@@ -48,8 +48,8 @@ ECHO = canonical_call("one__echo", word="hello")
 SAID = canonical_response(Text(text="It says hello."), reason="end_turn")
 
 
-class Counted:
-    """An upstream that counts its requests, then behaves as the handler says."""
+class CountingUpstream:
+    """An upstream that counts its requests and handles each with the given handler."""
 
     def __init__(self, handler: Handler) -> None:
         self.requests = 0
@@ -72,23 +72,23 @@ UNKNOWN: dict[str, Handler] = {
 
 
 def seconds_for(fault: str) -> float:
-    """Seconds until the gateway gives up: few only where that is what happens."""
+    """Return the time-out to configure: short only where a time-out is the failure."""
     return 0.3 if fault == "silent" else 60
 
 
 @MODES
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_request_the_provider_may_have_processed_is_not_retried(fault: str, stream: bool) -> None:
-    """Each of these requests was sent three times."""
+def test_request_that_may_have_been_processed_is_not_retried(fault: str, stream: bool) -> None:
+    """Each of these was sent three times."""
 
     async def work() -> None:
-        counted = Counted(UNKNOWN[fault])
+        counted = CountingUpstream(UNKNOWN[fault])
         async with (
             serve_upstream(counted) as origin,
             run_gateway(one_provider_config(origin, timeout=seconds_for(fault))) as gateway,
         ):
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status in (500, 502, 504)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status in (500, 502, 504)
             assert counted.requests == 1
 
     run_async(work())
@@ -96,12 +96,12 @@ def test_request_the_provider_may_have_processed_is_not_retried(fault: str, stre
 
 @MODES
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_another_provider_is_asked_in_its_place(fault: str, stream: bool) -> None:
+def test_request_that_may_have_been_processed_fails_over(fault: str, stream: bool) -> None:
     async def work() -> None:
-        counted, second = Counted(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
+        counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with two_providers(counted, second, "openai-chat", patience=seconds_for(fault)) as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status == 200, await got.read(10_000)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status == 200, await response.read(10_000)
             assert (counted.requests, len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -111,7 +111,7 @@ def test_another_provider_is_asked_in_its_place(fault: str, stream: bool) -> Non
 async def two_providers(
     first: Handler, second: Handler, protocol: str, more: str = "", patience: float = 60
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway with a fallback, for which there may be more settings."""
+    """Run a gateway with a fallback provider and these settings."""
     async with serve_upstream(first) as one, serve_upstream(second) as two:
         config = one_provider_config(one, protocol, timeout=patience).replace(
             'provider = "up"', 'providers = ["up", "next"]'
@@ -140,32 +140,32 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_request_that_may_have_taken_effect_does_not_fail_over(effect: str, fault: str) -> None:
-    """The provider may have run the tool, so the client decides whether to retry."""
-    protocol, body, why = EFFECTS[effect]
+def test_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
+    """The provider may have run the tool, so the client must decide."""
+    protocol, body, effect_text = EFFECTS[effect]
 
     async def work() -> None:
-        counted, second = Counted(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
+        counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
         async with two_providers(counted, second, protocol, patience=seconds_for(fault)) as gateway:
-            got = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
-            message = decode_error(protocol, got.status, await got.read(10_000)).message
+            response = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
+            message = decode_error(protocol, response.status, await response.read(10_000)).message
         assert (counted.requests, second.requests) == (1, [])
         assert "may have taken effect" in message
-        assert why in message
+        assert effect_text in message
 
     run_async(work())
 
 
 @pytest.mark.parametrize("refusal", ["429 Slow down", "503 Busy", "529 Busy", "401 No", "404 No"])
-def test_a_request_that_had_no_effect_is_sent_to_the_next_provider(refusal: str) -> None:
+def test_unprocessed_request_with_side_effects_fails_over(refusal: str) -> None:
     async def work() -> None:
         protocol, body, _ = EFFECTS["hosted tool"]
         refused = {"type": "error", "error": {"type": "api_error", "message": "no"}}
         first = ScriptedUpstream(http_response(refusal, json.dumps(refused).encode(), headers="retry-after: 99\r\n"))
         second = ScriptedUpstream(http_response("200 OK", json.dumps(FINAL_MESSAGE).encode()))
         async with two_providers(first, second, protocol) as gateway:
-            got = await gateway.post("/v1/messages", json.dumps({"model": "m", **body}).encode())
-            assert got.status == 200
+            response = await gateway.post("/v1/messages", json.dumps({"model": "m", **body}).encode())
+            assert response.status == 200
         assert (len(first.requests), len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -189,12 +189,12 @@ def test_a_request_that_had_no_effect_is_sent_to_the_next_provider(refusal: str)
         ("ollama", {"messages": []}, None),
     ],
 )
-def test_effects_of_a_request(protocol: str, body: dict[str, Any], effect: str | None) -> None:
-    found = find_side_effect(PROTOCOLS[protocol], json.dumps({"model": "m", **body}).encode())
-    assert found is None if effect is None else effect in str(found)
+def test_side_effects_of_requests_are_found(protocol: str, body: dict[str, Any], effect: str | None) -> None:
+    delays = find_side_effect(PROTOCOLS[protocol], json.dumps({"model": "m", **body}).encode())
+    assert delays is None if effect is None else effect in str(delays)
 
 
-def test_a_connection_that_was_never_made_is_tried_again() -> None:
+def test_failed_connection_is_retried() -> None:
     async def work() -> None:
         failed = asyncio.Event()
 
@@ -207,7 +207,7 @@ def test_a_connection_that_was_never_made_is_tried_again() -> None:
                     raise
 
         async with serve_upstream(ScriptedUpstream(CHAT_RESPONSE)) as origin:
-            pass  # nobody listens there any more
+            pass  # nothing listens there any more
         script, watched = ScriptedUpstream(CHAT_RESPONSE), Watched()
         async with run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 10")) as gateway:
             gateway.gateway.app._dispatcher._sender._transport = watched
@@ -221,26 +221,26 @@ def test_a_connection_that_was_never_made_is_tried_again() -> None:
     run_async(work())
 
 
-def test_delays_grow_with_jitter_and_never_undercut_retry_after() -> None:
+def test_retry_delays_grow_and_respect_retry_after() -> None:
     def delay(retries: int, after: float | None = None) -> float | None:
         error = ApiError(kind="overloaded", message="busy", retry_after=after)
         return retry_delay(RequestRejected(error, attempt="unprocessed"), retries)
 
     for retries, least in enumerate([0.5, 1, 2, 4, 8, 10, 10]):
-        found = {delay(retries) for _ in range(20)}
-        assert len(found) > 1
-        assert all(one is not None and least <= one <= least * 1.25 for one in found)
+        effect = {delay(retries) for _ in range(20)}
+        assert len(effect) > 1
+        assert all(one is not None and least <= one <= least * 1.25 for one in effect)
     assert delay(0, 0) == 0
     assert all((delay(0, 3) or 0) >= 3 for _ in range(20))
     assert delay(0, 11) is None
 
 
-# ---- legs
+# ---- rounds
 
 
 @asynccontextmanager
-async def offering(*scripts: ScriptedUpstream, log: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway that runs an MCP server's tools, in front of these upstreams."""
+async def gateway_with_tools(*scripts: ScriptedUpstream, log: Path) -> AsyncIterator[RunningGateway]:
+    """Run a gateway with tools of an MCP server, in front of these upstreams."""
     settings = {"version": "2025-11-25", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
     started = json.dumps(["-S", str(SCRIPTED_SERVER), json.dumps(settings | {"log": str(log)})])
     more = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {started}\n"
@@ -255,36 +255,36 @@ def calls_in(log: Path) -> int:
 
 @MODES
 @pytest.mark.parametrize("client", ["anthropic", "openai-chat"])
-def test_busy_provider_does_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
-    """Only the rejected request is sent again, streamed or not."""
+def test_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
+    """Only the rejected request is sent again, buffered and streamed."""
 
     async def work() -> None:
         first = encode_http_response("openai-chat", canonical_response(Text(text="Let me see."), ECHO), stream=stream)
         script = ScriptedUpstream(
             first, BUSY_RESPONSE, BUSY_RESPONSE, encode_http_response("openai-chat", SAID, stream=stream)
         )
-        async with offering(script, log=tmp_path / "log") as gateway:
+        async with gateway_with_tools(script, log=tmp_path / "log") as gateway:
             path, body = question_request(client, stream=stream)
-            got = await gateway.post(path, body)
-            data = await got.read(100_000)
-            assert got.status == 200, data
+            reply = await gateway.post(path, body)
+            data = await reply.read(100_000)
+            assert reply.status == 200, data
         events = decode_events(client, data) if stream else []
         assert not any(isinstance(event, ResponseFailed) for event in events)
         response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())
-        said = [part.text for one in response.candidates[0].messages for part in one.parts if isinstance(part, Text)]
-        assert "".join(said) == "Let me see.It says hello."
+        texts = [part.text for one in response.candidates[0].messages for part in one.parts if isinstance(part, Text)]
+        assert "".join(texts) == "Let me see.It says hello."
         assert response.model == "m"
         assert calls_in(tmp_path / "log") == 1
         assert [script.bodies.index(one) for one in script.bodies] == [0, 1, 1, 1]
-        asked = PROTOCOLS["openai-chat"].decode_request(json.dumps(script.bodies[-1]).encode(), Route())
-        assert sum(isinstance(part, ToolResult) for one in asked.messages for part in one.parts) == 1
+        last_request = PROTOCOLS["openai-chat"].decode_request(json.dumps(script.bodies[-1]).encode(), Route())
+        assert sum(isinstance(part, ToolResult) for one in last_request.messages for part in one.parts) == 1
 
     run_async(work())
 
 
 @MODES
 @pytest.mark.parametrize("refusal", ["500 Oh", "429 Slow down"])
-def test_no_failover_after_a_tool_ran(tmp_path: Path, refusal: str, stream: bool) -> None:
+def test_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
     """A fallback would run the tool again."""
 
     async def work() -> None:
@@ -296,20 +296,20 @@ def test_no_failover_after_a_tool_ran(tmp_path: Path, refusal: str, stream: bool
             encode_http_response("openai-chat", canonical_response(ECHO), stream=stream),
             encode_http_response("openai-chat", SAID, stream=stream),
         )
-        async with offering(first, second, log=tmp_path / "log") as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            data = await got.read(100_000)
+        async with gateway_with_tools(first, second, log=tmp_path / "log") as gateway:
+            response = await gateway.send_question("anthropic", stream=stream)
+            data = await response.read(100_000)
         assert second.requests == []
         assert calls_in(tmp_path / "log") == 1
         assert b"may have taken effect: tools were run" in data
-        assert (got.status == 200) is stream
+        assert (response.status == 200) is stream
 
     run_async(work())
 
 
 @MODES
-def test_paused_response_is_not_requested_again(stream: bool) -> None:
-    """When a provider is busy after `pause_turn`, only the continuation is sent again."""
+def test_no_failover_after_a_pause(stream: bool) -> None:
+    """A provider that is busy after `pause_turn` gets the continuation again."""
 
     async def work() -> None:
         one, two = (
@@ -318,16 +318,16 @@ def test_paused_response_is_not_requested_again(stream: bool) -> None:
         )
         script = ScriptedUpstream(one, BUSY_RESPONSE, two)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "anthropic")) as gateway:
-            got = await gateway.send_question("openai-chat", stream=stream)
-            text, _, _ = decoded_outcome("openai-chat", await got.read(100_000), stream=stream)
+            response = await gateway.send_question("openai-chat", stream=stream)
+            text, _, _ = decoded_outcome("openai-chat", await response.read(100_000), stream=stream)
         assert text == "Let me look. It is sunny."
         assert [len(body["messages"]) for body in script.bodies] == [1, 2, 2]
 
     run_async(work())
 
 
-def test_fallback_receives_its_default_model_and_the_failure_is_reported() -> None:
-    """The fallback received the model name of the first provider."""
+def test_fallback_without_the_model_does_not_hide_the_failure() -> None:
+    """The second provider got the model name of the first."""
 
     async def work() -> None:
         first, second = (
@@ -338,8 +338,8 @@ def test_fallback_receives_its_default_model_and_the_failure_is_reported() -> No
         async with two_providers(first, second, "openai-chat", 'default_model = "own-name"\n') as gateway:
             assert (await gateway.send_question("anthropic")).status == 200
         async with two_providers(first, missing, "openai-chat") as gateway:
-            got = await gateway.send_question("anthropic")
-            assert (got.status, b"went wrong" in await got.read(10_000)) == (500, True)
+            response = await gateway.send_question("anthropic")
+            assert (response.status, b"went wrong" in await response.read(10_000)) == (500, True)
         assert [body["model"] for body in (*first.bodies, *second.bodies, *missing.bodies)] == [
             "m",
             "m",
