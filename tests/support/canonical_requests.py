@@ -1,4 +1,4 @@
-"""TODO."""
+"""Accessors for parts, texts, calls and results of canonical requests."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ def request_parts(request: Request) -> Iterator[Part]:
 
 
 def conversation_texts(request: Request) -> list[str]:
-    """What user and assistant say. Empty text has no place in some protocols."""
+    """Return the non-blank texts of user and assistant. Some protocols cannot express blank text."""
     spoken = [message for message in request.messages if message.role in ("user", "assistant")]
     return [part.text for message in spoken for part in message.parts if isinstance(part, Text) and part.text.strip()]
 
@@ -24,7 +24,7 @@ def function_calls(request: Request) -> list[Any]:
 
 
 def function_results(request: Request) -> list[Any]:
-    """Results with the arguments of the call that they answer: ids may be renamed, but never mispaired."""
+    """Return each result with name and arguments of its call, since ids may be renamed but never mispaired."""
     asked = {
         call.id: (call.name, json.loads(call.arguments or "{}")) for call in client_function_calls(request) if call.id
     }
@@ -33,7 +33,7 @@ def function_results(request: Request) -> list[Any]:
 
 
 def client_function_calls(request: Request) -> list[ToolCall]:
-    """Calls of functions, with arguments that every protocol can say."""
+    """Return client-side function calls whose arguments are JSON objects, which every protocol can express."""
     own = [part for part in request_parts(request) if isinstance(part, ToolCall) and part.executor == "client"]
     driving = {call.id for call in own if call.screen is not None}
     others = [call for call in own if call.id not in driving]
@@ -48,7 +48,7 @@ def _is_object(call: ToolCall) -> bool:
 
 
 def text_only_result(result: ToolResult) -> str:
-    """The text of a result that holds nothing else."""
+    """Return the text of a result that contains only text."""
     content = result.content or ()
     return "\n".join(part.text for part in content if isinstance(part, Text)) if is_text_only(content) else ""
 

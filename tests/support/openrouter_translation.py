@@ -1,4 +1,4 @@
-"""Bodies and streams through two codecs, and what was lost on the way."""
+"""Translation of OpenRouter bodies and streams, with their losses."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ def decode_response_body(body: Any, source: str = OPENROUTER) -> Response:
 
 
 def translate_request(body: Any, source: str, target: str, **options: Any) -> tuple[Any, dict[str, str]]:
-    """The body in another protocol, and the kind of each loss by its path."""
+    """Return the translated body and the kind of each loss by path."""
     root = isolate_foreign_extras(decode_request_body(body, source), get_codec(source), get_codec(target))
     made = get_codec(target).encode_request(root, Target(**options))
     losses = made.report.resolve(root, get_codec(source).wire_names)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Paths of the project and of the shared data beside it."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ SHARED = ROOT / ".." / "shared"
 
 
 def skip_without(path: str) -> pytest.MarkDecorator:
-    """Skip a test, visibly, where what it is compared with does not lie beside the project."""
+    """Skip a test if its reference data is not beside the project."""
     return pytest.mark.skipif(not (SHARED / path).exists(), reason=f"{path} does not lie beside the project")

@@ -1,4 +1,4 @@
-"""Schemas, and values that they let be valid, made together."""
+"""Hypothesis strategies for JSON schemas together with valid values."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toolwire.codec.validation import word_set
 
 Sample = tuple[Any, Any]
-"""A schema and a value."""
+"""A schema and a valid value."""
 
 NAMES = st.sampled_from(["a", "b", "type", "enum", "$ref", "properties", "items", "x-1"])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.sampled_from(["", "red", "2024-01-01"]))
@@ -108,7 +108,7 @@ TREE = {"value": 1, "children": [{"children": [{"value": 2, "children": []}]}]}
 
 @st.composite
 def tool_schemas(draw: st.DrawFn) -> Sample:
-    """The schema of a tool, with definitions, and arguments for it."""
+    """Draw the schema of a tool, with definitions, and valid arguments."""
     one, two = draw(SAMPLES), draw(SAMPLES)
     keyword = draw(st.sampled_from(["$defs", "definitions"]))
     properties: dict[str, Any] = {
@@ -143,4 +143,4 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=25,
 )
-"""Anything at all, much of it close to a schema."""
+"""Arbitrary JSON, often similar to a schema."""

@@ -1,4 +1,4 @@
-"""A conversation that drives a screen, in the form of each vendor that has one, and pictures of a known size."""
+"""Computer-use conversations in the format of each vendor, with screenshots of a known size."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 1280, 800
 
 
 def white_png(width: int = WIDTH, height: int = HEIGHT) -> str:
-    """A white picture of this size, as base64."""
+    """Return a white PNG of this size as base64."""
     row = b"\0" + b"\xff" * ((width + 7) // 8)
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -41,7 +41,7 @@ COMPUTER_PROTOCOLS = (ANTHROPIC, RESPONSES, GEMINI, INTERACTIONS)
 
 
 def computer_request(protocol: str, *history: Any, tool: Any = None) -> dict[str, Any]:
-    """What a client of this form asks first, with what was said since. All have seen a picture of the screen."""
+    """Return a first computer-use request, followed by the given history. It includes a screenshot."""
     match protocol:
         case "anthropic":
             first = {"role": "user", "content": [{"type": "text", "text": "Go"}, IMAGE_BLOCK]}
@@ -63,7 +63,7 @@ def computer_request(protocol: str, *history: Any, tool: Any = None) -> dict[str
 
 
 def computer_response(protocol: str, *calls: Any) -> dict[str, Any]:
-    """An answer whose calls, or items, or parts, are these."""
+    """Return a response with these calls, output items or parts."""
     match protocol:
         case "anthropic":
             usage = {"input_tokens": 9, "output_tokens": 7}
@@ -112,7 +112,7 @@ CLICK: dict[str, Any] = {"type": "click", "button": "left", "x": 640, "y": 400}
 TYPE_TEXT: dict[str, Any] = {"type": "type", "text": "Oslo"}
 PRESS_ENTER: dict[str, Any] = {"type": "keypress", "keys": ["ENTER"]}
 
-# The same in the form of each: a click in the middle, then a text and the Enter key.
+# The same actions in each format: a click in the middle, then text and the Enter key.
 COMPUTER_CALLS: dict[str, list[Any]] = {
     ANTHROPIC: [
         tool_use("a1", "left_click", "computer", coordinate=[640, 400]),
@@ -137,7 +137,7 @@ COMPUTER_CALLS: dict[str, list[Any]] = {
 
 
 def computer_calls_in(protocol: str, body: dict[str, Any]) -> list[Any]:
-    """The calls in an answer, as plain as they stand there."""
+    """Return the raw computer calls of a response."""
     match protocol:
         case "anthropic":
             return [block for block in body["content"] if block["type"] == "tool_use"]
@@ -150,7 +150,7 @@ def computer_calls_in(protocol: str, body: dict[str, Any]) -> list[Any]:
 
 
 def response_parts(protocol: str, body: dict[str, Any]) -> list[Any]:
-    """All of an answer that a client sends back, thinking included."""
+    """Return all parts of a response that a client sends back, including thinking."""
     match protocol:
         case "anthropic":
             return list(body["content"])
@@ -163,7 +163,7 @@ def response_parts(protocol: str, body: dict[str, Any]) -> list[Any]:
 
 
 def computer_turn(protocol: str, calls: list[Any], parts: list[Any] | None = None, **more: Any) -> list[Any]:
-    """What a client appends after such an answer: what was `said`, or else the calls, and a picture for each."""
+    """Return the turn that a client appends: the response parts, or only the calls, and a screenshot for each."""
     parts = calls if parts is None else parts
     match protocol:
         case "anthropic":

@@ -1,4 +1,4 @@
-"""The smallest legal bodies and streams of Gemini and of Gemini Interactions, for tests to put one thing into."""
+"""Minimal valid bodies and streams of Gemini and Gemini Interactions."""
 
 import json
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def gemini_events(*chunks: Body) -> bytes:
 
 
 def gemini_stream(*parts: Body, reason: str = "STOP") -> bytes:
-    """Each part in a chunk of its own, then the finish reason with an empty text, as the server does."""
+    """Return a stream with one chunk per part, then an empty text with the finish reason, as the server sends it."""
     told = [gemini_response(part, reason=None) for part in parts]
     return gemini_events(*told, gemini_response({"text": ""}, reason=reason))
 

@@ -1,4 +1,4 @@
-"""What hosted tools did, as each provider tells it: whole and in a stream."""
+"""Calls and results of server-side tools in the format of each provider, in bodies and streams."""
 
 import json
 from typing import Any
@@ -122,7 +122,7 @@ def response_with_blocks(protocol: str, blocks: list[Any]) -> dict[str, Any]:
 
 
 def translate_hosted_stream(source: str, blocks: list[Any], target: str) -> bytes:
-    """An answer as a stream of its own protocol, translated."""
+    """Encode a response as a stream of its protocol and translate it."""
     events: list[dict[str, Any]]
     match source:
         case "gemini":

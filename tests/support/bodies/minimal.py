@@ -1,4 +1,4 @@
-"""The smallest legal bodies and streams for tests to put one thing into: of Anthropic and OpenAI, and of any one."""
+"""Minimal valid bodies and streams of Anthropic and OpenAI, and builders for any protocol."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -181,7 +181,7 @@ def chat_stream(*deltas: Body, finish_reason: str = "tool_calls", usage: Body | 
 
 
 def chat_fragment(index: int | None, arguments: str | None = None, **fields: Any) -> Body:
-    """A delta with one fragment of a call; `id` and `name` open it."""
+    """Return a delta with one fragment of a call; `id` and `name` start the call."""
     name = fields.pop("name", None)
     function = {"name": name} if name is not None else {}
     if arguments is not None:
@@ -264,7 +264,7 @@ def responses_stream(*events: Body, output: Sequence[Body] = (), status: str = "
 
 
 def responses_item_events(index: int, item: Body) -> Iterator[Body]:
-    """The events of one item, from added to done: its text in one delta, if it has any."""
+    """Return the events of one output item, from added to done, with its text in one delta."""
     at = {"item_id": item["id"], "output_index": index}
     opened = {"arguments": "", "input": "", "content": [], "summary": []}
     started = {key: opened.get(key, value) for key, value in item.items()}
@@ -300,7 +300,7 @@ def responses_item_events(index: int, item: Body) -> Iterator[Body]:
 
 
 def tool_cycle_request(protocol: str, *ids: str, **fields: Any) -> Body:
-    """A request whose history holds one call for each id, with `result N` for each, in order."""
+    """Return a request whose history holds one call per id, each with `result N`, in order."""
     answers = [(call_id, f"result {position}") for position, call_id in enumerate(ids)]
     match protocol:
         case "anthropic":
@@ -324,7 +324,7 @@ def tool_cycle_request(protocol: str, *ids: str, **fields: Any) -> Body:
 
 
 def request_with_arguments(protocol: str, text: str) -> Body:
-    """A request that holds one answered call with these arguments, as JSON text."""
+    """Return a request with one answered call that has these arguments as JSON text."""
     match protocol:
         case "anthropic":
             asked = anthropic_call("call_1", arguments=json.loads(text))
@@ -345,12 +345,12 @@ def request_with_arguments(protocol: str, text: str) -> Body:
 
 
 def request_with_schemas(protocol: str, *schemas: Body) -> Body:
-    """A request that declares `tool_0`, `tool_1` and so on with these schemas."""
+    """Return a request that declares `tool_0`, `tool_1` and so on with these schemas."""
     return request_with_tools(protocol, {f"tool_{n}": schema for n, schema in enumerate(schemas)})
 
 
 def request_with_tools(protocol: str, tools: dict[str, Any], **fields: Any) -> Body:
-    """A request that declares tools by name; a schema of None is the usual one."""
+    """Return a request that declares tools by name; a schema of None means the default schema."""
     match protocol:
         case "anthropic":
             return anthropic_request(tools=[anthropic_tool(*tool) for tool in tools.items()], **fields)
@@ -368,7 +368,7 @@ def request_with_tools(protocol: str, tools: dict[str, Any], **fields: Any) -> B
 
 
 def response_body(protocol: str, text: str, *calls: tuple[str, str]) -> Body:
-    """An answer with a text and then calls of get_weather, each by its id and city; with no text if that is empty."""
+    """Return a response with a text, if not empty, and calls of `get_weather`, given as (id, city)."""
     asked = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
     written = [(call_id, name, json.dumps(arguments)) for call_id, name, arguments in asked]
     match protocol:
@@ -399,7 +399,7 @@ def response_body(protocol: str, text: str, *calls: tuple[str, str]) -> Body:
 
 
 def response_stream(protocol: str, text: str, *calls: tuple[str, str]) -> bytes:
-    """The same answer as a stream: each call whole, as far as the protocol can say it at once."""
+    """Return the same response as a stream, with each call in as few events as the protocol allows."""
     asked = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
     written = [(call_id, json.dumps(arguments)) for call_id, _, arguments in asked]
     match protocol:

@@ -1,4 +1,4 @@
-"""The smallest legal bodies and streams of Ollama's own chat API, for tests to put one thing into."""
+"""Minimal valid bodies and streams of Ollama's native chat API."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Responses with signed reasoning of each issuer, and a search for their signature fields."""
 
 from typing import Any
 
@@ -94,7 +94,7 @@ SIGNED_RESPONSES = {
     ),
 }
 
-# What each issuer calls its proofs.
+# The fields in which each issuer returns signatures.
 SIGNATURE_FIELDS = ("signature", "thoughtSignature", "encrypted_content", "data")
 
 
@@ -104,7 +104,7 @@ def history_of(body: dict[str, Any], protocol: str) -> list[Any]:
 
 
 def signature_fields_in(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """Every proof in a body, with its place."""
+    """Return every signature field of a body with its path."""
     if isinstance(value, list):
         return [one for index, inner in enumerate(value) for one in signature_fields_in(inner, f"{path}/{index}")]
     if not isinstance(value, dict):

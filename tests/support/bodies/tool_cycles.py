@@ -1,4 +1,4 @@
-"""A tool cycle as each protocol tells it: what is asked, what a provider answers, and what its clients send next."""
+"""Tool cycles of each protocol: the request, the provider's response, and the client's next request."""
 
 import json
 from typing import Any
@@ -82,7 +82,7 @@ HISTORY_FIELDS = {"openai-responses": "input", "gemini": "contents", "gemini-int
 
 
 def encode_response_stream(body: dict[str, Any], protocol: str) -> bytes:
-    """The stream that a provider would have told this answer in."""
+    """Encode a response body as the stream that its provider would send."""
     codec = PROTOCOLS[protocol]
     encoder = codec.stream_encoder(ResponseContext())
     response = codec.decode_response(json.dumps(body).encode(), ResponseContext())
@@ -90,7 +90,7 @@ def encode_response_stream(body: dict[str, Any], protocol: str) -> bytes:
 
 
 def decode_response_stream(stream: bytes, protocol: str) -> dict[str, Any]:
-    """The answer that a client makes of a stream."""
+    """Decode the response that a client accumulates from a stream."""
     codec = PROTOCOLS[protocol]
     decoder = codec.stream_decoder(ResponseContext())
     response = fold([*decoder.feed(stream), *decoder.close()])
@@ -99,7 +99,7 @@ def decode_response_stream(stream: bytes, protocol: str) -> dict[str, Any]:
 
 
 def next_request(request: dict[str, Any], response: dict[str, Any], protocol: str) -> dict[str, Any]:
-    """What a client sends next: the answer as it echoes it, and the results of the calls."""
+    """Return the client's next request: the echoed response and the results of its calls."""
     name = HISTORY_FIELDS.get(protocol, "messages")
     return {**request, name: [*request[name], *_ECHOES[protocol](response)]}
 
@@ -116,7 +116,7 @@ def _echo_anthropic(answer: dict[str, Any]) -> list[Any]:
 
 
 def _echo_responses(answer: dict[str, Any]) -> list[Any]:
-    """As Codex does: each item with its id, reasoning without a status."""
+    """Echo each item with its id, and reasoning without a status, as Codex does."""
     items = [
         {name: value for name, value in item.items() if name != "status" or item["type"] != "reasoning"}
         for item in answer["output"]
@@ -127,7 +127,7 @@ def _echo_responses(answer: dict[str, Any]) -> list[Any]:
 
 
 def _echo_gemini(answer: dict[str, Any]) -> list[Any]:
-    """As Gemini CLI does: thoughts are dropped, signatures stay on their parts, and a call without id gets one."""
+    """Echo as Gemini CLI does: drop thoughts, keep signatures on their parts, and give each call an id."""
     said = [part for part in answer["candidates"][0]["content"]["parts"] if not part.get("thought")]
     parts: list[Any] = []
     results: list[Any] = []

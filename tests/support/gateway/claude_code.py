@@ -1,4 +1,4 @@
-"""TODO."""
+"""Requests that Claude Code sends after a tool search."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ DEFERRED_TOOL = {**anthropic_tool("CronList"), "defer_loading": True}
 
 
 def request_after_tool_search(*names: str, called: str = "CronList", **fields: Any) -> dict[str, Any]:
-    """As Claude Code asks once its search has found these, and one was called."""
+    """Return the request that Claude Code sends after its search found these tools and one was called."""
     found = [{"type": "tool_reference", "tool_name": name} for name in names]
     return anthropic_request(
         USER_MESSAGE,

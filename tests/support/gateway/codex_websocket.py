@@ -1,4 +1,4 @@
-"""A websocket client that speaks as Codex does: it says only what is new, and nothing is to be stored."""
+"""A WebSocket client that behaves like Codex: it sends only new input items, with `store` off."""
 
 import json
 from collections.abc import Iterator
@@ -45,14 +45,14 @@ class CodexConnection:
         return found
 
     def events(self) -> list[dict[str, Any]]:
-        """All events up to the one that ends an answer."""
+        """Receive all events up to the one that ends a response."""
         found = [self.event()]
         while found[-1]["type"] not in TERMINAL_EVENTS:
             found.append(self.event())
         return found
 
     def create_response(self, input_items: Any, previous: str | None = None, **more: Any) -> dict[str, Any]:
-        """The answer."""
+        """Send a request and return the response."""
         self.send(input_items, previous, **more)
         last = self.events()[-1]
         assert last["type"] == "response.completed", last
@@ -60,7 +60,7 @@ class CodexConnection:
         return answer
 
     def create_rejected(self, input_items: Any, previous: str | None = None, **more: Any) -> dict[str, Any]:
-        """The error in place of an answer."""
+        """Send a request and return the error."""
         self.send(input_items, previous, **more)
         (error,) = self.events()
         assert error["type"] == "error", error

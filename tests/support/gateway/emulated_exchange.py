@@ -1,4 +1,4 @@
-"""TODO."""
+"""Canonical responses, encoded by a scripted upstream and decoded from the gateway's reply."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def canonical_call(name: str, id: str = "call_1", **arguments: Any) -> ToolCall:
 
 
 def encode_http_response(protocol: str, response: Response, *, stream: bool) -> bytes:
-    """The answer as the upstream writes it."""
+    """Encode a response as the HTTP response of an upstream."""
     codec, context = PROTOCOLS[protocol], ResponseContext(created=1)
     if not stream:
         return http_response("200 OK", codec.encode_response(response, context).to_bytes())
@@ -41,7 +41,7 @@ def encode_http_response(protocol: str, response: Response, *, stream: bool) -> 
 async def post_and_decode(
     gateway: RunningGateway, client: str, path: str, body: bytes, *, stream: bool
 ) -> tuple[Any, Response]:
-    """The answer as the client gets it, and what it means."""
+    """Post a request to the gateway; return the raw response body and its canonical form."""
     got = await gateway.post(path, body)
     data = await got.read(1_000_000)
     assert got.status == 200, data
@@ -53,7 +53,7 @@ async def post_and_decode(
         response = folder.response()
     else:
         response = codec.decode_response(data, ResponseContext())
-    # As the official SDK has it, which would repeat it.
+    # As in the official SDK's base URL, which already includes the version.
     got_whole = fold_body(client, data) if stream else json.loads(data)
     assert accept_response(client, got_whole) is None
     return got_whole, response

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Anthropic responses that stop with `pause_turn`."""
 
 import json
 from typing import Any
@@ -46,7 +46,7 @@ FINAL_MESSAGE = anthropic_message("end_turn", {"type": "text", "text": "It is su
 
 
 def anthropic_stream_response(body: dict[str, Any]) -> bytes:
-    """The same answer as a stream."""
+    """Encode the same response as a stream."""
     out: list[tuple[str, dict[str, Any]]] = [
         ("message_start", {"message": {**body, "content": [], "stop_reason": None}})
     ]

@@ -1,4 +1,4 @@
-"""A gateway in front of the strict simulator, in every protocol at once, and what goes in and out of both."""
+"""A gateway in front of the strict simulator for every protocol, with all exchanges of both recorded."""
 
 import asyncio
 import re
@@ -25,11 +25,11 @@ _SIGNATURE = re.compile(r'"(?:signature|thoughtSignature|encrypted_content)":\s*
 _STANDARD = str.maketrans("-_", "+/")
 
 SHOW_PATH = "/api/show"
-"""The capabilities of an Ollama's model, which the gateway asks for once: no exchange."""
+"""The path on which the gateway looks up capabilities of an Ollama model, which is no exchange."""
 
 
 class ObservedExchange(Struct):
-    """One request, and what was answered. `whole`: to the end of it. `let_go`: nobody works on it any more."""
+    """One request and its response."""
 
     path: str
     request_body: bytes = b""
@@ -55,12 +55,15 @@ class ObservedExchange(Struct):
 
 
 def signatures_in(body: bytes) -> set[str]:
-    """Every proof of thinking in a body or a stream, found without a codec. Clients may use the other alphabet."""
+    """Return every signature of thinking in a body or stream, found without a codec.
+
+    Clients may use either base64 alphabet.
+    """
     return {one.translate(_STANDARD).rstrip("=") for one in _SIGNATURE.findall(body.decode())}
 
 
 class ObservedApp:
-    """An ASGI app, and all that goes in and out of it."""
+    """An ASGI app that records all of its exchanges."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -68,7 +71,7 @@ class ObservedApp:
         self.hold_condition: Callable[[ObservedExchange, bytes], bool] | None = None
 
     def hold(self, matches: Callable[[ObservedExchange, bytes], bool]) -> threading.Event:
-        """Hold back each message of an answer that matches until the event is set."""
+        """Delay each matching message of a response until the event is set."""
         released = threading.Event()
         self.hold_condition = lambda seen, body: not released.is_set() and matches(seen, body)
         return released
@@ -103,7 +106,7 @@ class ObservedApp:
 
 
 class GatewaySetup(Struct):
-    """Where clients go, and what is seen there and behind it."""
+    """A gateway with observed exchanges of clients and upstreams."""
 
     base_url: str
     gateway: ObservedApp
@@ -116,7 +119,7 @@ class GatewaySetup(Struct):
         self.gateway.hold_condition = self.upstream.hold_condition = None
 
     def losses(self, observed: ObservedExchange | None = None) -> list[dict[str, str]]:
-        """What the gateway reports of an exchange, if not told otherwise the last one."""
+        """Return the loss report of an exchange, by default the last one."""
         exchange = (observed or self.gateway.exchanges[-1]).headers.get("toolwire-exchange")
         answer = http_client.get(f"{self.base_url}/toolwire/exchanges/{exchange}/losses")
         found: list[dict[str, str]] = answer.json()["losses"] if answer.status_code == 200 else []
@@ -124,13 +127,13 @@ class GatewaySetup(Struct):
 
 
 def routed_model(upstream: str) -> str:
-    """The name under which the gateway knows the simulated model of this protocol."""
+    """Return the gateway's name of the simulated model of this protocol."""
     return f"{upstream}/{SDK_CLIENTS[upstream][1]}"
 
 
 @contextmanager
 def serve_gateway(simulator: Any, extra_config: str = "") -> Iterator[GatewaySetup]:
-    """Every protocol's provider is named after the protocol."""
+    """Serve a gateway with one provider per protocol, named after the protocol."""
     upstream = ObservedApp(simulator)
     with serve_app(upstream) as url:
         providers = "\n".join(

@@ -1,4 +1,4 @@
-"""TODO."""
+"""State stores for tests."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Requests with deferred tools and a tool search."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ BM25_SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_to
 def search_request(
     client: str, *, stream: bool = False, search: dict[str, Any] = BM25_SEARCH, history: Any = ()
 ) -> tuple[str, bytes]:
-    """A request with one tool at once, two that are loaded later, and a search."""
+    """Return a request with one immediate tool, two deferred tools and a search tool."""
     if client == "anthropic":
         tools: list[Any] = [search]
         tools += [

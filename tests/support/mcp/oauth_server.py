@@ -1,4 +1,4 @@
-"""An MCP server that wants to be signed in to, and the authorisation server that does it, at one address."""
+"""An MCP server that requires OAuth, and its authorization server, at one address."""
 
 import asyncio
 import base64

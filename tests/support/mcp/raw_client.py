@@ -1,4 +1,4 @@
-"""TODO."""
+"""An MCP client that writes raw JSON-RPC messages."""
 
 import json
 from typing import Any, Self
@@ -10,7 +10,7 @@ from tests.support.mcp.toolsets import NEW_VERSION, OLD_VERSION
 
 
 class RawMcpClient:
-    """A client that writes what it is told to."""
+    """A client that sends arbitrary messages."""
 
     def __init__(self, url: str, version: str, meta: dict[str, Any], **headers: str) -> None:
         self._url, self._version, self._meta = url, version, meta

@@ -1,6 +1,7 @@
-"""A server that is a small program, of either version, honest or not: `python actor.py '{"version": ...}'`.
+"""An MCP server as a small program, of either protocol version: `python scripted_server.py '{"version": ...}'`.
 
-It writes JSON-RPC by hand, so that it can also write what no SDK would."""
+It writes JSON-RPC by hand, so that it can also send messages that no SDK would.
+"""
 
 import json
 import os
@@ -103,7 +104,7 @@ class ScriptedServer:
         return given if given is None or "error" in given or "result" in given else self.result(given)
 
     def handle_client_response(self, message: dict[str, Any]) -> None:
-        """To what was asked of the client, in the older version."""
+        """Handle a client's response to a server request of the older protocol version."""
         self.write(
             {
                 "id": self.pending_requests.pop(message["id"]),
@@ -148,7 +149,7 @@ class ScriptedServer:
         return text_content("done")
 
     def play_wait(self, id: Any, params: dict[str, Any]) -> None:
-        """It is answered by nobody: whoever called must give up."""
+        """Never respond, so that the caller must time out."""
 
     def play_ask(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         schema = params.get("arguments", {}).get("schema") or OBJECT_SCHEMA
@@ -164,7 +165,7 @@ class ScriptedServer:
         return {"result": {"resultType": "input_required", "inputRequests": wanted, "requestState": "opaque"}}
 
     def play_pester(self, id: Any, params: dict[str, Any]) -> None:
-        """One question after the other, whatever is answered."""
+        """Send one elicitation after the other, whatever the client answers."""
         for number in range(50):
             form = {"message": f"{number}?", "requestedSchema": OBJECT_SCHEMA}
             self.write({"id": f"p{number}", "method": "elicitation/create", "params": form})

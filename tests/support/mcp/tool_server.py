@@ -1,4 +1,4 @@
-"""toolwire as an MCP server on loopback, and what it was sent."""
+"""toolwire as an MCP server on loopback, with the messages it received."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Toolsets on the actor, and calls of their tools."""
+"""Toolsets connected to the scripted server, and calls of their tools."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ MCP_VERSIONS = (OLD_VERSION, NEW_VERSION)
 
 
 class RecordingApprover:
-    """Answers with what was given, in order, and keeps what was asked."""
+    """An approver that gives prepared answers in order and records the questions."""
 
     name = "someone"
 
@@ -85,7 +85,7 @@ def text_of_output(output: ToolOutput) -> str:
 
 
 def read_message_log(path: Path) -> list[dict[str, Any]]:
-    """What a server was sent, if it keeps a log."""
+    """Return the messages a server received, if it writes a log."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""`toolwire` as a user starts it: a process of its own, without anybody's keys, with or without a terminal."""
+"""The `toolwire` command as a process without API keys, with or without a terminal."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
 
 MAIN_PROGRAM = "from toolwire.cli import main; main()"
-# The terminal becomes the process's own, so that Ctrl-C is a signal to it.
+# The process gets the terminal as its controlling terminal, so that Ctrl-C sends a signal.
 TERMINAL_PROGRAM = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {MAIN_PROGRAM}"
 
 
@@ -37,12 +37,12 @@ class CliResult:
 
     @property
     def run(self) -> str:
-        """The id that the last lines tell."""
+        """Return the run id that the last lines of the output name."""
         return str(re.findall(r"run_\d+_[0-9a-f]{8}", self.err)[-1])
 
 
 def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: str) -> CliResult:
-    """In this folder, with nobody at a terminal; `variables` are those of the environment that differ."""
+    """Run the command in this folder without a terminal; `variables` override the environment."""
     done = subprocess.run(
         [sys.executable, "-c", MAIN_PROGRAM, *arguments],
         cwd=folder,
@@ -69,7 +69,7 @@ def start_toolwire(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 class Terminal:
-    """A terminal, and who sits there."""
+    """A pseudo-terminal with a running command."""
 
     def __init__(self, handle: int, process: "subprocess.Popen[bytes]") -> None:
         self._handle = handle
@@ -77,7 +77,7 @@ class Terminal:
         self.output = ""
 
     def read_until(self, words: str) -> str:
-        """What came on the screen up to these words, since the last ones."""
+        """Return the output up to this text, since the last read."""
         deadline = time.monotonic() + DEADLINE
         while words not in self.output:
             assert time.monotonic() < deadline, f"no {words!r} in:\n{self.output}"
@@ -90,7 +90,7 @@ class Terminal:
         os.write(self._handle, text.encode())
 
     def wait(self) -> tuple[int, str]:
-        """Its exit code, and the rest of what was shown."""
+        """Wait for the exit; return the exit code and the remaining output."""
         deadline = time.monotonic() + DEADLINE
         while self._process.poll() is None:
             assert time.monotonic() < deadline, f"it goes on and on:\n{self.output}"
@@ -112,7 +112,7 @@ class Terminal:
 
 @contextmanager
 def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> Iterator[Terminal]:
-    """`piped`: stdin is not the terminal, but this text."""
+    """Start the command in a pseudo-terminal; with `piped`, stdin is this text instead."""
     handle, other = pty.openpty()
     program = TERMINAL_PROGRAM if stdin is None else TERMINAL_PROGRAM.replace("ioctl(0", "ioctl(2")
     process = subprocess.Popen(
@@ -137,8 +137,10 @@ def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> It
 
 
 def write_script(folder: Path, *turns: Mapping[str, Any], extra_config: str = "", sandbox: bool | None = None) -> None:
-    """The embedded model plays these turns, each after as many answers as stand before it. Commands run in a sandbox
-    where one works, unless a test says which."""
+    """Write a script whose turns the built-in simulator plays.
+
+    Commands run in a sandbox if one is available, unless a test selects one.
+    """
     if not (detect_bubblewrap().unavailable_reason == "" if sandbox is None else sandbox):
         extra_config += "[tools]\nsandbox = false\n"
     played = [{"after": number, "repeat": 0, **turn} for number, turn in enumerate(turns)]

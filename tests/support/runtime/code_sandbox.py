@@ -1,4 +1,4 @@
-"""A sandbox to test in: tools that are called for real, and what a run remembers, in memory."""
+"""A code sandbox with real tools and steps stored in memory."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ NUMBERS_SCHEMA: dict[str, Any] = {
 
 
 class InMemorySteps:
-    """What a run remembers."""
+    """Recorded steps of a run, in memory."""
 
     def __init__(self) -> None:
         self.intents: dict[str, bytes] = {}
@@ -43,7 +43,7 @@ class InMemorySteps:
 
 
 class SandboxTools:
-    """Some tools, and who carries out the calls of them."""
+    """Tools, and the executor of their calls."""
 
     def __init__(self, *more: Tool) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -99,7 +99,7 @@ def run_code(
     key: bytes = b"k" * 32,
     name: str = "run/1",
 ) -> ToolOutput:
-    """What `run_code` gives for it."""
+    """Run code with the `run_code` tool and return its result."""
     asked = desk or SandboxTools()
 
     async def whole() -> ToolOutput:

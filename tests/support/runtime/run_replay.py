@@ -1,4 +1,4 @@
-"""TODO."""
+"""Replay of recorded runs."""
 
 from typing import Any
 

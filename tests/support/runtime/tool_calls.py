@@ -1,4 +1,4 @@
-"""One tool, called as the runtime calls it, without the runtime around it."""
+"""Single tools, called as the runtime calls them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ NO_SANDBOX = Sandbox(unavailable_reason="the tests run without one")
 
 
 def built_in_tool(workspace: Path, name: str, **settings: Any) -> Tool:
-    """One of the built-in tools; no bubblewrap is asked for unless that is what is tested."""
+    """Return a built-in tool, without bubblewrap unless the test selects it."""
     return tool_named(built_in_tools(workspace, **{"sandbox": NO_SANDBOX, **settings}), name)
 
 

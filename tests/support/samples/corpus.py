@@ -1,4 +1,4 @@
-"""The recorded traffic beside the project, where present: what clients really send and providers really answer."""
+"""The recorded traffic beside the project, if present: real requests and responses."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ from tests.support.paths import SHARED, skip_without
 CORPUS = SHARED / "corpus"
 needs_recordings = skip_without("corpus")
 
-# The corpus names the shape of the bodies `dialect`; these are the ones that toolwire has a protocol for.
+# The corpus calls the body format `dialect`; these are the dialects that toolwire has a protocol for.
 DIALECTS = {
     "anthropic": "anthropic",
     "openai_chat": "openai-chat",
@@ -22,11 +22,11 @@ DIALECTS = {
     "ollama": "ollama",
 }
 
-# Official recordings are named like their dialect; servers that only imitate one have files of their own, and so has
+# Official recordings are named after their dialect. Servers that imitate one have separate files, and so does
 # OpenRouter, which imitates two and whose chat is a protocol here.
 FILES = (*DIALECTS, "openai_compatible", "openrouter")
 
-# OpenRouter's ids of answers, and only its.
+# Prefixes of response ids that only OpenRouter uses.
 OPENROUTER_ID = re.compile(r'"id": ?"gen-')
 
 
@@ -60,7 +60,7 @@ class Recording:
 
     @property
     def wire(self) -> bytes:
-        """The stream as bytes; empty for an exchange that was not streamed."""
+        """Return the stream as bytes; empty if the exchange was not streamed."""
         return (self.sse or "").encode()
 
 
@@ -69,7 +69,7 @@ def is_present() -> bool:
 
 
 def recordings(protocol: str, *, compatible: bool = False, kind: str | None = None) -> tuple[Recording, ...]:
-    """Every recorded exchange of a protocol: with the vendor itself, or with servers that imitate it."""
+    """Return every recorded exchange of a protocol, with the vendor or with servers that imitate it."""
     found = _by_protocol(compatible).get(protocol, ())
     return found if kind is None else tuple(exchange for exchange in found if exchange.kind == kind)
 
@@ -91,8 +91,10 @@ def _all() -> tuple[Recording, ...]:
 
 
 def _protocol(line: dict[str, Any]) -> tuple[str, bool]:
-    """Whose protocol an exchange is of, and whether the server only imitates it. Files and names are sometimes wrong
-    about it; what an answer looks like is not."""
+    """Return the protocol of an exchange and whether the server only imitates it.
+
+    File names are sometimes wrong about it, so the shape of the response decides.
+    """
     protocol = DIALECTS[line["dialect"]]
     body = line["response"] if isinstance(line["response"], dict) else {}
     if protocol == "ollama" and body.get("object") == "chat.completion":

@@ -1,4 +1,4 @@
-"""Which fixture shows which row of the wire facts, and how to see that it does."""
+"""The fixture that shows each row of the wire facts, and the check that it does."""
 
 import json
 import re
@@ -19,7 +19,7 @@ WIRE_FACT_FILES = {
     "ollama": "ollama.md",
     "openrouter": "openrouter.md",
 }
-# The tables that name parts of bodies and streams: the start of the section's heading, and what a row is called here.
+# The tables that list parts of bodies and streams: start of the section heading, and the kind of row.
 TABLES = {
     "anthropic": {"2. ": "field", "3.2 ": "block", "13. ": "error"},
     "openai-chat": {"2. ": "field", "3. ": "role"},
@@ -29,7 +29,7 @@ TABLES = {
     "ollama": {"2. ": "field"},
     "openrouter": {"2. ": "field", "3. ": "entry"},
 }
-# Words in the tables' first cells that are values or headers, not rows.
+# Words in the first cells of the tables that are values or headers, not rows.
 NOT_ROWS = frozenset(
     {
         "type",
@@ -81,7 +81,7 @@ def is_shown(protocol: str, row: Row) -> bool:
 
 
 def _events(wire: bytes) -> Iterator[Any]:
-    """The payloads of an event stream; without any `data:`, each line is one."""
+    """Return the payloads of an event stream; without any `data:`, each line is one."""
     text = wire.decode()
     named = re.search(r"^data:", text, re.MULTILINE) is not None
     for frame in re.split(r"\r\n\r\n|\n\n|\r\r", text) if named else text.splitlines():
@@ -114,7 +114,7 @@ def _holds(node: Any, condition: str) -> bool:
 
 
 def wire_fact_rows(protocol: str) -> Iterator[str]:
-    """The names in the first cells of the tables, where the wire facts lie beside the project."""
+    """Return the names in the first cells of the tables, if the wire facts are beside the project."""
     path = WIRE_FACTS / WIRE_FACT_FILES[protocol]
     lines = path.read_text().splitlines()
     kind = None
@@ -131,7 +131,7 @@ def wire_fact_rows(protocol: str) -> Iterator[str]:
 
 
 def _names(cell: str) -> Iterator[str]:
-    """The quoted words, each up to what it holds; in a table without quotes, the words themselves."""
+    """Return the quoted words, each without its arguments; in a table without quotes, all words."""
     if "`" not in cell:
         yield from re.findall(r"\w+", cell) if re.fullmatch(r" \w+( ?/ ?\w+)* ", cell) else ()
     for quoted in re.findall(r"`([^`]+)`", cell):
@@ -141,7 +141,7 @@ def _names(cell: str) -> Iterator[str]:
 
 
 def _event_names(cell: str) -> Iterator[str]:
-    """Spells out the shorthand `response.x.delta` / `.done` and `response.x.added/delta/done`."""
+    """Expand the shorthand `response.x.delta` / `.done` and `response.x.added/delta/done`."""
     stem = ""
     for quoted in re.findall(r"`([^`]+)`", cell):
         for word in quoted.split("/"):

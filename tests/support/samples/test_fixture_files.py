@@ -1,4 +1,4 @@
-"""The project's own fixtures are what the vendors' SDKs take, fold as they should, and show every wire fact."""
+"""Fixtures are valid for the vendors' SDKs, fold correctly, and cover every wire fact."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.support.samples.fixture_files import (
 )
 from tests.support.sdk.validation import accept_error, accept_request, accept_response, fold_stream, summary
 
-# What the SDK types refuse although it is on the wire, each with its reason.
+# Bodies that the SDK types reject although they occur on the wire, each with its reason.
 REFUSED_REQUESTS = {
     "anthropic/sampling_2023": "temperature, top_p and top_k left the types with version 2026-10-21",
     "openai-chat/compatible_deepseek": "reasoning_content and thinking are not the vendor's",
@@ -67,7 +67,7 @@ REFUSED_ERRORS = {
     "openai-chat/400_code_is_a_number": "code is a number only at imitators",
     "gemini-interactions/400_canonical": "Google's older form of an error, which this SDK does not know",
 }
-# Rejected for their shape, so that the types see it too.
+# Requests rejected for their shape, which the types reject as well.
 REJECTED_BY_TYPE = {
     "openai-responses/stop_sequence": "stop is no parameter of this protocol",
     "gemini/unknown_field": "max_tokens is no field of this protocol",

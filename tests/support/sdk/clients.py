@@ -1,7 +1,7 @@
-"""A conversation with tools through each official SDK, all driven alike: say something, answer its calls, look.
+"""A tool conversation through each official SDK, with one interface: send text, send results, inspect.
 
-Each keeps the history as its SDK's users do, with what the SDK gave back. `history` is open to a test that wants to
-break it.
+Each client keeps the history as users of its SDK do, with the objects that the SDK returned. Tests may modify `history`
+to break it.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from tests.support.sdk.openai_clients import OpenaiChat, OpenaiResponses, Openro
 
 __all__ = ["API_KEY", "SDK_CLIENTS", "WEATHER_TOOL", "ClientTool", "ReceivedCall", "ReceivedResponse", "SdkClient"]
 
-# One client for each address, kept open as in a long-lived program: most of its cost is reading certificates.
+# One client per URL, kept open as in a long-running program: most of its cost is loading certificates.
 
 
 @cache

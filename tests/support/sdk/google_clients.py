@@ -1,4 +1,4 @@
-"""The SDK of Google, for both of its protocols."""
+"""Clients of Google's SDK for both of its protocols."""
 
 import json
 from collections.abc import Sequence
@@ -110,7 +110,7 @@ class GeminiInteractions(SdkClient):
 
 
 def _steps(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The SDK has no accumulator for interactions: its users join deltas themselves."""
+    """Join deltas into steps; the SDK has no accumulator for interactions."""
     steps: list[dict[str, Any]] = []
     arguments: dict[int, str] = {}
     for event in events:

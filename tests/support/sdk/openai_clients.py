@@ -1,4 +1,4 @@
-"""The SDKs of OpenAI, and of OpenRouter, which speaks its Chat."""
+"""Clients of the OpenAI SDK and of the OpenRouter SDK, which uses Chat Completions."""
 
 import json
 from collections.abc import Sequence
@@ -162,7 +162,7 @@ class Openrouter(SdkClient):
 
 
 def _join_deltas(deltas: list[dict[str, Any]]) -> dict[str, Any]:
-    """A message from the deltas of a stream, as its documentation tells users to join them."""
+    """Join the deltas of a stream into a message, as the vendor documents."""
     said: dict[str, Any] = {"content": "", "reasoning": ""}
     calls: dict[int, dict[str, Any]] = {}
     details: dict[tuple[int, str], dict[str, Any]] = {}

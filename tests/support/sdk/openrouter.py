@@ -1,4 +1,4 @@
-"""What OpenRouter's SDK (openrouter 1.3.84) accepts: bodies against its types, streams through its own reader."""
+"""Validation with OpenRouter's SDK (openrouter 1.3.84): bodies by its types, streams by its reader."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from tests.support.sdk.streams import InvalidStream
 from tests.support.sdk.summaries import Summary
 from tests.support.sdk.summaries import summary as chat_summary
 
-# Documented, recorded from the wire or written by OpenRouter's other clients, but not in the generated types.
+# Fields that are documented, recorded or sent by OpenRouter's other clients, but missing in the generated types.
 UNTYPED = {
     "ChatRequest": {"n", "verbosity", "route", "transforms", "preset", "usage"},
     "ChatRequestReasoning": {"max_tokens", "exclude", "enabled"},
@@ -35,14 +35,14 @@ class _Error(BaseModel):
 
 
 class _ErrorBody(BaseModel):
-    """What all of the SDK's error types have in common: there is one for each status."""
+    """The common part of the SDK's error types, which has one type per status."""
 
     error: _Error
     user_id: str | None = None
 
 
 def accept_request(body: Any) -> str | None:
-    """None if the SDK's request type takes the body and knows all of its fields, else the first thing wrong."""
+    """Return None if the SDK's request type accepts the body and knows all of its fields, otherwise the first error."""
     return _accept(ChatRequest, body)
 
 
@@ -64,7 +64,7 @@ def _accept(model: type[BaseModel], body: Any) -> str | None:
 
 
 def _unknown_field(read: Any, body: Any, path: str) -> str | None:
-    """The first field, or variant, that the types don't know; the models themselves leave it out in silence."""
+    """Return the first field or variant that the types do not know; the models drop it silently."""
     if isinstance(read, list) and isinstance(body, list):
         found = (_unknown_field(*pair, f"{path}.{index}") for index, pair in enumerate(zip(read, body, strict=True)))
         return next((one for one in found if one is not None), None)
@@ -91,9 +91,9 @@ def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
 
 
 def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
-    """The response that the chunks add up to, each read as the SDK reads it; it has no accumulator of its own.
+    """Fold chunks into a response, each parsed as the SDK does; it has no accumulator.
 
-    `tolerant` leaves out the checks that its types know every field, and that each choice says why it ended.
+    `tolerant` skips the checks for unknown fields and for finish reasons.
     """
     answer: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
@@ -127,7 +127,7 @@ def _apply_delta(choice: dict[str, Any], choice_delta: dict[str, Any]) -> None:
 
 
 def _join(entries: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
-    """Fragments of the same type and index are one entry; of a signature the last one counts."""
+    """Join fragments of the same type and index into one entry; the last signature wins."""
     same = [one for one in entries if all(one.get(key) == fragment.get(key) for key in ("type", "index"))]
     if not same:
         entries.append(dict(fragment))

@@ -1,8 +1,8 @@
-"""The official SDKs' request types, rebuilt so that pydantic checks every level of a plain JSON body.
+"""Request types of the official SDKs, rebuilt so that pydantic checks every level of a JSON body.
 
-As published they can't refuse much: `Iterable[...]` is validated only when iterated, TypedDicts ignore keys they
-don't know, unions hold pydantic models and open files beside the JSON forms, and a union of thirty dictionaries
-answers a mistake with thirty complaints. The rebuilt types differ in exactly these four points.
+The published types reject little: `Iterable[...]` is validated only when iterated, TypedDicts ignore unknown keys,
+unions contain pydantic models and open files beside JSON forms, and a union of thirty dictionaries reports one mistake
+thirty times. The rebuilt types differ in exactly these four points.
 """
 
 import functools
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required, get_args
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter
 from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
-# Only a Python caller can hand these over; a body on the wire never holds them.
+# Values that only Python callers can pass; they never occur in a JSON body.
 _NON_JSON_TYPES = (typing.IO, os.PathLike)
 _DISCRIMINATING_KEYS = ("type", "role")
 _PLAIN_TAG = "plain"
@@ -117,7 +117,7 @@ def _literals(member: Any, key: str) -> tuple[str, ...]:
 
 
 def _is_required(dictionary: Any, name: str, hint: Any) -> bool:
-    # `__required_keys__` overlooks a Required that postponed evaluation left as text; the resolved hint shows it.
+    # `__required_keys__` misses a Required that postponed evaluation left as text; the resolved hint has it.
     origin = get_origin(hint)
     return origin is Required or (origin is not NotRequired and name in dictionary.__required_keys__)
 

@@ -1,7 +1,7 @@
-"""Streams through the official SDKs: their SSE decoders, their event types, their accumulators.
+"""Streams through the official SDKs: SSE decoders, event types and accumulators.
 
-The Python accumulators forgive some things that the TypeScript ones and the vendors' own tool runners don't; those
-rules are checked here on the decoded events, so that a stream which folds would be read by every official client.
+The Python accumulators tolerate errors that the TypeScript ones and the vendors' tool runners do not. These rules are
+checked here on the decoded events, so that every official client can read a stream that folds.
 """
 
 import warnings
@@ -27,7 +27,7 @@ TERMINAL_RESPONSES_EVENTS = ("response.completed", "response.incomplete", "respo
 
 
 class _CallFragment(ChoiceDeltaToolCall):
-    # The published delta knows function calls only; the accumulator joins a custom call's text just as well.
+    # The published delta type only has function calls; the accumulator also joins the text of custom calls.
     type: Literal["function", "custom"] | None = None  # type: ignore[assignment]
 
 
@@ -55,15 +55,15 @@ class InvalidStream(ValueError):
 
 
 def fold_stream(protocol: str, wire: bytes, *, tolerant: bool = False) -> Summary:
-    """Folds a raw stream as the vendor's SDK does. Raises what the SDK raises, or `StreamRefused`.
+    """Fold a raw stream as the vendor's SDK does; raise the SDK's error or `InvalidStream`.
 
-    `tolerant` leaves out the checks beyond the Python SDK's own, for servers that only imitate a protocol.
+    `tolerant` skips checks beyond those of the Python SDK, for servers that imitate a protocol.
     """
     return summary(protocol, fold_body(protocol, wire, tolerant=tolerant))
 
 
 def fold_body(protocol: str, wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
-    """The whole response body that the SDK's accumulator builds."""
+    """Return the complete response body that the SDK's accumulator builds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the accumulators serialise what they never validated, and warn of it
         if not tolerant:
@@ -72,7 +72,7 @@ def fold_body(protocol: str, wire: bytes, *, tolerant: bool = False) -> dict[str
 
 
 def _raw_stream(protocol: str, event_type: Any, wire: bytes, *, strict: bool = False) -> Any:
-    """The SDK's own reader. `strict` validates each event, where by default it is constructed unchecked."""
+    """Iterate over a stream with the SDK's reader; `strict` validates each event, which the SDK does not by default."""
     response = httpx2.Response(
         200,
         headers={"content-type": "text/event-stream"},
@@ -223,7 +223,7 @@ def _check_responses(events: list[Any]) -> None:
 
 
 def _comparable(item: dict[str, Any]) -> dict[str, Any]:
-    # The vendor encrypts anew for the terminal event: same content, other bytes.
+    # The vendor encrypts again for the terminal event: same content, different bytes.
     return {key: value for key, value in item.items() if key != "encrypted_content"}
 
 

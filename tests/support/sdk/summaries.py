@@ -1,4 +1,4 @@
-"""What an answer says, in one shape for every protocol, read from the plain body without any of toolwire's code."""
+"""Summaries of responses in one shape for every protocol, read from plain bodies without toolwire's code."""
 
 import json
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Summary(TypedDict):
     other_choices: list["Summary"]
 
 
-# One vocabulary for the words that vendors end an answer with.
+# One vocabulary for the stop reasons of all vendors.
 ANTHROPIC_STOPS = {
     "end_turn": "end_turn",
     "max_tokens": "max_tokens",
@@ -53,7 +53,7 @@ def summary(protocol: str, body: dict[str, Any]) -> Summary:
 
 
 def usage_of(protocol: str, usage: dict[str, Any] | None) -> dict[str, int]:
-    """Input includes what the cache served and stored, output includes reasoning; what was not said counts 0."""
+    """Return token counts: input includes cache reads and writes, output includes reasoning, missing counts are 0."""
     if not usage:
         return {}
     if protocol == "anthropic":
@@ -193,7 +193,7 @@ def _awaits_client(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
         case "tool_search_call":
             return item.get("execution") == "client"
         case "shell_call":
-            # A hosted shell answers its own calls, in the same output.
+            # A hosted shell returns results of its calls in the same output.
             answered = {other.get("call_id") for other in items if other["type"] == "shell_call_output"}
             return item["call_id"] not in answered
         case _:

@@ -1,4 +1,4 @@
-"""The judges can refuse: what the SDK checks accept, what they must not, and where recorded truth is wider."""
+"""The SDK validators reject invalid bodies and streams, and accept recorded traffic with listed exceptions."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -27,10 +27,10 @@ from tests.support.sdk.validation import (
     summary,
 )
 
-# Those whose SDKs accumulate themselves; the others' judges are tested with their protocols.
+# Protocols whose SDKs have an accumulator; the other validators are tested with their protocols.
 PROTOCOLS = ("anthropic", "openai-chat", "openai-responses")
 
-# Below these the vendor's types take any JSON, so a change there can't be seen.
+# Below these paths the vendor's types accept any JSON, so a change cannot be detected.
 FREE_FORM = frozenset(
     {
         "input_schema",
@@ -46,13 +46,13 @@ FREE_FORM = frozenset(
 )
 
 STREAMS = {protocol: fixture(protocol, "streams", "minimal").decode() for protocol in PROTOCOLS}
-# What the SDKs raise, besides our own, at a stream they can't read.
+# Exceptions that the SDKs raise, besides ours, for a stream they cannot read.
 REFUSALS = (RuntimeError, ValueError, IndexError, anthropic.AnthropicError, openai.OpenAIError)
 CALL_IDS = {"anthropic": "toolu_1", "openai-chat": "call_1", "openai-responses": "call_1"}
 INPUT_TOKENS = {"anthropic": 10, "openai-chat": 9, "openai-responses": 9}
 OUTPUT_TOKENS = {"anthropic": 12, "openai-chat": 7, "openai-responses": 7}
 
-# (protocol, what to replace in the minimal stream, by what): each breaks a rule of an official client.
+# (protocol, text to replace in the minimal stream, replacement): each breaks a rule of an official client.
 BROKEN = [
     ("anthropic", "event: message_start", "event: ping"),
     ("anthropic", '"index":0,"content_block"', '"index":1,"content_block"'),
@@ -128,7 +128,7 @@ def test_a_broken_stream_does_not_fold(protocol: str, old: str, new: str) -> Non
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_stream_cut_after_any_event_does_not_fold(protocol: str) -> None:
     frames = [f"{frame}\n\n" for frame in STREAMS[protocol].strip().split("\n\n")]
-    # Chat is complete with its finish reason: the usage chunk and the end mark may be missing.
+    # Chat is complete with its finish reason: the usage chunk and `[DONE]` may be missing.
     whole = len(frames) - (2 if protocol == "openai-chat" else 0)
     for end in range(whole):
         with pytest.raises((InvalidStream, RuntimeError)):
@@ -137,7 +137,7 @@ def test_a_stream_cut_after_any_event_does_not_fold(protocol: str) -> None:
 
 
 def _nodes(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The path of every object that carries a type and that the vendor's types describe."""
+    """Yield the path of every object that has a type and is described by the vendor's types."""
     if isinstance(value, dict):
         if "type" in value:
             yield path
@@ -159,7 +159,7 @@ def _changed(body: Any, path: tuple[str | int, ...], key: str, value: Any) -> An
 
 
 def _any_json(protocol: str, path: tuple[str | int, ...]) -> bool:
-    """OpenAI types the members of allowed_tools as plain dictionaries, and leaves one type open."""
+    """Return whether the types accept any JSON here, such as members of OpenAI's `allowed_tools`."""
     return protocol.startswith("openai") and (
         (path[0] == "tool_choice" and path[-2:-1] == ("tools",)) or path[0] == "context_management"
     )

@@ -1,4 +1,4 @@
-"""An ASGI app on a real socket of the loopback, in a thread of its own."""
+"""ASGI apps on a loopback socket, in a thread of their own."""
 
 import asyncio
 import socket
@@ -17,8 +17,10 @@ http_client = httpx.Client(timeout=DEADLINE)
 
 
 class QuickServer(uvicorn.Server):
-    """uvicorn's, without its waiting: that looks ten times a second whether it is to end, and then waits a tenth more,
-    which is most of the time of a short test."""
+    """A uvicorn server that stops at once.
+
+    uvicorn polls for its end ten times a second and then waits a tenth more, most of the time of a short test.
+    """
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
@@ -43,7 +45,7 @@ class QuickServer(uvicorn.Server):
 
 @contextmanager
 def serve_app(app: Any, port: int = 0) -> Iterator[str]:
-    """The address at which the app answers."""
+    """Serve an ASGI app and yield its URL."""
     server = QuickServer(uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

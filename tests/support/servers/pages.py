@@ -1,4 +1,4 @@
-"""TODO."""
+"""A web server for fetch and search tests, with prepared pages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

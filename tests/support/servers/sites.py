@@ -1,4 +1,4 @@
-"""Small sites on loopback, which keep what was asked of them."""
+"""Web sites on loopback that record their requests."""
 
 import socket
 import threading
@@ -36,7 +36,7 @@ class Site:
 
 @contextmanager
 def serve_site(pages: dict[str, str | SitePage], host: str = "127.0.0.1") -> Iterator[Site]:
-    """By path, without its query."""
+    """Serve pages by path, ignoring the query."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -77,7 +77,7 @@ def serve_site(pages: dict[str, str | SitePage], host: str = "127.0.0.1") -> Ite
 
 
 class PortTrap:
-    """A port that nobody may touch, for TCP and for UDP."""
+    """A port that must not receive any TCP or UDP traffic."""
 
     def __init__(self, port: int) -> None:
         self.port = port
