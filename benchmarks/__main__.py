@@ -1,4 +1,4 @@
-"""`make bench`: the ratios that the project promises, each beside its limit. Exits 1 if one is over it."""
+"""`make bench`: print the promised ratios with their limits, and exit 1 if one exceeds its limit."""
 
 import gc
 import statistics
@@ -71,7 +71,7 @@ def _is_held(label: str, figure: float, limit: float) -> bool:
 
 
 def _rows() -> Iterator[tuple[str, float, float]]:
-    """Each figure with its label and its limit, measured as it is asked for."""
+    """Yield label, ratio and limit, measured lazily."""
     print("A request, bytes in and bytes out, to an orjson round trip of the same bytes:")
     for source, target in REQUEST_PAIRS:
         request = translated_request(source)
@@ -109,8 +109,10 @@ def _stream_ratio(stream: bytes, source: str, target: str) -> float:
 
 
 def _ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
-    """The median of ratios, each of two runs that follow one another. As with `timeit` nothing is collected meanwhile:
-    what one of them left behind would count for the other."""
+    """Return the median ratio of paired runs.
+
+    As in `timeit`, the garbage collector is off, since garbage of one run would count for the other.
+    """
     for warm in (work, floor):
         for _ in range(5):
             warm()
@@ -123,7 +125,7 @@ def _ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Of the processor, so that what else the machine does counts less."""
+    """Return CPU seconds, so that other load counts less."""
     start = time.process_time()
     work()
     return time.process_time() - start

@@ -1,6 +1,6 @@
-"""What the browser harness adds to bare Playwright: `python -m benchmarks.browser [ROUNDS]`.
+"""Overhead of the browser harness over bare Playwright: `python -m benchmarks.browser [ROUNDS]`.
 
-Both do the same to the same page, each in a Chromium of its own, by turns, so that what else the machine does meets
+Both perform the same actions on the same page in separate Chromium processes, in turns, so that other load affects
 both.
 """
 
@@ -51,7 +51,7 @@ async def timed(work: Work) -> float:
 
 
 async def measured(name: str, rounds: int, bare: Work, ours: Work, *, empty: Work | None = None) -> None:
-    """In milliseconds, by turns. `empty` is a batch without the actions, which leaves what they cost."""
+    """Return milliseconds, measured in turns; `empty` is a batch without actions, to isolate their cost."""
     each = 1 if empty is None else ACTIONS
     plain, harnessed = [], []
     for index in range(rounds + WARM_UP):

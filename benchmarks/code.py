@@ -1,5 +1,7 @@
-"""`make bench-code`: what a tool call from code costs, beside what a turn of a model would. Exits 1 if it is over its
-limit."""
+"""`make bench-code`: the cost of a tool call from code, compared with a turn of a model.
+
+Exits 1 if it exceeds its limit.
+"""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""What the runtime adds to a tool step: a model that answers at once, a tool that does nothing, and a real journal."""
+"""Overhead of the runtime for a tool step: an instant model, a no-op tool and a real journal."""
 
 import os
 import statistics
@@ -18,7 +18,7 @@ STEPS, ROUNDS = 200, 5
 
 
 class _Instant:
-    """Calls the tool so many times, then ends."""
+    """A model that calls the tool a number of times, then stops."""
 
     name = "instant"
 
@@ -54,17 +54,17 @@ async def note(number: int, text: str) -> str:
 
 
 MEMORY = "/dev/shm"
-"""Where a file is in memory, so that nobody waits for a disk."""
+"""A directory in memory, to avoid waiting for a disk."""
 
 
 def step_milliseconds(folder: str | None = MEMORY) -> float:
-    """Of the clock. A step is four writes that wait for the disk: with a journal on one that is most of the time."""
+    """Return wall-clock milliseconds per step. A step is four synchronous writes, most of the time on a disk."""
     place = folder if folder is not None and Path(folder).is_dir() else None
     return statistics.median(_round(place) for _ in range(ROUNDS))
 
 
 def sync_milliseconds() -> float:
-    """What the disk of temporary files takes to write one page for good."""
+    """Return the time of the temporary directory's disk to sync one page."""
     with tempfile.NamedTemporaryFile() as file:
         times = [_synced(file.fileno()) for _ in range(50)]
     return 1000 * statistics.median(times)

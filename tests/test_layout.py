@@ -1,4 +1,4 @@
-"""Every protocol folder looks like its neighbours (decision 0004), and no file or function outgrows its reader."""
+"""Protocol folders have the same layout (decision 0004), and files and functions stay short."""
 
 import ast
 import warnings

@@ -1,6 +1,7 @@
-"""`make bench-gateway`: what one exchange costs, in processor time, beside nginx and LiteLLM. Exits 1 if over a limit.
+"""`make bench-gateway`: CPU time of one exchange, compared with nginx and LiteLLM.
 
-Each program runs alone on one core; clients and model share the other. Only figures of one run compare.
+Each program runs alone on one core; clients and upstream share the other. Only figures of the same run are comparable.
+Exits 1 if one exceeds its limit.
 """
 
 import argparse
@@ -28,14 +29,14 @@ from benchmarks.gateway.workloads import STALLED, Workload, workloads
 
 ROOT = Path(__file__).parents[2]
 RESIDENT_LIMIT = 80.0
-# 100 bytes kept of each of 20,000 requests would be as much.
+# A leak of 100 bytes per request would reach this after 20,000 requests.
 GROWTH_LIMIT = 2.0
 REQUESTS, CANCELLED = 20_000, 2_000
 CONCURRENCY = 8
 
 
 class Bench(Struct):
-    """`figures`: microseconds for one request, by workload and program, one for each round."""
+    """Microseconds per request, by workload and program, one figure per round."""
 
     load: "subprocess.Popen[bytes]"
     upstream: int
@@ -53,7 +54,7 @@ class Bench(Struct):
             raise SystemExit(f"{order}: {outcome.good} good answers, {outcome.bad} bad; the first one: {outcome.why}")
 
     def slice(self, peer: Peer, workload: Workload, count: int) -> float:
-        """Microseconds of the processor for one request."""
+        """Return CPU microseconds per request."""
         before = peer.seconds()
         self.order(Order(peer.port, workload.name, count, min(CONCURRENCY, count), translated=peer.translates))
         return (peer.seconds() - before) / count * 1e6
@@ -65,7 +66,7 @@ class Bench(Struct):
         return f"{figure:7.1f} ({'at least' if least else 'at most'} {limit:g})"
 
     def ratio(self, workload: Workload, above: str, below: str) -> float | None:
-        """The median of ratios, each of slices of one round."""
+        """Return the median ratio of slices of the same round."""
         pairs = zip(
             self.figures.get((workload.name, above), ()), self.figures.get((workload.name, below), ()), strict=False
         )
@@ -165,13 +166,13 @@ def _count(peer: Peer, workload: Workload) -> int:
 
 
 def _cores() -> tuple[int | None, int | None]:
-    """One for the program that is measured, and one for all else."""
+    """Return one core for the measured program and one for everything else."""
     cores = sorted(os.sched_getaffinity(0))
     return (cores[0], cores[1]) if len(cores) > 1 else (None, None)
 
 
 def _with_journal(bench: Bench, asked: list[Workload]) -> None:
-    """Whether the journal moves a figure by more than starting the same program again does."""
+    """Return whether the journal changes a figure by more than a restart of the same program does."""
     found = with_and_without(bench.upstream, asked, bench.slice, _cores()[0])
     print(f"\n% more with the journal on, beside how far apart {STARTS} starts of the same program without it are:")
     for name, figures in found.items():
@@ -180,7 +181,7 @@ def _with_journal(bench: Bench, asked: list[Workload]) -> None:
 
 
 def _growth(bench: Bench) -> None:
-    """Memory and connections after many requests, and after many clients that left in the middle of a stream."""
+    """Measure memory and connections after many requests, and after many clients that left during a stream."""
     gateway = bench.peers[0]
 
     def work(requests: int, cancelled: int) -> None:
@@ -188,7 +189,7 @@ def _growth(bench: Bench) -> None:
         bench.order(Order(gateway.port, STALLED, cancelled, CONCURRENCY, leave=True))
         time.sleep(1)
 
-    # Until here memory still grows, to where it stays: the allocator keeps what many streams at once have needed.
+    # Memory grows up to here and then stays: the allocator keeps the peak of concurrent streams.
     work(REQUESTS // 10, 2 * CANCELLED)
     size, open_before = gateway.megabytes(), gateway.descriptors()
     work(REQUESTS, CANCELLED)

@@ -1,6 +1,6 @@
-"""The clients: so many requests at a time, each answer compared with what the workload expects.
+"""Load generator: concurrent requests whose responses are compared with the expected ones.
 
-A line of JSON on stdin is an `Order`, the line of JSON that answers it an `Outcome`.
+Each line of JSON on stdin is an `Order`; the line of JSON that answers it is an `Outcome`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ CLIENT_KEY = "sk-" + "0123456789abcdef" * 4
 
 
 class Order(Struct):
-    """`leave`: the client goes away once it has heard something."""
+    """A batch of requests; `leave` disconnects after the first bytes of each response."""
 
     port: int
     workload: str
@@ -83,7 +83,7 @@ class Client(asyncio.Protocol):
 
 
 class Judge:
-    """Whether an answer says what it must. Bytes that were right once are right again."""
+    """A check of responses that caches the bytes of valid ones."""
 
     def __init__(self, workload: Workload, *, translated: bool) -> None:
         self._workload = workload

@@ -1,4 +1,4 @@
-"""The model that everybody asks: prepared answers, and a refusal of a request that lost something on its way."""
+"""The upstream of all programs: prepared responses, and an error for requests that lost data."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ _BAD = b'{"error":{"message":"the request lost something","type":"invalid_reques
 
 
 class Upstream(asyncio.Protocol):
-    """One connection. How many streams stand still is what `GET` answers."""
+    """One connection; `GET` returns the number of stalled streams."""
 
     stalled = 0
     known: ClassVar[set[tuple[str, int]]] = set()
@@ -71,7 +71,7 @@ def whole(body: bytes, status: int) -> bytes:
 
 
 def streamed(stream: bytes, *, ends: bool) -> bytes:
-    """In one burst; as providers do, each event is a chunk of its own."""
+    """Return a stream in one burst, with one chunk per event as providers send it."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
     frames = [frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]
     if not ends:

@@ -1,4 +1,4 @@
-"""What is asked, what the model answers, and what the client must be told."""
+"""Requests, upstream responses, and the responses that clients must receive."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,13 +30,11 @@ _USAGE = {
 }
 
 Said = tuple[str, str, Any, str]
-"""What an answer says, in whatever protocol: its text, the call's id, the call's input, and why it stopped."""
+"""A response in any protocol: text, call id, call input and stop reason."""
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """`limit`: how many times what nginx costs it may cost; `field`: how many times less than LiteLLM it must.
-    `marks` are what a request must still hold when it arrives. `count` is how many requests make a slice, `field_count`
-    the same for LiteLLM."""
+    """One workload."""
 
     name: str
     path: str
@@ -108,7 +106,7 @@ def _workload(
 
 
 def chat_request(asked: dict[str, Any]) -> dict[str, Any]:
-    """An Anthropic request as Chat Completions writes it."""
+    """Return an Anthropic request as Chat Completions."""
     messages: list[dict[str, Any]] = []
     if "system" in asked:
         messages.append({"role": "system", "content": asked["system"][0]["text"]})
@@ -131,7 +129,7 @@ def chat_request(asked: dict[str, Any]) -> dict[str, Any]:
     return {"max_completion_tokens": asked["max_tokens"], "tools": tools, "messages": messages}
 
 
-# ---- what the model answers, as OpenAI writes it
+# ---- upstream responses in OpenAI's format
 
 
 def _answer(model: str) -> bytes:
@@ -174,7 +172,7 @@ def _said_in_deltas() -> Said:
     return "".join(_words()), _CALL, json.loads("".join(_pieces())), "tool_use"
 
 
-# ---- what the client is told
+# ---- responses for the client
 
 
 def _said_by_anthropic(body: bytes) -> Said:

@@ -1,5 +1,7 @@
-"""`make bench-search`: is the right tool among the first five, how long does it take, and what is saved. Exits 1 if a
-figure misses what the project promises."""
+"""`make bench-search`: rank of the right tool, search time and tokens saved.
+
+Exits 1 if a figure misses its limit.
+"""
 
 import statistics
 import sys

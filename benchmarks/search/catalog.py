@@ -1,6 +1,8 @@
-"""A catalog of 5,000 tools, the same each time, and a question for each: what a person would say who needs it and never
-saw its description. Both are made from one vocabulary of services, things and deeds; of each deed and thing, names,
-descriptions and questions take their words from different lists."""
+"""A fixed catalog of 5,000 tools, with a question for each.
+
+The question is one that a user who needs the tool and never saw its description would ask. Both are built from one
+vocabulary of services, objects and actions; names, descriptions and questions use different synonyms.
+"""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`make test-agents`: the real agents through the gateway, on every upstream; prints the table and keeps it."""
+"""`make test-agents`: run real agents through the gateway on every upstream; print and save the table."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each agent as it is run: with which model's name, without a terminal, and by which calls it does the errand."""
+"""The command line, model name and tool calls of each agent."""
 
 import json
 import sys
@@ -14,12 +14,7 @@ Steps = Callable[[Task], list[list[Call]]]
 
 
 class AgentRun(Struct, frozen=True, kw_only=True):
-    """`model` is what the agent asks for: some change their ways with it. `sockets`: what the gateway does with
-    websockets; the agent is to use one if it may. `restarts`: the gateway is started anew on the way; `resumed`: before
-    that the agent answers, and then goes on with these arguments. `says`: what a result must say, too;
-    upstreams that are `lacking` have nothing that says so, and the agent is told that. `private`: a tool of which only
-    a provider that speaks the agent's protocol is to be told. `fails`: the upstream does, in so many ways one after
-    the other, and it is the agent's to try again."""
+    """One agent configuration."""
 
     agent: str
     protocol: str
@@ -57,13 +52,13 @@ def _claude(errand: Task) -> list[list[Call]]:
 
 
 def _searching(errand: Task) -> list[list[Call]]:
-    """With a tool that Claude Code declares only once it was looked for."""
+    """Add a tool that Claude Code declares only after a search for it."""
     first, *others = _claude(errand)
     return [first, [Call("ToolSearch", {"query": "select:CronList"})], [Call("CronList", {})], *others]
 
 
 def _surfing(errand: Task) -> list[list[Call]]:
-    """With a search of the web, for which Claude Code sends a request of its own."""
+    """Add a web search, for which Claude Code sends a separate request."""
     first, *others = _claude(errand)
     search = (
         [Call("ToolSearch", {"query": "select:WebSearch", "max_results": 5})],
@@ -74,7 +69,7 @@ def _surfing(errand: Task) -> list[list[Call]]:
 
 def _gemini(errand: Task) -> list[list[Call]]:
     def shell(command: str) -> Call:
-        # Qwen Code now and then has no output of a command that ends at once.
+        # Qwen Code sometimes loses the output of a command that exits at once.
         return Call("run_shell_command", {"command": f"sleep 0.5; {command}", "is_background": False})
 
     def reading(path: object) -> Call:
@@ -121,20 +116,20 @@ def _codex(errand: Task) -> list[list[Call]]:
 
 
 def _outliving(errand: Task) -> list[list[Call]]:
-    """The gateway is started anew while Codex runs a command."""
+    """Restart the gateway while Codex runs a command."""
     first, _, *others = _codex(errand)
     return [first, [_shell(f"{errand.restart}; {errand.command}")], *others]
 
 
 def _asking(errand: Task) -> list[list[Call]]:
-    """With a tool of an MCP server, which Codex declares in a namespace."""
+    """Add a tool of an MCP server, which Codex declares in a namespace."""
     *others, _ = _codex(errand)
     first, second, third = (str(errand.secret(number)) for number in range(3))
     return [*others, [_shell(f"cat {first}"), Call("read_out", {"path": second}), _shell(f"cat {third}")]]
 
 
 def _discovering(errand: Task) -> list[list[Call]]:
-    """The same tool once Codex has found it: only some models are told of it at once."""
+    """Add the same tool after Codex discovered it; only some models get it at once."""
     first, *others = _asking(errand)
     return [first, [Call("tool_search", {"query": "read out a file"})], *others]
 
@@ -146,7 +141,7 @@ def _patching(errand: Task) -> list[list[Call]]:
 
 
 def _script(*commands: str) -> Call:
-    """A program for Codex's code mode."""
+    """Return a program for Codex's code mode."""
     runs = ", ".join(f"tools.exec_command({json.dumps({'cmd': command})})" for command in commands)
     return Call("exec", f"for (const done of await Promise.all([{runs}])) text(done.output);")
 

@@ -1,4 +1,4 @@
-"""One agent, sent on the errand by one upstream through the gateway, and what went wrong."""
+"""One agent run on one upstream through the gateway, and its faults."""
 
 import io
 import json
@@ -37,8 +37,10 @@ _TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 
 
 class Cell(Struct, frozen=True):
-    """What came of it. `faults` is empty if all is as it should be. `thoughts`, or their proofs, the upstream gave and
-    wants back."""
+    """The result of one run; without `faults` it passed.
+
+    `thoughts` counts reasoning, or signatures, that the upstream sent and expects back.
+    """
 
     run: AgentRun
     upstream: str
@@ -98,7 +100,7 @@ model = "{SDK_CLIENTS[upstream][1]}"
 
 
 def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = None) -> Cell:
-    """Run it, and look at everything that can be seen of it."""
+    """Run an agent and check everything that can be observed."""
     with TemporaryDirectory(prefix="toolwire-errand-") as name:
         folder = Path(name).resolve()
         for part in ("work", "home", "gateway"):
@@ -129,7 +131,7 @@ def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = Non
 
 
 def _halting(run: AgentRun, errand: Task, path: str) -> str:
-    """A PATH on which the agent, once it is done, waits for the gateway to be started anew, and then goes on."""
+    """Return a PATH on which the agent, once done, waits for the gateway to restart and then continues."""
     if not run.resumed:
         return path
     name = AGENTS[run.agent].executable
@@ -147,8 +149,8 @@ exec {program} {shlex.join(run.resumed)}
 
 
 def _launched(run: AgentRun, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
-    """Exit code, what it said, and what it complained of; no code if it took too long."""
-    # Nothing here is outside of this machine: whatever would call there is told that nobody answers.
+    """Return exit code, stdout and stderr; the code is None after a timeout."""
+    # No network beyond this machine: a proxy address that refuses connections.
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     environment = {
         "PATH": path,
@@ -179,7 +181,7 @@ def _launched(run: AgentRun, folder: Path, config: Path, path: str) -> tuple[int
         return process.returncode, said, complaint
 
 
-# ---- what is looked at
+# ---- checks
 
 
 def _outcome(code: int | None, said: str, complaint: str, errand: Task) -> Iterator[str]:
@@ -213,7 +215,7 @@ def _transport(place: GatewaySetup, run: AgentRun) -> Iterator[str]:
 
 
 def _working(place: GatewaySetup, upstream: str) -> list[ObservedExchange]:
-    """The requests for the errand: those on the side, such as for a title, offer no tools."""
+    """Return the requests of the task; side requests, such as for a title, declare no tools."""
     return [
         seen for seen in place.upstream.exchanges if seen.status == 200 and read_prompt(seen.request(upstream)).tools
     ]
@@ -222,7 +224,7 @@ def _working(place: GatewaySetup, upstream: str) -> list[ObservedExchange]:
 def _history(
     working: list[ObservedExchange], upstream: str, errand: Task, sending: TaskScript, says: str
 ) -> Iterator[str]:
-    """What the upstream was told of its own calls, and of what led to them, in the end."""
+    """Return the calls, and the reasoning before them, in the last request to the upstream."""
     if not working:
         return
     if PROVIDER_TRAITS[upstream].signed_part is None:
@@ -239,7 +241,7 @@ def _history(
 
 
 def _offered(working: list[ObservedExchange], upstream: str, run: AgentRun) -> Iterator[str]:
-    """What only the agent's own provider is to be told of."""
+    """Return the tools that only the agent's own provider may receive."""
     told = {tool.name for seen in working for tool in seen.request(upstream).tools or ()}
     if run.private and (run.private in told) != (upstream == run.protocol):
         yield f"{run.private} was {'' if run.private in told else 'not '}offered"
@@ -261,7 +263,7 @@ def _arguments(said: str) -> Any:
 
 
 def _text(result: ToolResult) -> str:
-    """What a result says, also where it is JSON or JSON in a text."""
+    """Return the text of a result, also from JSON or JSON in a text."""
     said = [
         part.text if isinstance(part, Text) else bytes(getattr(part, "json", b"")).decode()
         for part in result.content or ()
@@ -301,7 +303,7 @@ def _last_line(text: str) -> str:
 
 
 def _keep(record: Path, place: GatewaySetup, said: str, complaint: str) -> None:
-    """Write down every exchange, on both sides of the gateway, with what was lost between them."""
+    """Write every exchange on both sides of the gateway, with the losses between them."""
     record.mkdir(parents=True, exist_ok=True)
     (record / "stdout").write_text(said)
     (record / "stderr").write_text(complaint)

@@ -1,4 +1,4 @@
-"""An MCP server with one tool, run by the agent: it reads out a file."""
+"""An MCP server with one tool, started by the agent, that reads a file."""
 
 import json
 import sys

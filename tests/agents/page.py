@@ -1,4 +1,4 @@
-"""The table of agents and upstreams, as a page of the documentation."""
+"""The documentation page with the table of agents and upstreams."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""The errand that every agent is sent on, and the model that sends it: what is to be called, step by step.
+"""The task that every agent performs, and the scripted model that plays its calls step by step.
 
-Write a file with awkward content, run a command on it, read it back, three calls at once, and then tell what only the
-results of these could know. The step is known from the history, so that a request that is sent again gets the same
-answer.
+The model writes a file with difficult content, runs a command on it, reads it back, makes three parallel calls, and
+then reports data that only the results contain. The step is derived from the history, so that a repeated request gets
+the same response.
 """
 
 import hashlib
@@ -30,18 +30,18 @@ FAILURES = (
     ScriptedTurn(error=ScriptedError(kind="overloaded", message=FAILURE)),
     ScriptedTurn(text="Let me see what we", cut=3),
 )
-"""Busy, overloaded, and a stream that breaks off."""
+"""Rate limit, overload, and a stream that is cut off."""
 
 
 class Call(Struct, frozen=True):
-    """A call by an agent's own name for the tool: its arguments, or for a free-text tool its text."""
+    """A call with the agent's tool name, and its arguments, or the text of a free-text tool."""
 
     tool: str
     arguments: dict[str, object] | str
 
 
 class Task(Struct, frozen=True):
-    """In this folder, with words that are nowhere but in its files."""
+    """The task in this folder, with words that occur only in its files."""
 
     folder: Path
     words: tuple[str, str, str]
@@ -63,7 +63,7 @@ class Task(Struct, frozen=True):
 
     @property
     def halfway(self) -> Path:
-        """Where it says that the gateway may be started anew now; then this is renamed."""
+        """Return the file that marks that the gateway may restart; it is renamed afterwards."""
         return self.folder.parent / "gateway" / "halfway"
 
     @property
@@ -72,7 +72,7 @@ class Task(Struct, frozen=True):
 
     @property
     def restart(self) -> str:
-        """A command that waits until the gateway was started anew."""
+        """Return a command that waits until the gateway has restarted."""
         return f"touch {self.halfway}; while [ ! -e {self.anew} ]; do sleep 0.05; done"
 
 
@@ -84,9 +84,7 @@ def prepare_task(folder: Path) -> Task:
 
 
 class TaskScript(Script):
-    """Plays the steps, to whoever offers the tools for it; anything else the model answers by itself. `made` is what
-    was called last in each step, and `thought` what led to it. `pause`: after so many calls it answers, until it is
-    asked to go on. `failing`: so many steps fail at first, each in another way."""
+    """A script that plays the steps for requests with the required tools; others get the simulator's response."""
 
     def __init__(self, steps: list[list[Call]], pause: int | None = None, failing: int = 0) -> None:
         self._steps = steps
@@ -98,7 +96,7 @@ class TaskScript(Script):
     def next_turn(self, request: Request, protocol: str) -> ScriptedTurn | None:
         count = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
         step = [] if count == self._pause and not _has_text(request, FOLLOW_UP) else self._step(count)
-        # An upstream without namespaces is offered the last part of the name behind its namespace.
+        # An upstream without namespaces gets the last part of the name, after the namespace.
         offered = {tool.name.rpartition("__")[2]: tool for tool in read_prompt(request).tools}
         if not step or not {call.tool for call in step} <= offered.keys():
             return None
@@ -117,12 +115,12 @@ class TaskScript(Script):
 
     @property
     def calls(self) -> list[tuple[str, dict[str, object] | str | None]]:
-        """The names and arguments of all calls, in order."""
+        """Return names and arguments of all calls, in order."""
         made = [call for _, calls in sorted(self.made.items()) for call in calls]
         return [(call.name, call.arguments if call.input is None else call.input) for call in made]
 
     def _step(self, made: int) -> list[Call]:
-        """What follows after so many calls."""
+        """Return the step that follows after this many calls."""
         for step in self._steps:
             if made <= 0:
                 return step
@@ -131,7 +129,7 @@ class TaskScript(Script):
 
 
 def _thinks(protocol: str, request: Request) -> bool:
-    """Models whose thinking nobody proves, such as DeepSeek's and Qwen's, do it also where nothing is said of it."""
+    """Return whether the model thinks by default: models with unsigned reasoning, such as DeepSeek's and Qwen's, do."""
     silent = request.thinking is None or (request.thinking.enabled is None and request.thinking.effort is None)
     return is_thinking_enabled(protocol, request) or (silent and PROVIDER_TRAITS[protocol].signed_part is None)
 
@@ -141,7 +139,7 @@ def _has_text(request: Request, words: str) -> bool:
 
 
 def _scripted(call: Call, tool: FunctionTool | FreeformTool) -> ScriptedCall:
-    """The call as this upstream makes it: one that has no free-text tools was offered a function in its place."""
+    """Return the call for this upstream; one without free-text tools got a function in its place."""
     if isinstance(tool, FreeformTool) and isinstance(call.arguments, str):
         return ScriptedCall(name=tool.name, namespace=tool.namespace, input=call.arguments)
     arguments = {"input": call.arguments} if isinstance(call.arguments, str) else call.arguments

@@ -1,4 +1,4 @@
-"""The gateway's benchmark: told to stop, it stops what it started."""
+"""The gateway benchmark stops the processes it started when it is stopped."""
 
 import signal
 import subprocess
@@ -14,7 +14,7 @@ COMMAND = [sys.executable, "-m", "benchmarks.gateway", "--only", "W4", "--rounds
 
 
 def commands(process: "subprocess.Popen[bytes]") -> dict[int, str]:
-    """What it has started, by process."""
+    """Return the command lines of its child processes, by process id."""
     found = {}
     for pid in tree(process.pid)[1:]:
         found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()

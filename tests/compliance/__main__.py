@@ -1,4 +1,4 @@
-"""`make test-comply`: runs llm-comply in front of every upstream, prints what fails, and writes the page."""
+"""`make test-comply`: run llm-comply on every upstream, print failures, and write the page."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page of the documentation that says what the last run saw."""
+"""The documentation page with the results of the last run."""
 
 import re
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def _table(outcomes: Sequence[Outcome]) -> str:
 
 
 def _warnings(outcomes: Sequence[Outcome]) -> str:
-    """Each once, with whom it speaks of; the ids that it quotes are of no interest."""
+    """Return each warning once, with the upstreams it concerns and without quoted ids."""
     found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for one in outcomes:
         for warning in one.warnings if one.status == "passed" else ():

@@ -1,4 +1,4 @@
-"""The page of the configuration lists every key, with its default."""
+"""The configuration page lists every key with its default."""
 
 import json
 import re

@@ -1,9 +1,9 @@
-"""Every example in the documentation runs, and prints what it says it prints.
+"""Every example in the documentation runs and prints the documented output.
 
-A `python` block is a program of its own; one that starts with `>>>` is a session, and its output is
-compared. A `console` block is a shell session of lines that start with `$ `: each command's output, stderr
-included, is compared with the lines below it. `...` stands for anything. Every block starts in an empty
-folder, so that it can be copied alone. An `sh` block holds targets of make. Others are `text`: nothing to run.
+A `python` block is a program; one that starts with `>>>` is a session whose output is compared. A `console` block is a
+shell session of lines that start with `$ `: the output of each command, including stderr, is compared with the lines
+below it. `...` matches anything. Every block runs in an empty folder, so that it can be copied alone. An `sh` block
+holds make targets. Other blocks are `text` and do not run.
 """
 
 import doctest
@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
-# The commands of this very environment.
+# The commands of this environment.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def blocks(*languages: str) -> dict[str, str]:
-    """Every block in these languages, by where it stands."""
+    """Return every block in these languages, by file and line."""
     found = {}
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")

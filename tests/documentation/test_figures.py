@@ -1,4 +1,4 @@
-"""The figures in the documentation are the ones that are counted."""
+"""The figures in the documentation match the computed ones."""
 
 import pytest
 

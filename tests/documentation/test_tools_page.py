@@ -1,4 +1,4 @@
-"""The page about the built-in tools says what their schemas say."""
+"""The page about the built-in tools matches their schemas."""
 
 import re
 from pathlib import Path

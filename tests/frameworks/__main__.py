@@ -1,4 +1,4 @@
-"""`make test-frameworks`: runs every framework through the gateway, prints what fails, and writes the page."""
+"""`make test-frameworks`: run every framework through the gateway, print failures, and write the page."""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Each framework through the gateway, on upstreams of every other protocol than the one that it speaks."""
+"""Each framework through the gateway, on upstreams of every protocol except its own."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ FRAMEWORKS = [
 
 
 class Outcome(Struct, frozen=True):
-    """`wrong`: what was not as it should be; empty if all was."""
+    """The result of one run; `wrong` is empty if it passed."""
 
     framework: str
     protocol: str
@@ -81,7 +81,7 @@ def _run(
     if run.returncode != 0:
         return f"exit {run.returncode}: {run.stderr[-2000:]}"
     try:
-        # The last line: frameworks have things to say, too.
+        # Only the last line: frameworks print output of their own.
         _check(json.loads(run.stdout.rstrip("\n").rpartition("\n")[2]), place, upstream)
     except AssertionError as error:
         return str(error) or "the upstream did not see what it should"
@@ -89,7 +89,7 @@ def _run(
 
 
 def _command(environment: Path, program: str) -> list[str]:
-    """Node finds packages beside a program only, so it is put there."""
+    """Return the command of a program. Node resolves packages beside the program, so it is copied there."""
     if not program.endswith(".mjs"):
         return [str(environment / "bin" / "python"), str(PROGRAMS / program)]
     shutil.copy(PROGRAMS / program, environment)
@@ -97,7 +97,7 @@ def _command(environment: Path, program: str) -> list[str]:
 
 
 def _check(told: Any, place: GatewaySetup, upstream: str) -> None:
-    # Two calls at once may run in any order.
+    # Parallel calls may run in any order.
     together, after = told["calls"][:2], told["calls"][2:]
     made = [*sorted(together, reverse=True), *after]
     assert made == [list(call) for call in EXPECTED_CALLS], f"called {told['calls']}"

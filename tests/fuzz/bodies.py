@@ -1,4 +1,4 @@
-"""Bodies of every protocol: decoded, encoded again, translated and checked, whatever is in them."""
+"""Bodies of every protocol: decoded, encoded again, translated and checked."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The configuration file: any text is a configuration or a `ConfigError`."""
+"""Configuration files: any text is a configuration or a `ConfigError`."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compressed bodies, in packets, against zlib on the whole of them."""
+"""Compressed bodies in packets, compared with zlib on the complete body."""
 
 import zlib
 
@@ -20,7 +20,7 @@ def check(data: bytes) -> None:
 
 
 def _inflate(data: bytes) -> bytes | None:
-    """Every member of the input, or None where it is broken, cut or too long."""
+    """Decompress every member of the input; return None if it is invalid, truncated or too long."""
     found = b""
     while data:
         inflating = zlib.decompressobj(32 + zlib.MAX_WBITS)

@@ -1,4 +1,4 @@
-"""The HTTP server's parser against h11: the same requests with the same bodies, or a refusal."""
+"""The HTTP server's parser, compared with h11: the same requests and bodies, or a rejection."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ TOKENS = (
 
 
 class Parsed(Struct):
-    """Requests that are complete, as method, target and body; `refused`: what follows them is no request."""
+    """Complete requests as method, target and body; `refused` if the bytes after them are invalid."""
 
     requests: list[tuple[str, str, bytes]]
     refused: str = ""
@@ -60,8 +60,8 @@ def check(data: bytes) -> None:
         assert ours.refused or ours.closed, f"only h11: {reference.requests[common]}, and not refused here"
 
 
-# Where h11 is the stricter one, and nothing that decides about lengths depends on it: Host, which the gate checks,
-# empty lines before the head, and more than one space in the request line.
+# h11 is stricter here, with no effect on lengths: Host, which the authenticator checks, empty lines before the head,
+# and more than one space in the request line.
 EXCUSED = re.compile(
     r"Missing mandatory Host:.*|Found multiple Host:.*|no request line received"
     r"|illegal request line: bytearray\(b'(\\[rn])*[A-Z]+ +[^ ]+ +HTTP/1\.[01]'\)"
@@ -69,7 +69,7 @@ EXCUSED = re.compile(
 
 
 async def record(scope: Any, receive: Any, send: Any) -> None:
-    """Keep a request in the state of its connection, and answer it."""
+    """Record a request in the state of its connection, and respond to it."""
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close"})
@@ -135,7 +135,7 @@ def parse_by_h11(data: bytes) -> Parsed:
 
 
 def _path_of(target: str) -> str:
-    """Leave out what a server does not look at: the origin, and a fragment."""
+    """Remove the origin and the fragment, which a server ignores."""
     origin = re.match(r"[A-Za-z]+://[^/?#]*", target)
     return target[origin.end() if origin else 0 :].partition("#")[0]
 

@@ -1,6 +1,6 @@
-"""Mutations of a seed, as plain data: a random engine draws them, and Hypothesis draws and shrinks them.
+"""Mutations of an input as plain data, which a random engine draws and Hypothesis draws and shrinks.
 
-A mutation is an operation, a place between 0 and 1, and a number that chooses among the values of the operation.
+A mutation is an operation, a position between 0 and 1, and a number that selects a value of the operation.
 """
 
 import json
@@ -79,7 +79,7 @@ def _flip(data: bytes, mutation: Mutation) -> bytes:
 
 
 def _place(data: bytes, mutation: Mutation, tokens: Sequence[bytes]) -> bytes:
-    """Insert one of the tokens, or overwrite what is there with it."""
+    """Insert one of the tokens, or overwrite bytes with it."""
     at, token = _offset(data, mutation), tokens[mutation.choice % len(tokens)]
     return data[:at] + token + data[at if mutation.operation == "insert" else at + len(token) :]
 
@@ -109,7 +109,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def _change_json(change: Callable[[Any, Any, Mutation], None]) -> Callable[[bytes, Mutation], bytes]:
-    """An operation on one member of a JSON document, or of one line of a stream. Other input stays as it is."""
+    """Apply an operation to one member of a JSON document, or of one line of a stream. Other input is unchanged."""
 
     def operate(data: bytes, mutation: Mutation) -> bytes:
         lines = data.split(b"\n") if b"\n" in data else [data]

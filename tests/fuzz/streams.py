@@ -1,4 +1,4 @@
-"""Streams of every protocol, spoiled and cut: each ends properly for every client, and however the bytes are split."""
+"""Damaged and truncated streams of every protocol: each ends properly for every client, however it is split."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def _check_translation(protocol: str) -> Any:
 
 
 def _check_splits(protocol: str) -> Any:
-    """A decoder reads the same response from one piece and from many."""
+    """Check that a decoder reads the same response from one chunk and from many."""
 
     def folded(pieces: list[bytes]) -> Any:
         decoder = CODECS[protocol].stream_decoder(ResponseContext())

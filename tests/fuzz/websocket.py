@@ -1,4 +1,4 @@
-"""The websocket's frames, in packets, against a reading of RFC 6455 (section 5) on the whole of them."""
+"""WebSocket frames in packets, compared with a reader of RFC 6455 (section 5) on the complete input."""
 
 import asyncio
 import logging
@@ -39,14 +39,15 @@ TOKENS = (
 CLOSE_CODES = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, *range(3000, 5000)}
 
 
-# In the place of an opcode.
+# Used in place of an opcode.
 INVALID, INCOMPLETE = -1, -2
 
 
 class Parsed(Struct):
-    """Messages that are complete; `over`: the client closed, or broke the protocol, which `failed` says.
+    """Complete messages of a connection.
 
-    A frame that breaks the protocol may be refused before it is complete: then `doomed`.
+    `over`: the client closed, or violated the protocol (`failed`). A frame that violates the protocol may be rejected
+    before it is complete: then `doomed`.
     """
 
     messages: list[str | bytes]
@@ -64,7 +65,7 @@ def check(data: bytes) -> None:
 
 
 async def record(scope: Any, receive: Any, send: Any) -> None:
-    """Keep each message in the state of its connection."""
+    """Record each message in the state of its connection."""
     await receive()
     await send({"type": "websocket.accept"})
     while (message := await receive())["type"] == "websocket.receive":
@@ -121,7 +122,7 @@ def parse_by_rfc(data: bytes) -> Parsed:
 
 
 def _next_frame(data: bytes) -> tuple[bool, int, bytes, bytes] | None:
-    """Return `fin`, opcode, payload and the rest; None while it is not complete."""
+    """Return `fin`, opcode, payload and the remaining bytes; None while the frame is incomplete."""
     if len(data) < 2:
         return None
     fin, code, length, at = data[0] >= 0x80, data[0] & 0x0F, data[1] & 0x7F, 2

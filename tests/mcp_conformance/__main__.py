@@ -1,4 +1,4 @@
-"""`make test-mcp`: the official conformance suite, for both versions, and servers by others."""
+"""`make test-mcp`: the official conformance suite for both protocol versions, and third-party servers."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The client that the conformance suite starts: `McpToolset`, as an agent would use it, on the address it is given."""
+"""The client that the conformance suite starts: `McpToolset`, used as an agent would, on the given URL."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.tool import Tool, ToolContext, ToolError
 
 METADATA = "https://conformance-test.local/client-metadata.json"
-"""What the suite's authorisation servers know a client by that has an address for a name."""
+"""The client id metadata document that the suite's authorization servers know."""
 
 VALUES = {"string": "text", "integer": 3, "number": 5, "boolean": True, "array": [], "object": {}}
 
 
 class AgreeingApprover:
-    """Takes the first choice, or what is usual."""
+    """An approver that selects the first choice or the default."""
 
     name = "a person"
 
@@ -33,7 +33,7 @@ class AgreeingApprover:
 
 
 async def browse(url: str) -> None:
-    """A browser whose user agrees to everything at once: the answer is a redirect to the way back."""
+    """Follow the redirect as a browser whose user agrees to everything."""
     async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=60) as browser:
         await browser.get(url)
 

@@ -1,5 +1,8 @@
-"""What the suite requires of a server and toolwire does not offer: prompts, resources, completion, logs, and asking a
-client for a completion or its folders. It is put on the SDK's server under ours, so that the rest can be asked."""
+"""Server capabilities that the suite requires and toolwire does not offer.
+
+These are prompts, resources, completion, logging, sampling and roots. They are added to the SDK server below ours, so
+that the remaining scenarios can run.
+"""
 
 import asyncio
 import json
@@ -32,7 +35,7 @@ def completion(text: str, limit: int) -> types.CreateMessageRequest:
 
 
 def asking(**requests: types.InputRequest) -> Callable[[Context, types.CallToolRequestParams], Awaitable[Result]]:
-    """A tool that wants all of this at once."""
+    """Define a tool that requests all inputs at once."""
 
     async def run(context: Context, params: types.CallToolRequestParams) -> Result:
         given = params.input_responses or {}

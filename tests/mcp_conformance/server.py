@@ -1,4 +1,4 @@
-"""The server that the conformance suite asks: `Served`, as `toolwire mcp serve` has it, with the suite's own tools."""
+"""The server under test of the conformance suite: `ToolServer`, as in `toolwire mcp serve`, with the suite's tools."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The official suite, run for what each version requires of a client and of a server."""
+"""The official suite, run for the client and server requirements of each version."""
 
 import os
 import re
@@ -33,7 +33,7 @@ class Scenario(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """`succeeded` is the suite's own verdict, by its exit code; `said` all that it wrote."""
+    """The result of a suite run: `succeeded` by its exit code, and its output."""
 
     role: str
     version: str

@@ -1,4 +1,4 @@
-"""Servers by others: listed, called, asked for media and for errors, watched, and stopped in the middle."""
+"""Third-party servers: listing, calls, media, errors, notifications and cancellation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ EVERYTHING, FILES = SERVERS
 
 
 class Visit:
-    """One server, and what it says."""
+    """One server and its expected results."""
 
     def __init__(self, toolset: McpToolset) -> None:
         self.toolset = toolset
@@ -131,7 +131,7 @@ def settings(cache: Path, path: str, package: str, folder: Path) -> McpServerCon
 
 
 async def check_server(cache: Path, path: str, package: str, folder: Path) -> list[tuple[str, str]]:
-    """Each check by its name, and what is wrong, if anything is."""
+    """Return each check by name with its failure, or an empty text."""
     name = "everything" if package == EVERYTHING else "files"
     toolset = McpToolset(name, settings(cache, path, package, folder))
     seen = []
@@ -150,7 +150,7 @@ async def check_server(cache: Path, path: str, package: str, folder: Path) -> li
 
 
 async def in_agents(cache: Path, path: str, folder: Path) -> list[tuple[str, str]]:
-    """A run on every protocol, in front of its simulated model, in which a server's tool is called."""
+    """Run an agent on every protocol, with a scripted model that calls a tool of the server."""
     seen = []
     for protocol in PROTOCOLS:
         toolset = McpToolset("everything", settings(cache, path, EVERYTHING, folder))

@@ -1,4 +1,4 @@
-"""Servers by others, on every upstream: with `toolwire ask`, and offered by `toolwire serve` to any client's model."""
+"""Third-party servers on every upstream, with `toolwire ask` and through `toolwire serve`."""
 
 import os
 import re
@@ -31,7 +31,7 @@ _ALLOWED = '[policy]\nallow = ["everything__get-*", "files__read_*"]\n'
 
 
 def on_every_upstream(cache: Path, path: str, folder: Path) -> Seen:
-    """Each way by its name, and what is wrong, if anything is."""
+    """Return each mode by name with its failure, or an empty text."""
     (folder / "note.txt").write_text("eins zwei drei", encoding="utf-8")
     everything = replace(settings(cache, path, EVERYTHING, folder), tools=("echo", "get-*"))
     servers = {"everything": everything, "files": settings(cache, path, FILES, folder)}
@@ -101,7 +101,7 @@ def _serving(config: Path, folder: Path) -> Iterator[str]:
 
 
 def _offered(root: str, client: str, upstream: str, folder: Path, *, stream: bool) -> str:
-    """A client that knows nothing of MCP gets one answer; of what was called it sees what the route says."""
+    """Check a client without MCP: it gets one response, and sees calls as the route configures."""
     for calls in ("hidden", "shown"):
         path, body = question_request(client, stream=stream, model=f"{calls}-{upstream}", text=_prompt(folder))
         got = http_client.post(root + path, content=body, headers={"content-type": "application/json"})

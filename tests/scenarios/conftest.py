@@ -1,4 +1,4 @@
-"""One gateway and one upstream for all scenarios: starting them takes longer than most of these."""
+"""One gateway and one upstream for all scenarios, since starting them takes longer than most tests."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tests.support.gateway.setup import GatewaySetup, serve_gateway
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
-# What the upstream does when it hears these words; else it answers by itself.
+# Words that trigger a scripted reaction of the upstream; otherwise it responds by itself.
 SCRIPT = b"""
 [[turns]]
 when = "too fast"

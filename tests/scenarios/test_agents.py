@@ -1,4 +1,4 @@
-"""One task of several steps, on every protocol: the model's calls, the tools' effects and the answer are the same."""
+"""One multi-step task on every protocol, with the same calls, tool effects and answer."""
 
 import json
 from pathlib import Path

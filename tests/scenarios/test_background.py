@@ -1,4 +1,4 @@
-"""Answers that nobody waits for."""
+"""Background responses and interactions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_one_that_another_process_cancels_or_deletes_is_given_up(place: GatewayS
         for deed in (client.responses.cancel, client.responses.delete):
             place.reset()
             made = create_response(place, "anthropic", "for very long", background=True)
-            # A second gateway with the same file, whose memory knows of no work.
+            # A second gateway with the same file, which does not run the job.
             state = place.state_path
             more = f'[server]\nkeys = ["{CLIENT_KEYS[0]}"]\n[state]\npath = "{state}"\n'
             with serve_gateway(Simulator(), more) as other, openai_client(other) as elsewhere:

@@ -1,4 +1,4 @@
-"""Streams that go on without whoever reads them, and can be read on from any event."""
+"""Background streams that continue without a reader and can be resumed from any event."""
 
 import threading
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def begun(client: openai.OpenAI, upstream: str, said: str = "count slowly", **mo
 
 
 def some(stream: Any, count: int) -> list[Any]:
-    """The first events, and then nobody listens any more."""
+    """Return the first events, then stop reading."""
     found = [event for event, _ in zip(stream, range(count), strict=False)]
     stream.close()
     return found

@@ -1,4 +1,4 @@
-"""A task of twenty calls, in one turn of the model, on every protocol."""
+"""A task of twenty calls in one turn of the model, on every protocol."""
 
 import json
 import os
@@ -124,7 +124,7 @@ print(said)
 
 
 def counting(folder: Path, dies_at: int | None = None) -> Agent:
-    """An agent whose program takes six steps, each written down; in one of them the process ends."""
+    """Return an agent whose program takes six recorded steps; the process exits during one of them."""
 
     @tool
     def step(n: int) -> str:

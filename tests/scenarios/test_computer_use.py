@@ -1,4 +1,4 @@
-"""A screen driven by a script: in each vendor's form on the strict simulator, natively and through the gateway."""
+"""A scripted computer-use session in each vendor's format, with the simulator directly and through the gateway."""
 
 import json
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def path_of(protocol: str, model: str, *, stream: bool) -> str:
 
 
 def asked(protocol: str, url: str, model: str, said: list[Any], *, stream: bool) -> Any:
-    # Only a toolset is taken by the newest of Anthropic's models.
+    # The newest Anthropic models accept only a toolset.
     toolset = {"type": "computer_toolset_20260801"} if protocol == ANTHROPIC else None
     body = computer_request(protocol, *said, tool=toolset) | (
         {} if protocol == GEMINI else {"model": model, "stream": stream}
@@ -82,7 +82,7 @@ def asked(protocol: str, url: str, model: str, said: list[Any], *, stream: bool)
 
 
 def answered(protocol: str, data: bytes, *, stream: bool) -> Any:
-    """The answer's body; of a stream, the one that it tells."""
+    """Return the response body; a stream is folded."""
     if not stream:
         return json.loads(data)
     decoder = PROTOCOLS[protocol].stream_decoder(ResponseContext())
@@ -91,7 +91,7 @@ def answered(protocol: str, data: bytes, *, stream: bool) -> Any:
 
 
 def drive(protocol: str, url: str, model: str, *, stream: bool) -> list[Any]:
-    """What a client of this form does until nothing is asked of it any more, in common words."""
+    """Run a client of this format until it has no more calls; return the actions in canonical form."""
     said: list[Any] = []
     for _ in range(5):
         answer = asked(protocol, url, model, said, stream=stream)
@@ -123,7 +123,7 @@ def test_a_script_is_played_in_the_form_that_is_declared(protocol: str, stream: 
 
 
 def test_calls_are_signed_where_a_script_says_no_thinking() -> None:
-    """Google's models since 3 always sign them, and take none back without."""
+    """Google's models since version 3 always sign calls and reject unsigned ones."""
     silent = "".join(line for line in TASK.splitlines(keepends=True) if not line.startswith("thinking"))
     with serve_app(Simulator(script=script(silent))) as url:
         assert plain(drive(GEMINI, url, MODELS[GEMINI], stream=False)) == DONE

@@ -1,4 +1,4 @@
-"""A program that stops reading: the upstream is let go at once, whatever the SDK and the upstream."""
+"""Clients that stop reading release the upstream at once, for every SDK and upstream."""
 
 import socket
 from collections.abc import Callable, Iterator

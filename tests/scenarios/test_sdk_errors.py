@@ -1,4 +1,4 @@
-"""What goes wrong is raised by each SDK as its own exception, with its status, whoever the upstream is."""
+"""Upstream errors are raised by each SDK as its exception, with the status of the upstream."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,13 +44,13 @@ EXCEPTIONS: dict[str, dict[int, type[Exception]]] = {
     },
 }
 EXCEPTIONS["openai-responses"] = EXCEPTIONS["openai-chat"]
-# The words at which the simulated upstream fails, the status it fails with, and what it says.
+# Words that make the simulated upstream fail, with status and message.
 FAILURES = [
     ("senseless", 400, "makes no sense"),
     ("what is that", 404, "No such model"),
     ("too fast", 429, "Slow down"),
 ]
-# Ollama's SDK keeps no headers.
+# Ollama's SDK drops headers.
 WITHOUT_HEADERS = ("ollama",)
 
 
@@ -82,7 +82,7 @@ def test_what_an_upstream_refuses(place: GatewaySetup, client: str, upstream: st
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
 def test_a_stream_that_breaks_off_is_no_answer_to_googles_clients(place: GatewaySetup, upstream: str) -> None:
-    """Their Node SDK reads over an error within an event: as Google does, it is written without one."""
+    """Google's Node SDK ignores an in-band error, so the gateway cuts the stream as Google does."""
     talk = SDK_CLIENTS["gemini"][0](place.base_url, routed_model(upstream), stream=True)
     with pytest.raises(genai.errors.ServerError) as raised:
         talk.send_text("half of it")

@@ -1,6 +1,4 @@
-"""What the official SDKs run by themselves, through the gateway on upstreams of every other protocol: the loop of tool
-calls, streams that they put together, and answers that they read into types.
-"""
+"""Tool loops, stream accumulators and typed output of the official SDKs, on upstreams of every other protocol."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -157,7 +155,7 @@ def _results(tools: TaskTools, message: Any) -> list[Any]:
 
 
 def _run(tools: TaskTools, name: str, arguments: Any) -> str:
-    """With arguments that the SDK has read into the type that declared them."""
+    """Run the tool with arguments that the SDK parsed into the declared type."""
     assert isinstance(arguments, {"get_weather": Weather, "save_note": Note}[name])
     output: str = getattr(tools, name)(**arguments.model_dump())
     return output

@@ -1,6 +1,6 @@
-"""Every official SDK in front of every upstream, through the gateway: a tool cycle of two turns, streamed and not.
+"""Every official SDK on every upstream through the gateway: a tool cycle of two turns, streamed and not.
 
-The upstream is strict: it refuses calls and results that don't pair, and a history without the proofs of its thinking.
+The upstream is strict: it rejects unpaired calls and results, and a history without signatures of its thinking.
 """
 
 import json
@@ -33,14 +33,14 @@ NOTE = ClientTool(
 AWKWARD = {"text": 'Grüße, "Welt"\n\t𝄞 \\ </script> \u2028 日本', "number": 9007199254740993}
 WISH = f'get_weather {{"city": "Zürich"}} and save_note {json.dumps(AWKWARD, ensure_ascii=False)}'
 RESULTS = ["snow, 4711 mm", 'kept as "0815"\n→ ✓']
-# How thinking is asked for so that every upstream that can think does, if that is more than the SDK's usual way.
+# Options that request thinking from every upstream that supports it, if the SDK's default does not.
 THINKING: dict[str, dict[str, Any]] = {
     "anthropic": {"output_config": {"effort": "high"}},
     "gemini": {"thinking_config": {"include_thoughts": True, "thinking_level": "high"}},
     "openrouter": {"reasoning": {"effort": "high", "summary": "auto"}},
 }
 
-# Ollama's `true` says not how much.
+# Ollama's `true` states no effort.
 NOT_THINKING = {("ollama", "openai-responses")}
 
 
@@ -69,7 +69,7 @@ def check_answer(heard: ReceivedResponse) -> None:
 
 
 def check_pairs(place: GatewaySetup, upstream: str, calls: Sequence[ReceivedCall]) -> None:
-    """The calls that the upstream got back are its own, and each result has found its call."""
+    """Check that the upstream got its calls back, each with the matching result."""
     first, second = place.upstream.exchanges
     made, results = second.calls(upstream), second.results(upstream)
     assert [json.loads(call.arguments) for call in made] == [call.arguments for call in calls]
@@ -82,7 +82,7 @@ def check_pairs(place: GatewaySetup, upstream: str, calls: Sequence[ReceivedCall
 @buffered_and_streamed
 def test_a_tool_cycle_of_two_turns(place: GatewaySetup, client: str, upstream: str, stream: bool) -> None:
     talk = opened(place, client, upstream, stream=stream, thinking=True)
-    # In words of its own: the gateway would know the same conversation again.
+    # Different words, or the gateway would recognize the conversation.
     first = talk.send_text(f"Step by step: {WISH}" if stream else WISH)
     check_calls(first)
     issued = signatures_in(place.upstream.exchanges[0].response_body)

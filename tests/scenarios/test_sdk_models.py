@@ -1,4 +1,4 @@
-"""The models that the gateway offers, listed and looked up with each SDK."""
+"""The gateway's models, listed and retrieved with each SDK."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Clients that say only what is new: three turns with tools on every upstream, before and after a restart.
+"""Clients that send only new input: three turns with tools on every upstream, before and after a restart.
 
-The upstreams hold nothing that they are asked for: they refuse a result without its call, and a call without its proof.
+The upstreams store nothing: they reject a result without its call, and a call without its signature.
 """
 
 import json
@@ -62,7 +62,7 @@ def outputs(response: Any, result: str) -> list[dict[str, Any]]:
 
 
 def check_last(place: GatewaySetup, upstream: str, cities: list[str]) -> None:
-    """The upstream got the whole conversation, its own proofs, and each system text and tool once."""
+    """Check that the upstream got the complete conversation, its signatures, and each system text and tool once."""
     seen = place.upstream.exchanges[-1]
     assert seen.status == 200
     assert [call.arguments.replace(" ", "") for call in seen.calls(upstream)] == [
@@ -130,7 +130,7 @@ def test_interactions_go_on_from_an_id(restarting: RestartableGateway, upstream:
     check_last(place, upstream, ["Oslo", "Rome"])
 
 
-# ---- what can be done with an id
+# ---- operations on an id
 
 
 def test_a_response_by_its_id(keyed: GatewaySetup) -> None:
@@ -201,7 +201,7 @@ def test_a_conversation_by_its_id(keyed: GatewaySetup) -> None:
             create_response(keyed, "gemini", "And now?", conversation=made.id)
 
 
-# ---- whose it is
+# ---- ownership
 
 
 def test_another_key_sees_no_response(keyed: GatewaySetup) -> None:
@@ -271,7 +271,7 @@ def test_what_is_not_stored_is_not_there(keyed: GatewaySetup) -> None:
         create_response(keyed, "anthropic", "And then?", previous_response_id=made.id)
 
 
-# ---- items by their ids
+# ---- item references
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
@@ -299,7 +299,7 @@ def test_an_item_of_another_key_or_of_a_deleted_answer_is_not_there(keyed: Gatew
     assert len(keyed.upstream.exchanges) == asked
 
 
-# ---- what the gateway does itself is no loss, and what is in the history is told there
+# ---- losses of stored history
 
 
 def test_losses_of_what_came_before_point_to_the_id_that_brought_it(keyed: GatewaySetup) -> None:

@@ -1,4 +1,4 @@
-"""What a user says to an answer that is under way, with the websocket of the openai SDK."""
+"""Steering: user messages for a response in progress, over the WebSocket of the openai SDK."""
 
 import json
 import threading
@@ -64,7 +64,7 @@ def place(only_place: GatewaySetup) -> GatewaySetup:
 
 @pytest.fixture
 def upstream_held(place: GatewaySetup) -> threading.Event:
-    """The upstream sends the rest of an answer when this is set, so that the answer is under way until then."""
+    """Hold the rest of each upstream response until the event is set."""
     return place.upstream.hold(lambda _, body: any(word in body for word in (b"three", b"look")))
 
 
@@ -78,7 +78,7 @@ def connection(place: GatewaySetup) -> Iterator[Any]:
 
 
 def events(connection: Any, until: str, failing: str = "") -> list[Any]:
-    """Those up to one of this kind; nothing may fail meanwhile, but for one kind."""
+    """Receive events up to one of this type; fail on errors, except for one kind."""
     found: list[Any] = []
     while not found or found[-1].type != until:
         found.append(connection.recv())
@@ -88,7 +88,7 @@ def events(connection: Any, until: str, failing: str = "") -> list[Any]:
 
 
 def begun(connection: Any, upstream: str, said: str, **more: Any) -> str:
-    """Its id, once it has begun to say something."""
+    """Return the id of a response once it has started its text."""
     connection.response.create(model=routed_model(upstream), input=said, store=False, tools=[WEATHER_FUNCTION], **more)
     first = events(connection, "response.output_item.added")[0]
     id: str = first.response.id

@@ -1,4 +1,4 @@
-"""Codex's websocket, and that of the openai SDK, in front of every upstream."""
+"""Codex's WebSocket and that of the openai SDK, on every upstream."""
 
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def test_three_turns_as_codex_takes_them(place: GatewaySetup, upstream: str) -> 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
 def test_the_same_over_sse(tmp_path: Path, upstream: str) -> None:
-    """What Codex does where there is no websocket: all of it, each time; a restart is nothing to it."""
+    """Without a WebSocket, Codex sends the complete history each time, so a restart has no effect."""
     restarting = RestartableGateway(tmp_path / "state.db")
     history: list[Any] = []
     for question, result in (("What is the weather in Oslo?", "snow"), ("And the weather in Rome?", "sun")):
@@ -84,7 +84,7 @@ def _streamed(place: GatewaySetup, upstream: str, history: list[Any]) -> dict[st
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
 def test_a_restart_is_a_reconnection(tmp_path: Path, upstream: str) -> None:
-    """What Codex does when the connection is gone: another one, on which it says all of it again."""
+    """When the connection is lost, Codex opens another one and sends the complete history."""
     restarting = RestartableGateway(tmp_path / "state.db")
     question = user_item("What is the weather in Oslo?")
     with open_connection(restarting.start(), upstream, CLIENT_KEYS[0]) as codex:

@@ -1,4 +1,4 @@
-"""Proofs that Chat's and Ollama's clients never see: they come back to who issued them, and to nobody else."""
+"""Signatures that the gateway keeps for Chat and Ollama clients, returned only to their issuer."""
 
 import json
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def result_of(message: dict[str, Any], client: str, text: str) -> dict[str, Any]
 
 
 def bare(message: dict[str, Any]) -> dict[str, Any]:
-    """What a client repeats that keeps no more than it must: no reasoning, arguments in another spelling."""
+    """Return the turn of a client that echoes as little as possible: no reasoning, reformatted arguments."""
     (call,) = message["tool_calls"]
     function = dict(call["function"])
     if isinstance(function["arguments"], str):
@@ -79,7 +79,7 @@ def test_they_outlive_the_gateway_and_a_client_that_repeats_little(
     history = [QUESTION, bare(first), result_of(first, client, "snow")]
     ask(place, client, upstream, history)
     assert signatures_in(place.upstream.exchanges[-1].request_body) == issued
-    # And still, when the conversation has gone on.
+    # The signatures remain when the conversation continues.
     ask(
         place,
         client,

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: its runner, over Responses or Chat Completions, whole or streamed."""
+"""The OpenAI Agents SDK over Responses or Chat Completions, streamed or not."""
 
 import asyncio
 

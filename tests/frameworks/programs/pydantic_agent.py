@@ -1,4 +1,4 @@
-"""Pydantic AI's agent, with the model class of each protocol, whole or streamed."""
+"""Pydantic AI's agent with the model class of each protocol, streamed or not."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a program is asked to do, and what it says it did: JSON on its standard streams."""
+"""The task of a framework program and its result, as JSON on the standard streams."""
 
 import json
 import sys
