@@ -11,7 +11,7 @@ import msgspec
 from toolwire.cli.launch import AGENTS
 
 NODE = 22
-# npm runs no install scripts. Two of them only select the binary of this machine, which is done here.
+# npm runs no install scripts. Two of them only select the binary of this machine, which is completed here.
 _SYSTEM = f"{platform.system().lower()}-{'arm64' if platform.machine() in ('arm64', 'aarch64') else 'x64'}"
 _PROGRAMS = {
     "claude": f"@anthropic-ai/claude-code-{_SYSTEM}/claude",
@@ -51,8 +51,8 @@ def _package(folder: Path, path: str, *names: str) -> Path:
         (folder / "package.json").write_text('{"private": true}')
         options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         environment = {**os.environ, "PATH": path}
-        done = subprocess.run(["npm", "install", *options, *names], cwd=folder, env=environment, check=False)
-        if done.returncode:
+        completed = subprocess.run(["npm", "install", *options, *names], cwd=folder, env=environment, check=False)
+        if completed.returncode:
             shutil.rmtree(modules, ignore_errors=True)
             raise SystemExit(f"npm could not install {', '.join(names)}")
     return modules
@@ -61,5 +61,5 @@ def _package(folder: Path, path: str, *names: str) -> Path:
 def _node_version() -> int:
     if (node := shutil.which("node")) is None:
         return 0
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.lstrip("v").partition(".")[0] or 0)
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(version.lstrip("v").partition(".")[0] or 0)

@@ -8,28 +8,32 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "agents.md"
 
 _INTRODUCTION = """# Agents on every upstream
 
-Made by `make test-agents`, which installs these agents from npm and runs each without a terminal, through the
+`make test-agents` writes this page. It installs these agents from npm and runs each without a terminal, through the
 gateway, on a simulated model that is as strict as its provider: {versions}.
 
-Each is sent on the same errand: write a file with awkward content, run a command, read the file back, make three calls
-at once (in Codex's code mode, in one program), and tell what only the results say. It is done if the agent ends well,
-the file is right to the byte, the answer has the results, and the upstream refused nothing and got back its own calls
-unchanged, with their results, every proof of its thinking and no other, or the thinking itself where it proves none;
-the number says how many of these there were. An upstream thinks where the agent asks for it; Google's always, and those
-that prove nothing unless they are asked not to.
+Each agent performs the same task: write a file with difficult content, run a command, read the file back, make three
+parallel calls (in Codex's code mode, in one program), and report data that only the results contain. A run is done if:
 
-In brackets: the model that the agent asks for, where its ways depend on it, and the protocol that it speaks or what
-else is tried. A gateway that is restarted has the files of the one before: once while Codex runs a command, and once
-between two turns of Codex, of which it resumes the second. Claude Code's web search is a
-request of its own that offers nothing else: where the upstream has none, it is told so, and goes on. An upstream that
-fails is busy at first (429), overloaded at the next step, and breaks off its stream at the third; the gateway leaves it
-to the agent to try again. Qwen Code does not where a stream breaks off, so it is spared that.
+* the agent exits successfully, the file has exactly the expected bytes, and the answer contains the results;
+* the upstream rejected nothing, and got its calls back unchanged with their results;
+* the upstream got back all signatures of its thinking and no others, or the thinking itself if it is unsigned. The
+  number in a cell counts these.
+
+An upstream thinks if the agent requests it. Google's models always think, and models with unsigned thinking do unless
+the agent disables it.
+
+Parentheses show the requested model, if the agent's behavior depends on it, and the protocol or the special case. A
+restarted gateway uses the files of the one before. It restarts once while Codex runs a command, and once between two
+turns, of which Codex resumes the second. Claude Code's web search is a separate request without other tools: if the
+upstream has no search, Claude Code gets an error and continues. A failing upstream first responds with 429, at the next
+step with an overload error, and cuts off its stream at the third; the gateway leaves the retry to the agent. Qwen Code
+does not retry after a cut-off stream, so its runs omit that failure.
 
 """
 
 
 def as_page(cells: list[Cell], versions: dict[str, str]) -> str:
-    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    names = ", ".join(f"{name} {version}" for name, version in versions.items())
     upstreams = list(dict.fromkeys(cell.upstream for cell in cells))
     lines = [f"| agent | {' | '.join(upstreams)} |", f"|---|{'---|' * len(upstreams)}"]
     notes: list[str] = []
@@ -38,7 +42,7 @@ def as_page(cells: list[Cell], versions: dict[str, str]) -> str:
         lines.append(f"| {name} | {' | '.join(marks)} |")
     done = sum(not cell.faults for cell in cells)
     summary = f"{done} of {len(cells)} are done.\n"
-    return _INTRODUCTION.format(versions=told) + "\n".join([*lines, "", summary, *notes])
+    return _INTRODUCTION.format(versions=names) + "\n".join([*lines, "", summary, *notes])
 
 
 def _mark(cell: Cell, notes: list[str]) -> str:

@@ -62,17 +62,17 @@ def run_suites(command: Path) -> Iterator[Outcome]:
     routes = "\n".join(
         f'[[routes]]\nmatch = "*-on-{name}"\nprovider = "{name}"\nmodel = "{model}"' for name, model in MODELS.items()
     )
-    with serve_gateway(Simulator(require_key=True), routes) as place:
-        for asked in FORMATS:
+    with serve_gateway(Simulator(require_key=True), routes) as setup:
+        for suite in FORMATS:
             for upstream in MODELS:
-                yield from _outcomes(command, place, asked, upstream)
+                yield from _outcomes(command, setup, suite, upstream)
 
 
-def _outcomes(command: Path, place: GatewaySetup, asked: Format, upstream: str) -> Iterator[Outcome]:
+def _outcomes(command: Path, setup: GatewaySetup, suite: Format, upstream: str) -> Iterator[Outcome]:
     run = subprocess.run(
         [
-            *(str(command), "--json", "--format", asked.name, "--api-key", "a-key", "--timeout", "20"),
-            *("--base-url", place.base_url + asked.base, "--model", f"{asked.model}-on-{upstream}", *asked.options),
+            *(str(command), "--json", "--format", suite.name, "--api-key", "a-key", "--timeout", "20"),
+            *("--base-url", setup.base_url + suite.base, "--model", f"{suite.model}-on-{upstream}", *suite.options),
         ],
         capture_output=True,
         check=False,
@@ -82,7 +82,7 @@ def _outcomes(command: Path, place: GatewaySetup, asked: Format, upstream: str) 
     assert run.stdout, run.stderr
     for result in json.loads(run.stdout)["results"]:
         yield Outcome(
-            asked.name,
+            suite.name,
             upstream,
             result["id"],
             result["status"],

@@ -9,28 +9,29 @@ from tests.compliance.execution import FORMATS, MODELS, VERSION, Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "compliance.md"
 _HEAD = f"""\
-<!-- Made by `make test-comply`, never by hand. -->
-# Outside compliance
+<!-- Made by `make test-comply`, do not edit. -->
+# Third-party compliance tests
 
-What [llm-comply](https://pypi.org/project/llm-comply/) {VERSION} says of the gateway. It is a suite by others, which
-asks in a protocol and judges the answers by its published schema, where there is one, and by rules of its own.
-Behind the gateway is the strict [simulated model](../guides/simulate.md), in each protocol in turn.
-`make test-comply` runs it and writes this page.
+Results of [llm-comply](https://pypi.org/project/llm-comply/) {VERSION} for the gateway. This third-party
+suite sends requests in one protocol and validates the responses by its published schema, if there is one, and by rules of its own. The
+upstream is the strict [simulated model](../guides/simulate.md), in each protocol in turn. `make test-comply` runs the
+suite and writes this page.
 
-Tests that passed, of all that there are; none is skipped:
+Passed tests of all tests; none is skipped:
 
 """
 _WARNED = """
 ## Warnings
 
-What the suite advises, in tests that passed. It lets a server do without `/v1/responses/compact`, as the gateway does,
-and without the refusal of a request that its protocol does not allow but the upstream's does:
+Warnings in tests that passed. The suite permits a server without `/v1/responses/compact`, such as the gateway, and one
+that accepts requests that are invalid in the client's protocol but valid upstream:
 
 """
 _NAMED = """
-## Tests that can't pass
+## Tests that cannot pass
 
-Each contradicts a fact of the wire. `make test-comply` fails if one of these passes after all, or any other does not.
+Each contradicts documented behavior of the provider. `make test-comply` fails if one of these passes, or any other
+fails.
 
 """
 
@@ -40,28 +41,32 @@ def page(outcomes: Sequence[Outcome]) -> str:
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:
-    lines = [_row("asked in", *(f"on {name}" for name in MODELS)), _row(*["---"] * (len(MODELS) + 1))]
-    for asked in FORMATS:
+    lines = [_row("client protocol", *(f"on {name}" for name in MODELS)), _row(*["---"] * (len(MODELS) + 1))]
+    for suite in FORMATS:
         cells = []
         for upstream in MODELS:
-            here = [one.status == "passed" for one in outcomes if (one.format, one.upstream) == (asked.name, upstream)]
-            cells.append(f"{sum(here)}/{len(here)}")
-        lines.append(_row(asked.name, *cells))
+            passed = [
+                outcome.status == "passed"
+                for outcome in outcomes
+                if (outcome.format, outcome.upstream) == (suite.name, upstream)
+            ]
+            cells.append(f"{sum(passed)}/{len(passed)}")
+        lines.append(_row(suite.name, *cells))
     return "".join(lines)
 
 
 def _warnings(outcomes: Sequence[Outcome]) -> str:
     """Return each warning once, with the upstreams it concerns and without quoted ids."""
     found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
-    for one in outcomes:
-        for warning in one.warnings if one.status == "passed" else ():
-            words = re.sub(r"'[^']*\.\.\.'", "", warning).replace("  ", " ")
-            tests, upstreams = found.setdefault((one.format, words), ({}, {}))
-            tests[f"`{one.test}`"] = upstreams[one.upstream] = None
+    for outcome in outcomes:
+        for warning in outcome.warnings if outcome.status == "passed" else ():
+            text = re.sub(r"'[^']*\.\.\.'", "", warning).replace("  ", " ")
+            tests, upstreams = found.setdefault((outcome.format, text), ({}, {}))
+            tests[f"`{outcome.test}`"] = upstreams[outcome.upstream] = None
     lines = [_row("test", "on", "warning"), _row(*["---"] * 3)]
-    for (_, words), (tests, upstreams) in found.items():
+    for (_, text), (tests, upstreams) in found.items():
         on = "all" if len(upstreams) == len(MODELS) else ", ".join(upstreams)
-        lines.append(_row(", ".join(tests), on, words))
+        lines.append(_row(", ".join(tests), on, text))
     return "".join(lines)
 
 

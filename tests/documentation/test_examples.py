@@ -46,7 +46,7 @@ SHELL = blocks("sh")
 
 
 def run(command: list[str], folder: Path) -> tuple[int, str]:
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=folder,
         env={**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(folder / ".state")},
@@ -56,7 +56,7 @@ def run(command: list[str], folder: Path) -> tuple[int, str]:
         check=False,
         timeout=DEADLINE,
     )
-    return done.returncode, done.stdout
+    return completed.returncode, completed.stdout
 
 
 @pytest.mark.parametrize("block", list(PYTHON.values()), ids=list(PYTHON))

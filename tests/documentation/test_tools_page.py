@@ -12,14 +12,14 @@ ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<required>required )?\| (?P<told>.*
 
 
 def test_each_tool_has_its_section_with_its_parameters(tmp_path: Path) -> None:
-    said = {
+    documented = {
         section["name"]: [(row["name"], bool(row["required"]), row["told"]) for row in ROW.finditer(section["text"])]
         for section in SECTION.finditer(PAGE.read_text(encoding="utf-8"))
     }
-    assert said == {
+    assert documented == {
         tool.name: [
-            (name, name in tool.parameters["required"], given["description"])
-            for name, given in tool.parameters["properties"].items()
+            (name, name in tool.parameters["required"], schema["description"])
+            for name, schema in tool.parameters["properties"].items()
         ]
         for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)
     }

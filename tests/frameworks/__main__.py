@@ -9,35 +9,37 @@ from tests.support.sdk.clients import SDK_CLIENTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "frameworks.md"
 HEAD = """\
-<!-- Made by `make test-frameworks`, never by hand. -->
+<!-- Made by `make test-frameworks`, do not edit. -->
 # Agent frameworks
 
-Each framework does a task of three steps through the gateway: two calls at once, one with awkward arguments, and an
-answer that only tool results contain. Behind the gateway is the strict [simulated model](../guides/simulate.md).
-✓ says that the framework made exactly these calls and told the answer, whole and streamed, and that the upstream
-refused nothing and got back each of its calls with its result. `make test-frameworks` runs it and writes this page.
-The SDKs' own helpers are tested likewise, as part of `make test`.
+Each framework performs a task of three steps through the gateway: two parallel calls, one call with difficult
+arguments, and an answer that only tool results contain. The upstream is the strict
+[simulated model](../guides/simulate.md). ✓ means that the framework made exactly these calls and returned the answer,
+streamed and not streamed, and that the upstream rejected nothing and got each of its calls back with its result.
+`make test-frameworks` runs the test and writes this page. `make test` tests the tool loops of the SDKs in the same way.
 
-The Vercel AI SDK's Google provider takes a model's name with a slash for a path: write `models/anthropic/NAME`.
+The Google provider of the Vercel AI SDK treats a model name with a slash as a path: write `models/anthropic/NAME`.
 
 """
 
 
-def page(seen: Sequence[Outcome]) -> str:
+def page(outcomes: Sequence[Outcome]) -> str:
     lines = [
-        _row("framework", "speaks", *(f"on {name}" for name in SDK_CLIENTS)),
+        _row("framework", "protocol", *(f"on {name}" for name in SDK_CLIENTS)),
         _row(*["---"] * (len(SDK_CLIENTS) + 2)),
     ]
     for framework in FRAMEWORKS:
         for protocol in framework.protocols:
-            mine = [one for one in seen if (one.framework, one.protocol) == (framework.name, protocol)]
-            lines.append(_row(framework.name, protocol, *(_cell(mine, upstream) for upstream in SDK_CLIENTS)))
+            row = [
+                outcome for outcome in outcomes if (outcome.framework, outcome.protocol) == (framework.name, protocol)
+            ]
+            lines.append(_row(framework.name, protocol, *(_cell(row, upstream) for upstream in SDK_CLIENTS)))
     return HEAD + "".join(lines)
 
 
-def _cell(seen: Sequence[Outcome], upstream: str) -> str:
-    here = [one.wrong == "" for one in seen if one.upstream == upstream]
-    return "" if not here else "✓" if all(here) else "✗"
+def _cell(outcomes: Sequence[Outcome], upstream: str) -> str:
+    passed = [outcome.wrong == "" for outcome in outcomes if outcome.upstream == upstream]
+    return "" if not passed else "✓" if all(passed) else "✗"
 
 
 def _row(*cells: str) -> str:
@@ -45,16 +47,17 @@ def _row(*cells: str) -> str:
 
 
 def main(environment: Path) -> int:
-    seen = list(run_frameworks(environment))
-    wrong = [
-        f"{one.framework}, {one.protocol}{', streamed' if one.stream else ''}, on {one.upstream}: {one.wrong}"
-        for one in seen
-        if one.wrong
+    outcomes = list(run_frameworks(environment))
+    failures = [
+        f"{outcome.framework}, {outcome.protocol}{', streamed' if outcome.stream else ''}, on {outcome.upstream}: "
+        f"{outcome.wrong}"
+        for outcome in outcomes
+        if outcome.wrong
     ]
-    made = page(seen)
-    PAGE.write_text(made, encoding="utf-8")
-    sys.stdout.write("\n".join([made, *wrong, ""]))
-    return 1 if wrong else 0
+    text = page(outcomes)
+    PAGE.write_text(text, encoding="utf-8")
+    sys.stdout.write("\n".join([text, *failures, ""]))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -48,31 +48,31 @@ class Outcome(Struct, frozen=True):
 
 
 def run_frameworks(environment: Path) -> Iterator[Outcome]:
-    with serve_gateway(task_simulator()) as place:
+    with serve_gateway(task_simulator()) as setup:
         for framework in FRAMEWORKS:
             for protocol in framework.protocols:
                 for stream in (False, True):
                     for upstream in SDK_CLIENTS:
                         if upstream != protocol:
-                            wrong = _run(environment, assign_task(place), framework, protocol, upstream, stream=stream)
+                            wrong = _run(environment, assign_task(setup), framework, protocol, upstream, stream=stream)
                             yield Outcome(framework.name, protocol, stream, upstream, wrong)
 
 
 def _run(
-    environment: Path, place: GatewaySetup, framework: Framework, protocol: str, upstream: str, *, stream: bool
+    environment: Path, setup: GatewaySetup, framework: Framework, protocol: str, upstream: str, *, stream: bool
 ) -> str:
-    asked = {
-        "base_url": place.base_url,
+    task = {
+        "base_url": setup.base_url,
         "model": routed_model(upstream),
         "protocol": protocol,
         "stream": stream,
         "task": TASK,
-        "towns": WEATHER_BY_CITY,
-        "kept": NOTE_RESULT,
+        "weather": WEATHER_BY_CITY,
+        "note_result": NOTE_RESULT,
     }
     run = subprocess.run(
         _command(environment, framework.program),
-        input=json.dumps(asked),
+        input=json.dumps(task),
         capture_output=True,
         check=False,
         text=True,
@@ -82,9 +82,9 @@ def _run(
         return f"exit {run.returncode}: {run.stderr[-2000:]}"
     try:
         # Only the last line: frameworks print output of their own.
-        _check(json.loads(run.stdout.rstrip("\n").rpartition("\n")[2]), place, upstream)
+        _check(json.loads(run.stdout.rstrip("\n").rpartition("\n")[2]), setup, upstream)
     except AssertionError as error:
-        return str(error) or "the upstream did not see what it should"
+        return str(error) or "the history at the upstream is wrong"
     return ""
 
 
@@ -96,10 +96,10 @@ def _command(environment: Path, program: str) -> list[str]:
     return ["node", str(environment / program)]
 
 
-def _check(told: Any, place: GatewaySetup, upstream: str) -> None:
+def _check(result: Any, setup: GatewaySetup, upstream: str) -> None:
     # Parallel calls may run in any order.
-    together, after = told["calls"][:2], told["calls"][2:]
-    made = [*sorted(together, reverse=True), *after]
-    assert made == [list(call) for call in EXPECTED_CALLS], f"called {told['calls']}"
-    assert NOTE_RESULT in told["text"], f"said {told['text']!r}"
-    check_upstream_history(place, upstream)
+    parallel, rest = result["calls"][:2], result["calls"][2:]
+    calls = [*sorted(parallel, reverse=True), *rest]
+    assert calls == [list(call) for call in EXPECTED_CALLS], f"called {result['calls']}"
+    assert NOTE_RESULT in result["text"], f"responded {result['text']!r}"
+    check_upstream_history(setup, upstream)

@@ -47,7 +47,7 @@ class TaskTools:
         return WEATHER_BY_CITY[city]
 
     def save_note(self, text: str, number: int) -> str:
-        """Saves a note.
+        """Save a note.
 
         Args:
             text: What it says.
