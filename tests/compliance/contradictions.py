@@ -2,12 +2,12 @@
 
 FACTS: dict[tuple[str, str, str], str] = {
     ("openai-chat", "openai-chat", "chat-reasoning-summary"): (
-        "The test sends `reasoning`, which belongs to the Responses API. OpenAI's Chat Completions only has `reasoning_effort` "
-        "and rejects unknown fields with 400. The gateway passes requests of the same protocol through."
+        "The test sends `reasoning`, a field of the Responses API. OpenAI's Chat Completions has only "
+        "`reasoning_effort`, and rejects unknown fields with 400. Requests of the same protocol pass through unchanged."
     ),
     ("google-interactions", "gemini", "interactions-thinking"): (
         "The test sends only `thinking_level` and expects a thought. `generateContent` returns thoughts only with "
-        "`includeThoughts`, and signs calls: a response of text alone has no thought."
+        "`includeThoughts`, and signs calls, so a response of text alone has no thought to translate."
     ),
 }
 """Wire facts by format, upstream and test."""

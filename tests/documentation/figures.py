@@ -17,7 +17,7 @@ MARKERS = ("<!-- {name}: written by python -m tests.documentation.figures -->\n"
 def fixture_counts() -> dict[str, dict[str, int]]:
     """Count the fixtures of each protocol and kind, and the rows of the wire facts that they cover."""
     return {
-        protocol: {kind: len(fixtures(protocol, kind)) for kind in KINDS} | {"rows shown": len(COVERAGE[protocol])}
+        protocol: {kind: len(fixtures(protocol, kind)) for kind in KINDS} | {"rows covered": len(COVERAGE[protocol])}
         for protocol in PROTOCOLS
     }
 
@@ -30,19 +30,20 @@ def markdown_table(rows: dict[str, dict[str, int]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-LONE_HOSTED_TOOL = "refused: a hosted tool and no other"
+LONE_HOSTED_TOOL = "refused: only a hosted tool"
 
 
 def refusals() -> dict[str, dict[str, int]]:
     """Count tried and rejected translations of recorded requests, by protocol."""
     rows = {
-        protocol: {"recorded requests": 0, "crossings": 0, "refused": 0, LONE_HOSTED_TOOL: 0} for protocol in PROTOCOLS
+        protocol: {"recorded requests": 0, "translations": 0, "refused": 0, LONE_HOSTED_TOOL: 0}
+        for protocol in PROTOCOLS
     }
     for source, target in recorded_bodies.PAIRS:
         recorded = [body for name, body in recorded_bodies.requests(source).items() if "#" in name]
         row = rows[source]
         row["recorded requests"] = len(recorded)
-        row["crossings"] += len(recorded)
+        row["translations"] += len(recorded)
         for body in recorded:
             try:
                 tw.translate(body, source, target, **recorded_bodies.address_options(source, "request"))

@@ -130,7 +130,7 @@ class LossReport:
         for path, family, extras in foreign_extras(root, families, has_citations=has_citations):
             constraint = family.endswith(":constraint")
             self.has_constraint = self.has_constraint or constraint
-            reason = "a safety limit that may not be dropped" if constraint else NO_EQUIVALENT
+            reason = "may not be dropped: the target cannot enforce it" if constraint else NO_EQUIVALENT
             kind = "dropped"
             if family.endswith(REWORDED):
                 kind, reason = "approximated", "replaced by the closest equivalent"
