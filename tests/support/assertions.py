@@ -18,11 +18,11 @@ def non_empty(items: Iterable[T]) -> Iterator[T]:
 def json_differences(before: Any, after: Any, path: str = "") -> list[str]:
     """List the paths at which two JSON values differ."""
     if isinstance(before, dict) and isinstance(after, dict):
-        found = [f"{path}/{key} appeared" for key in after.keys() - before.keys()]
-        found += [f"{path}/{key} is gone" for key in before.keys() - after.keys()]
+        differences = [f"{path}/{key} appeared" for key in after.keys() - before.keys()]
+        differences += [f"{path}/{key} is gone" for key in before.keys() - after.keys()]
         for key in before.keys() & after.keys():
-            found += json_differences(before[key], after[key], f"{path}/{key}")
-        return found
+            differences += json_differences(before[key], after[key], f"{path}/{key}")
+        return differences
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = enumerate(zip(before, after, strict=True))
         return [text for index, pair in pairs for text in json_differences(*pair, f"{path}/{index}")]

@@ -44,12 +44,12 @@ def _is_collection_complete() -> bool:
 def _collect_all() -> dict[str, set[str]]:
     """Collect all tests, for sessions that run only some of them."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    found: dict[str, set[str]] = {}
-    for node in listed.stdout.splitlines():
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    names: dict[str, set[str]] = {}
+    for node in completed.stdout.splitlines():
         file, _, name = node.partition("::")
-        found.setdefault(file, set()).add(name.partition("[")[0])
-    return found
+        names.setdefault(file, set()).add(name.partition("[")[0])
+    return names
 
 
 @cache

@@ -32,7 +32,7 @@ def loss_kinds(body: Any, source: str, target: str, kind: BodyKind = "request", 
 
 def has_loss_at(paths: set[str], path: str) -> bool:
     """Return whether a path or something inside it is reported; a loss of its parent does not count."""
-    return any(found == path or found.startswith(path + "/") for found in paths)
+    return any(reported == path or reported.startswith(path + "/") for reported in paths)
 
 
 def translate_stream_bytes(wire: bytes | Iterable[bytes], source: str, target: str, request: Any = None) -> bytes:

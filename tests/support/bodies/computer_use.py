@@ -45,8 +45,8 @@ def computer_request(protocol: str, *history: Any, tool: Any = None) -> dict[str
     match protocol:
         case "anthropic":
             first = {"role": "user", "content": [{"type": "text", "text": "Go"}, IMAGE_BLOCK]}
-            own: dict[str, Any] = {"model": "claude-opus-4-8", "max_tokens": 99, "messages": [first, *history]}
-            return own | {"tools": [tool or COMPUTER_TOOL]}
+            body: dict[str, Any] = {"model": "claude-opus-4-8", "max_tokens": 99, "messages": [first, *history]}
+            return body | {"tools": [tool or COMPUTER_TOOL]}
         case "openai-responses":
             url = COMPUTER_SCREENSHOT["image_url"]
             content = [{"type": "input_text", "text": "Go"}, {"type": "input_image", "image_url": url}]
@@ -54,12 +54,12 @@ def computer_request(protocol: str, *history: Any, tool: Any = None) -> dict[str
             return {"model": "gpt-5.5", "input": [first, *history], "tools": [tool or {"type": "computer"}]}
         case "gemini":
             first = {"role": "user", "parts": [{"text": "Go"}, INLINE_DATA_PART]}
-            used = tool or {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}
-            return {"contents": [first, *history], "tools": [used]}
+            declared_tool = tool or {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}
+            return {"contents": [first, *history], "tools": [declared_tool]}
         case _:
             first = {"type": "user_input", "content": [{"type": "text", "text": "Go"}, INTERACTIONS_IMAGE]}
-            used = tool or {"type": "computer_use", "environment": "browser"}
-            return {"model": "gemini-3.8-flash", "input": [first, *history], "tools": [used]}
+            declared_tool = tool or {"type": "computer_use", "environment": "browser"}
+            return {"model": "gemini-3.8-flash", "input": [first, *history], "tools": [declared_tool]}
 
 
 def computer_response(protocol: str, *calls: Any) -> dict[str, Any]:
@@ -67,11 +67,11 @@ def computer_response(protocol: str, *calls: Any) -> dict[str, Any]:
     match protocol:
         case "anthropic":
             usage = {"input_tokens": 9, "output_tokens": 7}
-            named = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
-            return named | {"content": list(calls), "stop_reason": "tool_use", "stop_sequence": None, "usage": usage}
+            head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+            return head | {"content": list(calls), "stop_reason": "tool_use", "stop_sequence": None, "usage": usage}
         case "openai-responses":
-            named = {"id": "resp_1", "object": "response", "status": "completed", "model": "m"}
-            return named | {"created_at": 1, "output": list(calls)}
+            head = {"id": "resp_1", "object": "response", "status": "completed", "model": "m"}
+            return head | {"created_at": 1, "output": list(calls)}
         case "gemini":
             content = {"role": "model", "parts": list(calls)}
             return {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "responseId": "r"}
@@ -80,8 +80,8 @@ def computer_response(protocol: str, *calls: Any) -> dict[str, Any]:
             choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
             return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
         case _:
-            named = {"id": "v1_1", "object": "interaction", "status": "requires_action", "model": "m"}
-            return named | {"created": "2026-05-15T10:00:00Z", "steps": list(calls)}
+            head = {"id": "v1_1", "object": "interaction", "status": "requires_action", "model": "m"}
+            return head | {"created": "2026-05-15T10:00:00Z", "steps": list(calls)}
 
 
 def tool_use(id: str, name: str, toolset: str | None = None, **members: Any) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def computer_calls_in(protocol: str, body: dict[str, Any]) -> list[Any]:
         case "gemini":
             return [part for part in body["candidates"][0]["content"]["parts"] if "functionCall" in part]
         case _:
-            return [one for one in body["steps"] if one["type"] == "function_call"]
+            return [step for step in body["steps"] if step["type"] == "function_call"]
 
 
 def response_parts(protocol: str, body: dict[str, Any]) -> list[Any]:
@@ -184,23 +184,23 @@ def computer_turn(protocol: str, calls: list[Any], parts: list[Any] | None = Non
             ]
             return [*parts, *(output | more for output in outputs)]
         case "gemini":
-            named = [call["functionCall"] for call in calls]
+            head = [call["functionCall"] for call in calls]
             responses = [
                 {
                     "functionResponse": _id_and_name(call)
                     | {"response": {"url": "http://a/"} | more, "parts": [INLINE_DATA_PART]}
                 }
-                for call in named
+                for call in head
             ]
             return [{"role": "model", "parts": parts}, {"role": "user", "parts": responses}]
         case _:
-            told = json.dumps({"url": "http://a/"} | more)
+            result = json.dumps({"url": "http://a/"} | more)
             results = [
                 {
                     "type": "function_result",
                     "call_id": call["id"],
                     "name": call["name"],
-                    "result": [{"type": "text", "text": told}, INTERACTIONS_IMAGE],
+                    "result": [{"type": "text", "text": result}, INTERACTIONS_IMAGE],
                 }
                 for call in calls
             ]

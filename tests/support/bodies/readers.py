@@ -43,8 +43,8 @@ def tool_calls_in(protocol: str, body: Any) -> list[Call]:
                 if item.get("type") in ("function_call", "custom_tool_call")
             ]
         case "gemini":
-            asked = [part["functionCall"] for part in gemini_parts(body) if "functionCall" in part]
-            return [{"id": call.get("id"), "name": call["name"], "arguments": call.get("args")} for call in asked]
+            calls = [part["functionCall"] for part in gemini_parts(body) if "functionCall" in part]
+            return [{"id": call.get("id"), "name": call["name"], "arguments": call.get("args")} for call in calls]
         case "gemini-interactions":
             return [
                 {"id": step["id"], "name": step["name"], "arguments": step["arguments"]}
@@ -52,8 +52,8 @@ def tool_calls_in(protocol: str, body: Any) -> list[Call]:
                 if step["type"] == "function_call"
             ]
         case _:
-            asked = [call for message in _messages(body) for call in message.get("tool_calls") or ()]
-            return [_ollama_call(call) for call in asked]
+            calls = [call for message in _messages(body) for call in message.get("tool_calls") or ()]
+            return [_ollama_call(call) for call in calls]
 
 
 def tool_results_in(protocol: str, body: Any) -> list[tuple[Any, str]]:
@@ -69,11 +69,11 @@ def tool_results_in(protocol: str, body: Any) -> list[tuple[Any, str]]:
             outputs = [item for item in responses_items(body) if str(item.get("type")).endswith("_call_output")]
             return [(item["call_id"], content_text(item["output"])) for item in outputs]
         case "gemini":
-            told = [part["functionResponse"] for part in gemini_parts(body) if "functionResponse" in part]
-            return [(result.get("id"), _gemini_text(result["response"])) for result in told]
+            results = [part["functionResponse"] for part in gemini_parts(body) if "functionResponse" in part]
+            return [(result.get("id"), _gemini_text(result["response"])) for result in results]
         case _:
-            told = [step for step in interaction_steps(body) if step["type"] == "function_result"]
-            return [(step["call_id"], _object_text(step["result"])) for step in told]
+            results = [step for step in interaction_steps(body) if step["type"] == "function_result"]
+            return [(step["call_id"], _object_text(step["result"])) for step in results]
 
 
 def declared_schemas(protocol: str, body: Any) -> dict[str, Any]:
@@ -116,13 +116,13 @@ def gemini_parts(body: Any) -> list[Any]:
 
 def interaction_steps(body: Any) -> list[Any]:
     """Return the steps of an interaction, of a request or a response."""
-    found = body.get("steps", body.get("input"))
-    return found if isinstance(found, list) else []
+    items = body.get("steps", body.get("input"))
+    return items if isinstance(items, list) else []
 
 
 def responses_items(body: Any) -> list[Any]:
-    found = body if isinstance(body, list) else body.get("output", body.get("input"))
-    return found if isinstance(found, list) else []
+    items = body if isinstance(body, list) else body.get("output", body.get("input"))
+    return items if isinstance(items, list) else []
 
 
 def content_text(content: Any) -> str:
@@ -170,8 +170,8 @@ def _gemini_text(response: Any) -> str:
     """Return the text of a function response: its `output` or `error` by convention, else the object itself."""
     if not response:
         return ""
-    (held,) = response.values() if response.keys() in ({"output"}, {"error"}) else (response,)
-    return _object_text(held)
+    (value,) = response.values() if response.keys() in ({"output"}, {"error"}) else (response,)
+    return _object_text(value)
 
 
 def _object_text(value: Any) -> str:
@@ -211,21 +211,21 @@ def stream_error_message(protocol: str, wire: bytes) -> str:
 def tool_calls_in_stream(protocol: str, wire: bytes) -> list[Call]:
     """Return the calls of a stream that may be incomplete and that the SDKs would reject."""
     if protocol == RESPONSES:
-        done = [frame["item"] for frame in stream_frames(wire) if frame["type"] == "response.output_item.done"]
-        return tool_calls_in(RESPONSES, done)
+        items = [frame["item"] for frame in stream_frames(wire) if frame["type"] == "response.output_item.done"]
+        return tool_calls_in(RESPONSES, items)
     if protocol in (GEMINI, OLLAMA):
         return [
             call for frame in stream_frames(wire) if "error" not in frame for call in tool_calls_in(protocol, frame)
         ]
-    opened: dict[int, dict[str, str]] = {}
+    calls: dict[int, dict[str, str]] = {}
     for index, call_id, name, arguments in _fragments(protocol, wire):
-        call = opened.setdefault(index, {"id": "", "name": "", "arguments": ""})
+        call = calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
         call["id"] += call_id
         call["name"] += name
         call["arguments"] += arguments
     return [
         {"id": call["id"], "name": call["name"], "arguments": parse_json_or_text(call["arguments"])}
-        for call in opened.values()
+        for call in calls.values()
     ]
 
 
@@ -242,8 +242,8 @@ def _fragments(protocol: str, wire: bytes) -> Iterator[tuple[int, str, str, str]
             case "openai-chat" | "openrouter":
                 for choice in frame.get("choices", ()):
                     for part in choice["delta"].get("tool_calls") or ():
-                        said = part.get("function", {})
-                        yield part["index"], part.get("id", ""), said.get("name", ""), said.get("arguments", "")
+                        function = part.get("function", {})
+                        yield part["index"], part.get("id", ""), function.get("name", ""), function.get("arguments", "")
             case "gemini-interactions" if frame["event_type"] == "step.start":
                 if frame["step"]["type"] == "function_call":
                     yield frame["index"], frame["step"]["id"], frame["step"]["name"], ""

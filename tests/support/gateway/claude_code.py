@@ -46,6 +46,8 @@ async def translate_through_gateway(body: Any, options: str = "") -> tuple[Any, 
         serve_upstream(ScriptedUpstream(CHAT_RESPONSE)) as origin,
         run_gateway(one_provider_config(origin, "anthropic") + options) as gateway,
     ):
-        answer = await gateway.post("/toolwire/translate", json.dumps({"protocol": "anthropic", "body": body}).encode())
-        found = json.loads(await answer.read(100_000))
+        response = await gateway.post(
+            "/toolwire/translate", json.dumps({"protocol": "anthropic", "body": body}).encode()
+        )
+        found = json.loads(await response.read(100_000))
         return {**found["body"], "stream": body.get("stream")}, [loss["path"] for loss in found["losses"]]

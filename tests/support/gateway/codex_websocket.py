@@ -41,15 +41,15 @@ class CodexConnection:
         self.connection.send(json.dumps({name: value for name, value in frame.items() if value is not None}))
 
     def event(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.connection.recv(timeout=DEADLINE))
-        return found
+        event: dict[str, Any] = json.loads(self.connection.recv(timeout=DEADLINE))
+        return event
 
     def events(self) -> list[dict[str, Any]]:
         """Receive all events up to the one that ends a response."""
-        found = [self.event()]
-        while found[-1]["type"] not in TERMINAL_EVENTS:
-            found.append(self.event())
-        return found
+        events = [self.event()]
+        while events[-1]["type"] not in TERMINAL_EVENTS:
+            events.append(self.event())
+        return events
 
     def create_response(self, input_items: Any, previous: str | None = None, **more: Any) -> dict[str, Any]:
         """Send a request and return the response."""

@@ -48,8 +48,8 @@ class RunningGateway(Struct):
         return answer.status, await answer.read(1_000_000)
 
     def _head(self, path: str, headers: dict[str, str], method: str) -> bytes:
-        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        return request_head(self.origin, path, given, method)
+        pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return request_head(self.origin, path, pairs, method)
 
     async def send_question(self, protocol: str, *, stream: bool = False, **headers: str) -> UpstreamResponse:
         path, body = question_request(protocol, stream=stream)
@@ -61,10 +61,10 @@ def question_request(
 ) -> tuple[str, bytes]:
     """Return path and body of the same question in any protocol."""
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {"stream": False}
-    said = QUESTION_FIELDS | {"model": model, "messages": [{"role": "user", "content": text}]} | options
-    asked = tw.translate(said, "openai-chat", protocol, model=model, stream=stream)
-    assert asked.route.path is not None
-    return asked.route.path, asked.to_bytes()
+    chat_body = QUESTION_FIELDS | {"model": model, "messages": [{"role": "user", "content": text}]} | options
+    translation = tw.translate(chat_body, "openai-chat", protocol, model=model, stream=stream)
+    assert translation.route.path is not None
+    return translation.route.path, translation.to_bytes()
 
 
 def with_memory_state(config: Config) -> Config:
@@ -109,10 +109,10 @@ provider = "up"
 
 
 def run_async(work: Awaitable[None]) -> None:
-    async def whole() -> None:
+    async def run_work() -> None:
         await work
 
-    asyncio.run(whole())
+    asyncio.run(run_work())
 
 
 PROTOCOL_NAMES = list(PROTOCOLS)

@@ -24,8 +24,8 @@ MESSAGES_REQUEST = {"model": "any-name", "max_tokens": 99, "messages": [{"role":
 
 
 def keyless_environment(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_HOST"))}
-    return {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home)}
+    environment = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_HOST"))}
+    return {**environment, "HOME": str(home), "XDG_STATE_HOME": str(home)}
 
 
 @contextmanager
@@ -87,16 +87,16 @@ class GatewayProcess:
     @contextmanager
     def only_worker(self, worker: int) -> Iterator[None]:
         """Suspend all other workers, so that this one serves the requests."""
-        others = [one for one in self.workers if one != worker]
-        for one in others:
-            os.kill(one, signal.SIGSTOP)
-            stat = Path(f"/proc/{one}/stat")
+        other_workers = [pid for pid in self.workers if pid != worker]
+        for pid in other_workers:
+            os.kill(pid, signal.SIGSTOP)
+            stat = Path(f"/proc/{pid}/stat")
             wait_for_process(lambda stat=stat: stat.read_text().rpartition(")")[2].split()[0] == "T")  # type: ignore[misc]
         try:
             yield
         finally:
-            for one in others:
-                os.kill(one, signal.SIGCONT)
+            for pid in other_workers:
+                os.kill(pid, signal.SIGCONT)
 
     def post(self, body: object) -> httpx.Response:
         return httpx.post(f"{self.root}/v1/messages", json=body, timeout=PROCESS_DEADLINE)

@@ -59,7 +59,7 @@ def signatures_in(body: bytes) -> set[str]:
 
     Clients may use either base64 alphabet.
     """
-    return {one.translate(_STANDARD).rstrip("=") for one in _SIGNATURE.findall(body.decode())}
+    return {signature.translate(_STANDARD).rstrip("=") for signature in _SIGNATURE.findall(body.decode())}
 
 
 class ObservedApp:
@@ -73,36 +73,36 @@ class ObservedApp:
     def hold(self, matches: Callable[[ObservedExchange, bytes], bool]) -> threading.Event:
         """Delay each matching message of a response until the event is set."""
         released = threading.Event()
-        self.hold_condition = lambda seen, body: not released.is_set() and matches(seen, body)
+        self.hold_condition = lambda exchange, body: not released.is_set() and matches(exchange, body)
         return released
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["path"] == SHOW_PATH:
             await self._app(scope, receive, send)
             return
-        seen = ObservedExchange(scope["path"])
-        self.exchanges.append(seen)
+        exchange = ObservedExchange(scope["path"])
+        self.exchanges.append(exchange)
 
         async def watched_receive() -> Any:
             message = await receive()
-            seen.request_body += message.get("body", b"")
+            exchange.request_body += message.get("body", b"")
             return message
 
         async def watched_send(message: Any) -> None:
-            while self.hold_condition is not None and self.hold_condition(seen, message.get("body", b"")):  # noqa: ASYNC110 - any thread ends it
+            while self.hold_condition is not None and self.hold_condition(exchange, message.get("body", b"")):  # noqa: ASYNC110 - any thread ends it
                 await asyncio.sleep(0.002)
             if message["type"] == "http.response.start":
-                seen.status = message["status"]
-                seen.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+                exchange.status = message["status"]
+                exchange.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             else:
-                seen.response_body += message["body"]
-                seen.complete = not message.get("more_body", False)
+                exchange.response_body += message["body"]
+                exchange.complete = not message.get("more_body", False)
             await send(message)
 
         try:
             await self._app(scope, watched_receive, watched_send)
         finally:
-            seen.released = True
+            exchange.released = True
 
 
 class GatewaySetup(Struct):
@@ -122,8 +122,8 @@ class GatewaySetup(Struct):
         """Return the loss report of an exchange, by default the last one."""
         exchange = (observed or self.gateway.exchanges[-1]).headers.get("toolwire-exchange")
         answer = http_client.get(f"{self.base_url}/toolwire/exchanges/{exchange}/losses")
-        found: list[dict[str, str]] = answer.json()["losses"] if answer.status_code == 200 else []
-        return found
+        losses: list[dict[str, str]] = answer.json()["losses"] if answer.status_code == 200 else []
+        return losses
 
 
 def routed_model(upstream: str) -> str:

@@ -59,7 +59,7 @@ class TaskTools:
 
 def task_simulator() -> Simulator:
     """Return a simulated upstream that plays the three steps once in every protocol."""
-    text = "".join(f"\\U{ord(one):08x}" for one in NOTE_TEXT)
+    text = "".join(f"\\U{ord(character):08x}" for character in NOTE_TEXT)
     return Simulator(require_key=True, script=parse_script((_SCRIPT % (text, NOTE_NUMBER)).encode(), "script"))
 
 
@@ -72,7 +72,7 @@ def assign_task(setup: GatewaySetup) -> GatewaySetup:
 
 def check_upstream_history(setup: GatewaySetup, protocol: str, steps: int = 3) -> None:
     """Check that the upstream rejected nothing and got each of its calls back with the matching result."""
-    assert [seen.status for seen in setup.upstream.exchanges] == [200] * steps
+    assert [exchange.status for exchange in setup.upstream.exchanges] == [200] * steps
     last = setup.upstream.exchanges[-1]
     calls, results = last.calls(protocol), last.results(protocol)
     assert [call.name for call in calls] == ["get_weather", "get_weather", "save_note"]

@@ -25,8 +25,8 @@ def search_request(
             {"name": name, "description": about, "input_schema": TOOL_SCHEMA, "defer_loading": name != "read_file"}
             for name, about in TOOL_DESCRIPTIONS.items()
         ]
-        said = [{"role": "user", "content": "Pay it."}, *history]
-        body: dict[str, Any] = {"max_tokens": 99, "messages": said}
+        messages = [{"role": "user", "content": "Pay it."}, *history]
+        body: dict[str, Any] = {"max_tokens": 99, "messages": messages}
         path = "/v1/messages"
     else:
         tools = [{"type": "tool_search"}]
@@ -46,5 +46,5 @@ def declared_tool_names(protocol: str, body: Any) -> list[str]:
 
 
 def output_items(client: str, body: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = body["content" if client == "anthropic" else "output"]
-    return found
+    items: list[dict[str, Any]] = body["content" if client == "anthropic" else "output"]
+    return items

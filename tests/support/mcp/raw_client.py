@@ -19,8 +19,12 @@ class RawMcpClient:
 
     async def __aenter__(self) -> Self:
         if self._version == OLD_VERSION:
-            who = {"protocolVersion": OLD_VERSION, "capabilities": {}, "clientInfo": {"name": "plain", "version": "1"}}
-            response = await self.post({"method": "initialize", "id": 0, "params": who})
+            params = {
+                "protocolVersion": OLD_VERSION,
+                "capabilities": {},
+                "clientInfo": {"name": "plain", "version": "1"},
+            }
+            response = await self.post({"method": "initialize", "id": 0, "params": params})
             if (session := response.headers.get("mcp-session-id")) is not None:
                 self._headers["mcp-session-id"] = session
             await self.post({"method": "notifications/initialized"})
@@ -42,8 +46,8 @@ class RawMcpClient:
         response = await self.post({"method": method, "id": 1, "params": params}, **headers)
         text = response.text
         lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
-        found: dict[str, Any] = json.loads(lines[-1] if lines else text)
-        return found
+        reply: dict[str, Any] = json.loads(lines[-1] if lines else text)
+        return reply
 
 
 ELICITATION_META = {

@@ -63,7 +63,7 @@ async def open_toolset(settings: McpServerConfig, name: str = "actor") -> AsyncI
 
 
 async def find_tool(toolset: McpToolset, name: str) -> Tool:
-    return next(one for one in await toolset.tools() if one.name == f"{toolset.name}__{name}")
+    return next(tool for tool in await toolset.tools() if tool.name == f"{toolset.name}__{name}")
 
 
 def call_context(person: Approver | None = None, progress: Callable[[str], None] = lambda _: None) -> ToolContext:

@@ -23,8 +23,8 @@ TERMINAL_PROGRAM = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def cli_environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES.values()}
-    return {**kept, "XDG_STATE_HOME": str(folder / ".state"), "PYTHONUNBUFFERED": "1", "TERM": "xterm-256color"}
+    environment = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES.values()}
+    return {**environment, "XDG_STATE_HOME": str(folder / ".state"), "PYTHONUNBUFFERED": "1", "TERM": "xterm-256color"}
 
 
 class CliResult:
@@ -43,7 +43,7 @@ class CliResult:
 
 def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: str) -> CliResult:
     """Run the command in this folder without a terminal; `variables` override the environment."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", MAIN_PROGRAM, *arguments],
         cwd=folder,
         env=cli_environment(folder) | variables,
@@ -53,7 +53,7 @@ def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: st
         timeout=DEADLINE,
         check=False,
     )
-    return CliResult(done)
+    return CliResult(completed)
 
 
 def start_toolwire(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
@@ -76,14 +76,14 @@ class Terminal:
         self._process = process
         self.output = ""
 
-    def read_until(self, words: str) -> str:
+    def read_until(self, text: str) -> str:
         """Return the output up to this text, since the last read."""
         deadline = time.monotonic() + DEADLINE
-        while words not in self.output:
-            assert time.monotonic() < deadline, f"no {words!r} in:\n{self.output}"
+        while text not in self.output:
+            assert time.monotonic() < deadline, f"no {text!r} in:\n{self.output}"
             if not self._read(0.2) and self._process.poll() is not None:
-                raise AssertionError(f"it ended without {words!r}:\n{self.output}")
-        before, _, self.output = self.output.partition(words)
+                raise AssertionError(f"it ended without {text!r}:\n{self.output}")
+        before, _, self.output = self.output.partition(text)
         return before
 
     def type_text(self, text: str) -> None:
@@ -113,18 +113,18 @@ class Terminal:
 @contextmanager
 def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> Iterator[Terminal]:
     """Start the command in a pseudo-terminal; with `piped`, stdin is this text instead."""
-    handle, other = pty.openpty()
+    handle, terminal_end = pty.openpty()
     program = TERMINAL_PROGRAM if stdin is None else TERMINAL_PROGRAM.replace("ioctl(0", "ioctl(2")
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         cwd=folder,
         env=cli_environment(folder),
-        stdin=other if stdin is None else subprocess.PIPE,
-        stdout=other,
-        stderr=other,
+        stdin=terminal_end if stdin is None else subprocess.PIPE,
+        stdout=terminal_end,
+        stderr=terminal_end,
         start_new_session=True,
     )
-    os.close(other)
+    os.close(terminal_end)
     try:
         if stdin is not None and process.stdin is not None:
             process.stdin.write(stdin.encode())
@@ -143,15 +143,15 @@ def write_script(folder: Path, *turns: Mapping[str, Any], extra_config: str = ""
     """
     if not (detect_bubblewrap().unavailable_reason == "" if sandbox is None else sandbox):
         extra_config += "[tools]\nsandbox = false\n"
-    played = [{"after": number, "repeat": 0, **turn} for number, turn in enumerate(turns)]
-    (folder / "turns.json").write_text(json.dumps({"turns": played}), encoding="utf-8")
+    script_turns = [{"after": number, "repeat": 0, **turn} for number, turn in enumerate(turns)]
+    (folder / "turns.json").write_text(json.dumps({"turns": script_turns}), encoding="utf-8")
     (folder / "toolwire.toml").write_text(
         f'[simulator]\nscript = "{folder}/turns.json"\n{extra_config}', encoding="utf-8"
     )
 
 
-def calls_turn(*made: tuple[str, Mapping[str, Any]], text: str | None = None) -> dict[str, Any]:
-    turn: dict[str, Any] = {"calls": [{"name": name, "arguments": dict(arguments)} for name, arguments in made]}
+def calls_turn(*calls: tuple[str, Mapping[str, Any]], text: str | None = None) -> dict[str, Any]:
+    turn: dict[str, Any] = {"calls": [{"name": name, "arguments": dict(arguments)} for name, arguments in calls]}
     return turn if text is None else turn | {"text": text}
 
 

@@ -31,8 +31,10 @@ class ScriptedModel:
 
 def model_turn(*parts: Part, stop: StopReason | None = None, usage: Usage | None = None) -> Response:
     reason = stop or ("tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn")
-    said = Message(role="assistant", parts=parts)
-    return Response(origin="", id="r", candidates=(Candidate(messages=(said,), stop=Stop(reason=reason)),), usage=usage)
+    message = Message(role="assistant", parts=parts)
+    return Response(
+        origin="", id="r", candidates=(Candidate(messages=(message,), stop=Stop(reason=reason)),), usage=usage
+    )
 
 
 def model_call(name: str, arguments: Any = None, id: str = "c1", **fields: Any) -> ToolCall:

@@ -22,7 +22,7 @@ def built_in_tool(workspace: Path, name: str, **settings: Any) -> Tool:
 
 
 def tool_named(tools: Sequence[Tool], name: str) -> Tool:
-    return next(one for one in tools if one.name == name)
+    return next(tool for tool in tools if tool.name == name)
 
 
 def tool_context(tool: Tool, person: Approver | None = None) -> ToolContext:
@@ -32,8 +32,8 @@ def tool_context(tool: Tool, person: Approver | None = None) -> ToolContext:
 
 
 async def run_tool_async(tool: Tool, person: Approver | None = None, /, **arguments: Any) -> ToolOutput:
-    given = await tool.run(arguments, tool_context(tool, person))
-    return ToolOutput(content=(Text(text=given),)) if isinstance(given, str) else msgspec.convert(given, ToolOutput)
+    output = await tool.run(arguments, tool_context(tool, person))
+    return ToolOutput(content=(Text(text=output),)) if isinstance(output, str) else msgspec.convert(output, ToolOutput)
 
 
 def run_tool(tool: Tool, person: Approver | None = None, /, **arguments: Any) -> ToolOutput:

@@ -70,8 +70,8 @@ def is_present() -> bool:
 
 def recordings(protocol: str, *, compatible: bool = False, kind: str | None = None) -> tuple[Recording, ...]:
     """Return every recorded exchange of a protocol, with the vendor or with servers that imitate it."""
-    found = _by_protocol(compatible).get(protocol, ())
-    return found if kind is None else tuple(exchange for exchange in found if exchange.kind == kind)
+    exchanges = _by_protocol(compatible).get(protocol, ())
+    return exchanges if kind is None else tuple(exchange for exchange in exchanges if exchange.kind == kind)
 
 
 @cache
@@ -80,7 +80,7 @@ def _by_protocol(compatible: bool) -> dict[str, tuple[Recording, ...]]:
     for exchange in _all():
         if exchange.compatible == compatible:
             grouped.setdefault(exchange.protocol, []).append(exchange)
-    return {protocol: tuple(found) for protocol, found in grouped.items()}
+    return {protocol: tuple(exchanges) for protocol, exchanges in grouped.items()}
 
 
 @cache

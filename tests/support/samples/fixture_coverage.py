@@ -61,8 +61,8 @@ def _read_coverage(protocol: str) -> dict[str, Row]:
     rows = {}
     for line in (fixture_folder(protocol) / "covers.txt").read_text().splitlines():
         if not line.startswith("#"):
-            name, _, shown = line.partition(" = ")
-            file, _, evidence = shown.partition(": ")
+            name, _, evidence = line.partition(" = ")
+            file, _, evidence = evidence.partition(": ")
             rows[name] = Row(file, evidence)
     return rows
 
@@ -83,10 +83,10 @@ def is_shown(protocol: str, row: Row) -> bool:
 def _events(wire: bytes) -> Iterator[Any]:
     """Return the payloads of an event stream; without any `data:`, each line is one."""
     text = wire.decode()
-    named = re.search(r"^data:", text, re.MULTILINE) is not None
-    for frame in re.split(r"\r\n\r\n|\n\n|\r\r", text) if named else text.splitlines():
+    has_data_lines = re.search(r"^data:", text, re.MULTILINE) is not None
+    for frame in re.split(r"\r\n\r\n|\n\n|\r\r", text) if has_data_lines else text.splitlines():
         lines = frame.replace("\r\n", "\n").replace("\r", "\n")
-        data = "\n".join(re.findall(r"^data: ?(.*)$", lines, re.MULTILINE)) if named else lines
+        data = "\n".join(re.findall(r"^data: ?(.*)$", lines, re.MULTILINE)) if has_data_lines else lines
         if data.startswith("{"):
             try:
                 yield json.loads(data)
@@ -136,8 +136,8 @@ def _names(cell: str) -> Iterator[str]:
         yield from re.findall(r"\w+", cell) if re.fullmatch(r" \w+( ?/ ?\w+)* ", cell) else ()
     for quoted in re.findall(r"`([^`]+)`", cell):
         for word in re.split(r"[({\[:*]", quoted)[0].split():
-            if found := re.match(r"[\w.]+", word):
-                yield found.group()
+            if match := re.match(r"[\w.]+", word):
+                yield match.group()
 
 
 def _event_names(cell: str) -> Iterator[str]:

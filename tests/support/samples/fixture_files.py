@@ -42,8 +42,8 @@ def body_and_stream_pairs(protocol: str) -> list[tuple[str, Any, bytes]]:
 
 def tool_cycle_fixture(protocol: str) -> dict[str, Any]:
     """Return one tool cycle: `request`, `response`, the client's `outputs`, and the resulting `next_request`."""
-    whole: dict[str, Any] = read_fixture(fixture_folder(protocol) / "conversation.json")
-    return whole
+    cycle: dict[str, Any] = read_fixture(fixture_folder(protocol) / "conversation.json")
+    return cycle
 
 
 def error_status(name: str) -> int:

@@ -97,8 +97,8 @@ def without_value(body: Any, path: str) -> Any:
 def _copy_along(body: Any, path: str) -> tuple[Any, Any, Any]:
     """Copy the containers along a path; return the copy, the innermost container and the last key."""
     copy = parent = body.copy()
-    *way, last = path.split("/")[1:]
-    for step in way:
+    *parents, last = path.split("/")[1:]
+    for step in parents:
         key = _key(parent, step)
         parent[key] = parent = parent[key].copy()
     return copy, parent, _key(parent, last)

@@ -25,8 +25,8 @@ def sample_for_target(samples: dict[str, Any], target: str) -> dict[str, Any]:
     """Return all fixtures, and the recordings that are selected for this target."""
     turn = PROTOCOL_NAMES.index(target)
     recorded = [name for name in samples if "#" in name]
-    left_out = set() if WHOLE_CORPUS else {name for place, name in enumerate(recorded) if (place + turn) % 2}
-    return {name: one for name, one in samples.items() if name not in left_out}
+    skipped = set() if WHOLE_CORPUS else {name for index, name in enumerate(recorded) if (index + turn) % 2}
+    return {name: body for name, body in samples.items() if name not in skipped}
 
 
 @cache

@@ -93,27 +93,27 @@ class Ollama(SdkClient):
         return self._request()
 
     def _request(self) -> ReceivedResponse:
-        asked: dict[str, Any] = {"model": self.model, "messages": self.history}
+        options: dict[str, Any] = {"model": self.model, "messages": self.history}
         if self.tools:
-            asked["tools"] = nested_declarations(self.tools)
+            options["tools"] = nested_declarations(self.tools)
         if self.thinking:
-            asked["think"] = True
-        asked |= self.options
+            options["think"] = True
+        options |= self.options
         client = _ollama(self.base_url)
-        answers = list(client.chat(**asked, stream=True)) if self.stream else [client.chat(**asked, stream=False)]
-        said = [answer.message for answer in answers]
-        calls = [call for message in said for call in message.tool_calls or ()]
-        whole: dict[str, Any] = {
+        answers = list(client.chat(**options, stream=True)) if self.stream else [client.chat(**options, stream=False)]
+        messages = [answer.message for answer in answers]
+        calls = [call for message in messages for call in message.tool_calls or ()]
+        message: dict[str, Any] = {
             "role": "assistant",
-            "content": "".join(message.content or "" for message in said),
-            "thinking": "".join(message.thinking or "" for message in said),
+            "content": "".join(message.content or "" for message in messages),
+            "thinking": "".join(message.thinking or "" for message in messages),
             "tool_calls": [call.model_dump() for call in calls],
         }
-        self.history.append(whole)
+        self.history.append(message)
         return ReceivedResponse(
-            text=whole["content"],
+            text=message["content"],
             calls=tuple(ReceivedCall(None, call.function.name, dict(call.function.arguments)) for call in calls),
-            thinking=whole["thinking"],
+            thinking=message["thinking"],
             event_count=len(answers),
         )
 

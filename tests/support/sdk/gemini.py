@@ -127,7 +127,7 @@ def _accept(model: type[BaseModel], body: Any) -> str | None:
             # Validate from JSON, because only then are bytes read as base64.
             model.model_validate_json(json.dumps(body))
     except ValidationError as error:
-        deepest = max(error.errors(include_url=False, include_context=False), key=lambda found: len(found["loc"]))
+        deepest = max(error.errors(include_url=False, include_context=False), key=lambda error: len(error["loc"]))
         return f"{'.'.join(map(str, deepest['loc']))}: {deepest['msg']}"
     except AttributeError as error:  # its own, for the number of an enumeration in place of the word
         return str(error)
@@ -145,23 +145,25 @@ def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
     `tolerant` also accepts a stream without a finish reason.
     """
     candidates: dict[int, dict[str, Any]] = {}
-    whole: dict[str, Any] = {}
+    body: dict[str, Any] = {}
     for chunk in _chunks(wire):
         if "error" in chunk:
             raise InvalidStream(f"error: {chunk['error'].get('message')}")
         _read(chunk)
-        for place, candidate in enumerate(chunk.get("candidates") or ()):
-            known = candidates.setdefault(candidate.get("index", place), {"content": {"role": "model", "parts": []}})
-            known.update({key: value for key, value in candidate.items() if key != "content"})
+        for position, candidate in enumerate(chunk.get("candidates") or ()):
+            merged = candidates.setdefault(
+                candidate.get("index", position), {"content": {"role": "model", "parts": []}}
+            )
+            merged.update({key: value for key, value in candidate.items() if key != "content"})
             for part in (candidate.get("content") or {}).get("parts") or ():
-                _join(known["content"]["parts"], part)
-        whole.update({key: value for key, value in chunk.items() if key != "candidates"})
+                _join(merged["content"]["parts"], part)
+        body.update({key: value for key, value in chunk.items() if key != "candidates"})
     if not tolerant and any("finishReason" not in one for one in candidates.values()):
         raise InvalidStream("no finishReason")
-    if not (candidates or "promptFeedback" in whole):
+    if not (candidates or "promptFeedback" in body):
         raise InvalidStream("no candidate")
-    whole["candidates"] = [candidates[number] for number in sorted(candidates)]
-    return whole
+    body["candidates"] = [candidates[number] for number in sorted(candidates)]
+    return body
 
 
 def _chunks(wire: bytes) -> list[dict[str, Any]]:
@@ -194,13 +196,13 @@ def _append_piece(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
             del parts[-1]["functionCall"]["willContinue"]
         parts.append({**part, "functionCall": {"name": call["name"], "args": {}, "willContinue": True}})
     grown = parts[-1]["functionCall"]
-    for piece in call.get("partialArgs", ()):
-        _set(grown["args"], piece["jsonPath"], piece)
+    for fragment in call.get("partialArgs", ()):
+        _set(grown["args"], fragment["jsonPath"], fragment)
     if not call.get("willContinue"):
         del grown["willContinue"]
 
 
-def _set(tree: Any, path: str, piece: dict[str, Any]) -> None:
+def _set(tree: Any, path: str, fragment: dict[str, Any]) -> None:
     steps: list[Any] = []
     for name in path.removeprefix("$.").split("."):
         key, *indices = name.replace("]", "").split("[")
@@ -214,20 +216,20 @@ def _set(tree: Any, path: str, piece: dict[str, Any]) -> None:
         else:
             tree = tree.setdefault(step, empty)
     last = steps[-1]
-    if "stringValue" in piece:
-        tree[last] = tree.get(last, "") + piece["stringValue"]
+    if "stringValue" in fragment:
+        tree[last] = tree.get(last, "") + fragment["stringValue"]
     else:
-        tree[last] = piece.get("numberValue", piece.get("boolValue"))
+        tree[last] = fragment.get("numberValue", fragment.get("boolValue"))
 
 
 def summary(body: dict[str, Any]) -> Summary:
     response = _read(body)
     usage = _usage(response.usage_metadata)
-    said = [_candidate(candidate, usage) for candidate in response.candidates or ()]
-    if not said:
+    summaries = [_candidate(candidate, usage) for candidate in response.candidates or ()]
+    if not summaries:
         blocked = response.prompt_feedback is not None and response.prompt_feedback.block_reason is not None
         return _summarize("", "", [], "filtered" if blocked else None, usage)
-    return {**said[0], "other_choices": said[1:]}
+    return {**summaries[0], "other_choices": summaries[1:]}
 
 
 def _candidate(candidate: types.Candidate, usage: dict[str, int]) -> Summary:

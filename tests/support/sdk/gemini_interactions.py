@@ -132,26 +132,26 @@ def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
     steps: dict[int, dict[str, Any]] = {}
     open_steps: set[int] = set()
     for event in stream:
-        told = event.data.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
-        match told.get("event_type"):
+        payload = event.data.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+        match payload.get("event_type"):
             case "interaction.created":
-                folded |= told["interaction"]
+                folded |= payload["interaction"]
             case "step.start":
-                _require(tolerant or told["index"] not in steps, "a step starts twice")
-                steps[told["index"]] = dict(told["step"])
-                open_steps.add(told["index"])
+                _require(tolerant or payload["index"] not in steps, "a step starts twice")
+                steps[payload["index"]] = dict(payload["step"])
+                open_steps.add(payload["index"])
             case "step.delta":
-                _require(tolerant or told["index"] in open_steps, "a delta of no open step")
-                _apply_delta(steps.setdefault(told["index"], {"type": "model_output"}), told["delta"])
+                _require(tolerant or payload["index"] in open_steps, "a delta of no open step")
+                _apply_delta(steps.setdefault(payload["index"], {"type": "model_output"}), payload["delta"])
             case "step.stop":
-                _require(tolerant or told["index"] in open_steps, "the stop of no open step")
-                open_steps.discard(told["index"])
+                _require(tolerant or payload["index"] in open_steps, "the stop of no open step")
+                open_steps.discard(payload["index"])
             case "interaction.completed":
-                folded |= told["interaction"]
+                folded |= payload["interaction"]
                 _require(not folded.get("errors"), f"failed: {folded.get('errors')}")
                 return _complete_body(folded, steps)
             case "error":
-                raise InvalidStream(f"error event: {told.get('error')}")
+                raise InvalidStream(f"error event: {payload.get('error')}")
             case _:
                 pass
     raise InvalidStream("no interaction.completed")
@@ -214,7 +214,7 @@ def _arguments(text: str) -> Any:
 
 def summary(body: dict[str, Any]) -> Summary:
     steps = [step for step in body.get("steps", []) if step["type"] != "user_input"]
-    said = [part for step in steps if step["type"] == "model_output" for part in step.get("content") or ()]
+    parts = [part for step in steps if step["type"] == "model_output" for part in step.get("content") or ()]
     thoughts = [part for step in steps if step["type"] == "thought" for part in step.get("summary") or ()]
     calls: list[Call] = [
         {"id": step["id"], "name": step["name"], "arguments": step["arguments"]}
@@ -223,7 +223,7 @@ def summary(body: dict[str, Any]) -> Summary:
     ]
     stop = STOPS.get(body["status"], body["status"])
     return {
-        "text": "".join(part["text"] for part in said if part["type"] == "text"),
+        "text": "".join(part["text"] for part in parts if part["type"] == "text"),
         "refusal": "",
         "reasoning": "".join(part["text"] for part in thoughts if part["type"] == "text"),
         "calls": calls,

@@ -57,8 +57,8 @@ class RequestTypeBuilder:
             hints = get_type_hints(annotation, include_extras=True)
             fields = {}
             for name, hint in hints.items():
-                bare = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
-                fields[name] = (Required if _is_required(annotation, name, hint) else NotRequired)[self.rebuild(bare)]
+                inner = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
+                fields[name] = (Required if _is_required(annotation, name, hint) else NotRequired)[self.rebuild(inner)]
             make: Any = TypedDict
             rebuilt = make(annotation.__name__, fields)
             rebuilt.__pydantic_config__ = self._config
@@ -68,17 +68,17 @@ class RequestTypeBuilder:
     def _union(self, members: Iterable[Any]) -> Any:
         flat = [member for member in _flatten(members) if not _is_python_only(member)]
         dictionaries = [member for member in flat if is_typeddict(member)]
-        others = [self.rebuild(member) for member in flat if not is_typeddict(member)]
+        rebuilt = [self.rebuild(member) for member in flat if not is_typeddict(member)]
         key = _discriminating_key(dictionaries)
         if key is None or any(get_origin(member) is dict for member in flat):
-            return _union_of(others + [self.rebuild(member) for member in dictionaries])
+            return _union_of(rebuilt + [self.rebuild(member) for member in dictionaries])
         groups: dict[str, list[Any]] = {}
         for member in dictionaries:
             for tag in _tags(member, key):
                 groups.setdefault(tag, []).append(self.rebuild(member))
         choices = [Annotated[_union_of(group), Tag(tag)] for tag, group in groups.items()]
-        if others:
-            choices.append(Annotated[_union_of(others), Tag(_PLAIN_TAG)])
+        if rebuilt:
+            choices.append(Annotated[_union_of(rebuilt), Tag(_PLAIN_TAG)])
         return Annotated[_union_of(choices), Discriminator(_chooser(key, frozenset(groups)))]
 
 
@@ -89,8 +89,8 @@ def _union_of(members: list[Any]) -> Any:
 def _flatten(members: Iterable[Any]) -> list[Any]:
     flat: list[Any] = []
     for member in members:
-        bare = get_args(member)[0] if get_origin(member) is Annotated else member
-        flat += _flatten(get_args(bare)) if get_origin(bare) in _UNIONS else [bare]
+        inner = get_args(member)[0] if get_origin(member) is Annotated else member
+        flat += _flatten(get_args(inner)) if get_origin(inner) in _UNIONS else [inner]
     return flat
 
 

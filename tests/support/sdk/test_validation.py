@@ -129,11 +129,11 @@ def test_a_broken_stream_does_not_fold(protocol: str, old: str, new: str) -> Non
 def test_a_stream_cut_after_any_event_does_not_fold(protocol: str) -> None:
     frames = [f"{frame}\n\n" for frame in STREAMS[protocol].strip().split("\n\n")]
     # Chat is complete with its finish reason: the usage chunk and `[DONE]` may be missing.
-    whole = len(frames) - (2 if protocol == "openai-chat" else 0)
-    for end in range(whole):
+    complete_length = len(frames) - (2 if protocol == "openai-chat" else 0)
+    for end in range(complete_length):
         with pytest.raises((InvalidStream, RuntimeError)):
             fold_stream(protocol, "".join(frames[:end]).encode())
-    assert fold_stream(protocol, "".join(frames[:whole]).encode())["stop"] == "tool_use"
+    assert fold_stream(protocol, "".join(frames[:complete_length]).encode())["stop"] == "tool_use"
 
 
 def _nodes(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -263,34 +263,36 @@ def test_a_misshapen_error_is_refused(protocol: str, body: Any) -> None:
 
 
 def test_summaries_of_different_protocols_are_equal_where_the_answers_are() -> None:
-    said = []
+    summaries = []
     for protocol in PROTOCOLS:
         name = "max_tokens" if protocol == "anthropic" else "length"
         name = "incomplete_max_output_tokens" if protocol == "openai-responses" else name
-        one = summary(protocol, fixture(protocol, "responses", name))
-        said.append((one["text"], one["stop"], one["calls"], one["refusal"]))
-    assert said == [("A story that will not", "max_tokens", [], "")] * 3
+        response_summary = summary(protocol, fixture(protocol, "responses", name))
+        summaries.append(
+            (response_summary["text"], response_summary["stop"], response_summary["calls"], response_summary["refusal"])
+        )
+    assert summaries == [("A story that will not", "max_tokens", [], "")] * 3
 
 
-def _refusals(protocol: str, accept: Callable[[Recording], str | None]) -> dict[str, str]:
-    found = {exchange.id: accept(exchange) for exchange in recordings(protocol)}
-    return {name: refusal for name, refusal in found.items() if refusal is not None}
+def _rejections(protocol: str, accept: Callable[[Recording], str | None]) -> dict[str, str]:
+    results = {exchange.id: accept(exchange) for exchange in recordings(protocol)}
+    return {name: refusal for name, refusal in results.items() if refusal is not None}
 
 
-def _refused_request(exchange: Recording) -> str | None:
+def _reject_request(exchange: Recording) -> str | None:
     if exchange.kind != "generate" or not exchange.accepted or exchange.request is None:
         return None
     return accept_request(exchange.protocol, with_current_fields(exchange.protocol, exchange.request))
 
 
-def _refused_answer(exchange: Recording) -> str | None:
+def _reject_response(exchange: Recording) -> str | None:
     if exchange.kind not in ("generate", "retrieve") or exchange.response is None:
         return None
     accept = accept_response if exchange.status < 400 else accept_error
     return accept(exchange.protocol, with_current_fields(exchange.protocol, exchange.response))
 
 
-def _refused_stream(exchange: Recording) -> str | None:
+def _reject_stream(exchange: Recording) -> str | None:
     if not exchange.sse:
         return None
     try:
@@ -303,10 +305,10 @@ def _refused_stream(exchange: Recording) -> str | None:
 @needs_recordings
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
 def test_what_was_recorded_is_accepted_but_for_the_listed_exceptions(protocol: str) -> None:
-    refused: dict[str, str] = {}
-    for accept in (_refused_request, _refused_answer, _refused_stream):
-        refused |= _refusals(protocol, accept)
-    assert {name: refusal for name, refusal in refused.items() if not exception_for(name)} == {}
+    rejected: dict[str, str] = {}
+    for accept in (_reject_request, _reject_response, _reject_stream):
+        rejected |= _rejections(protocol, accept)
+    assert {name: refusal for name, refusal in rejected.items() if not exception_for(name)} == {}
     recorded = {exchange.id for exchange in recordings(protocol) if exception_for(exchange.id)}
     of_this_protocol = [start for start in EXCEPTIONS if any(name.startswith(start) for name in recorded)]
-    assert [start for start in of_this_protocol if not any(name.startswith(start) for name in refused)] == []
+    assert [start for start in of_this_protocol if not any(name.startswith(start) for name in rejected)] == []

@@ -85,16 +85,16 @@ VENDOR_MODULES = {
 def fold_stream(protocol: str, wire: bytes, *, tolerant: bool = False) -> Summary:
     """Fold a stream with the SDK's accumulator; `tolerant` as in `streams.fold_stream`."""
     if protocol in VENDOR_MODULES:
-        other: Summary = import_module(VENDOR_MODULES[protocol]).fold_stream(wire, tolerant=tolerant)
-        return other
+        vendor_summary: Summary = import_module(VENDOR_MODULES[protocol]).fold_stream(wire, tolerant=tolerant)
+        return vendor_summary
     return streams.fold_stream(protocol, wire, tolerant=tolerant)
 
 
 def summary(protocol: str, body: dict[str, Any]) -> Summary:
     """Summarize a response body."""
     if protocol in VENDOR_MODULES:
-        other: Summary = import_module(VENDOR_MODULES[protocol]).summary(body)
-        return other
+        vendor_summary: Summary = import_module(VENDOR_MODULES[protocol]).summary(body)
+        return vendor_summary
     return summaries.summary(protocol, body)
 
 

@@ -32,8 +32,8 @@ class QuickServer(uvicorn.Server):
             listening.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        left = self.config.timeout_graceful_shutdown
-        deadline = time.monotonic() + (0.1 if self.force_exit or left is None else left)
+        remaining = self.config.timeout_graceful_shutdown
+        deadline = time.monotonic() + (0.1 if self.force_exit or remaining is None else remaining)
         state = self.server_state
         while (state.connections or state.tasks) and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.005)
@@ -59,17 +59,17 @@ def serve_app(app: Any, port: int = 0) -> Iterator[str]:
         thread.join(DEADLINE)
 
 
-async def send_response(send: Any, body: bytes, status: int = 200, *more: tuple[bytes, bytes]) -> None:
-    headers = [(b"content-length", b"%d" % len(body)), *more]
+async def send_response(send: Any, body: bytes, status: int = 200, *extra_headers: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-length", b"%d" % len(body)), *extra_headers]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 async def read_request_body(receive: Any) -> bytes:
-    body, more = b"", True
-    while more:
+    body, more_body = b"", True
+    while more_body:
         message = await receive()
-        body, more = body + message["body"], message["more_body"]
+        body, more_body = body + message["body"], message["more_body"]
     return body
 
 

@@ -43,8 +43,8 @@ def serve_site(pages: dict[str, str | SitePage], host: str = "127.0.0.1") -> Ite
 
         def do_GET(self) -> None:
             site.requests.append(f"{self.command} {self.path}")
-            found = site.pages.get(self.path.partition("?")[0], SitePage("nothing here", status=404))
-            answer = found if isinstance(found, SitePage) else SitePage(found)
+            page = site.pages.get(self.path.partition("?")[0], SitePage("nothing here", status=404))
+            answer = page if isinstance(page, SitePage) else SitePage(page)
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             time.sleep(answer.delay)
             body = answer.body.encode() if isinstance(answer.body, str) else answer.body

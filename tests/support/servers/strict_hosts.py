@@ -54,8 +54,8 @@ _MISTRAL = {
 }
 
 
-def _unknown_field(where: list[Any]) -> Refusal:
-    detail = [{"type": "extra_forbidden", "loc": ["body", *where], "msg": "Extra inputs are not permitted"}]
+def _unknown_field(path: list[Any]) -> Refusal:
+    detail = [{"type": "extra_forbidden", "loc": ["body", *path], "msg": "Extra inputs are not permitted"}]
     return 422, {"object": "error", "message": {"detail": detail}, "type": "invalid_request_error", "code": None}
 
 
@@ -70,13 +70,13 @@ def mistral(body: Body) -> Refusal | None:
         for name in message.keys() - _MISTRAL[role]:
             return _unknown_field(["messages", index, role, name])
         if (last == "tool" and role == "user") or (role == "system" and index):
-            said = f"Unexpected role '{role}' after role '{last}'"
-            return 400, {"object": "error", "message": said, "type": "invalid_request_message_order", "code": "3230"}
+            text = f"Unexpected role '{role}' after role '{last}'"
+            return 400, {"object": "error", "message": text, "type": "invalid_request_message_order", "code": "3230"}
         last = role
         for call in message.get("tool_calls") or ():
             if len(call["id"]) != 9 or not call["id"].isalnum():
-                said = f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9."
-                return 400, {"object": "error", "message": said, "type": "invalid_function_call", "code": "3280"}
+                text = f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9."
+                return 400, {"object": "error", "message": text, "type": "invalid_function_call", "code": "3280"}
     for index, tool in enumerate(body.get("tools", ())):
         if tool["type"] != "function":
             return _unknown_field(["tools", index, "type"])

@@ -79,4 +79,4 @@ class ScriptedUpstream:
 
     @property
     def bodies(self) -> list[Any]:
-        return [json.loads(one.partition(b"\r\n\r\n")[2]) for one in self.requests]
+        return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in self.requests]
