@@ -53,7 +53,7 @@ INVARIANTS = r"""
 44 Tool declaration is model input The model sees a bounded catalog with names, descriptions, and input contracts, or a discovery surface that can expose that catalog just in time. The model invents unavailable tools or malformed arguments.
   -> tests/requirements/test_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
   -> tests/runtime/test_function_tool.py::test_signature_becomes_a_schema
-  -> tests/scenarios/test_code_execution.py::test_a_catalog_above_the_limit_is_behind_a_search
+  -> tests/scenarios/test_code_execution.py::test_large_catalog_is_offered_through_search
 45 Tool request is structured intent The model emits a typed block/item/action, not direct execution authority. Runtime code treats free text as permission to act.
   -> tests/requirements/test_contracts.py::test_parse_model_tool_calls_gives_what_the_contract_asks
   -> tests/requirements/test_contracts.py::test_parse_model_tool_calls_finds_none_in_an_answer_of_text
@@ -95,7 +95,7 @@ RESPONSIBILITIES = r"""
   -> tests/requirements/test_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
   -> tests/requirements/test_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 306 Dispatch - route validated calls to local code, network APIs, MCP servers, provider-hosted tools, subagents, humans, sandboxes, or UI harnesses.
-  -> tests/scenarios/test_agents.py::test_the_same_task_has_the_same_effects_on_every_protocol
+  -> tests/scenarios/test_agents.py::test_task_has_the_same_effects_on_every_protocol
   -> tests/runtime/run/test_loop.py::test_agent_as_a_tool_has_its_own_policy
   -> tests/scenarios/test_code_execution.py::test_twenty_calls_take_one_turn
 307 Authorization and approval - pause or deny destructive, costly, privileged, high-impact, externally visible, or suspicious actions.
@@ -156,7 +156,7 @@ EXECUTION_LOCATIONS = r"""
   -> tests/runtime/mcp/test_security.py::test_every_path_to_a_tool_applies_the_policy
   -> tests/runtime/mcp/test_hostile_servers.py::test_policy_ignores_server_annotations
 205 SDK-managed runner An SDK wraps the loop and may execute tools, append results, and stop after configured iterations. Correct definitions, approval gates, error policy, trace capture, max iterations, and knowing when to take over manually.
-  -> tests/scenarios/test_sdk_helpers.py::test_a_loop_of_three_steps
+  -> tests/scenarios/test_sdk_helpers.py::test_sdk_tool_loop_runs_three_steps
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
 206 Programmatic sandbox Generated code calls allowed tools, loops, filters, and distills intermediate results before returning a compact observation. Sandbox isolation, allowed callers, egress limits, credential scope, provider resource limits, provenance, and validation of distilled output.
@@ -190,8 +190,8 @@ TOOL_SEARCH = r"""
 
 PROGRAMMATIC_CALLS = r"""
 226 Client-side direct execution The application exposes functions to generated code and runs that code locally. Safe arbitrary-code execution, callable allowlist, arguments, side effects, returned data, and logs.
-  -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
-  -> tests/scenarios/test_code_execution.py::test_code_is_not_told_of_what_no_call_of_it_would_be_allowed
+  -> tests/scenarios/test_code_execution.py::test_calls_from_code_follow_the_policy
+  -> tests/scenarios/test_code_execution.py::test_code_is_not_offered_tools_that_are_always_denied
 227 Self-managed sandbox Generated code runs in a restricted container and calls tools through an explicit bridge. Isolation, egress policy, resource limits, IPC/tool-call protocol, credentials, audit logs, and result validation.
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_limits_are_enforced
@@ -300,7 +300,7 @@ UNTRUSTED_INPUT = r"""
 
 SDK_LOOPS = r"""
 322 Anthropic Tool Runner can run tools, append results, wrap errors, manage conversation state, and stop after a configured iteration count.
-  -> tests/scenarios/test_sdk_helpers.py::test_a_loop_of_three_steps
+  -> tests/scenarios/test_sdk_helpers.py::test_sdk_tool_loop_runs_three_steps
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
 323 OpenAI Agents SDK and Responses tooling can attach function tools, hosted tools, hosted MCP tools, and specialist agents as tools.
   -> tests/runtime/run/test_loop.py::test_agent_as_a_tool_has_its_own_policy
@@ -319,8 +319,8 @@ SDK_LOOPS = r"""
   -> tests/features/computer_use/test_calls.py::test_calls_come_in_the_clients_form
   -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_another_vendor_format
 328 Gemini Interactions API beta moves more continuity and observability into typed server-side steps.
-  -> tests/scenarios/test_sdk_state.py::test_interactions_go_on_from_an_id
-  -> tests/scenarios/test_background_streams.py::test_an_interaction_is_streamed_by_its_id_and_resumed
+  -> tests/scenarios/test_sdk_state.py::test_interactions_continue_from_a_previous_interaction_id
+  -> tests/scenarios/test_background_streams.py::test_interaction_is_streamed_by_its_id_and_resumed
 330 These displace boilerplate loop code in common cases. They do not displace the need to understand ID pairing, model-visible state, validation, authorization, approval, prompt-injection boundaries, loop caps, trace persistence, and when to take over manually.
   -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
   -> tests/requirements/test_contracts.py::test_the_models_own_id_is_attached_back_exactly
@@ -393,7 +393,7 @@ VERIFICATION = r"""
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_limits_are_enforced
   -> tests/gateway/emulation/test_programs.py::test_direct_call_of_a_program_only_tool_is_denied
   -> tests/gateway/emulation/test_programs.py::test_expired_program_times_out
-  -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
+  -> tests/scenarios/test_code_execution.py::test_calls_from_code_follow_the_policy
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_huge_value_is_not_returned_to_the_model
 364 Computer-use/browser-control integrations isolate the UI environment, declare display dimensions accurately, handle coordinate scaling, execute only supported actions, return updated screenshots/results, and require approval for high-impact actions.
   -> tests/runtime/tools/browser/test_toolset.py::test_only_allowed_actions_are_declared_and_accepted

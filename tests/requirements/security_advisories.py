@@ -34,7 +34,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         _SIGNS,
         _STATEMENTS,
         "tests/journal/test_injection.py::test_special_characters_in_ids_do_not_change_queries",
-        "tests/scenarios/test_sdk_state.py::test_whatever_an_id_says_it_is_just_not_there",
+        "tests/scenarios/test_sdk_state.py::test_malformed_id_is_not_found",
     ),
     "CVE-2026-49468": (_PATHS, _NAMES, _NOT_A_HOST),
     'CVE-2026-48710 "BadHost"': (_PATHS, _NAMES, _NOT_A_HOST),
@@ -46,7 +46,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2026-40217": (
         _RUN,
         "tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped",
-        "tests/scenarios/test_code_execution.py::test_a_program_whose_snapshot_was_changed_in_the_journal_is_refused",
+        "tests/scenarios/test_code_execution.py::test_modified_snapshot_in_the_journal_is_rejected",
     ),
     "CVE-2026-47101": (_ADMINISTER,),
     "OIDC userinfo cache-key collision": (
@@ -74,7 +74,7 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
         _HOSTS,
         _MCP + "test_every_path_to_a_tool_applies_the_policy",
         "tests/gateway/rounds/test_route_tools.py::test_call_without_an_allow_rule_is_denied",
-        "tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else",
+        "tests/scenarios/test_code_execution.py::test_calls_from_code_follow_the_policy",
         _MCP + "test_approval_covers_only_the_requested_call",
         _MCP + "test_failure_messages_contain_no_credentials",
         _MCP_SERVING + "test_client_headers_do_not_reach_configured_servers",
@@ -82,9 +82,9 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "cross-tenant state": (
         _SAME_KEY,
         "tests/gateway/state/test_store.py::test_rows_are_visible_to_their_owner_only",
-        "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_response",
-        "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_interaction",
-        "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_conversation",
+        "tests/scenarios/test_sdk_state.py::test_another_key_cannot_access_a_response",
+        "tests/scenarios/test_sdk_state.py::test_another_key_cannot_access_an_interaction",
+        "tests/scenarios/test_sdk_state.py::test_another_key_cannot_access_a_conversation",
     ),
     "SSTI": (_RUN, _SIGNS),
     "LFI/path traversal": (

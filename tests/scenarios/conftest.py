@@ -47,12 +47,12 @@ delay = 3600
 
 
 @pytest.fixture(scope="session")
-def only_place() -> Iterator[GatewaySetup]:
-    with serve_gateway(Simulator(require_key=True, script=parse_script(SCRIPT, "script"))) as place:
-        yield place
+def shared_gateway() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(require_key=True, script=parse_script(SCRIPT, "script"))) as gateway_setup:
+        yield gateway_setup
 
 
 @pytest.fixture
-def place(only_place: GatewaySetup) -> GatewaySetup:
-    only_place.reset()
-    return only_place
+def gateway_setup(shared_gateway: GatewaySetup) -> GatewaySetup:
+    shared_gateway.reset()
+    return shared_gateway
