@@ -29,11 +29,13 @@ class _Instant:
     @staticmethod
     def _turn(number: int | None) -> list[Event]:
         part = Text(text="done")
-        said: Text | ToolCall = part
+        part_sent: Text | ToolCall = part
         if number is not None:
-            said = ToolCall(id=f"call_{number}", name="note", arguments=f'{{"number": {number}, "text": "some words"}}')
+            part_sent = ToolCall(
+                id=f"call_{number}", name="note", arguments=f'{{"number": {number}, "text": "some words"}}'
+            )
         candidate = Candidate(
-            messages=(Message(role="assistant", parts=(said,)),),
+            messages=(Message(role="assistant", parts=(part_sent,)),),
             stop=Stop(reason="end_turn" if number is None else "tool_use"),
         )
         return list(unfold(Response(origin="", id="r", candidates=(candidate,))))
@@ -59,8 +61,8 @@ MEMORY = "/dev/shm"
 
 def step_milliseconds(folder: str | None = MEMORY) -> float:
     """Return wall-clock milliseconds per step. A step is four synchronous writes, most of the time on a disk."""
-    place = folder if folder is not None and Path(folder).is_dir() else None
-    return statistics.median(_round(place) for _ in range(ROUNDS))
+    directory = folder if folder is not None and Path(folder).is_dir() else None
+    return statistics.median(_round(directory) for _ in range(ROUNDS))
 
 
 def sync_milliseconds() -> float:
@@ -77,10 +79,10 @@ def _synced(descriptor: int) -> float:
     return time.perf_counter() - start
 
 
-def _round(place: str | None) -> float:
+def _round(directory: str | None) -> float:
     def seconds(calls: int) -> float:
         caps = RunLimits(turns=10 * STEPS)
-        with tempfile.TemporaryDirectory(dir=place) as folder:
+        with tempfile.TemporaryDirectory(dir=directory) as folder:
             agent = Agent(
                 _Instant(calls),
                 tools=[note],

@@ -20,14 +20,14 @@ def anthropic_request(turns: int = TURNS, *, arguments: int = 0) -> bytes:
     for turn in range(turns):
         call = f"toolu_01{turn:022d}"
         edits = [_edit(turn, number) for number in range(10)]
-        given = {"file_path": f"/src/module_{turn}.py", "edits": edits, "note": "x" * arguments}
+        call_input = {"file_path": f"/src/module_{turn}.py", "edits": edits, "note": "x" * arguments}
         output = "".join(f'{line:4d}: assert total({line}) == "{line * turn}"\n' for line in range(38))
         messages += [
             {
                 "role": "assistant",
                 "content": [
                     {"type": "text", "text": f'Step {turn}: I look at "module_{turn}.py" next.\n'},
-                    {"type": "tool_use", "id": call, "name": "tool_3", "input": given},
+                    {"type": "tool_use", "id": call, "name": "tool_3", "input": call_input},
                 ],
             },
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": output}]},
@@ -87,12 +87,12 @@ def translated_stream(protocol: str) -> bytes:
 
 
 def _edit(turn: int, number: int) -> dict[str, Any]:
-    place = {"start": turn * 10 + number, "end": turn * 10 + number + 2, "column": number}
-    return {"range": place, "old": f"value_{number} = {number}", "new": f"value_{number} = {turn}", "all": False}
+    location = {"start": turn * 10 + number, "end": turn * 10 + number + 2, "column": number}
+    return {"range": location, "old": f"value_{number} = {number}", "new": f"value_{number} = {turn}", "all": False}
 
 
 def _tool(number: int) -> dict[str, Any]:
-    place = {"type": "object", "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}}
+    location = {"type": "object", "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}}
     properties: dict[str, Any] = {
         f"parameter_{index}": {
             "type": ["string", "null"],
@@ -101,7 +101,11 @@ def _tool(number: int) -> dict[str, Any]:
         }
         for index in range(8)
     }
-    properties["edits"] = {"type": "array", "items": {"type": "object", "properties": {"range": place}}, "minItems": 1}
+    properties["edits"] = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"range": location}},
+        "minItems": 1,
+    }
     schema = {"type": "object", "properties": properties, "required": ["parameter_0"], "additionalProperties": False}
     return {"name": f"tool_{number}", "description": "Does one thing, and does it well. " * 4, "input_schema": schema}
 
@@ -134,7 +138,7 @@ def anthropic_stream(events: int = EVENTS) -> bytes:
             "index": 1,
             "content_block": {"type": "tool_use", "id": "toolu_01", "name": "run", "input": {}},
         },
-        *(_input_delta(piece) for piece in _pieces(half)),
+        *(_input_delta(fragment) for fragment in _fragments(half)),
         {"type": "content_block_stop", "index": 1},
         {
             "type": "message_delta",
@@ -149,13 +153,13 @@ def anthropic_stream(events: int = EVENTS) -> bytes:
     )
 
 
-def _pieces(count: int) -> list[str]:
+def _fragments(count: int) -> list[str]:
     text = json.dumps({"command": "x" * (count * 8 - 15)})
     return [text[start : start + 8] for start in range(0, count * 8, 8)]
 
 
-def _input_delta(piece: str) -> dict[str, Any]:
-    return {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": piece}}
+def _input_delta(fragment: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": fragment}}
 
 
 def frames_of(stream: bytes) -> list[bytes]:

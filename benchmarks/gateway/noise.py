@@ -22,12 +22,12 @@ Figures = dict[str, list[float]]
 Slice = Callable[[Peer, Workload, int], float]
 
 
-def with_and_without(upstream: int, asked: list[Workload], measure: Slice, core: int | None) -> dict[str, Figures]:
+def with_and_without(upstream: int, selected: list[Workload], measure: Slice, core: int | None) -> dict[str, Figures]:
     """Return microseconds per request by workload and kind, one median per start."""
-    found: dict[str, Figures] = {one.name: {"without": [], "with": []} for one in asked}
+    figures_by_workload: dict[str, Figures] = {workload.name: {"without": [], "with": []} for workload in selected}
     for _ in range(STARTS):
         with _pair(upstream, core) as pair:
-            for workload in asked:
+            for workload in selected:
                 for peer in pair.values():
                     measure(peer, workload, workload.count)
                 rounds: Figures = {kind: [] for kind in pair}
@@ -35,8 +35,8 @@ def with_and_without(upstream: int, asked: list[Workload], measure: Slice, core:
                     for kind, peer in pair.items():
                         rounds[kind].append(measure(peer, workload, workload.count))
                 for kind, figures in rounds.items():
-                    found[workload.name][kind].append(statistics.median(figures))
-    return found
+                    figures_by_workload[workload.name][kind].append(statistics.median(figures))
+    return figures_by_workload
 
 
 @contextlib.contextmanager
@@ -58,8 +58,8 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def told(figures: Figures) -> tuple[float, float]:
+def overhead(figures: Figures) -> tuple[float, float]:
     """Return the overhead of the journal and the variation without it, in percent."""
     without = statistics.mean(figures["without"])
-    more = statistics.mean(figures["with"]) - without
-    return more / without * 100, (max(figures["without"]) - min(figures["without"])) / without * 100
+    added = statistics.mean(figures["with"]) - without
+    return added / without * 100, (max(figures["without"]) - min(figures["without"])) / without * 100

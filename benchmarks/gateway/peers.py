@@ -100,7 +100,7 @@ class Peer(Struct):
 def tree(pid: int) -> list[int]:
     """Return a process and all its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
-    return [pid, *(one for child in children for one in tree(int(child)))]
+    return [pid, *(descendant for child in children for descendant in tree(int(child)))]
 
 
 def _processor_seconds(pid: int) -> float:
@@ -108,7 +108,7 @@ def _processor_seconds(pid: int) -> float:
     with contextlib.suppress(OSError):
         threads = [path.read_text("ascii") for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
         if threads:
-            return sum(int(one.split()[0]) for one in threads) / 1e9
+            return sum(int(thread.split()[0]) for thread in threads) / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
@@ -126,22 +126,22 @@ def journal(folder: Path, upstream: int) -> Peer:
 
 
 def nginx(folder: Path, upstream: int) -> Peer | None:
-    found = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if found is None:
+    executable_path = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if executable_path is None:
         return None
     port, config = free_port(), folder / "nginx.conf"
     config.write_text(_NGINX.format(port=port, upstream=upstream, folder=folder), encoding="ascii")
-    command = [found, "-p", str(folder), "-e", str(folder / "nginx-error.log"), "-c", str(config)]
+    command = [executable_path, "-p", str(folder), "-e", str(folder / "nginx-error.log"), "-c", str(config)]
     return _started("nginx", command, port, folder)
 
 
 def litellm(folder: Path, upstream: int, executable: str | None) -> Peer | None:
-    found = shutil.which(executable or "litellm")
-    if found is None:
+    executable_path = shutil.which(executable or "litellm")
+    if executable_path is None:
         return None
     port, config = free_port(), folder / "litellm.yaml"
     config.write_text(_LITELLM.format(upstream=upstream, key=CLIENT_KEY), encoding="ascii")
-    command = [found, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    command = [executable_path, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     return _started("litellm", command, port, folder, patience=120)
 
 
@@ -175,9 +175,9 @@ def _answers(port: int) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 

@@ -51,27 +51,27 @@ class SlowInput(Exception):
 
 def run_random(target: Target, source: random.Random, *, seconds: float = 0, cases: int = 0) -> int:
     """Check randomly drawn cases up to a time or number; return their number."""
-    seeds, done, end = target.seeds(), 0, time.monotonic() + seconds
-    while done < cases or time.monotonic() < end:
+    seeds, count, end = target.seeds(), 0, time.monotonic() + seconds
+    while count < cases or time.monotonic() < end:
         data = apply_mutations(source.choice(seeds), draw_mutations(source), target.tokens)
         if (cause := _failure(target, data)) is not None:
             small = minimize(target, data)
             raise Finding(target.name, small, cause) from cause
-        done += 1
-    return done
+        count += 1
+    return count
 
 
 def run_hypothesis(target: Target, source: random.Random, *, seconds: float = 0, runs: int = 0) -> int:
     """Check cases that Hypothesis draws and shrinks."""
     mutations = st.builds(Mutation, st.sampled_from(OPERATIONS), st.floats(0, 0.999), st.integers(0, (1 << 16) - 1))
-    seeds, done, end = target.seeds(), 0, time.monotonic() + seconds
+    seeds, count, end = target.seeds(), 0, time.monotonic() + seconds
     failed: list[tuple[bytes, BaseException]] = []
 
     @settings(max_examples=HYPOTHESIS_CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(seeds), st.lists(mutations, max_size=MAX_MUTATIONS))
     def check(data: bytes, drawn: list[Mutation]) -> None:
-        nonlocal done
-        done += 1
+        nonlocal count
+        count += 1
         mutated = apply_mutations(data, drawn, target.tokens)
         if (cause := _failure(target, mutated)) is not None:
             failed.append((mutated, cause))
@@ -86,17 +86,17 @@ def run_hypothesis(target: Target, source: random.Random, *, seconds: float = 0,
                 raise
             data, cause = failed[-1]
             raise Finding(target.name, minimize(target, data), cause) from error
-    return done
+    return count
 
 
 def minimize(target: Target, data: bytes) -> bytes:
     """Remove slices while the check still fails, from large ones to single bytes."""
-    left, size = MINIMIZE_CHECKS, len(data) // 2
-    while size and left > 0:
+    remaining, size = MINIMIZE_CHECKS, len(data) // 2
+    while size and remaining > 0:
         at = 0
-        while at < len(data) and left > 0:
+        while at < len(data) and remaining > 0:
             shorter = data[:at] + data[at + size :]
-            left -= 1
+            remaining -= 1
             if _failure(target, shorter) is None:
                 at += size
             else:
@@ -111,5 +111,5 @@ def _failure(target: Target, data: bytes) -> Exception | None:
         target.check(data)
     except Exception as error:  # noqa: BLE001 - whatever a check lets through is the finding
         return error
-    taken = time.thread_time() - started
-    return SlowInput(f"{len(data)} bytes took {taken:.1f} s") if taken > SLOW_SECONDS else None
+    elapsed = time.thread_time() - started
+    return SlowInput(f"{len(data)} bytes took {elapsed:.1f} s") if elapsed > SLOW_SECONDS else None

@@ -25,8 +25,8 @@ _ORDINARY = json.dumps(PLAIN_COMPLETION, separators=(",", ":")).encode()
 
 
 def _response_seeds() -> list[bytes]:
-    others = [json.dumps(body).encode() for _, body in fixtures("openai-chat", "responses")]
-    return [_ORDINARY] * len(others) + others
+    other_bodies = [json.dumps(body).encode() for _, body in fixtures("openai-chat", "responses")]
+    return [_ORDINARY] * len(other_bodies) + other_bodies
 
 
 def _check_decoding(data: bytes) -> None:
@@ -72,8 +72,8 @@ def _check_encoding(data: bytes) -> None:
 
     def translate() -> Any:
         try:
-            made = tw.translate(data, "openai-chat", "anthropic", "response")
-            return made.to_bytes(), made.losses
+            translation = tw.translate(data, "openai-chat", "anthropic", "response")
+            return translation.to_bytes(), translation.losses
         except ToolwireError as error:
             return str(error)
 

@@ -74,8 +74,8 @@ async def parse_here(packets: list[bytes]) -> Parsed:
     body = b""
     try:
         await connection.wait_for_head(1)
-        while piece := await connection.read(1):
-            body += piece
+        while data := await connection.read(1):
+            body += data
     except TransportError as error:
         return Parsed(failed=str(error))
     return Parsed(connection.status, body)

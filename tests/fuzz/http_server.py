@@ -51,8 +51,8 @@ class Parsed(Struct):
 def check(data: bytes) -> None:
     ours, reference = run_async(parse_here(split(data))), parse_by_h11(data)
     common = min(len(ours.requests), len(reference.requests))
-    for found, expected in zip(ours.requests, reference.requests, strict=False):
-        assert found == expected, f"h11: {expected}, here: {found}"
+    for request, expected in zip(ours.requests, reference.requests, strict=False):
+        assert request == expected, f"h11: {expected}, here: {request}"
     if len(ours.requests) > common:
         excused = EXCUSED.fullmatch(reference.refused)
         assert excused, f"only here: {ours.requests[common]}, h11: {reference.refused or 'waits'}"
@@ -74,12 +74,12 @@ async def record(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.close"})
         return
-    body, more = b"", True
-    while more:
+    body, more_body = b"", True
+    while more_body:
         message = await receive()
         if message["type"] == "http.disconnect":
             return
-        body, more = body + message["body"], message["more_body"]
+        body, more_body = body + message["body"], message["more_body"]
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     scope["state"]["requests"].append((scope["method"], target.decode("latin-1"), body))
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})

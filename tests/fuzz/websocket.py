@@ -57,11 +57,11 @@ class Parsed(Struct):
 
 
 def check(data: bytes) -> None:
-    found, expected = run_async(parse_here(split(data))), parse_by_rfc(data)
-    if expected.failed or (expected.doomed and found.over):  # what came with it may be lost
-        expected = Parsed(expected.messages[: len(found.messages)], over=True)
+    parsed, expected = run_async(parse_here(split(data))), parse_by_rfc(data)
+    if expected.failed or (expected.doomed and parsed.over):  # what came with it may be lost
+        expected = Parsed(expected.messages[: len(parsed.messages)], over=True)
     expected.doomed = False
-    assert found == expected, f"RFC 6455: {expected}, here: {found}"
+    assert parsed == expected, f"RFC 6455: {expected}, here: {parsed}"
 
 
 async def record(scope: Any, receive: Any, send: Any) -> None:
@@ -99,7 +99,7 @@ async def parse_here(packets: list[bytes]) -> Parsed:
 
 def parse_by_rfc(data: bytes) -> Parsed:
     parsed = Parsed([])
-    kind, begun = 0, b""
+    kind, buffered = 0, b""
     while (frame := _next_frame(data)) is not None:
         fin, code, payload, data = frame
         if code == INCOMPLETE:
@@ -108,16 +108,16 @@ def parse_by_rfc(data: bytes) -> Parsed:
             return Parsed(parsed.messages, over=True, failed=kind != 0)
         if code >= 8:
             continue
-        if code == INVALID or (code == 0) != (kind != 0) or len(begun) + len(payload) > LONGEST:
+        if code == INVALID or (code == 0) != (kind != 0) or len(buffered) + len(payload) > LONGEST:
             return Parsed(parsed.messages, over=True, failed=True)
-        kind, begun = kind or code, begun + payload
+        kind, buffered = kind or code, buffered + payload
         if not fin:
             continue
         try:
-            parsed.messages.append(begun.decode() if kind == 1 else begun)
+            parsed.messages.append(buffered.decode() if kind == 1 else buffered)
         except UnicodeDecodeError:
             return Parsed(parsed.messages, over=True, failed=True)
-        kind, begun = 0, b""
+        kind, buffered = 0, b""
     return parsed
 
 
@@ -141,7 +141,7 @@ def _next_frame(data: bytes) -> tuple[bool, int, bytes, bytes] | None:
     if not valid:
         return fin, INVALID, b"", b""
     mask = data[at - 4 : at]
-    payload = bytes(byte ^ mask[place % 4] for place, byte in enumerate(data[at : at + length]))
+    payload = bytes(byte ^ mask[index % 4] for index, byte in enumerate(data[at : at + length]))
     if code == 8 and not _is_close(payload):
         return fin, INVALID, b"", b""
     return fin, code, payload, data[at + length :]

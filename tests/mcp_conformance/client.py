@@ -52,23 +52,23 @@ def arguments(tool: Tool) -> dict[str, Any]:
     return {name: VALUES.get(field.get("type"), "text") for name, field in fields.items()}
 
 
-async def call(tool: Tool, given: dict[str, Any], number: int) -> None:
-    person = AgreeingApprover()
+async def call(tool: Tool, arguments: dict[str, Any], number: int) -> None:
+    approver = AgreeingApprover()
     calling = ToolContext(
-        run="conformance", id=str(number), tool=tool.name, idempotency_key=str(number), approver=person
+        run="conformance", id=str(number), tool=tool.name, idempotency_key=str(number), approver=approver
     )
     try:
-        output = await tool.run(given, calling)
+        output = await tool.run(arguments, calling)
     except ToolError as fault:
         sys.stderr.write(f"{tool.name}: {fault.kind}: {fault}\n")
     else:
         sys.stderr.write(f"{tool.name}: {output}\n")
 
 
-def wanted(tools: Sequence[Tool], context: Mapping[str, Any]) -> list[tuple[Tool, dict[str, Any]]]:
+def required_calls(tools: Sequence[Tool], context: Mapping[str, Any]) -> list[tuple[Tool, dict[str, Any]]]:
     by_name = {tool.name.removeprefix("suite__"): tool for tool in tools}
     if (calls := context.get("toolCalls")) is not None:
-        return [(by_name[one["name"]], one["arguments"]) for one in calls]
+        return [(by_name[item["name"]], item["arguments"]) for item in calls]
     if "json_schema_echo" in by_name:
         schema = by_name["json_schema_2020_12_tool"].parameters
         return [(by_name["json_schema_echo"], {"schema": schema})]
@@ -80,12 +80,12 @@ async def main(url: str) -> int:
     toolset = McpToolset("suite", settings(url, context), open_browser=browse)
     try:
         tools = await toolset.tools()
-        calls = wanted(tools, context)
-        await asyncio.gather(*(call(tool, given, number) for number, (tool, given) in enumerate(calls)))
+        calls = required_calls(tools, context)
+        await asyncio.gather(*(call(tool, arguments, number) for number, (tool, arguments) in enumerate(calls)))
         reached = toolset.state == "up"
     finally:
         await toolset.close()
-    sys.stderr.write("".join(f"{one}\n" for one in toolset.take_warnings()))
+    sys.stderr.write("".join(f"{warning}\n" for warning in toolset.take_warnings()))
     return 0 if reached else 1
 
 

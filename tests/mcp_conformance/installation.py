@@ -30,8 +30,8 @@ def program(cache: Path, package: str) -> Path:
 
 
 def version(cache: Path, package: str) -> str:
-    told = msgspec.json.decode((cache / "suite" / "node_modules" / package / "package.json").read_bytes())
-    return str(told["version"])
+    package_json = msgspec.json.decode((cache / "suite" / "node_modules" / package / "package.json").read_bytes())
+    return str(package_json["version"])
 
 
 def _package(folder: Path, *names: str) -> Path:
@@ -49,5 +49,5 @@ def _package(folder: Path, *names: str) -> Path:
 def _node_version() -> int:
     if (node := shutil.which("node")) is None:
         return 0
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.lstrip("v").partition(".")[0] or 0)
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(version.lstrip("v").partition(".")[0] or 0)

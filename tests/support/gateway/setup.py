@@ -36,7 +36,9 @@ class ObservedExchange(Struct):
     status: int = 0
     headers: dict[str, str] = {}
     response_body: bytes = b""
+    # Whether the response was sent to its end.
     complete: bool = False
+    # Whether the app has finished its work on the exchange.
     released: bool = False
 
     def request(self, protocol: str) -> Request:
