@@ -42,9 +42,9 @@ def main(cache: Path) -> None:
     succeeded = True
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"{SUITE} {version(cache, SUITE)}")
-        for version in VERSIONS:
-            succeeded &= report_line(as_client(cache, path, version, Path(folder)))
-            succeeded &= report_line(as_server(cache, path, version, Path(folder)))
+        for mcp_version in VERSIONS:
+            succeeded &= report_line(as_client(cache, path, mcp_version, Path(folder)))
+            succeeded &= report_line(as_server(cache, path, mcp_version, Path(folder)))
         for package in SERVERS:
             click.echo(f"{package} {version(cache, package)}")
             for name, failure in asyncio.run(check_server(cache, path, package, Path(folder))):
