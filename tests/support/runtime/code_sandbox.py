@@ -81,8 +81,8 @@ class SandboxTools:
             self.stopped.set()
             await asyncio.Event().wait()
         self.calls.append((name, arguments))
-        found: ToolOutput = await self.tools[name].run(arguments, self.context())
-        return found
+        output: ToolOutput = await self.tools[name].run(arguments, self.context())
+        return output
 
     def context(self, key: str = "run/1") -> ToolContext:
         return ToolContext(
@@ -92,7 +92,7 @@ class SandboxTools:
 
 def run_code(
     code: str,
-    desk: SandboxTools | None = None,
+    tools: SandboxTools | None = None,
     limits: CodeLimits = SMALL_LIMITS,
     memory: InMemorySteps | None = None,
     *,
@@ -100,19 +100,19 @@ def run_code(
     name: str = "run/1",
 ) -> ToolOutput:
     """Run code with the `run_code` tool and return its result."""
-    asked = desk or SandboxTools()
+    sandbox_tools = tools or SandboxTools()
 
-    async def whole() -> ToolOutput:
-        keeping = None if memory is None else SnapshotStore(lambda _: memory, key)
-        sandbox = CodeSandbox(limits, keeping)
+    async def run_in_sandbox() -> ToolOutput:
+        store = None if memory is None else SnapshotStore(lambda _: memory, key)
+        sandbox = CodeSandbox(limits, store)
         try:
-            tool = sandbox.tool(list(asked.tools.values()))
-            found: ToolOutput = await tool.run({"code": code}, asked.context(name))
-            return found
+            tool = sandbox.tool(list(sandbox_tools.tools.values()))
+            output: ToolOutput = await tool.run({"code": code}, sandbox_tools.context(name))
+            return output
         finally:
             await sandbox.close()
 
-    return asyncio.run(whole())
+    return asyncio.run(run_in_sandbox())
 
 
 def output_text(output: ToolOutput) -> str:
@@ -122,7 +122,7 @@ def output_text(output: ToolOutput) -> str:
 
 
 def run_code_description(tools: Mapping[str, Tool], limits: CodeLimits = SMALL_LIMITS) -> str:
-    async def made() -> str:
+    async def describe() -> str:
         return CodeSandbox(limits).tool(list(tools.values())).description
 
-    return asyncio.run(made())
+    return asyncio.run(describe())
