@@ -61,7 +61,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
     assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
 
 
-def test_a_warning_about_our_code_is_an_error_and_one_about_the_code_of_others_is_not() -> None:
+def test_warnings_are_errors_in_our_code_only() -> None:
     source = r"text = '\d'"
     for ours in ("src/toolwire/made_up.py", "tests/made_up.py", "benchmarks/made_up.py"):
         with pytest.raises(SyntaxError, match="invalid escape sequence"):

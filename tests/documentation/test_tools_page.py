@@ -11,7 +11,7 @@ SECTION = re.compile(r"^## `(?P<name>\w+)`\n(?P<text>.*?)(?=^## )", re.MULTILINE
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<required>required )?\| (?P<told>.*) \|$", re.MULTILINE)
 
 
-def test_each_tool_has_its_section_with_its_parameters(tmp_path: Path) -> None:
+def test_every_tool_is_documented_with_its_parameters(tmp_path: Path) -> None:
     documented = {
         section["name"]: [(row["name"], bool(row["required"]), row["told"]) for row in ROW.finditer(section["text"])]
         for section in SECTION.finditer(PAGE.read_text(encoding="utf-8"))

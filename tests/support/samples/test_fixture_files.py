@@ -88,19 +88,19 @@ def _every(kind: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("protocol", "name", "body"), _every("requests"))
-def test_requests_are_what_the_sdk_sends(protocol: str, name: str, body: Any) -> None:
+def test_requests_are_valid_for_the_sdk(protocol: str, name: str, body: Any) -> None:
     refusal = accept_request(protocol, body)
     assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_REQUESTS), refusal
 
 
 @pytest.mark.parametrize(("protocol", "name", "body"), _every("responses"))
-def test_responses_are_what_the_sdk_reads(protocol: str, name: str, body: Any) -> None:
+def test_responses_are_valid_for_the_sdk(protocol: str, name: str, body: Any) -> None:
     refusal = accept_response(protocol, body)
     assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_RESPONSES), refusal
 
 
 @pytest.mark.parametrize(("protocol", "name", "body"), _every("errors"))
-def test_errors_are_what_the_sdk_reads(protocol: str, name: str, body: Any) -> None:
+def test_errors_are_valid_for_the_sdk(protocol: str, name: str, body: Any) -> None:
     refusal = accept_error(protocol, body)
     assert (refusal is not None) == (f"{protocol}/{name}" in REFUSED_ERRORS), refusal
     assert 400 <= error_status(name) < 600
@@ -124,12 +124,12 @@ def test_streams_fold_in_the_sdk(protocol: str, name: str, wire: bytes) -> None:
         if f"{protocol}/{pair[0]}" not in REFUSED_STREAMS
     ],
 )
-def test_a_response_and_its_stream_say_the_same(protocol: str, name: str, body: Any, wire: bytes) -> None:
+def test_response_and_its_stream_are_equivalent(protocol: str, name: str, body: Any, wire: bytes) -> None:
     assert fold_stream(protocol, wire) == summary(protocol, body)
 
 
 @pytest.mark.parametrize(("protocol", "name", "wire"), _every("broken_streams"))
-def test_broken_streams_are_refused(protocol: str, name: str, wire: bytes) -> None:
+def test_broken_streams_are_rejected(protocol: str, name: str, wire: bytes) -> None:
     with pytest.raises(Exception, match=r".+"):
         fold_stream(protocol, wire)
 
@@ -142,7 +142,7 @@ def test_rejected_requests_break_a_rule_and_not_a_type(protocol: str, name: str,
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_conversation_is_one_whole_cycle(protocol: str) -> None:
+def test_conversation_is_a_complete_tool_cycle(protocol: str) -> None:
     cycle = tool_cycle_fixture(protocol)
     assert accept_request(protocol, cycle["request"]) is None
     assert accept_response(protocol, cycle["response"]) is None
@@ -164,19 +164,19 @@ def test_a_conversation_is_one_whole_cycle(protocol: str) -> None:
         for name, row in rows.items()
     ],
 )
-def test_each_row_is_shown_by_its_fixture(protocol: str, row: Row) -> None:
+def test_each_wire_fact_is_covered_by_its_fixture(protocol: str, row: Row) -> None:
     assert is_shown(protocol, row)
 
 
 @skip_without("protocols")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_no_row_of_the_wire_facts_is_missing(protocol: str) -> None:
+def test_all_wire_facts_are_covered(protocol: str) -> None:
     rows = list(wire_fact_rows(protocol))
     assert rows
     assert [row for row in rows if row not in COVERAGE[protocol]] == []
 
 
-def test_evidence_can_be_missing() -> None:
+def test_missing_evidence_is_detected() -> None:
     assert not is_shown("anthropic", Row("requests/minimal", "system"))
     assert not is_shown("anthropic", Row("requests/minimal", "max_tokens=65"))
     assert not is_shown("anthropic", Row("streams/text", "~\\r\\n"))

@@ -104,7 +104,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_minimal_stream_of_the_wire_facts_folds(protocol: str) -> None:
+def test_minimal_stream_of_the_wire_facts_folds(protocol: str) -> None:
     folded = fold_stream(protocol, STREAMS[protocol].encode())
     assert folded["calls"] == [{"id": CALL_IDS[protocol], "name": "get_weather", "arguments": {"city": "Paris"}}]
     assert folded["stop"] == "tool_use"
@@ -119,14 +119,14 @@ def test_the_minimal_stream_of_the_wire_facts_folds(protocol: str) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "old", "new"), BROKEN)
-def test_a_broken_stream_does_not_fold(protocol: str, old: str, new: str) -> None:
+def test_broken_stream_does_not_fold(protocol: str, old: str, new: str) -> None:
     assert old in STREAMS[protocol]
     with pytest.raises(REFUSALS):
         fold_stream(protocol, STREAMS[protocol].replace(old, new).encode())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_stream_cut_after_any_event_does_not_fold(protocol: str) -> None:
+def test_stream_cut_after_any_event_does_not_fold(protocol: str) -> None:
     frames = [f"{frame}\n\n" for frame in STREAMS[protocol].strip().split("\n\n")]
     # Chat is complete with its finish reason: the usage chunk and `[DONE]` may be missing.
     complete_length = len(frames) - (2 if protocol == "openai-chat" else 0)
@@ -166,7 +166,7 @@ def _any_json(protocol: str, path: tuple[str | int, ...]) -> bool:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_wrong_type_at_any_depth_of_a_request_is_refused(protocol: str) -> None:
+def test_wrong_type_at_any_depth_of_a_request_is_rejected(protocol: str) -> None:
     body = fixture(protocol, "requests", "full")
     assert accept_request(protocol, body) is None
     paths = [path for path in _nodes(body) if not _any_json(protocol, path)]
@@ -176,7 +176,7 @@ def test_a_wrong_type_at_any_depth_of_a_request_is_refused(protocol: str) -> Non
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_unknown_field_at_any_depth_of_a_request_is_refused_unless_allowed(protocol: str) -> None:
+def test_unknown_field_at_any_depth_of_a_request_is_rejected_unless_allowed(protocol: str) -> None:
     body = fixture(protocol, "requests", "full")
     for path in non_empty(_nodes(body)):
         if not _any_json(protocol, path):
@@ -189,7 +189,7 @@ def test_an_unknown_field_at_any_depth_of_a_request_is_refused_unless_allowed(pr
     ("protocol", "name", "count"),
     [("anthropic", "server_tools", 10), ("openai-chat", "tool_calls", 3), ("openai-responses", "mcp", 5)],
 )
-def test_a_wrong_type_at_any_depth_of_a_response_is_refused(protocol: str, name: str, count: int) -> None:
+def test_wrong_type_at_any_depth_of_a_response_is_rejected(protocol: str, name: str, count: int) -> None:
     body = fixture(protocol, "responses", name)
     assert accept_response(protocol, body) is None
     paths = [path for path in _nodes(body) if "tools" not in path and "content" not in path[-2:-1]]
@@ -234,13 +234,13 @@ def test_a_wrong_type_at_any_depth_of_a_response_is_refused(protocol: str, name:
         ("openai-responses", "stop", ["END"]),
     ],
 )
-def test_a_mistake_in_a_small_request_is_refused(protocol: str, key: str, value: Any) -> None:
+def test_invalid_small_request_is_rejected(protocol: str, key: str, value: Any) -> None:
     body = fixture(protocol, "requests", "minimal")
     assert accept_request(protocol, body) is None
     assert accept_request(protocol, {**body, key: value}) is not None
 
 
-def test_a_refusal_names_the_place() -> None:
+def test_rejection_names_the_path() -> None:
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}
     assert accept_request("anthropic", body) == (
         "messages.0.role=user.content.0.type=text.text: Input should be a valid string"
@@ -258,11 +258,11 @@ def test_a_refusal_names_the_place() -> None:
         ("openai-responses", {"type": "error", "message": "x"}),
     ],
 )
-def test_a_misshapen_error_is_refused(protocol: str, body: Any) -> None:
+def test_malformed_error_is_rejected(protocol: str, body: Any) -> None:
     assert accept_error(protocol, body) is not None
 
 
-def test_summaries_of_different_protocols_are_equal_where_the_answers_are() -> None:
+def test_equal_responses_have_equal_summaries_in_all_protocols() -> None:
     summaries = []
     for protocol in PROTOCOLS:
         name = "max_tokens" if protocol == "anthropic" else "length"
@@ -304,7 +304,7 @@ def _reject_stream(exchange: Recording) -> str | None:
 
 @needs_recordings
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
-def test_what_was_recorded_is_accepted_but_for_the_listed_exceptions(protocol: str) -> None:
+def test_recordings_are_accepted_with_listed_exceptions(protocol: str) -> None:
     rejected: dict[str, str] = {}
     for accept in (_reject_request, _reject_response, _reject_stream):
         rejected |= _rejections(protocol, accept)
