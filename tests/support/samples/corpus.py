@@ -1,4 +1,4 @@
-"""The recorded traffic beside the project, if present: real requests and responses."""
+"""Recorded traffic of real clients and providers, read from a folder beside the repository if it is present."""
 
 import gzip
 import json
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tests.support.paths import SHARED, skip_without
+import pytest
 
-CORPUS = SHARED / "corpus"
-needs_recordings = skip_without("corpus")
+from tests.support.paths import ROOT
 
-# The corpus calls the body format `dialect`; these are the dialects that toolwire has a protocol for.
+# The only folder outside the repository that tests read.
+CORPUS = ROOT / ".." / "shared" / "corpus"
+needs_recordings = pytest.mark.skipif(not CORPUS.exists(), reason="no folder of recorded traffic beside the repository")
+
+# The protocol for each `dialect` of a recording.
 DIALECTS = {
     "anthropic": "anthropic",
     "openai_chat": "openai-chat",
@@ -22,16 +25,17 @@ DIALECTS = {
     "ollama": "ollama",
 }
 
-# Official recordings are named after their dialect. Servers that imitate one have separate files, and so does
-# OpenRouter, which imitates two and whose chat is a protocol here.
+# Recordings of a vendor are in the file of its dialect. Compatible servers and OpenRouter have separate files.
 FILES = (*DIALECTS, "openai_compatible", "openrouter")
 
-# Prefixes of response ids that only OpenRouter uses.
+# The prefix of response ids that only OpenRouter issues.
 OPENROUTER_ID = re.compile(r'"id": ?"gen-')
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
+    """One recorded exchange with a provider."""
+
     id: str
     protocol: str
     provider: str
@@ -56,11 +60,12 @@ class Recording:
 
     @property
     def accepted(self) -> bool:
+        """Whether the provider accepted the request."""
         return self.status < 400 and not self.inband_error
 
     @property
     def wire(self) -> bytes:
-        """Return the stream as bytes; empty if the exchange was not streamed."""
+        """The streamed response as bytes, empty if the exchange was not streamed."""
         return (self.sse or "").encode()
 
 
@@ -69,7 +74,7 @@ def is_present() -> bool:
 
 
 def recordings(protocol: str, *, compatible: bool = False, kind: str | None = None) -> tuple[Recording, ...]:
-    """Return every recorded exchange of a protocol, with the vendor or with servers that imitate it."""
+    """Return the recorded exchanges of a protocol, with the vendor or with compatible servers."""
     exchanges = _by_protocol(compatible).get(protocol, ())
     return exchanges if kind is None else tuple(exchange for exchange in exchanges if exchange.kind == kind)
 
@@ -91,14 +96,14 @@ def _all() -> tuple[Recording, ...]:
 
 
 def _protocol(line: dict[str, Any]) -> tuple[str, bool]:
-    """Return the protocol of an exchange and whether the server only imitates it.
+    """Return the protocol of an exchange, and whether the server is only compatible with it.
 
-    File names are sometimes wrong about it, so the shape of the response decides.
+    The response decides, because file names and labels are sometimes wrong.
     """
     protocol = DIALECTS[line["dialect"]]
     body = line["response"] if isinstance(line["response"], dict) else {}
     if protocol == "ollama" and body.get("object") == "chat.completion":
-        return "openai-chat", True  # its bridge to Chat, filed with its own API
+        return "openai-chat", True  # Ollama's endpoint for Chat Completions, filed with its native API
     if protocol == "openai-chat" and (line["provider"] == "openrouter" or OPENROUTER_ID.search(line["sse"] or "")):
         return "openrouter", False
     return protocol, line["protocol"] in ("openai_compatible", "openrouter")
