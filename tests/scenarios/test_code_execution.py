@@ -171,7 +171,7 @@ def test_large_catalog_is_offered_through_search() -> None:
 
     @tool(read_only=True)
     def get_weather(city: str) -> str:
-        """The weather of a city."""
+        """Return the weather of a city."""
         return f"rain in {city}"
 
     model = ScriptedModel(

@@ -9,7 +9,7 @@ CALLS: list[list[Any]] = []
 
 
 def get_weather(city: str) -> str:
-    """The weather in a city."""
+    """Return the weather in a city."""
     CALLS.append(["get_weather", city])
     weather: str = TASK["weather"][city]
     return weather

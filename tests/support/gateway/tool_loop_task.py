@@ -38,7 +38,7 @@ class TaskTools:
         self.calls: list[tuple[Any, ...]] = []
 
     def get_weather(self, city: str) -> str:
-        """The weather in a city.
+        """Return the weather in a city.
 
         Args:
             city: Which city.
