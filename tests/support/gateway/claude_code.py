@@ -1,4 +1,4 @@
-"""Requests that Claude Code sends after a tool search."""
+"""Tool search requests as Claude Code sends them, and their translation by the gateway."""
 
 import json
 from typing import Any

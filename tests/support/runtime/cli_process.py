@@ -112,7 +112,7 @@ class Terminal:
 
 @contextmanager
 def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> Iterator[Terminal]:
-    """Start the command in a pseudo-terminal; with `piped`, stdin is this text instead."""
+    """Start the command in a pseudo-terminal; with `stdin`, standard input is this text instead."""
     handle, terminal_end = pty.openpty()
     program = TERMINAL_PROGRAM if stdin is None else TERMINAL_PROGRAM.replace("ioctl(0", "ioctl(2")
     process = subprocess.Popen(
