@@ -34,8 +34,8 @@ def test_first_matching_route_wins() -> None:
     assert router.route("claude-3-opus").options is routes[0]
 
 
-def test_f_14_fallback_gets_its_own_model() -> None:
-    """F-14: its `default_model`, unless its `models` match; with neither it is a replica of the first."""
+def test_fallback_gets_its_own_model() -> None:
+    """Its `default_model`, unless its `models` match; with neither it is a replica of the first."""
     plain = provider("c", "http://127.0.0.1:3")
     providers = {"a": A, "b": B, "c": plain}
     router = Router(providers, (RouteSection(providers=("a", "b", "c")),))

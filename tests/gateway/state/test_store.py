@@ -33,11 +33,11 @@ def run(path: Path | None, work: StoreScenario, bounds: StoreLimits = AMPLE_BOUN
 
 
 @pytest.fixture(params=["memory", "file"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+def store_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return None if request.param == "memory" else tmp_path / "state.db"
 
 
-def test_rows_are_visible_to_their_owner_only(place: Path | None) -> None:
+def test_rows_are_visible_to_their_owner_only(store_path: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a", b"1"), response_row("b", b"2")])
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2"}
@@ -48,10 +48,10 @@ def test_rows_are_visible_to_their_owner_only(place: Path | None) -> None:
         store.enqueue([response_row("a", b"yours", owner="you")])
         assert await store.get("me", "response", ["a"]) == {"a": b"1"}
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_ids_are_bound_as_values(place: Path | None) -> None:
+def test_ids_are_bound_as_values(store_path: Path | None) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 
     async def work(store: SqliteStateStore) -> None:
@@ -65,10 +65,10 @@ def test_ids_are_bound_as_values(place: Path | None) -> None:
             assert await store.get(text, "response", [text]) == {text: b"odd"}
         assert await store.get("me", "response", ["safe"]) == {"safe": b"{}"}
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_lineage_is_complete_or_empty(place: Path | None) -> None:
+def test_lineage_is_complete_or_empty(store_path: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue(
             [
@@ -87,10 +87,10 @@ def test_lineage_is_complete_or_empty(place: Path | None) -> None:
         )  # a cycle, which does not occur in practice
         assert await store.lineage("me", "response", "x") == []
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_children_keep_their_order(place: Path | None) -> None:
+def test_children_keep_their_order(store_path: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
         assert await store.has_children("me", "item", "p")
@@ -101,10 +101,10 @@ def test_children_keep_their_order(place: Path | None) -> None:
         await store.delete_children("me", "item", "p")
         assert await store.children("me", "item", "p") == []
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_expired_rows_are_not_found(place: Path | None, clock: Clock) -> None:
+def test_expired_rows_are_not_found(store_path: Path | None, clock: Clock) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a"), response_row("b", parent="a")])
         assert await store.get("me", "response", ["a"])
@@ -115,13 +115,13 @@ def test_expired_rows_are_not_found(place: Path | None, clock: Clock) -> None:
         assert not await store.has_children("me", "response", "a")
         assert not await store.delete("me", "response", "a")
 
-    run(place, work, AMPLE_BOUNDS)
+    run(store_path, work, AMPLE_BOUNDS)
 
 
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreLimits) -> None:
+def test_least_recently_used_rows_are_evicted(store_path: Path | None, bounds: StoreLimits) -> None:
     async def work(store: SqliteStateStore) -> None:
         for number in range(200):
             store.enqueue([response_row(f"{number:03}", b"x" * 100)])
@@ -130,7 +130,7 @@ def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreL
         assert 0 < len(rows) <= 50
         assert list(rows) == [f"{number:03}" for number in range(200 - len(rows), 200)]
 
-    run(place, work, bounds)
+    run(store_path, work, bounds)
 
 
 def test_state_file_is_private(tmp_path: Path) -> None:
@@ -190,8 +190,8 @@ def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     run(path, work)
 
 
-def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
-    """Q-1: an error within a transaction ends it, even if no new connection can be opened."""
+def test_rows_of_one_put_are_atomic(store_path: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error within a transaction ends it, even if no new connection can be opened."""
 
     async def work(store: SqliteStateStore) -> None:
         bad: Any = object()
@@ -200,7 +200,7 @@ def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFi
         store.enqueue([response_row("c")])
         assert await store.get("me", "response", ["c"])
 
-    run(place, work)
+    run(store_path, work)
     assert "state: unavailable" in capsys.readouterr().err
 
 
@@ -258,8 +258,8 @@ def test_open_store_chooses_the_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: StoreLimits) -> None:
-    """Q-20 and S-19: the owner with the most rows makes room, whoever writes or reads."""
+def test_one_key_does_not_evict_rows_of_others(store_path: Path | None, bounds: StoreLimits) -> None:
+    """The owner with the most rows makes room, whoever writes or reads."""
 
     async def work(store: SqliteStateStore) -> None:
         for owner in ("you", "they"):
@@ -271,7 +271,7 @@ def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: 
         assert 0 < len(rows := await store.get("me", "response", names)) <= 30
         assert list(rows) == names[200 - len(rows) :]
 
-    run(place, work, bounds)
+    run(store_path, work, bounds)
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,8 @@ def test_approval_is_requested_from_the_clients_user(version: str, answer: str) 
     asyncio.run(work())
 
 
-def test_s_7_approval_shows_the_complete_call() -> None:
-    """S-7: the form showed the first 2,000 characters of the arguments."""
+def test_approval_shows_the_complete_call() -> None:
+    """The form showed the first 2,000 characters of the arguments."""
     forms: list[str] = []
 
     async def fill(_: str, form: types.ElicitRequestFormParams) -> types.ElicitResult:
