@@ -60,7 +60,7 @@ def truncate_line(text: str, width: int) -> str:
 
 
 def _escape_character(character: str) -> str:
-    r"""Return the visible escape of a character, such as `\\x1b`; a tab stays as it is."""
+    r"""Return the visible escape of a character, such as `\x1b`; a tab stays as it is."""
     if character == "\t":
         return "\t"
     code = ord(character)

@@ -70,7 +70,7 @@ class _PatternSample:
         return min(minimum, _MAX_REPEATS)
 
     def _read_atom(self) -> str:
-        r"""Consume one atom of the pattern, such as `\\d` or `(...)`, and return a text that matches it."""
+        r"""Consume one atom of the pattern, such as `\d` or `(...)`, and return a text that matches it."""
         match self._take(1):
             case "(":
                 return self._read_group()
