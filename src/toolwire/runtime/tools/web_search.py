@@ -117,14 +117,14 @@ def searxng(base_url: str, *, headers: dict[str, str] | None = None) -> JsonSear
 
 
 def _value_at(value: Any, path: str) -> Any:
-    """Return the value at a dotted path."""
+    """Return the value at a dotted path of keys; None if there is none."""
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
 def _text_at(value: Any, path: str) -> str:
-    """Return the text at a dotted path, in one line; "" if there is none."""
+    """Return the text at a dotted path of keys, in one line; "" if there is none."""
     text = _value_at(value, path)
     return " ".join(text.split()) if isinstance(text, str) else ""
 
@@ -133,6 +133,7 @@ def web_search_tools(backend: SearchBackend | None) -> list[Tool]:
     """Return the `google_web_search` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Search the web; raise `ToolError` if no service is configured."""
         if backend is None:
             raise ToolError("web search is not configured: set [search] url in toolwire.toml", "not_configured")
         query = arguments["query"].strip()
