@@ -188,6 +188,7 @@ class AbsentApprover:
     """Denies or postpones every request, for runs without a terminal, and prints the rule that would allow it."""
 
     def __init__(self, output: PromptOutput, *, defer: bool) -> None:
+        """Postpone requests if `defer` is set, else deny them."""
         self.name = "nobody"
         self._output = output
         self._defer = defer

@@ -92,6 +92,7 @@ class SearchSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     text: str = "content"
 
     def __post_init__(self) -> None:
+        """Raise `ValueError` unless the table sets exactly one valid service."""
         if (self.searxng is None) == (self.url is None):
             raise ValueError("[search] needs either searxng or url")
         if self.url is not None and "{query}" not in self.url:

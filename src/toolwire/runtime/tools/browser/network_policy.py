@@ -112,6 +112,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     private_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Raise for an invalid entry of an allowlist."""
         for text in (*self.hosts, *self.resource_hosts, *self.private_hosts):
             parse_allowed_host(text)
 
