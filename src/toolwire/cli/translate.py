@@ -88,7 +88,7 @@ def command(
 def _translate(
     body: bytes, source: str, target: str, kind: Any, options: dict[str, Any]
 ) -> tuple[bytes | None, "Sequence[Loss]"]:
-    """Return the complete output and its losses; no output if the losses are refused."""
+    """Return the translated body and its losses; None instead of the body if the losses are refused."""
     try:
         if kind != "stream":
             encoded = toolwire.translate(body, source=source, target=target, kind=kind, **options)

@@ -25,7 +25,10 @@ The last three exist only if bodies were recorded.
 
 
 def build_bundle(records: Sequence[Record], redactor: Redactor, version: str) -> bytes:
-    """Build the zip file, without tenants and without secrets, including those known only since the recording."""
+    """Build the zip file of a bug report: the records without tenants and secrets.
+
+    Secrets that were configured only after the recording are removed as well.
+    """
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README.txt", _README)
@@ -44,4 +47,5 @@ def build_bundle(records: Sequence[Record], redactor: Redactor, version: str) ->
 
 
 def _format_json(value: object) -> bytes:
+    """Encode a value as indented JSON with a final newline."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -120,11 +120,12 @@ class SqliteRecordStore:
         return [(batch_number, record) for batch_number, records in batches for record in records]
 
     def close(self) -> None:
+        """Close the file, if it was opened."""
         if (connection := self.__dict__.pop("_connection", None)) is not None:
             connection.close()
 
     def _read_batches(self, statement: str, *values: int) -> Iterator[tuple[int, list[Record]]]:
-        """Yield number and records of the selected batches; raise `JournalError` if they can't be read."""
+        """Yield the number and the records of each selected batch; raise `JournalError` if they can't be read."""
         try:
             for number, data in self._connection.execute(statement, values):
                 yield number, decode_records(data)
@@ -143,10 +144,12 @@ class SqliteRecordStore:
             self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def _has_record_before(self, moment: float) -> bool:
+        """Return True if the oldest batch of records is older than `moment`, in seconds since the epoch."""
         row = self._connection.execute("SELECT at FROM batches ORDER BY number LIMIT 1").fetchone()
         return row is not None and row[0] < moment
 
     def _is_too_large(self) -> bool:
+        """Return True if the file exceeds its size limit and has records left to delete."""
         if self._max_bytes is None:
             return False
         used_bytes = (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
@@ -155,6 +158,7 @@ class SqliteRecordStore:
         return self._connection.execute("SELECT 1 FROM batches LIMIT 1").fetchone() is not None
 
     def _pragma(self, name: str) -> int:
+        """Return the value of a numeric SQLite setting such as `page_count`."""
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 

@@ -31,7 +31,7 @@ class ContentDecoder:
         self._layers = [_Layer(_WINDOW_BITS[name]) for name in reversed(names)]
 
     def feed(self, data: bytes, limit: int) -> bytes:
-        """Decode a chunk. Raises `DecodedBodyTooLarge` if that gives more than `limit` bytes."""
+        """Decode a chunk and return the result; raise `DecodedBodyTooLarge` if it exceeds `limit` bytes."""
         for layer in self._layers:
             data = layer.feed(data, limit)
         return data
@@ -52,6 +52,7 @@ class _Layer:
 
     @property
     def is_complete(self) -> bool:
+        """True if the compressed data has ended, or never began."""
         return self._decompressor.eof or not self._started
 
     def feed(self, data: bytes, limit: int) -> bytes:

@@ -139,7 +139,7 @@ class Transport:
         return UpstreamResponse(connection, self, read_timeout)
 
     async def _connect(self, origin: Origin, timeout: float) -> "_Connection":
-        """Open a connection to the origin."""
+        """Open a connection to the origin within `timeout` seconds."""
         if self._max_connections is not None and len(self._open) >= self._max_connections and not self._drop_idle():
             raise TransportError(f"all {len(self._open)} upstream connections are in use", sent=False, exhausted=True)
         loop = asyncio.get_running_loop()
@@ -219,7 +219,10 @@ def request_head(origin: Origin, target: str, headers: Headers, method: str = "P
 
 
 def _descriptors_exhausted() -> bool:
-    """Return whether this process is out of file descriptors. A failed name lookup does not say so."""
+    """Return True if this process can open no more files, by trying to duplicate a descriptor.
+
+    It is needed after a failed name lookup, whose error does not tell this cause from others.
+    """
     try:
         os.close(os.dup(2))
     except OSError as error:
@@ -305,6 +308,7 @@ class _Connection(asyncio.Protocol):
         return data
 
     def abort(self) -> None:
+        """Close the connection at once, if it was made."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -323,6 +327,7 @@ class _Connection(asyncio.Protocol):
         return self._waiter
 
     def _set_timer(self, seconds: float) -> None:
+        """Replace the timer, so that the read timeout is checked after `seconds`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self._check_timeout)
@@ -340,17 +345,19 @@ class _Connection(asyncio.Protocol):
         self._wake()
 
     def _wake(self) -> None:
-        """Complete the pending wait, if any."""
+        """Complete the future that a reader waits for, if any."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, and register its socket for `has_unread_input`."""
         self._transport = cast("asyncio.Transport", transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
+        """Parse received bytes, and stop reading while too much of the body is buffered."""
         if not self._request_sent or self._complete:
             self.abort()  # data without a request
             return
@@ -370,7 +377,7 @@ class _Connection(asyncio.Protocol):
         self._wake()
 
     def _count_overhead(self, size: int) -> None:
-        """Limit the bytes received without any body: headers, trailers, informational responses."""
+        """Count bytes received without any body (headers, trailers, 1xx responses), and fail beyond the limit."""
         self._overhead += size
         if self._overhead > LIMIT_HEAD and not self._complete:
             self._fail(f"{self.origin.authority} sent more than {LIMIT_HEAD} bytes of headers")
@@ -382,12 +389,14 @@ class _Connection(asyncio.Protocol):
         self.abort()
 
     def eof_received(self) -> bool:
+        """End a body that has no declared length, and return False so that asyncio closes the connection."""
         # Without a length, the end of the connection is the end of the body (RFC 9112, section 6.3).
         if self._head_complete and "content-length" not in self.headers and "transfer-encoding" not in self.headers:
             self._complete = True
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Leave the pool, stop the timer, and wake the reader."""
         self._lost = True
         self._on_lost(self)
         self._parser = None
@@ -398,16 +407,19 @@ class _Connection(asyncio.Protocol):
     # ---- callbacks of the parser
 
     def on_message_begin(self) -> None:
+        """Reject a second response to the same request."""
         if self._complete:
             self._reject("sent a response without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header of the response; repeated ones are joined by commas, and trailers are ignored."""
         if self._head_complete:
             return  # a trailer
         key, text, headers = name.decode("latin-1").lower(), value.decode("latin-1"), self.headers
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
+        """Check status and transfer encoding of the response, and skip 1xx responses."""
         status = self._parser.get_status_code()
         if status < 100 or status == 101:
             self._reject(f"sent the unexpected status {status:03}")
@@ -425,10 +437,12 @@ class _Connection(asyncio.Protocol):
         raise ValueError(reason)
 
     def on_body(self, data: bytes) -> None:
+        """Buffer a piece of the body."""
         self._chunks.append(data)
         self._buffered += len(data)
 
     def on_message_complete(self) -> None:
+        """Note that the response is complete, and whether the connection stays open."""
         if self._head_complete:
             self._complete = True
             self._keep_alive = self._parser.should_keep_alive()

@@ -13,7 +13,7 @@ _WRAPPER_NAMES = frozenset({"multi_tool_use.parallel", "multi_tool_use_parallel"
 
 
 def unwrap_batched_calls(messages: tuple[Message, ...], tool_names: Collection[str]) -> tuple[Message, ...]:
-    """Replace each batch wrapper by the calls inside it.
+    """Replace each batch wrapper, one call that contains several, by the calls inside it.
 
     A malformed wrapper stays, and is later refused as an unknown tool.
     """
@@ -54,13 +54,17 @@ def unique_id(id: str, index: int, used_ids: Collection[str]) -> str:
 
 
 def _unwrap_message(message: Message, tool_names: Collection[str]) -> Message:
+    """Return the message with batch wrappers replaced by the calls inside them."""
     if not any(_is_wrapper(part, tool_names) for part in message.parts):
         return message
     return replace(message, parts=tuple(call for part in message.parts for call in _unwrap_part(part, tool_names)))
 
 
 def _is_wrapper(part: Part, tool_names: Collection[str]) -> bool:
-    """Return True for a complete call of a batch tool that the agent does not define itself."""
+    """Return True for a complete call of a batch tool such as `multi_tool_use.parallel`.
+
+    A tool of that name that the agent defines itself is an ordinary tool.
+    """
     return isinstance(part, ToolCall) and part.name in _WRAPPER_NAMES and part.name not in tool_names and part.complete
 
 
@@ -76,7 +80,7 @@ def _unwrap_part(part: Part, tool_names: Collection[str]) -> list[Part]:
 
 
 def _build_call(wrapper: ToolCall, use: Any, index: int) -> ToolCall:
-    """Build one call from an entry of `tool_uses`."""
+    """Build the call at `index` of a wrapper from its entry (`use`) in `tool_uses`."""
     name = str(use["recipient_name"]).removeprefix("functions.")
     arguments = json.dumps(use.get("parameters", {}), ensure_ascii=False)
     id = wrapper.id if index == 0 or wrapper.id is None else f"{wrapper.id}_{index}"

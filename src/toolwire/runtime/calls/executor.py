@@ -103,7 +103,7 @@ class Executor:
         self._nested_usage: dict[str, Usage | None] = {}
 
     async def execute_batch(self, turn: str, batch: Sequence[PendingCall]) -> list[CallOutcome | None]:
-        """Execute a batch of calls, and return the outcomes in order; None for a call that waits for approval."""
+        """Execute the calls of a turn, and return the outcomes in order; None for a call that waits for approval."""
         tasks: list[asyncio.Task[CallOutcome | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -134,7 +134,7 @@ class Executor:
                 return None
 
     async def execute_call(self, turn: str, pending: PendingCall) -> CallOutcome:
-        """Execute one call, or return its recorded outcome."""
+        """Execute one call as a step of the run, or return the outcome that an earlier process recorded."""
         name = f"call/{turn}/{pending.id}"
         if (stored := self._step_log.outcome(name)) is not None:
             return decode_stored(stored, CallOutcome, f"step {name}")
@@ -158,7 +158,7 @@ class Executor:
         self._nested_usage[outer.id] = add_usage(self._nested_usage.get(outer.id), usage)
 
     def _skip_result(self, pending: PendingCall) -> ToolOutput | None:
-        """Return the result of a call that must not run: refused, answered by the user or denied; else None."""
+        """Return the result of a call that must not run (refused, answered by the user or denied); else None."""
         if pending.refusal:
             return _error_output(pending.refusal, pending.refusal_kind)
         if pending.output is not None:
@@ -182,7 +182,7 @@ class Executor:
         )
 
     async def _run_tool(self, step_name: str, pending: PendingCall) -> CallOutcome:
-        """Run the tool, and retry transient failures of repeatable tools."""
+        """Run the tool as step `step_name` of the run, and retry transient failures of repeatable tools."""
         tool = pending.tool
         if tool is None:
             raise AssertionError("calls without a tool are refused earlier")
@@ -203,7 +203,7 @@ class Executor:
     async def _attempt(
         self, step_name: str, tool: Tool, pending: PendingCall, arguments: Arguments, attempt: int
     ) -> ToolOutput:
-        """Run the tool once, and convert its failures to error outputs."""
+        """Run the tool once, and convert its failures to error outputs; `attempt` counts the tries."""
         context = ToolContext(
             run=self._run,
             id=pending.id,
@@ -235,6 +235,7 @@ class Executor:
     def _start_nested_call(
         self, pending: PendingCall, name: str, arguments: Arguments, id: str | None = None, /
     ) -> Awaitable[ToolOutput]:
+        """Call another tool on behalf of the running call, for `ToolContext`."""
         self._locks.mark_nested_call(pending)
         return self._call_nested(pending, name, arguments, id)
 
@@ -336,6 +337,7 @@ def _edit_notice(pending: PendingCall) -> Text:
 
 
 def _timeout_message(tool: Tool) -> str:
+    """Build the message to the model for a call that timed out: whether it was stopped or may still run."""
     timeout = f"{tool.name} timed out after {tool.timeout:g} seconds"
     if tool.stoppable:
         return f"{timeout} and was stopped. Part of it may have taken effect."
@@ -351,11 +353,12 @@ def _may_run_again(tool: Tool) -> bool:
 
 
 def _error_output(text: str, kind: str) -> ToolOutput:
+    """Build an error output with a text for the model and an error kind for the record."""
     return ToolOutput(content=(Text(text=text),), is_error=True, error_kind=kind)
 
 
 def _approval_summary(pending: PendingCall) -> str:
-    """Describe for the record how the call was allowed or denied, and by whom."""
+    """Describe for the record how the call was allowed or denied, and by whom or by which rule."""
     if pending.refusal:
         return f"refused: {pending.refusal_kind}"
     if pending.output is not None:

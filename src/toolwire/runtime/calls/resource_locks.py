@@ -8,7 +8,7 @@ from toolwire.runtime.run.state import PendingCall
 
 
 def has_conflict(second: PendingCall, first: PendingCall) -> bool:
-    """Return True if two calls use a common resource."""
+    """Return True if two calls use a common resource, such as a file, and so must not run at the same time."""
     if second.tool is None or first.tool is None or second.refusal or first.refusal:
         return False
     second_uses, first_uses = second.tool.resources(second.arguments), first.tool.resources(first.arguments)
@@ -48,7 +48,7 @@ class ResourceLocks:
             running.finished.set()
 
     def _conflicting_call(self, candidate: _RunningCall) -> _RunningCall | None:
-        """Return a running call on the same event loop that uses a common resource."""
+        """Return a running call on the same event loop that uses a common resource; None if there is none."""
         for running in list(self._running.values()):
             if running.has_nested_calls or running.loop is not candidate.loop:
                 continue

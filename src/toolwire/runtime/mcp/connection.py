@@ -38,6 +38,7 @@ class _SessionState:
     is_lost = False
 
     def mark_lost(self) -> None:
+        """Note that the server no longer knows the session."""
         self.is_lost = True
 
 
@@ -90,6 +91,7 @@ class ServerConnection:
             self._reconnect_task = asyncio.create_task(self._reconnect(), name=f"mcp {self._name} reconnect")
 
     async def _reconnect(self) -> None:
+        """Connect again, and announce the server's tools if that succeeds, as the background task."""
         try:
             await self.client()
         except ServerUnavailable:
@@ -127,6 +129,7 @@ class ServerConnection:
             self.error = "closed"
 
     async def _close_client(self) -> None:
+        """Close the current client, and wait for its task to end."""
         self._client = None
         self._closed.set()
         if self._task is not None:
@@ -197,6 +200,7 @@ class ServerConnection:
         """Build the SDK's client with our transport, elicitation and change notifications."""
 
         async def handle_message(message: IncomingMessage) -> None:
+            """Report a notification that the server's tool list changed."""
             if isinstance(message, types.ToolListChangedNotification):
                 self._on_change()
 

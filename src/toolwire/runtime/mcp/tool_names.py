@@ -41,7 +41,7 @@ class McpToolNames:
         return name
 
     def origin(self, name: str) -> tuple[str, str] | None:
-        """Return the server and its own name for the tool; None if the name is unknown."""
+        """Return the server's name and the server's own name for a tool; None if the name is unknown."""
         return self._origins.get(name)
 
 

@@ -94,9 +94,11 @@ class McpToolset:
         return (await self._connection.client()).protocol_version
 
     async def open(self) -> None:
+        """Connect to the server and list its tools; a failure becomes a warning."""
         await self.tools()
 
     async def close(self) -> None:
+        """Close the connection to the server."""
         await self._connection.close()
 
     async def tools(self) -> Sequence[Tool]:
@@ -128,10 +130,12 @@ class McpToolset:
         return warnings
 
     def _unavailable_message(self, error: str) -> str:
+        """Build the warning for a server that could not be started or reached."""
         problem = "failed to start" if self.config.command is not None else "is unavailable"
         return f"MCP server {self.name!r} {problem}: {error}"
 
     def _warn(self, text: str) -> None:
+        """Add a warning, unless there are too many."""
         if len(self._warnings) < _MAX_WARNINGS:
             self._warnings.append(text)
 
@@ -156,7 +160,7 @@ class McpToolset:
         return session_lost
 
     async def _with_resend(self, send: Callable[[Client], Awaitable[_Result]]) -> _Result:
-        """Send a request, and once more on a new connection if the session was lost."""
+        """Send a request and return its result; send it once more on a new connection if the session was lost."""
         client = await self._connection.client()
         try:
             return await send(client)
@@ -208,6 +212,7 @@ class McpToolset:
         output_schema = OutputSchema(listed.output_schema)
 
         async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+            """Call the server's tool with this name."""
             return await self._run_tool(listed.name, output_schema, arguments, context)
 
         return Tool(

@@ -180,7 +180,7 @@ class Loop:
             state.stopped, state.reason = "repetition", repetition
 
     def _record_response(self, name: str, request: Request, response: Response) -> Response:
-        """Record the response of a turn, with estimated usage if the provider reported none."""
+        """Record the response of a turn under the step `name`; return it, with estimated usage if it has none."""
         if not tokens_used(response.usage):
             response = replace(response, usage=self._usage_estimator.estimate(request, response))
         self._step_log.finish(name, msgspec.json.encode(response))
@@ -302,6 +302,7 @@ class Loop:
         return None if seconds is None else max(0.0, state.started_at + seconds - self._clock())
 
     def _time_limit(self) -> tuple[StopCause, str]:
+        """Return the stop cause `time` with its description."""
         return "time", f"the limit of {self._settings.limits.seconds:g} seconds was reached"
 
     # Second half of a turn: the tool calls
@@ -365,6 +366,7 @@ class Loop:
         counts: dict[str, int] = {}
 
         async def call_nested(outer: PendingCall, name: str, arguments: Arguments, id: str | None) -> ToolOutput:
+            """Admit, approve and execute a call that the tool `outer` makes."""
             counts[outer.id] = counts.get(outer.id, 0) + 1
             call_id = f"{outer.id}/{id or counts[outer.id]}"
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
@@ -416,7 +418,10 @@ def run_ended(state: RunState) -> RunEnded:
 
 
 def _recorded_response(outcome: bytes | None, name: str) -> Response | None:
-    """Decode the recorded response of a turn; None if there is none or it failed, so that it is requested again."""
+    """Decode the recorded response of the turn's step `name`.
+
+    Returns None if there is none or if it failed, so that the response is requested again.
+    """
     response = None if outcome is None else decode_stored(outcome, Response, f"step {name}")
     if (
         response is None
@@ -428,6 +433,7 @@ def _recorded_response(outcome: bytes | None, name: str) -> Response | None:
 
 
 def _stop_reason(response: Response) -> StopReason:
+    """Return why the model stopped, according to the first candidate."""
     stop = response.candidates[0].stop if response.candidates else None
     return "other" if stop is None else stop.reason
 

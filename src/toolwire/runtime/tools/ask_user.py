@@ -10,6 +10,7 @@ def ask_user_tools() -> list[Tool]:
     """Return the `ask_user` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """Ask the user, and return the answer; raise `ToolError` if there is none."""
         answer = await context.approver.answer(arguments["question"], tuple(arguments.get("choices", ())))
         if answer is None:
             raise ToolError("no user is available: decide without an answer, or say what is missing", "no_answer")

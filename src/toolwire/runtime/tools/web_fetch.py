@@ -48,6 +48,7 @@ def web_fetch_tools(options: FetchOptions) -> list[Tool]:
     """Return the `web_fetch` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Fetch the pages that the prompt names."""
         return await _fetch_pages(options, arguments["prompt"])
 
     tool = Tool(

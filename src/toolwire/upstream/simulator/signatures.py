@@ -36,7 +36,7 @@ class SignatureKey:
         return Signature(issuer=issuer, data=b64encode(data).decode(), kind=kind)  # type: ignore[arg-type]
 
     def is_valid(self, data: str, bound_text: str = "") -> bool:
-        """Return whether a signature is ours, for this text or for thinking that was not shown.
+        """Return whether this key made a signature for `bound_text`, or for thinking that was not shown.
 
         Some clients send it in URL-safe base64.
         """
@@ -53,7 +53,7 @@ class SignatureKey:
         return f"{prefix}{body}{self._call_id_mac(body, after_thinking=after_thinking)}"
 
     def thinking_nonce(self, id: str) -> str | None:
-        """Return the nonce in a call id if thinking preceded the call, else None."""
+        """Return the nonce that a call id carries if thinking preceded the call, else None."""
         body, mac = id[-16 - _ID_MAC_CHARS : -_ID_MAC_CHARS], id[-_ID_MAC_CHARS:]
         return (
             body[:12]
@@ -66,6 +66,7 @@ class SignatureKey:
         return self._mac(body.encode(), "thought" if after_thinking else "", _ID_MAC_CHARS // 2).hex()
 
     def _mac(self, seed: bytes, text: str, size: int) -> bytes:
+        """Return the first `size` bytes of the HMAC of a text; `seed` separates the uses."""
         return hmac.digest(self._key, seed + b"\0" + text.encode(errors="surrogatepass"), "sha256")[:size]
 
 

@@ -85,7 +85,7 @@ def decode_valid_request(codec: Codec, body: bytes, route: Route) -> Request:
 
 
 def _parameter_name(pointer: str) -> str:
-    """Convert a JSON pointer to OpenAI's `param` notation."""
+    """Convert a JSON pointer to the notation of OpenAI's `param` field, such as `messages[0].role`."""
     steps = [f"[{step}]" if step.isdigit() else f".{step}" for step in pointer.split("/")[1:]]
     return "".join(steps).lstrip(".").replace("~1", "/").replace("~0", "~")
 
@@ -148,13 +148,13 @@ def _is_authentic(part: object, key: SignatureKey) -> bool:
 
 
 def _first_call_after_thinking(message: Message, key: SignatureKey) -> ToolCall | None:
-    """Return the first call of a message that thinking of this model preceded."""
+    """Return the first call of a message whose id shows that this model's thinking preceded it, or None."""
     calls = (part for part in message.parts if isinstance(part, ToolCall))
     return next((call for call in calls if call.id and key.thinking_nonce(call.id) is not None), None)
 
 
 def _rejection(message: str, code: str | None = None) -> ProviderRejection:
-    """Return a rejection as an invalid request."""
+    """Build the rejection of an invalid request, with this message."""
     return ProviderRejection(ApiError(kind="invalid_request", message=message, code=code))
 
 

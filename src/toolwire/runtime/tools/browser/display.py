@@ -18,6 +18,7 @@ class Size(NamedTuple):
     height: int
 
     def __str__(self) -> str:
+        """Format the size, such as `1024x768`."""
         return f"{self.width}x{self.height}"
 
 
@@ -77,17 +78,17 @@ class Display(Struct, frozen=True):
         return self.size.width / self.page_size.width
 
     def to_page(self, x: int, y: int) -> tuple[float, float]:
-        """Convert a point of the display to the page. Centers of pixels map to centers."""
+        """Convert a pixel of the display to CSS pixels of the page. Centers of pixels map to centers."""
         self.require_inside(x, y)
         x_factor, y_factor = self.page_size.width / self.size.width, self.page_size.height / self.size.height
         return (x + 0.5) * x_factor - 0.5, (y + 0.5) * y_factor - 0.5
 
     def to_page_distance(self, dx: int, dy: int) -> tuple[float, float]:
-        """Convert a distance on the display to the page."""
+        """Convert a distance on the display to CSS pixels of the page."""
         return dx * self.page_size.width / self.size.width, dy * self.page_size.height / self.size.height
 
     def to_page_box(self, x0: int, y0: int, x1: int, y1: int) -> Box:
-        """Convert a rectangle of the display to the page."""
+        """Convert a rectangle of the display, given by two corners, to CSS pixels of the page."""
         if not (0 <= x0 < x1 <= self.size.width and 0 <= y0 < y1 <= self.size.height):
             raise OutsideDisplayError(f"({x0}, {y0}) to ({x1}, {y1}) is not a valid region of the {self.size} display")
         x_factor, y_factor = self.page_size.width / self.size.width, self.page_size.height / self.size.height

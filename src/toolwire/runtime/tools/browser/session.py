@@ -54,7 +54,7 @@ class BrowserSession:
         return self._capture.display.size
 
     async def approval_reason(self, action: Action) -> str | None:
-        """Return why an action needs approval on the page as it is now."""
+        """Return why an action needs approval on the page as it is now; None if it needs none."""
         async with asyncio.timeout(self.settings.limits.action_seconds):
             return await self._actions.approval_reason(action)
 
@@ -103,7 +103,7 @@ class BrowserSession:
         return None
 
     async def _perform_action(self, index: int, action: Action, approve: ApproveAction | None) -> Observation:
-        """Perform one action, and return its observation."""
+        """Perform one action, and return its observation: what the model is told, and an image if there is one."""
         kind = _action_kind(action)
         if reason := self._refusal(index, action):
             return Observation(kind=kind, text=f"Refused: {reason}.", is_error=True)
@@ -123,6 +123,7 @@ class BrowserSession:
         async with asyncio.timeout(seconds) as timer:
 
             async def require_approval(reason: str | None) -> None:
+                """Ask for approval unless `reason` is None; raise `ApprovalDenied` if it is refused."""
                 if reason is None:
                     return
                 if approve is None:
@@ -191,7 +192,7 @@ async def _has_closed(view: PageView) -> bool:
 
 
 def _action_kind(action: object) -> str:
-    """Return the kind of an action."""
+    """Return the kind of an action, such as `click`."""
     return str(action.__struct_config__.tag) if isinstance(action, ComputerAction) else "unknown"
 
 
@@ -210,6 +211,7 @@ async def open_session(settings: BrowserSettings) -> AsyncIterator[BrowserSessio
     reporting_tabs: list[Tabs] = []
 
     def report(text: str) -> None:
+        """Tell the model which request the proxy refused."""
         for tabs in reporting_tabs:
             tabs.add_note("refused", text)
 
