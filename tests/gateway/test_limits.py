@@ -13,7 +13,7 @@ from tests.support.codecs import decode_error
 from tests.support.gateway.in_process import PROTOCOL_NAMES, RunningGateway, run_async, run_stalled_gateway
 from tests.support.servers.upstream import StalledUpstream
 from toolwire.gateway.config import ConfigError, parse_config
-from toolwire.gateway.state.connection_state import ConnectionState, HistoryCache
+from toolwire.gateway.state.conversations import ConnectionState, HistoryCache
 
 KEYS = '[server]\nkeys = ["first-key-1", "second-key-2"]\n'
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.runtime.journal_records import make_batch, make_record
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.codec.interface import Route
 from toolwire.journal.records import Bodies, Record, encode_records
 from toolwire.journal.sqlite_files import DatabaseUnusable

@@ -1,15 +1,27 @@
-"""Provider errors as data, and the exceptions that toolwire raises.
+"""Provider errors as data, losses of a translation, and the exceptions that toolwire raises.
 
 The type of an exception tells whether the sender's input or the requested target is at fault.
 """
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from msgspec import Struct
 
 from toolwire.canonical.node import Node
 
-if TYPE_CHECKING:
-    from toolwire.canonical.loss import Loss
+LossKind = Literal["dropped", "approximated", "added"]
+
+
+class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One difference between the source and its translation."""
+
+    kind: LossKind
+    path: str  # JSON pointer into the source body, exact to the field; for an added value, where it became necessary
+    reason: str
+    target: str | None = None  # JSON pointer to an added value in the translated body
+    constraint: bool = False  # a safety limit: refused under every loss policy
+
 
 ErrorKind = Literal[
     "invalid_request",

@@ -159,8 +159,7 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
     """
     with _open_journal(path, config_path) as (store, _, redactor):
         from toolwire import __version__
-        from toolwire.journal.bundle import build_bundle
-        from toolwire.journal.store import write_private_file
+        from toolwire.journal.store import build_bundle, write_private_file
 
         records = [_find_record(store, id) for id in ids]
         target = output or Path(f"toolwire-{records[0].id}.zip")

@@ -11,7 +11,7 @@ import toolwire
 from toolwire.cli.inputs import BadInput, parse_protocol, read_stdin, report_bad_input
 
 if TYPE_CHECKING:
-    from toolwire.canonical.loss import Loss
+    from toolwire.canonical.errors import Loss
 
 EXIT_REFUSED = 3
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.loss import Loss, LossKind
+from toolwire.canonical.errors import Loss, LossKind
 from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.response import Response, Usage
 

@@ -11,9 +11,8 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, LossyTranslationError
+from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
 from toolwire.canonical.events import Event, ResponseFailed
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.fallbacks import disable_storage

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, provider_error

@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ToolwireError
+from toolwire.canonical.errors import Loss, ToolwireError
 from toolwire.canonical.fold import fold
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext, Route

@@ -6,7 +6,7 @@ from urllib.parse import quote, quote_plus
 
 from msgspec.structs import replace
 
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.codec.sensitive_data import find_credentials
 from toolwire.journal.records import Bodies, Record, recorded_response_body
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
-from toolwire.runtime.calls.resource_locks import ResourceLocks
+from toolwire.runtime.calls.executor import ResourceLocks
 from toolwire.runtime.calls.validation import InvalidSchema, check_schema
 from toolwire.runtime.function_tool import as_tool
 from toolwire.runtime.tool import SupportsRunEnd, SupportsWarnings, Tool, ToolCatalog, Toolset, ToolSource

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import DecodeError, LossyTranslationError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError
 from toolwire.canonical.response import Response
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey

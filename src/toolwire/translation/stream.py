@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, LossyTranslationError
+from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
 from toolwire.canonical.events import (
     UNKNOWN_FRAME,
     CandidateEnd,
@@ -22,7 +22,6 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.fold import ResponseAccumulator
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data
 from toolwire.codec.interface import Codec, ResponseContext

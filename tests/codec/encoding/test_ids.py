@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import toolwire as tw
 from tests.support.bodies.minimal import chat_call, chat_result, chat_turn
-from toolwire.codec.encoding.ids import DERIVED_PREFIX, derive_call_id, is_derived_id, legal_id, original_id
+from toolwire.codec.encoding.turns import DERIVED_PREFIX, derive_call_id, is_derived_id, legal_id, original_id
 from toolwire.protocols import PROTOCOLS
 
 STRICT = re.compile(r"[a-zA-Z0-9_-]+")

@@ -9,10 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolResult
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.request import Request
-from toolwire.codec.encoding.ids import is_derived_id
-from toolwire.codec.encoding.turns import UNANSWERED_TEXT, Turn, assemble, leading_system_count, one_turn_per_message
+from toolwire.codec.encoding.turns import (
+    UNANSWERED_TEXT,
+    Turn,
+    assemble,
+    is_derived_id,
+    leading_system_count,
+    one_turn_per_message,
+)
 from toolwire.codec.losses import LossReport
 from toolwire.translation.body import get_codec, translate
 

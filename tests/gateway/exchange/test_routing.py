@@ -5,8 +5,8 @@ import pytest
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNotSpecified, RouteNotFound, to_api_error
 from toolwire.gateway.exchange.routing import Router
-from toolwire.gateway.providers.catalog import list_models
 from toolwire.gateway.providers.discovery import discover_providers, simulated_providers
+from toolwire.gateway.providers.models import list_models
 from toolwire.upstream.provider import Provider
 
 

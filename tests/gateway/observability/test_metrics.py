@@ -7,8 +7,7 @@ from tests.support.gateway.in_process import LOSSY_REQUEST, run_async, run_gatew
 from tests.support.servers.http_responses import CHAT_RESPONSE
 from tests.support.servers.upstream import ScriptedUpstream
 from toolwire.canonical.response import Usage
-from toolwire.gateway.observability.access_log import RequestRecord
-from toolwire.gateway.observability.loss_report import LIMIT_REPORT
+from toolwire.gateway.observability.access_log import LIMIT_REPORT, RequestRecord
 from toolwire.gateway.observability.metrics import LIMIT_LOSS_BYTES, OVERFLOW_METRIC, Metrics, Scoreboard
 from toolwire.gateway.server.auth import Principal
 

@@ -9,13 +9,7 @@ import pytest
 from tests.support.assertions import non_empty
 from tests.support.deadlines import wait_until_async
 from tests.support.mcp.raw_client import ELICITATION_META, RawMcpClient
-from tests.support.mcp.tool_server import (
-    ADD_TOOL,
-    NUMBERS_SCHEMA,
-    build_tool_server,
-    executed_tools,
-    serve_tools,
-)
+from tests.support.mcp.tool_server import ADD_TOOL, NUMBERS_SCHEMA, build_tool_server, executed_tools, serve_tools
 from tests.support.mcp.toolsets import (
     MCP_VERSIONS,
     NEW_VERSION,

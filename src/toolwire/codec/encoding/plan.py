@@ -10,12 +10,11 @@ from msgspec import Raw, Struct
 from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
-from toolwire.codec.encoding.ids import ESCAPED_PREFIX, derive_call_id, legal_id
 from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, conversation_tools, loaded_tools
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo
 
 if TYPE_CHECKING:
     from toolwire.codec.encoding.computer_request import ComputerUsePlan

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from toolwire.codec.schema.changes import SchemaChanges, SchemaLocation, SchemaRejected
-from toolwire.codec.schema.dialect import SchemaContext
+from toolwire.codec.schema.dialect import SchemaChanges, SchemaContext, SchemaLocation, SchemaRejected
 
 # In the order of Google's `Type` enum, since some clients send its numbers.
 JSON_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")

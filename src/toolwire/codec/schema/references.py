@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from toolwire.codec.schema.changes import SchemaChanges, SchemaLocation
+from toolwire.codec.schema.dialect import SchemaChanges, SchemaLocation
 
 _PERCENT = re.compile("%([0-9A-Fa-f]{2})")
 _UNSAFE = re.compile("[^A-Za-z0-9_.-]+")

@@ -14,8 +14,15 @@ import msgspec
 from msgspec import Raw
 
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.schema.changes import Change, SchemaChanges, SchemaLocation, SchemaRejected
-from toolwire.codec.schema.dialect import ANNOTATIONS, Dialect, SchemaContext
+from toolwire.codec.schema.dialect import (
+    ANNOTATIONS,
+    Change,
+    Dialect,
+    SchemaChanges,
+    SchemaContext,
+    SchemaLocation,
+    SchemaRejected,
+)
 from toolwire.codec.schema.normalize import JSON_TYPES
 from toolwire.codec.schema.references import DEFINITIONS, References, is_recursive, relax_required_cycles
 from toolwire.codec.schema.writer import SchemaWriter

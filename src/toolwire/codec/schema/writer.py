@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolwire.codec.schema.changes import SchemaLocation, SchemaRejected
-from toolwire.codec.schema.dialect import BOUNDS, COUNTS, DESCRIBABLE, SchemaContext
+from toolwire.codec.schema.dialect import BOUNDS, COUNTS, DESCRIBABLE, SchemaContext, SchemaLocation, SchemaRejected
 from toolwire.codec.schema.normalize import SchemaNormalization, SchemaValues, may_be_null
 from toolwire.codec.validation import word_set
 

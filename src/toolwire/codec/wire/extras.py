@@ -3,12 +3,15 @@
 `collect_extras` turns the unknown fields of a wire object into `extras` and `wire_form`; `encode_with_extras` and
 `restore_extras` are its inverse. `unset_to_none` and `none_to_unset` convert between UNSET, which means absent on the
 wire, and None, which means absent in the canonical model.
+
+A bounded memo for values that recur, such as the tools that an agent declares in every turn.
 """
 
+from collections.abc import Hashable
 from contextvars import ContextVar
 from operator import attrgetter
 from types import NoneType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -223,3 +226,29 @@ def as_dict(wire: WireObject) -> dict[str, Any]:
         if value is not UNSET and not wire_name.startswith("\x7f"):
             out[wire_name] = value
     return out
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+LIMIT_BYTES = 2 * 1024 * 1024
+LIMIT_ENTRY_BYTES = 256 * 1024
+
+
+class BoundedMemo(Generic[K, V]):
+    """A cache with a limit in bytes; when it is full, it is cleared."""
+
+    def __init__(self) -> None:
+        self._values: dict[K, V] = {}
+        self._free_bytes = LIMIT_BYTES
+        self.get = self._values.get
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Store a value that keeps about `size` bytes alive; large values are not stored."""
+        if size > LIMIT_ENTRY_BYTES:
+            return
+        if size > self._free_bytes:
+            self._values.clear()
+            self._free_bytes = LIMIT_BYTES
+        self._free_bytes -= size
+        self._values[key] = value

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.interface import Codec, EncodedBody, ResponseMapping

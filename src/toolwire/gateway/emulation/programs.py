@@ -15,8 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Caller, Message, OpaquePart, Part, Text, ToolCall, ToolResult
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.node import Extras
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool, Tool, ToolGroup

@@ -19,8 +19,8 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, OpaquePart, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.events import Event
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Stop
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef

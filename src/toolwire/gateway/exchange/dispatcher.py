@@ -12,16 +12,15 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.errors import DecodeError, Loss
 from toolwire.canonical.fold import unfold
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import HostProfile
 from toolwire.codec.interface import ResponseContext, Target
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection, RouteSection
 from toolwire.gateway.emulation.plan import Emulator, plan_emulation, request_losses
 from toolwire.gateway.errors import (
@@ -59,7 +58,7 @@ from toolwire.gateway.limits import (
     is_heavy_body,
     uncounted_size,
 )
-from toolwire.gateway.providers.ollama_models import OllamaCapabilities
+from toolwire.gateway.providers.models import OllamaCapabilities
 from toolwire.gateway.rounds.continuation import (
     GatewayToolLoop,
     ProtocolPair,

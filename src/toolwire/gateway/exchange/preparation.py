@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.envelope import EnvelopeKey

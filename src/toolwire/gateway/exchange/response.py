@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.events import Event, ResponseStart
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response
 from toolwire.gateway.errors import redact_failed_event, transport_rejection
 from toolwire.gateway.exchange.types import ClientRequest, UpstreamRequest

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNameTooLong, ModelNotSpecified, RouteNotFound
 from toolwire.upstream.provider import Provider

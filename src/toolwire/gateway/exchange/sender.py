@@ -17,7 +17,7 @@ from toolwire.canonical.request import Continuation
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.encoding.tools import conversation_tools, is_tool_search
 from toolwire.codec.interface import Codec, Route
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import (
     STATUS_KINDS,

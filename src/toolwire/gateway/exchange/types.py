@@ -5,9 +5,8 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from toolwire.canonical.errors import ApiError
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.events import Notice
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.interface import Codec, ResponseContext, Route
@@ -16,8 +15,7 @@ from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.limits import StreamBudget
 from toolwire.gateway.rounds.continuation import RoundMerger
 from toolwire.gateway.state.background_jobs import BackgroundJob
-from toolwire.gateway.state.connection_state import ChannelState
-from toolwire.gateway.state.conversations import PendingResponse
+from toolwire.gateway.state.conversations import ChannelState, PendingResponse
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 

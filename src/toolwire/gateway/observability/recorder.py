@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwire import __version__
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, configured_secrets, journal_path

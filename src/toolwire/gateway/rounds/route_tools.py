@@ -24,7 +24,7 @@ from toolwire.gateway.rounds.continuation import RouteTool, RouteTools, client_t
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.calls.approval import NoApprover
 from toolwire.runtime.mcp.config import McpServerConfig
-from toolwire.runtime.mcp.tool_names import McpToolNames
+from toolwire.runtime.mcp.toolset import McpToolNames
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.search.deferred_tools import (
     SEARCH_TOOL_NAME,

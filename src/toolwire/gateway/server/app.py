@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, ToolwireError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss, ToolwireError
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
@@ -19,11 +18,10 @@ from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.exchange.types import BufferedResponse, ClientRequest
 from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body, run_in_thread_if
-from toolwire.gateway.observability.access_log import RequestRecord
-from toolwire.gateway.observability.loss_report import encode_losses, encode_losses_header
+from toolwire.gateway.observability.access_log import RequestRecord, encode_losses, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Recorder
-from toolwire.gateway.providers.catalog import MODEL_LIST_PATHS, ModelCatalog
+from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelCatalog
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.server.request import (
     ClientDisconnected,

@@ -19,6 +19,7 @@ from toolwire.gateway.config import (
     ConfigError,
     LimitsSection,
     configured_secrets,
+    load_signing_keys,
     override_server,
     state_directory,
 )
@@ -28,7 +29,6 @@ from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.observability.access_log import AccessLog
 from toolwire.gateway.observability.metrics import Scoreboard
 from toolwire.gateway.observability.recorder import build_recorder
-from toolwire.gateway.providers.catalog import ModelCatalog
 from toolwire.gateway.providers.discovery import (
     configured_providers,
     embedded_simulator,
@@ -36,13 +36,12 @@ from toolwire.gateway.providers.discovery import (
     resolve_providers,
     with_simulator_fallback,
 )
-from toolwire.gateway.providers.ollama_models import with_ollama_models
+from toolwire.gateway.providers.models import ModelCatalog, with_ollama_models
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, is_loopback
 from toolwire.gateway.server.http import uvicorn_options
 from toolwire.gateway.server.workers import Supervisor, stop_signals
-from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.state.store_file import open_store, require_shared_file

@@ -22,7 +22,7 @@ from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import ExchangeCapture
 from toolwire.gateway.server.auth import Principal
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
+from toolwire.upstream.transport import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 

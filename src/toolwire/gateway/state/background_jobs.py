@@ -15,8 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from toolwire.canonical.errors import ApiError, ToolwireError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss, ToolwireError
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.framing import SseSplitter
 from toolwire.codec.framing import encode_sse_frame as framed

@@ -21,8 +21,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, to_api_error
@@ -33,7 +32,7 @@ from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import ExchangeCapture, Recorder
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.server.request import Receive
-from toolwire.gateway.state.connection_state import ChannelState, ConnectionState, HistoryCache
+from toolwire.gateway.state.conversations import ChannelState, ConnectionState, HistoryCache
 from toolwire.gateway.websocket.steering import NextTurn, Steer, SteeringQueue
 from toolwire.protocols import PROTOCOLS
 

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from toolwire.canonical.content import Part, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Usage
-from toolwire.codec.encoding.ids import ESCAPED_PREFIX
+from toolwire.codec.encoding.turns import ESCAPED_PREFIX
 from toolwire.codec.wire.reader import JSON_ERRORS
 from toolwire.protocols.anthropic.parts.calls import decode_members
 from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES

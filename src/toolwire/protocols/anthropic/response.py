@@ -12,9 +12,8 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.surface import ModelCard

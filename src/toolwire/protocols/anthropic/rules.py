@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
-from toolwire.codec.encoding.ids import legal_id
+from toolwire.codec.encoding.turns import legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.codec.validation import (

@@ -54,6 +54,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
+    BoundedMemo,
     collect_extras,
     encode_with_extras,
     mark_extras_seen,
@@ -62,7 +63,6 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.memo import BoundedMemo
 from toolwire.codec.wire.reader import Reader, describe_json, tag_of
 from toolwire.protocols.anthropic.computer import SINGLE_TOOL, decode_computer
 from toolwire.protocols.anthropic.fields import STRICT_SCHEMA, refuses_forced_choice, refuses_strict

@@ -25,7 +25,6 @@ from toolwire.codec.losses import LossReport
 from toolwire.codec.token_count import TokenCountApi
 from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, track_extras, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader
-from toolwire.protocols.gemini.computer import COMPUTER_USE, with_computer
 from toolwire.protocols.gemini.fast_path import decode_fast
 from toolwire.protocols.gemini.field_case import WIRE_NAMES, FieldCase, restore_case
 from toolwire.protocols.gemini.parts.messages import (
@@ -44,6 +43,7 @@ from toolwire.protocols.gemini.settings import (
     encode_thinking,
 )
 from toolwire.protocols.gemini.tools import (
+    COMPUTER_USE,
     HOSTED_TOOLS,
     NamePlan,
     decode_choice,
@@ -51,6 +51,7 @@ from toolwire.protocols.gemini.tools import (
     encode_choice,
     encode_tool_config,
     encode_tools,
+    with_computer,
 )
 from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, PlainRequestShape, RequestShape, SdkShape
 

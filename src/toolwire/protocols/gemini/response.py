@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import report_hosted_counts
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.surface import ModelCard
@@ -24,8 +23,7 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader
-from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
+from toolwire.codec.wire.reader import Reader, decode_timestamp, encode_timestamp
 from toolwire.protocols.gemini.field_case import FieldCase, make_extra, restore_case
 from toolwire.protocols.gemini.parts.content import encode_parts
 from toolwire.protocols.gemini.parts.grounding import decode_grounding, encode_grounding

@@ -24,10 +24,9 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.fold import TextPieces
 from toolwire.canonical.response import Stop, Usage
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath

@@ -2,8 +2,11 @@
 
 A wire tool is a bag: a list of functions, and each hosted tool under its own name. Canonically each is a separate
 tool, and its `wire_form` names the bag it came from.
+
+Adapter for Google's computer use in `generateContent` requests.
 """
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +14,17 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
+from toolwire.canonical.tools import (
+    Computer,
+    FreeformTool,
+    FunctionTool,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.encoding.computer import ComputerUseAdapter
 from toolwire.codec.encoding.hosted_tools import (
     HostedToolNames,
     choosable_tools,
@@ -39,8 +52,18 @@ from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_e
 from toolwire.protocols.gemini.parts.calls import is_before_gemini_3
 from toolwire.protocols.gemini.settings import decode_schema, schema_dialect
 from toolwire.protocols.gemini.wire import FAMILY, CallingShape, DeclarationShape
+from toolwire.protocols.vendors.google.computer import (
+    declare_computer,
+    decode_computer_call,
+    decode_computer_result,
+    encode_computer_call,
+    encode_computer_result,
+    with_computer_tools,
+)
+from toolwire.protocols.vendors.google.computer_actions import encode_computer_actions
 from toolwire.protocols.vendors.google.request import OPENAPI, has_only_strict_tools
 from toolwire.protocols.vendors.google.tools import (
+    GEMINI,
     INTERACTIONS,
     LIST_MEMBERS,
     decode_gemini_server,
@@ -508,3 +531,40 @@ def encode_tool_config(calling_config: Any, fields: dict[str, Any]) -> Any:
         return None
     shape: dict[str, Any] = {} if calling_config is UNSET else {"functionCallingConfig": calling_config}
     return {**shape, **fields}
+
+
+_ENVIRONMENT_PREFIX = "ENVIRONMENT_"
+
+
+def with_computer(request: Request) -> Request:
+    """Attach the decoded screen settings to each `computerUse` tool of the request."""
+    return with_computer_tools(request, FAMILY)
+
+
+def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
+    """Declare computer use for a model; return the `computerUse` tool and the computer that it provides.
+
+    The canonical computer describes the environment and actions that the model will use, to translate its calls.
+    """
+    target_computer, environment, excluded = declare_computer(client_computer, model)
+    body: dict[str, Any] = {"environment": _ENVIRONMENT_PREFIX + environment.upper()}
+    if excluded:
+        body["excludedPredefinedFunctions"] = excluded
+    raw = Raw(msgspec.json.encode(body))
+    return NativeTool(
+        protocol=FAMILY, kind="computer_use", name="computerUse", body=raw, executor="client"
+    ), target_computer
+
+
+COMPUTER_USE = ComputerUseAdapter(
+    family=FAMILY,
+    compatible_families=(GEMINI, INTERACTIONS),
+    arguments_pointer="functionCall/args",
+    decode_call=partial(decode_computer_call, location="functionCall/args"),
+    encode_actions=encode_computer_actions,
+    finish_call=encode_computer_call,
+    finish_result=encode_computer_result,
+    declare_tool=_declare_computer,
+    decode_observation=decode_computer_result,
+    has_safety_checks=True,
+)

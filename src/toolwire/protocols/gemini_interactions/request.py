@@ -26,9 +26,8 @@ from toolwire.codec.wire.extras import (
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader
-from toolwire.protocols.gemini_interactions.computer import COMPUTER_USE, with_computer
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan
 from toolwire.protocols.gemini_interactions.parts.messages import decode_input, encode_input
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.settings import (
     decode_continuation,
     decode_output,
@@ -44,11 +43,13 @@ from toolwire.protocols.gemini_interactions.settings import (
 )
 from toolwire.protocols.gemini_interactions.tools import (
     CHOICE_MODES,
+    COMPUTER_USE,
     HOSTED_TOOLS,
     decode_choice,
     decode_tools,
     encode_choice,
     encode_tools,
+    with_computer,
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, RequestShape
 from toolwire.protocols.vendors.google.tools import GEMINI, take_map_location

@@ -25,11 +25,10 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader
-from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
+from toolwire.codec.wire.reader import Reader, decode_timestamp, encode_timestamp
 from toolwire.protocols.gemini_interactions.errors import decode_failure, encode_failure
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan
 from toolwire.protocols.gemini_interactions.parts.messages import decode_response_steps, encode_parts, encode_step
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.request import GOOGLE_PROTOCOLS, ID_AND_NAME_RULES, is_call_id
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ErrorShape, ResponseShape, UsageShape
 

@@ -19,9 +19,8 @@ from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.wire.extras import as_dict, restore_extras
 from toolwire.protocols.gemini_interactions.parts.calls import same_protocol_arguments
-from toolwire.protocols.gemini_interactions.parts.content import encode_annotation, encode_content
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan, encode_annotation, encode_content
 from toolwire.protocols.gemini_interactions.parts.messages import encode_parts, encode_step
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.stream_decoder import INDEX_FORM, encode_event_id
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCall, ServerResult, Thought
 

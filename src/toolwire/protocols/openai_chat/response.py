@@ -10,9 +10,8 @@ from toolwire.canonical.content import Message, Part, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart, Turn
+from toolwire.codec.encoding.turns import LocatedPart, Turn, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import as_dict, restore_extras, unset_to_none

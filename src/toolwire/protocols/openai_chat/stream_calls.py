@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.fold import MAX_LOOSE_PIECES, TextPieces, append_piece
-from toolwire.codec.encoding.ids import derive_call_id
+from toolwire.codec.encoding.turns import derive_call_id
 from toolwire.codec.wire.extras import merge_extras, unset_to_none
 from toolwire.codec.wire.reader import WireObject
 from toolwire.protocols.openai_chat.parts.calls import (

@@ -42,6 +42,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
+    BoundedMemo,
     as_dict,
     encode_with_extras,
     merge_extras,
@@ -49,7 +50,6 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.memo import BoundedMemo
 from toolwire.codec.wire.reader import Reader, describe_json, tag_of
 from toolwire.protocols.openai_chat.hosts import fit_choice, with_root_type
 from toolwire.protocols.openai_chat.parts.calls import LEGACY_FORM

@@ -28,8 +28,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartEnd, PartStart
 from toolwire.canonical.fold import TextPieces
-from toolwire.codec.encoding.ids import derive_call_id
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_call_id
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.losses import SourcePath
 from toolwire.protocols.openai_responses.parts.content import encode_annotation, encode_content, part_logprobs

@@ -33,32 +33,15 @@ from toolwire.codec.encoding.hosted_tools import (
     unread_settings,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.tools import (
-    TARGET_HAS_TOOL_SEARCH,
-    LocatedTool,
-    is_tool_search,
-    report_allowed_callers,
-)
+from toolwire.codec.encoding.tools import TARGET_HAS_TOOL_SEARCH, LocatedTool, is_tool_search, report_allowed_callers
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.validation import object_of
-from toolwire.codec.wire.extras import (
-    collect_extras,
-    encode_with_extras,
-    none_to_unset,
-    unset_to_none,
-)
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo, collect_extras, encode_with_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, tag_of
 from toolwire.protocols.openai_responses.computer import decode_computer
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
-from toolwire.protocols.openai_responses.wire import (
-    FAMILY,
-    CustomShape,
-    FunctionShape,
-    GrammarShape,
-    NamespaceShape,
-)
+from toolwire.protocols.openai_responses.wire import FAMILY, CustomShape, FunctionShape, GrammarShape, NamespaceShape
 from toolwire.protocols.vendors.openai import STRICT_SCHEMA
 
 _SERVER_FIELDS = (

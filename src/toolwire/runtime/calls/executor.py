@@ -1,4 +1,6 @@
-"""Execute the calls of a turn: in parallel unless they share resources, with limits, and never twice.
+"""Execute tool calls: limits, retries, records, and locks for calls that use the same resource.
+
+Execute the calls of a turn: in parallel unless they share resources, with limits, and never twice.
 
 1. The executor records an intent before a tool starts and an outcome after it ends. An interrupted call, with an intent
    but no outcome, is in doubt. It is not run again unless its tool is resumable, idempotent or read-only.
@@ -10,7 +12,8 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -24,12 +27,66 @@ from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.calls.outputs import as_output, bound_output, truncate_middle
-from toolwire.runtime.calls.resource_locks import ResourceLocks, has_conflict
 from toolwire.runtime.calls.validation import CallValidationError, check_output
 from toolwire.runtime.run.events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity
 from toolwire.runtime.run.step_log import StepLog
 from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolContext, ToolError, ToolOutput
+
+
+def has_conflict(second: PendingCall, first: PendingCall) -> bool:
+    """Return True if two calls use a common resource, such as a file, and so must not run at the same time."""
+    if second.tool is None or first.tool is None or second.refusal or first.refusal:
+        return False
+    second_uses, first_uses = second.tool.resources(second.arguments), first.tool.resources(first.arguments)
+    return second_uses is None or first_uses is None or bool(second_uses & first_uses)
+
+
+class _RunningCall:
+    """A call that holds its resources, or waits for them."""
+
+    def __init__(self, pending: PendingCall) -> None:
+        self.pending = pending
+        self.finished = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self.has_nested_calls = False
+
+
+class ResourceLocks:
+    """Serializes calls that use the same resource, across the runs of an agent.
+
+    A call that is calling other tools holds no lock, since its nested calls may need the same resource.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[int, _RunningCall] = {}
+
+    @asynccontextmanager
+    async def hold(self, pending: PendingCall) -> AsyncIterator[None]:
+        """Wait until no running call conflicts, then hold the call's resources."""
+        running = _RunningCall(pending)
+        while (conflict := self._conflicting_call(running)) is not None:
+            await conflict.finished.wait()
+        self._running[id(pending)] = running
+        try:
+            yield
+        finally:
+            del self._running[id(pending)]
+            running.finished.set()
+
+    def _conflicting_call(self, candidate: _RunningCall) -> _RunningCall | None:
+        """Return a running call on the same event loop that uses a common resource; None if there is none."""
+        for running in list(self._running.values()):
+            if running.has_nested_calls or running.loop is not candidate.loop:
+                continue
+            if has_conflict(candidate.pending, running.pending):
+                return running
+        return None
+
+    def mark_nested_call(self, pending: PendingCall) -> None:
+        """Note that a running call is calling another tool, so that later calls do not wait for it."""
+        self._running[id(pending)].has_nested_calls = True
+
 
 EventCallback = Callable[[RunEvent], None]
 NestedCaller = Callable[[PendingCall, str, Arguments, str | None], Awaitable[ToolOutput]]

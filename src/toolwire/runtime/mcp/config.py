@@ -1,8 +1,12 @@
-"""Configuration of MCP servers: the `[mcp.servers.NAME]` tables, and import from other tools' files."""
+"""Configuration of MCP servers, and the identity that toolwire reports to them.
+
+Configuration of MCP servers: the `[mcp.servers.NAME]` tables, and import from other tools' files.
+"""
 
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from importlib.metadata import version
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -10,6 +14,10 @@ import msgspec
 from msgspec import Struct, field
 
 from toolwire.canonical.errors import ToolwireError
+
+IMPLEMENTATION_NAME = "toolwire"
+# Not `toolwire.__version__`: the import contracts place the top-level module above the runtime.
+IMPLEMENTATION_VERSION = version(IMPLEMENTATION_NAME)
 
 ProtocolVersion = Literal["auto", "2025-11-25", "2026-07-28"]
 

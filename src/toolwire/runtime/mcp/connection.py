@@ -19,8 +19,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.runtime.mcp.config import McpServerConfig
-from toolwire.runtime.mcp.identity import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION
+from toolwire.runtime.mcp.config import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION, McpServerConfig
 from toolwire.runtime.mcp.oauth import BrowserLauncher, SignInRequired, oauth_provider
 from toolwire.runtime.mcp.transports import StderrTail, open_http, open_process
 

@@ -33,8 +33,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.mcp import content
+from toolwire.runtime.mcp.config import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION
 from toolwire.runtime.mcp.elicitation import ElicitationApprover, FormSender
-from toolwire.runtime.mcp.identity import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION
 from toolwire.runtime.policy import INPUT_ARGUMENT
 from toolwire.runtime.tool import Arguments, Tool, ToolOutput
 

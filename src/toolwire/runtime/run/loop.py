@@ -28,7 +28,6 @@ from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy, defer_or_deny
 from toolwire.runtime.calls.approval import Approver, NoApprover
-from toolwire.runtime.calls.batched_calls import unwrap_batched_calls
 from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
@@ -46,7 +45,7 @@ from toolwire.runtime.run.events import (
 )
 from toolwire.runtime.run.history import UsageEstimator, trim_history
 from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
-from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, with_unique_ids
+from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, unwrap_batched_calls, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
 from toolwire.runtime.search.deferred_tools import DeferredTools, is_denied

@@ -12,9 +12,8 @@ from toolwire.canonical.response import Response
 from toolwire.journal.runs import StoredStep, decode_stored
 from toolwire.runtime.calls.admission import RecordedApproval
 from toolwire.runtime.calls.approval import ApprovalRequest
-from toolwire.runtime.calls.batched_calls import unwrap_batched_calls
 from toolwire.runtime.calls.executor import IN_DOUBT, CallIntent, CallOutcome
-from toolwire.runtime.run.state import with_unique_ids
+from toolwire.runtime.run.state import unwrap_batched_calls, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog
 
 T = TypeVar("T")

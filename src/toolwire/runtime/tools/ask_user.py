@@ -1,7 +1,7 @@
 """The `ask_user` tool: asks the user of the run a question."""
 
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError
-from toolwire.runtime.tools.schema import object_schema, string_list_schema, string_schema
+from toolwire.runtime.tools.workspace import object_schema, string_list_schema, string_schema
 
 ANSWER_TIMEOUT = 24 * 60 * 60.0
 

@@ -9,8 +9,7 @@ from toolwire.runtime.tool import Arguments, Tool, ToolContext
 from toolwire.runtime.tools.directory_walk import find_files
 from toolwire.runtime.tools.excerpt import count_fitting_lines
 from toolwire.runtime.tools.read_file import READ_ONLY_ANNOTATIONS, resolved_call
-from toolwire.runtime.tools.schema import object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, object_schema, string_schema
 
 MAX_ENTRIES = 1000
 

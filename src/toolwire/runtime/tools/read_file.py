@@ -21,8 +21,14 @@ from toolwire.runtime.tools.excerpt import (
     split_chunks,
     take_excerpt,
 )
-from toolwire.runtime.tools.schema import integer_schema, object_schema, string_list_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace, read_up_to
+from toolwire.runtime.tools.workspace import (
+    Workspace,
+    integer_schema,
+    object_schema,
+    read_up_to,
+    string_list_schema,
+    string_schema,
+)
 
 READ_ONLY_ANNOTATIONS = Annotations(read_only=True, idempotent=True)
 MAX_MEDIA_BYTES = 20 * 1024 * 1024

@@ -18,8 +18,7 @@ from toolwire.canonical.content import Text
 from toolwire.runtime.sandbox.bubblewrap import Sandbox, child_environment
 from toolwire.runtime.sandbox.process import CommandLimits, ProcessResult, run_process
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
-from toolwire.runtime.tools.schema import object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, object_schema, string_schema
 
 _OPAQUE_WORDS = frozenset(
     {

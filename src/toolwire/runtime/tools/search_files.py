@@ -30,8 +30,7 @@ from toolwire.runtime.tools.directory_walk import (
 from toolwire.runtime.tools.excerpt import MAX_CHARACTERS, DecodedText, count_fitting_lines, decode_text
 from toolwire.runtime.tools.list_directory import printable_name
 from toolwire.runtime.tools.read_file import READ_ONLY_ANNOTATIONS
-from toolwire.runtime.tools.schema import integer_schema, object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, integer_schema, object_schema, string_schema
 from toolwire.runtime.tools.write_file import encode_text
 
 MAX_MATCHES = 200

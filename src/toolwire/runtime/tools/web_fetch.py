@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from toolwire.canonical.content import Text
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
-from toolwire.runtime.tools.schema import object_schema, string_schema
+from toolwire.runtime.tools.workspace import object_schema, string_schema
 
 MAX_PAGES = 5
 MAX_TEXT_CHARACTERS = 36_000

@@ -7,6 +7,8 @@
 3. `..` returns to the directory that was opened before, not to the file system's `..`, and never above the root.
 4. Only regular files are read and written: no devices, pipes or sockets, and nothing in `/proc`, `/sys` or `/dev`.
 5. A file is written under a temporary name and renamed: there is always the old or the new content, never a part.
+
+JSON Schemas for the parameters of the built-in tools.
 """
 
 import errno
@@ -17,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from toolwire.runtime.tool import AliasedValue, ToolError
 
@@ -369,3 +372,28 @@ def _os_error(error: OSError, path: str) -> ToolError:
         return ToolError(f"can't access {shown_path}: {os.strerror(error.errno or 0)}", "io")
     template, kind = known
     return ToolError(template.replace("{path}", shown_path), kind)
+
+
+def object_schema(required: tuple[str, ...], /, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object. Unknown properties are rejected, so that a wrong name is reported."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def string_schema(description: str) -> dict[str, Any]:
+    """Return the JSON Schema of a string."""
+    return {"type": "string", "description": description}
+
+
+def integer_schema(description: str, minimum: int) -> dict[str, Any]:
+    """Return the JSON Schema of an integer."""
+    return {"type": "integer", "minimum": minimum, "description": description}
+
+
+def string_list_schema(description: str) -> dict[str, Any]:
+    """Return the JSON Schema of a list of strings."""
+    return {"type": "array", "items": {"type": "string"}, "description": description}

@@ -5,8 +5,7 @@ import difflib
 
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError
 from toolwire.runtime.tools.read_file import path_resources, resolved_call
-from toolwire.runtime.tools.schema import integer_schema, object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, integer_schema, object_schema, string_schema
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_PREVIEW_CHARACTERS = 20_000

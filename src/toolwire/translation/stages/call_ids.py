@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Part, ToolCall
 from toolwire.canonical.events import Event, PartEnd, PartStart, ResponseStart
 from toolwire.canonical.response import Candidate, Response
-from toolwire.codec.encoding.ids import derive_call_id
+from toolwire.codec.encoding.turns import derive_call_id
 from toolwire.codec.interface import ResponseContext
 
 

@@ -22,9 +22,9 @@ from toolwire.upstream.simulator.model import generate_reply
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
 from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response, count_input_tokens
 from toolwire.upstream.simulator.script import Script, ScriptedTurn
-from toolwire.upstream.simulator.signatures import SignatureKey
 from toolwire.upstream.simulator.validation import (
     ProviderRejection,
+    SignatureKey,
     decode_valid_request,
     missing_key_error,
     model_not_found_error,

@@ -37,8 +37,7 @@ from toolwire.upstream.simulator.provider_traits import (
     signature_issuer,
     signs_calls,
 )
-from toolwire.upstream.simulator.signatures import SignatureKey, reasoning_item_id, visible_reasoning
-from toolwire.upstream.simulator.validation import ProviderRejection
+from toolwire.upstream.simulator.validation import ProviderRejection, SignatureKey, reasoning_item_id, visible_reasoning
 
 _NO_COMPUTER_TOOL = "The script has computer actions, but the request has no computer tool."
 _UNSUPPORTED_ACTION = "The script has computer actions that the request's computer tool does not support."

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Data, Media, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.encoding.ids import is_derived_id
 from toolwire.codec.encoding.media import media_summary, summarize_binary
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import wrap_freeform_input
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, is_derived_id
 from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra
 from toolwire.protocols.gemini.parts.signatures import decode_signature, is_dummy

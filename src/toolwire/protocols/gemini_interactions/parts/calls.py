@@ -11,8 +11,7 @@ from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader, tag_of
-from toolwire.protocols.gemini_interactions.parts.content import STRING, decode_content, encode_content
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.parts.content import STRING, StepPlan, decode_content, encode_content
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,

@@ -1,4 +1,7 @@
-"""Decode and encode content (text and media) and thought steps."""
+"""Decode and encode content (text and media) and thought steps.
+
+Decisions shared by the encoders of one Interactions request or response.
+"""
 
 from typing import Any
 
@@ -25,12 +28,12 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.tools import ToolRef
 from toolwire.codec.encoding.fallbacks import opaque_as_text
-from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.losses import SourcePath
+from toolwire.codec.interface import Target
+from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader, UnknownVariant
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -44,6 +47,29 @@ from toolwire.protocols.gemini_interactions.wire import (
     VideoContent,
 )
 from toolwire.protocols.vendors.google.request import RESOLUTIONS
+
+
+class StepPlan(EncodingPlan):
+    """An encoding plan for steps."""
+
+    def __init__(
+        self,
+        rules: IdAndNameRules,
+        report: LossReport,
+        target: Target,
+        *,
+        same_protocol: bool,
+        for_client: bool = False,
+        from_gemini: bool = False,
+    ) -> None:
+        super().__init__(rules, report, target, same_protocol=same_protocol, for_client=for_client)
+        # Tool names by call id, for results.
+        self.calls: dict[str, str] = {}
+        # The source is `generateContent`, so unsigned thoughts are Google's as well.
+        self.from_gemini = from_gemini
+        # Coordinates for `google_maps` tools, which `generateContent` keeps in `toolConfig`.
+        self.map_location: dict[str, Raw] = {}
+
 
 STRING = "gemini-interactions:string"
 

@@ -18,8 +18,7 @@ from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.gemini_interactions.parts.calls import NO_ARGUMENTS, NOT_ERROR, same_protocol_arguments
-from toolwire.protocols.gemini_interactions.parts.content import readable_text
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan, readable_text
 from toolwire.protocols.gemini_interactions.tools import HOSTED_TOOLS
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCall, ServerResult, TextContent
 from toolwire.protocols.vendors.google.tools import (

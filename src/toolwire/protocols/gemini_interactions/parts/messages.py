@@ -36,6 +36,7 @@ from toolwire.protocols.gemini_interactions.parts.calls import (
 )
 from toolwire.protocols.gemini_interactions.parts.content import (
     STRING,
+    StepPlan,
     decode_block,
     decode_reasoning,
     encode_content,
@@ -49,7 +50,6 @@ from toolwire.protocols.gemini_interactions.parts.hosted_calls import (
     encode_server_call,
     encode_server_result,
 )
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,

@@ -12,11 +12,10 @@ from msgspec import UNSET, Raw
 from toolwire.canonical.content import Media, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.encoding.fallbacks import call_name, report_call, report_result
-from toolwire.codec.encoding.ids import is_derived_id
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, media_summary
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import wrap_freeform_input
-from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart
+from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart, is_derived_id
 from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import describe_json
 from toolwire.protocols.ollama.parts.content import ImageData, constant_extras, decode_images, encode_parts

@@ -34,13 +34,7 @@ from toolwire.canonical.computer import (
 from toolwire.canonical.content import ComputerUse, Data, ScreenObservation, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Computer, NativeTool
-from toolwire.codec.encoding.computer import (
-    PIXELS_PER_NOTCH,
-    call_arguments,
-    chord_of,
-    key_of,
-    unread_pointers,
-)
+from toolwire.codec.encoding.computer import PIXELS_PER_NOTCH, call_arguments, chord_of, key_of, unread_pointers
 from toolwire.codec.encoding.hosted_tools import parse_json
 from toolwire.codec.encoding.media import Size
 from toolwire.codec.validation import JsonObject, object_of, text_of

@@ -25,13 +25,7 @@ from toolwire.canonical.computer import (
 )
 from toolwire.canonical.tools import Computer
 from toolwire.codec.encoding.computer import ActionEncodingState, EncodedAction, round_seconds, vendor_keys
-from toolwire.protocols.vendors.google.computer import (
-    CLEAR_FIELD,
-    CURRENT_DIALECT,
-    ENTER_KEY,
-    GRID,
-    LEGACY_DIALECT,
-)
+from toolwire.protocols.vendors.google.computer import CLEAR_FIELD, CURRENT_DIALECT, ENTER_KEY, GRID, LEGACY_DIALECT
 
 _KEY_NAMES = {" ": "Space", "+": "Plus"}
 _CLICK_FUNCTIONS = {(1, "left"): "click", (2, "left"): "double_click", (3, "left"): "triple_click"}

@@ -29,12 +29,11 @@ from toolwire.canonical.computer import (
     Wait,
     Zoom,
 )
-from toolwire.runtime.tools.browser.display import ScreenImage
+from toolwire.runtime.tools.browser.display import BrowserSettings, ScreenImage
 from toolwire.runtime.tools.browser.guard import ElementFacts, Guard
 from toolwire.runtime.tools.browser.keys import MODIFIERS, canonical_chord, physical_key, types_text, uses_clipboard
 from toolwire.runtime.tools.browser.network_policy import ActionRefused
 from toolwire.runtime.tools.browser.page_view import PageView, ScreenCapture
-from toolwire.runtime.tools.browser.settings import BrowserSettings
 from toolwire.runtime.tools.browser.tabs import Tabs
 
 RequireApproval = Callable[[str | None], Awaitable[None]]

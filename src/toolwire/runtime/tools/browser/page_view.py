@@ -14,9 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 from playwright.async_api import CDPSession, Error, Frame, Page
 
-from toolwire.runtime.tools.browser.display import Box, Display, ScreenImage
+from toolwire.runtime.tools.browser.display import Box, BrowserSettings, Display, ScreenImage
 from toolwire.runtime.tools.browser.guard import ElementFacts
-from toolwire.runtime.tools.browser.settings import BrowserSettings
 
 INSPECT_ELEMENT = (files(__package__) / "look.js").read_text("utf-8")
 READ_TEXT = (files(__package__) / "read.js").read_text("utf-8")

@@ -17,9 +17,8 @@ from playwright.async_api import (
     Request,
 )
 
-from toolwire.runtime.tools.browser.display import Observation
+from toolwire.runtime.tools.browser.display import BrowserSettings, Observation
 from toolwire.runtime.tools.browser.page_view import PageView
-from toolwire.runtime.tools.browser.settings import BrowserSettings
 
 MAX_NOTES = 20
 # The content of a page depends on these; images and media may load later.

@@ -20,8 +20,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.codec.encoding.computer import COMPUTER_FUNCTION_NAME, computer_tool
 from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
-from toolwire.runtime.tools.browser.display import ActionResult, Display, Observation, ScreenImage
-from toolwire.runtime.tools.browser.settings import BrowserSettings
+from toolwire.runtime.tools.browser.display import ActionResult, BrowserSettings, Display, Observation, ScreenImage
 
 if TYPE_CHECKING:
     from toolwire.runtime.tools.browser.session import BrowserSession
@@ -59,7 +58,7 @@ class Browser:
     async def open(self) -> None:
         """Check that Playwright and Chromium are installed. A browser is started on its first use."""
         try:
-            from toolwire.runtime.tools.browser.chromium import find_chromium  # noqa: PLC0415 - Playwright is optional
+            from toolwire.runtime.tools.browser.session import find_chromium  # noqa: PLC0415 - Playwright is optional
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] != "playwright":
                 raise
