@@ -51,6 +51,20 @@ def test_what_was_kept_is_there_for_its_owner_alone(place: Path | None) -> None:
     run(place, work)
 
 
+def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(place: Path | None) -> None:
+    async def work(store: SqliteStateStore) -> None:
+        rows = [response_row("a", b"2"), response_row("b", b"2")]
+        assert not await store.put_if(rows, lambda body: body is not None)
+        assert await store.get("me", "response", ["a", "b"]) == {}
+        store.enqueue([response_row("a", b"1")])
+        assert not await store.put_if(rows, lambda body: body == b"0")
+        assert await store.get("me", "response", ["a", "b"]) == {"a": b"1"}
+        assert await store.put_if(rows, lambda body: body == b"1")
+        assert await store.get("me", "response", ["a", "b"]) == {"a": b"2", "b": b"2"}
+
+    run(place, work)
+
+
 def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 

@@ -83,10 +83,25 @@ class FrameLog:
         news.set()
 
     def store_frames(self) -> None:
-        if self._flushed_count < len(self.frames):
-            body = b"".join(self.frames[self._flushed_count :])
-            self._store.enqueue([Row(self._owner, FRAMES_KIND, f"{self._id}/{self._flushed_count:09}", body, self._id)])
-            self._flushed_count = len(self.frames)
+        """Store the published frames: how the answer ended is stored with the answer itself."""
+        if rows := self._rows_until(self._published_count):
+            self._store.enqueue(rows)
+            self._flushed_count = self._published_count
+
+    def unstored_rows(self) -> list[Row]:
+        """The rows of all frames that are not stored yet, also of those that are not published."""
+        return self._rows_until(len(self.frames))
+
+    def _rows_until(self, count: int) -> list[Row]:
+        if self._flushed_count >= count:
+            return []
+        body = b"".join(self.frames[self._flushed_count : count])
+        return [Row(self._owner, FRAMES_KIND, f"{self._id}/{self._flushed_count:09}", body, self._id)]
+
+    def discard_unpublished(self) -> None:
+        """Forget the frames that nobody has read: the answer ended otherwise."""
+        del self.frames[self._published_count :]
+        self.finished = self._has_end_frame = False
 
     async def read_frames(self, after: int) -> AsyncIterator[bytes]:
         """The frames behind this number, as they come."""
@@ -198,8 +213,8 @@ ResponseOpener = Callable[[], Awaitable[ResponseSource]]
 
 
 class ResponseSink(Protocol):
-    """An answer that is to be kept under an id: `announce` before the client has the id, `note` while it is not
-    complete, then `keep` and `settle`. `complete`: it is, and this is it."""
+    """An answer that is to be stored under an id: `register` before the client has the id, then `stage` once it is
+    complete. The rows are stored by the job, unless the answer was cancelled or deleted meanwhile."""
 
     id: str
     owner: str
@@ -207,9 +222,9 @@ class ResponseSink(Protocol):
     completed_body: bytes | None
 
     async def register(self, body: bytes) -> None: ...
-    def store_incomplete(self, body: bytes) -> None: ...
+    def incomplete_row(self, body: bytes) -> Row: ...
     def stage(self, body: bytes) -> None: ...
-    async def flush(self) -> Loss | None: ...
+    def take_staged_rows(self) -> list[Row]: ...
 
 
 class BackgroundJob(Struct, eq=False):
@@ -318,15 +333,17 @@ class BackgroundJobs:
             self._store.enqueue_delete(kept.owner, _HEARTBEAT_KIND, kept.id)
 
     async def _store_result(self, job: BackgroundJob) -> None:
-        """Store what became of it, the frames first, and only then show how it ended."""
+        """Store what became of it, its frames with it, and only then show how it ended."""
         job.frame_log.finish(job.final_body, publish=False)
-        job.frame_log.store_frames()
         if job.failure is None:
             job.sink.stage(job.final_body)
-            await job.sink.flush()
+            rows = job.sink.take_staged_rows()
         else:
-            job.sink.store_incomplete(job.final_body)
-        job.frame_log.publish_frames()
+            rows = [job.sink.incomplete_row(job.final_body)]
+        if await self._put_if_wanted(rows + job.frame_log.unstored_rows()):
+            job.frame_log.publish_frames()
+        else:
+            job.frame_log.discard_unpublished()
 
     def _write_heartbeat(self, sink: ResponseSink) -> None:
         self._store.enqueue([Row(sink.owner, _HEARTBEAT_KIND, sink.id, str(time.time()).encode())])
@@ -354,9 +371,18 @@ class BackgroundJobs:
 
     async def _mark_in_progress(self, job: BackgroundJob) -> None:
         """It is no longer waiting, unless it is cancelled by now."""
-        if job.sink.adapter.queued_status != _IN_PROGRESS and await self._is_wanted(job.sink):
-            job.queued_body = _encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status=_IN_PROGRESS))
-            job.sink.store_incomplete(job.queued_body)
+        if job.sink.adapter.queued_status != _IN_PROGRESS:
+            body = _encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status=_IN_PROGRESS))
+            if await self._put_if_wanted([job.sink.incomplete_row(body)]):
+                job.queued_body = body
+
+    async def _put_if_wanted(self, rows: list[Row]) -> bool:
+        """Store rows, the answer's first, unless it was deleted or cancelled. To look first and then write would undo
+        a cancellation that comes between the two."""
+        try:
+            return await self._store.put_if(rows, is_running)
+        except StateUnavailable:
+            return True
 
     async def _is_wanted(self, sink: ResponseSink) -> bool:
         """Whether it was neither deleted nor cancelled, as far as can be known."""
@@ -364,7 +390,7 @@ class BackgroundJobs:
             found = await self._store.get(sink.owner, sink.adapter.kind, [sink.id])
         except StateUnavailable:
             return True
-        return sink.id in found and response_status(_stored_answer(found[sink.id])) in RUNNING_STATUSES
+        return is_running(found.get(sink.id))
 
     async def current_response(self, owner: str, adapter: StateAdapter, id: str, response: Raw) -> Raw:
         """An answer as it is now: one that nobody works on any more has failed."""
@@ -389,7 +415,7 @@ class BackgroundJobs:
             work.failure = _STOPPED_ERROR
             work.frame_log.finish(work.final_body)
             work.frame_log.store_frames()
-            work.sink.store_incomplete(work.final_body)
+            self._store.enqueue([work.sink.incomplete_row(work.final_body)])
             self._store.enqueue_delete(work.sink.owner, _HEARTBEAT_KIND, work.sink.id)
             if work.task is not None:
                 work.task.cancel()
@@ -427,6 +453,11 @@ _STOPPED_ERROR = _server_error("the gateway was stopped before the answer was co
 
 def response_status(response: Raw) -> Any:
     return _decode(response, type=dict[str, Any]).get("status")
+
+
+def is_running(record: bytes | None) -> bool:
+    """Whether the stored answer is still being made: it was neither deleted nor cancelled, and did not end."""
+    return record is not None and response_status(_stored_answer(record)) in RUNNING_STATUSES
 
 
 def with_cancelled_status(response: Raw) -> bytes:

@@ -139,22 +139,26 @@ class PendingResponse:
         else:
             self.stage(body)
 
-    def store_incomplete(self, body: bytes) -> None:
-        """Keep an answer that is not complete: nobody can go on from it."""
-        self._store.enqueue([self._row(self.id, self._stored_response(body))])
+    def incomplete_row(self, body: bytes) -> Row:
+        """The row of an answer that is not complete: nobody can go on from it."""
+        return self._row(self.id, self._stored_response(body))
 
     async def register(self, body: bytes) -> None:
         """Store an answer that is not complete, before its client is told the id."""
-        await self._store.put([self._row(self.id, self._stored_response(body))])
+        await self._store.put([self.incomplete_row(body)])
+
+    def take_staged_rows(self) -> list[Row]:
+        """The rows of a complete answer, its own first, for a caller that stores them itself."""
+        rows, self._staged_rows = self._staged_rows, []
+        return rows
 
     async def flush(self) -> Loss | None:
         """Wait until the answer is stored, if it is complete: called before its last byte goes out, so that an id which
         the client has read is there whatever happens to the gateway. The loss, if it could not be stored."""
         if not self._staged_rows:
             return None
-        rows, self._staged_rows = self._staged_rows, []
         try:
-            await self._store.put(rows)
+            await self._store.put(self.take_staged_rows())
         except StateUnavailable as error:
             return Loss(kind="dropped", path="/store", reason=f"the answer was not stored: {error.reason}")
         return None

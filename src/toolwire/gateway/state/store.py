@@ -77,6 +77,10 @@ class StateStore(Protocol):
     async def put(self, rows: Sequence[Row]) -> None:
         """Write, and return once the rows survive the end of the process: for what a client is told an id of."""
 
+    async def put_if(self, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]) -> bool:
+        """Write as `put` does, if `accepts` takes the body that is stored under the first row's id, or None if there
+        is none. Return whether it did. No other write comes between the check and this one."""
+
     def version(self) -> object:
         """Another one, whenever anything may have been kept, here or by another process."""
 
@@ -254,6 +258,10 @@ class SqliteStateStore:
         # Who waits may be cancelled, and the rows are written all the same: with others, perhaps.
         await asyncio.shield(asyncio.wrap_future(self._enqueue_rows(rows)))
 
+    async def put_if(self, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]) -> bool:
+        self._write_count += 1
+        return await asyncio.shield(self._run_task(lambda connection: self._insert_rows_if(connection, rows, accepts)))
+
     def version(self) -> object:
         return (
             self._write_count
@@ -430,9 +438,23 @@ class SqliteStateStore:
             self._schedule_maintenance(self._trim_rows)
 
     def _insert_rows(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-        now = time.time()
         with transaction(connection):
-            connection.executemany(_PUT, [(row.owner, row.kind, row.id, row.parent, row.body, now) for row in rows])
+            connection.executemany(_PUT, _row_values(rows))
+        self._note_written(rows)
+
+    def _insert_rows_if(
+        self, connection: sqlite3.Connection, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]
+    ) -> bool:
+        first = rows[0]
+        query = "SELECT body FROM kept WHERE owner = ? AND kind = ? AND id = ? AND used > ?"
+        with transaction(connection):
+            found = connection.execute(query, (first.owner, first.kind, first.id, self._expiry_cutoff())).fetchone()
+            if accepted := accepts(None if found is None else found[0]):
+                connection.executemany(_PUT, _row_values(rows))
+        self._note_written(rows if accepted else ())
+        return accepted
+
+    def _note_written(self, rows: Sequence[Row]) -> None:
         self._row_count += len(rows)
         self._byte_count += sum(len(row.body) for row in rows)
         self._clear_failure()
@@ -509,6 +531,11 @@ class SqliteStateStore:
         evict_rows(connection, int(bounds.rows * _TRIM_RATIO), int(bounds.bytes * _TRIM_RATIO))
         self._load_counts(connection)
         connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _row_values(rows: Sequence[Row]) -> list[tuple[str, str, str, str | None, bytes, float]]:
+    now = time.time()
+    return [(row.owner, row.kind, row.id, row.parent, row.body, now) for row in rows]
 
 
 def _touch_rows(connection: sqlite3.Connection, values: Sequence[tuple[float, int]]) -> None:
