@@ -48,6 +48,8 @@ def test_a_program_and_an_address_are_read() -> None:
         ("", "mcp.servers.a: wants either command or url"),
         ('command = "x"\nurl = "http://y"', "mcp.servers.a: wants either command or url"),
         ('url = "file:///etc/passwd"', "mcp.servers.a.url: 'file:///etc/passwd' is no http or https address"),
+        ('url = "https://["', "mcp.servers.a.url: 'https://[' is no http or https address"),
+        ('url = "https://y:port"', "mcp.servers.a.url: 'https://y:port' is no http or https address"),
         ('url = "https://me:pass@y.example"', "mcp.servers.a.url: no user or password in an address"),
         ('url = "https://y"\nheaders = { "a b" = "c" }', "mcp.servers.a.headers.a b: not a header"),
         ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: not a header"),

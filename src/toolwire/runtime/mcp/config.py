@@ -79,8 +79,12 @@ def check_servers(section: McpSection) -> None:
 
 
 def _check_url(url: str, key_path: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that are no IPv6 address, or a port that is no number
+        is_http = False
+    if not is_http:
         raise McpConfigError(f"{key_path}.url: {url!r} is no http or https address")
     if parts.username or parts.password:
         raise McpConfigError(f"{key_path}.url: no user or password in an address: say it in headers")

@@ -49,7 +49,10 @@ def _accept_result(content: dict[str, FieldValue]) -> types.ElicitResult:
 
 async def _request_url_visit(approver: Approver, message: str, url: str) -> types.ElicitResult:
     """The address is told and never fetched: what happens there is between the person and the server."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that are no IPv6 address
+        return types.ElicitResult(action="decline")
     if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         return types.ElicitResult(action="decline")
     shown = limits.sanitize_text(url, limits.MAX_QUESTION_LENGTH)
