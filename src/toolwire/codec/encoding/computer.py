@@ -354,7 +354,9 @@ _FALLBACK_ACTIONS: dict[str, Callable[[Any], tuple[Action, ...]]] = {
 def encode_actions(
     actions: tuple[Action, ...], computer: Computer, adapter: ComputerUseAdapter, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """The calls that tell some actions to one who has this tool; None if that can't be done."""
+    """The calls that tell some actions to one who has this tool; None if that can't be done, or there are none."""
+    if not actions:
+        return None
     fitted: list[Action] = []
     origins: list[int] = []
     for index, action in enumerate(actions):
