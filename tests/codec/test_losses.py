@@ -114,6 +114,7 @@ def test_a_list_is_named_by_its_elements(trail: SourcePath, field: str, paths: l
         ("[]", ["x"]),
         ('[1, {"a": []}]', ["x/0", "x/1"]),
         ("[[1, 2], [], 3]", ["x/0/0", "x/0/1", "x/1", "x/2"]),
+        ("[" * 600 + "]" * 600, ["x" + "/0" * 599]),
     ],
 )
 def test_a_list_of_any_depth_is_named_by_its_elements(value: str, paths: list[str]) -> None:

@@ -208,9 +208,16 @@ def _extra_keys(extras: dict[str, Raw]) -> _ExtraKeys:
 
 def element_pointers(value: Raw, pointer: str) -> list[str]:
     """The path of a value; of a list, those of its elements, since naming a list says too little."""
-    if bytes(value)[:1] != b"[" or not (inner := _decode_array(value)):
-        return [pointer]
-    return [place for index, element in enumerate(inner) for place in element_pointers(element, f"{pointer}/{index}")]
+    found: list[str] = []
+    open_values = [(value, pointer)]  # no recursion: lists may be nested as deeply as the decoder takes them
+    while open_values:
+        value, pointer = open_values.pop()
+        if bytes(value)[:1] != b"[" or not (inner := _decode_array(value)):
+            found.append(pointer)
+        else:
+            elements = [(element, f"{pointer}/{index}") for index, element in enumerate(inner)]
+            open_values += reversed(elements)
+    return found
 
 
 def source_pointers(root: Node, path: SourcePath, field: str, wire_names: WireNames) -> list[str]:
