@@ -33,7 +33,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import LocatedTool, conversation_tools, report_excluded_tool
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers
 from toolwire.codec.wire.extras import unescape_pointer
-from toolwire.codec.wire.reader import escape_pointer
+from toolwire.codec.wire.reader import decode_json, escape_pointer
 
 FUNCTION_SUBSTITUTES: dict[str, tuple[str, str, str]] = {
     "web_search": ("google_web_search", "query", "Search the web."),
@@ -55,7 +55,6 @@ _OPTION_TYPES: dict[str, Any] = {
 }
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 
 
 class HostedToolNames(Struct, frozen=True):
@@ -83,7 +82,7 @@ def decode_hosted_tool(name: str, body: Raw, names: HostedToolNames) -> HostedTo
         return None
     left = _flatten_members(_decode_members(body), names.option_pointers.get(kind, {}).values())
     left.pop("type", None)
-    if _decode_json(left.get("name", b"null")) == kind:
+    if decode_json(left.get("name", b"null")) == kind:
         del left["name"]
     found: dict[str, Any] = {}
     form = []
@@ -257,7 +256,7 @@ def _tool_search_function(tool: Tool, index: int, plan: EncodingPlan) -> Tool:
     if not isinstance(tool, NativeTool) or tool.kind != TOOL_SEARCH or tool.executor != "client":
         return tool
     said = _decode_members(tool.body)
-    about = _decode_json(said.get("description", b"null"))
+    about = decode_json(said.get("description", b"null"))
     plan.report.approximated(("tools", index), "", f"declared as the function {TOOL_SEARCH}, which the client runs")
     plan.tools.map_to_native_call(TOOL_SEARCH, f"{TOOL_SEARCH}_call")
     return FunctionTool(
@@ -294,7 +293,7 @@ def _is_for_programs_only(tool: NativeTool) -> bool:
     """Only programs may call this tool, not the model itself."""
     if b'"allowed_callers"' not in bytes(tool.body):
         return False
-    body = msgspec.json.decode(tool.body)
+    body = decode_json(tool.body)
     callers = body.get("allowed_callers") if isinstance(body, dict) else None
     return isinstance(callers, list) and "direct" not in callers
 
@@ -303,7 +302,7 @@ def _requires_approval(tool: NativeTool) -> bool:
     """A person was to be asked before this tool runs: dropping that word is never right."""
     if b'"require_approval"' not in bytes(tool.body):
         return False
-    body = msgspec.json.decode(tool.body)
+    body = decode_json(tool.body)
     return isinstance(body, dict) and body.get("require_approval", "never") not in ("never", None)
 
 
@@ -364,7 +363,7 @@ def _pages_in(value: Any, depth: int) -> Iterator[Citation]:
 def parse_json(raw: Raw | str) -> Any:
     """The value, for reading uses; None if it is no JSON."""
     try:
-        return _decode_json(raw.encode() if isinstance(raw, str) else raw)
+        return decode_json(raw.encode() if isinstance(raw, str) else raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

@@ -17,6 +17,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 from toolwire.codec.interface import OriginalTool, ResponseMapping
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.wire.reader import decode_json
 
 INPUT_PARAMETER = "input"
 """The one string parameter of a function that stands for a free-text tool."""
@@ -252,7 +253,7 @@ def wrap_freeform_input(text: str) -> str:
 def unwrap_freeform_input(arguments: str) -> str | None:
     """The free text in the arguments of a lowered call; None if the model wrote something else."""
     try:
-        parsed = msgspec.json.decode(arguments.encode())
+        parsed = decode_json(arguments.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     if isinstance(parsed, dict) and isinstance(text := parsed.get(INPUT_PARAMETER), str):

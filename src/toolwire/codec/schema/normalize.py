@@ -130,7 +130,7 @@ class SchemaValues:
         if not kinds <= set(self._dialect.enum_types or ()):
             self._describe("enum", _described_location(location))
             if len(kinds) == 1 and self.types is None:
-                self.types = [_TYPE_NAMES[kinds.pop()]]
+                self.types = [_TYPE_NAMES.get(kinds.pop(), "number")]  # a number that Python can't hold is `Raw`
                 self._add_null(null=null)
             return
         if self._dialect.requires_types and self.types is None and kinds == {str}:

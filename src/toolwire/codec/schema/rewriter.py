@@ -20,6 +20,7 @@ from toolwire.codec.schema.dialect import ANNOTATIONS, Dialect, SchemaContext
 from toolwire.codec.schema.normalize import JSON_TYPES
 from toolwire.codec.schema.references import DEFINITIONS, References, is_recursive, relax_required_cycles
 from toolwire.codec.schema.writer import SchemaWriter
+from toolwire.codec.wire.reader import decode_json
 
 LIMIT_DEPTH = 60
 LIMIT_INLINE_COUNT = 2_000
@@ -245,7 +246,7 @@ def fit_strictly_and_report(
 def _fit(text: bytes, dialect: Dialect) -> FittedSchema:
     tree: Any = None
     try:
-        tree = msgspec.json.decode(text)
+        tree = decode_json(text)
         if not dialect.closed_objects and not dialect.requires_types and _is_portable(tree, dialect):
             return FittedSchema(Raw(text))
         rewriter = SchemaRewriter(tree, dialect)

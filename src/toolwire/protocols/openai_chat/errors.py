@@ -11,7 +11,7 @@ from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, describe_json, validate_json
+from toolwire.codec.wire.reader import Reader, decode_json, describe_json, validate_json
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.wire import FAMILY, ErrorShape, ResponseChoiceShape
 from toolwire.protocols.vendors.openai import (
@@ -53,7 +53,6 @@ _BARE_ERROR_NAMES = tuple(
 
 _read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -75,7 +74,7 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
     """An error: alone in its body, or with a place of its own within an answer."""
     names = () if at is None else _BARE_ERROR_NAMES
     if bytes(raw)[:1] != b"{":
-        said = _decode_json(raw)
+        said = decode_json(raw)
         message = said if isinstance(said, str) else bytes(raw).decode()
         spelling = (ERROR_FORM, TEXT_ERROR) if isinstance(said, str) else (ERROR_FORM, TEXT_ERROR, RAW_ERROR)
         return ApiError(
@@ -130,7 +129,7 @@ def _error_kind(shape: ErrorShape, status: int | None) -> ErrorKind:
 def _decode_bare_error(members: dict[str, Raw], status: int | None) -> ApiError:
     """An error without its envelope, as frameworks under compatible servers send it."""
     said = members.get("message", members.get("detail", Raw(b'""')))
-    text = _decode_json(said)
+    text = decode_json(said)
     message = text if isinstance(text, str) else bytes(said).decode()
     kind = STATUS_KINDS.get(status or 0, "other")
     return ApiError(
