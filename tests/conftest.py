@@ -7,13 +7,13 @@ from tempfile import TemporaryDirectory
 
 import certifi
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support import collection
 from tests.support.clock import Clock
 
-# A deadline for one example would fail on a busy machine.
-settings.register_profile("toolwire", deadline=None)
+# Deadlines of single examples, and the check that drawing them is fast, would fail on a busy machine.
+settings.register_profile("toolwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("toolwire")
 
 # The collector would go again and again through the types of five SDKs and 15,000 tests, none of which are garbage.

@@ -1,4 +1,4 @@
-"""The public interface: exactly these names, each there, and nothing loaded before it is used."""
+"""The public interface: exactly these names, loaded on first use."""
 
 import json
 import subprocess
@@ -33,37 +33,37 @@ NAMES = [
 ]
 
 
-def test_the_list_of_names_is_exact() -> None:
+def test_public_names_are_exact() -> None:
     assert toolwire.__all__ == NAMES
     assert dir(toolwire) == sorted([*NAMES, "__version__"])
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_name_is_there(name: str) -> None:
-    found = getattr(toolwire, name)
-    assert found.__name__ == name
-    assert found.__module__.startswith("toolwire.")
-    assert found.__doc__
+def test_public_name_is_importable_and_documented(name: str) -> None:
+    value = getattr(toolwire, name)
+    assert value.__name__ == name
+    assert value.__module__.startswith("toolwire.")
+    assert value.__doc__
 
 
-def test_all_names_can_be_imported_at_once() -> None:
+def test_star_import_provides_all_names() -> None:
     scope: dict[str, object] = {}
     exec("from toolwire import *", scope)
     assert set(NAMES) <= set(scope)
 
 
-def test_another_name_is_not_there() -> None:
+def test_unknown_name_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'toolwire' has no attribute 'translat'"):
         toolwire.translat  # noqa: B018
 
 
-def test_importing_loads_nothing_else() -> None:
+def test_import_loads_no_other_module() -> None:
     loaded = _loaded("import toolwire")
     assert {name for name in loaded if name.split(".")[0] == "toolwire"} == {"toolwire"}
     assert loaded.isdisjoint({"msgspec", "click", "asyncio", "inspect", "ssl", "socket"})
 
 
-def test_an_error_is_caught_without_loading_a_codec() -> None:
+def test_errors_load_no_codec() -> None:
     loaded = _loaded("from toolwire import DecodeError, LossyTranslationError")
     assert not any(name.startswith(("toolwire.codec", "toolwire.protocols", "toolwire.cli")) for name in loaded)
 
@@ -71,14 +71,14 @@ def test_an_error_is_caught_without_loading_a_codec() -> None:
 def test_only_the_protocols_in_use_are_loaded() -> None:
     loaded = _loaded("import toolwire; toolwire.check({'model': 'm', 'messages': []}, 'openai-chat')")
     folders = {name.split(".")[2] for name in loaded if name.startswith("toolwire.protocols.")}
-    assert folders == {"openai_chat", "vendors"}  # the second holds what the protocols of one vendor share
+    assert folders == {"openai_chat", "vendors"}  # `vendors` holds code that protocols of one vendor share
     assert loaded.isdisjoint({"click", "asyncio", "ssl", "toolwire.cli"})
 
 
 def _loaded(code: str) -> set[str]:
-    """The modules that this code brings into a process of its own."""
+    """Return the modules that this code loads in a new process."""
     program = (
         f"import json, sys; before = set(sys.modules)\n{code}\nprint(json.dumps(sorted(set(sys.modules) - before)))"
     )
-    ran = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    return set(json.loads(ran.stdout))
+    process = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return set(json.loads(process.stdout))

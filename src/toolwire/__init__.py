@@ -1,4 +1,4 @@
-"""toolwire lets any agent use any model: tool calling in every vendor's protocol, with nothing lost silently."""
+"""Tool calling between agents and models of any vendor's protocol, without silent losses."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -75,11 +75,12 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Public names load their module when they are first used, so that importing toolwire costs nothing."""
-    if (home := _MODULES.get(name)) is None:
+    """Import a public name on first use, so that `import toolwire` stays cheap."""
+    if (module := _MODULES.get(name)) is None:
         raise AttributeError(f"module 'toolwire' has no attribute {name!r}")
-    return getattr(import_module(f"toolwire.{home}"), name)
+    return getattr(import_module(f"toolwire.{module}"), name)
 
 
 def __dir__() -> list[str]:
+    """List the public names."""
     return [*__all__, "__version__"]

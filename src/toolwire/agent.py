@@ -1,9 +1,10 @@
-"""An agent: a model, tools, and what it may do with them. The same loop in code that is asynchronous or not.
+"""The agent: a model with tools, and a policy on how it may use them.
 
     agent = Agent("anthropic/claude-sonnet-4-5", tools=[weather], policy=Policy(allow=["weather"]))
     print(agent.run("Is it raining in Oslo?").text)
 
-Where an event loop runs already, `run` and `step` are to be awaited, and a stream is read with `async for`.
+The same methods serve synchronous and asynchronous code. Inside an event loop, await `run` and `step`, and read a
+stream with `async for`.
 """
 
 import asyncio
@@ -48,19 +49,39 @@ Effort = Literal["minimal", "low", "medium", "high"]
 
 
 class RunMetadata(Struct, frozen=True, kw_only=True):
-    """How a run was started: what it takes to take it up again, and `facts` of whoever started it."""
+    """The data stored when a run starts, needed to resume it."""
 
     agent: str
     model: str
     messages: tuple[Message, ...]
-    facts: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)  # labels chosen by the program that started the run
 
 
 class Agent:
-    """`model` is a name as the gateway knows it, or anything that can be asked; None is the default of the only
-    provider there is, or the embedded simulator. `person` is who can be asked: with nobody there, what is not allowed
-    is denied. `journal` is where runs are kept, so that they can be taken up again. With `code` the model may write
-    programs that call tools; more tools than `search_above` are behind a search, but for those `always` told."""
+    """A model that calls tools in a loop until it answers or a limit stops it.
+
+    Args:
+        model: A model name as configured in the gateway, or a `Model`. None uses the default model of the only
+            configured provider, or the built-in simulator.
+        tools: Tools and toolsets that the model may call.
+        policy: Rules that allow, deny or require approval for tool calls.
+        instructions: The system prompt.
+        limits: Bounds on turns, tokens and time.
+        approver: Decides calls that need approval. Without one, such calls are denied.
+        journal: The store, or its path, that records runs so that they can be resumed.
+        thinking: The reasoning effort.
+        max_tokens: The output limit of each response.
+        parallel: Run independent calls of one turn concurrently.
+        repair: Repair invalid arguments where the intent is unambiguous.
+        code: Let the model write programs that call tools.
+        search_above: With more tools than this, offer them through a tool search.
+        always_offered: Names of tools that stay outside the tool search.
+        name: The agent's name, in traces and as a tool of another agent.
+        description: What the agent does, for agents that call it as a tool.
+        config: The gateway configuration. None loads `toolwire.toml` and the environment.
+        secrets: Values to redact from recorded runs.
+
+    """
 
     def __init__(
         self,
@@ -106,7 +127,7 @@ class Agent:
             code=code,
         )
 
-    # ---- the whole cycle
+    # ---- complete runs
 
     def run(
         self,
@@ -116,35 +137,40 @@ class Agent:
         facts: Mapping[str, str] | None = None,
         check: bool = True,
     ) -> Run:
-        """Until there is an answer, or a reason to stop. `after` is the conversation so far. A run that the provider or
-        a limit kept from its answer raises `RunFailed`; without `check`, look at `run.ok` and `run.stopped`."""
+        """Run until the model answers or a limit stops the run.
+
+        `history` is the conversation before the prompt. Raises `RunFailed` if the run ends without an answer; with
+        `check=False`, inspect `run.ok` and `run.stopped` instead.
+        """
         return self._run(Run(self.start(prompt, history=history), check=check), facts)
 
     def stream(
         self, prompt: Prompt, *, history: Sequence[Message] = (), facts: Mapping[str, str] | None = None
     ) -> RunStream:
-        """The same, as events."""
+        """Run like `run`, and return a stream of the run's events."""
         run = Run(self.start(prompt, history=history))
         return RunStream(run, self._events(run, facts))
 
     def resume(self, run: str) -> RunStream:
-        """Take up a run of the journal where it was left. What was finished is not done again."""
+        """Resume an interrupted run from the journal; finished steps are not repeated."""
         if self._runs is None:
-            raise ToolwireError("an agent without a journal has nothing to resume")
-        kept = self._runs.find(run)
-        about = decode_stored(kept.metadata, RunMetadata, f"the run {kept.id}")
-        resumed = Run(RunState(run=kept.id, messages=about.messages))
+            raise ToolwireError("cannot resume a run: the agent has no journal")
+        stored = self._runs.find(run)
+        metadata = decode_stored(stored.metadata, RunMetadata, f"the run {stored.id}")
+        resumed = Run(RunState(run=stored.id, messages=metadata.messages))
         return RunStream(resumed, self._events(resumed, resumed=True))
 
     def _run(self, run: Run, facts: Mapping[str, str] | None) -> Run:
-        async def work() -> None:
+        """Drive the run to its end, as a task if an event loop is running."""
+
+        async def consume() -> None:
             async for _ in self._events(run, facts):
                 pass
 
         if has_running_loop():
-            run.attach_task(asyncio.ensure_future(work()))
+            run.attach_task(asyncio.ensure_future(consume()))
             return run
-        run_sync(work())
+        run_sync(consume())
         return run.check_outcome()
 
     async def _events(
@@ -155,50 +181,56 @@ class Agent:
         resumed: bool = False,
         token_limit: int | None = None,
     ) -> AsyncIterator[RunEvent]:
+        """Yield the events of a run, and close its resources at the end."""
         state = run.state
-        loop, held = await self._open_loop(state, facts, resumed=resumed, token_limit=token_limit)
-        spans = None if self._telemetry is None else RunTracer(self._telemetry.tracer, self.name)
+        loop, step_log = await self._open_loop(state, facts, resumed=resumed, token_limit=token_limit)
+        tracer = None if self._telemetry is None else RunTracer(self._telemetry.tracer, self.name)
         try:
             async for event in loop.events(state, resumed=resumed):
                 run.on_event(event)
-                if spans is not None:
-                    spans.on_event(event)
+                if tracer is not None:
+                    tracer.on_event(event)
                 yield event
         finally:
             await loop.close()
             await self._toolbox.end_run(state.run)
-            if spans is not None:
-                spans.close()
+            if tracer is not None:
+                tracer.close()
             run.mark_ended()
-            if held is not None:
-                held.end(msgspec.json.encode(run_ended(state)))
+            if step_log is not None:
+                step_log.end(msgspec.json.encode(run_ended(state)))
 
-    # ---- one step at a time
+    # ---- single steps
 
     def start(self, prompt: Prompt, *, history: Sequence[Message] = ()) -> RunState:
-        """A run that has not begun."""
+        """Create the state of a run without starting it."""
         parts = (Text(text=prompt),) if isinstance(prompt, str) else tuple(prompt)
-        identity = f"run_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
-        return RunState(run=identity, messages=(*history, Message(role="user", parts=parts)))
+        run_id = f"run_{time.strftime('%Y%m%d%H%M%S', time.gmtime())}_{secrets.token_hex(4)}"
+        return RunState(run=run_id, messages=(*history, Message(role="user", parts=parts)))
 
     def step(self, state: RunState | Prompt) -> RunState:
-        """One turn: what waits is carried out, then the model is asked. It stops before anything is executed: look at
-        `pending`, and approve, deny or answer."""
-        found = state if isinstance(state, RunState) else self.start(state)
-        if asks := found.approval_requests:
-            raise ToolwireError(f"{asks[0].tool} ({asks[0].call_id}) is to be approved, denied or answered first")
+        """Advance a run by one turn.
+
+        Executes the pending calls, then requests the next response. Stops before executing new calls: inspect
+        `state.pending`, then approve, deny or answer each one.
+        """
+        run_state = state if isinstance(state, RunState) else self.start(state)
+        if requests := run_state.approval_requests:
+            call = f"{requests[0].tool} ({requests[0].call_id})"
+            raise ToolwireError(f"{call} awaits approval: approve, deny or answer it before the next step")
         if has_running_loop():
-            found.task = asyncio.ensure_future(self._step(found))
+            run_state.task = asyncio.ensure_future(self._step(run_state))
         else:
-            run_sync(self._step(found))
-        return found
+            run_sync(self._step(run_state))
+        return run_state
 
     async def _step(self, state: RunState) -> None:
+        """Execute the pending calls and request one response."""
         if state.stopped is not None:
-            raise ToolwireError(f"the run has ended: {state.stopped}")
+            raise ToolwireError(f"the run has already ended ({state.stopped})")
         if not state.started_at:
             state.started_at = time.monotonic()
-        loop, held = await self._open_loop(state, None, resumed=state.turn > 0)
+        loop, step_log = await self._open_loop(state, None, resumed=state.turn > 0)
         try:
             if state.pending:
                 async for _ in loop.execute_turn(state):
@@ -206,88 +238,94 @@ class Agent:
             if state.stopped is None:
                 async for _ in loop.request_turn(state):
                     pass
-        except ModelFailed as failed:
-            state.stopped, state.reason = "failed", str(failed)
+        except ModelFailed as failure:
+            state.stopped, state.reason = "failed", str(failure)
         finally:
             await loop.close()
-            if held is not None and state.stopped is None:
-                held.release()  # until the next step
+            if step_log is not None and state.stopped is None:
+                step_log.release()  # until the next step
         if state.stopped is not None:
             await self._toolbox.end_run(state.run)
-            if held is not None:
-                held.end(msgspec.json.encode(run_ended(state)))
+            if step_log is not None:
+                step_log.end(msgspec.json.encode(run_ended(state)))
 
     async def _open_loop(
         self, state: RunState, facts: Mapping[str, str] | None, *, resumed: bool, token_limit: int | None = None
     ) -> tuple[Loop, RunStepLog | None]:
-        """The loop of a run, and the run in the journal, which is held until it is ended or released. `tokens` is a cap
-        beside its own."""
+        """Create the loop of a run, and its journal entry if the agent has a journal.
+
+        The entry stays locked until it is ended or released. `token_limit` tightens the agent's own limit.
+        """
         model = await self._get_model()
-        held = None
+        step_log = None
         if self._runs is not None and resumed:
-            held = self._runs.resume(state.run)
+            step_log = self._runs.resume(state.run)
         elif self._runs is not None:
-            about = RunMetadata(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
-            held = self._runs.begin(state.run, msgspec.json.encode(about))
-        steps: StepLog = InMemoryStepLog() if held is None else held
+            metadata = RunMetadata(agent=self.name, model=model.name, messages=state.messages, facts=dict(facts or {}))
+            step_log = self._runs.begin(state.run, msgspec.json.encode(metadata))
+        steps: StepLog = InMemoryStepLog() if step_log is None else step_log
         settings = self._settings
         if token_limit is not None:
-            least = token_limit if settings.limits.tokens is None else min(token_limit, settings.limits.tokens)
-            settings = replace(settings, limits=replace(settings.limits, tokens=least))
-        return Loop(model, self._toolbox, settings, ImageBudget(steps), self._approver), held
+            lower = token_limit if settings.limits.tokens is None else min(token_limit, settings.limits.tokens)
+            settings = replace(settings, limits=replace(settings.limits, tokens=lower))
+        return Loop(model, self._toolbox, settings, ImageBudget(steps), self._approver), step_log
 
     async def _get_model(self) -> Model:
-        """The model, for the event loop that asks."""
+        """Return the model, opened once per event loop."""
         if self._model is not None and not isinstance(self._model, str):
             return self._model
-        here = asyncio.get_running_loop()
-        if self._open_model is None or self._open_model[0] is not here:
-            self._open_model = (here, await open_model(self._model, self._config))
+        loop = asyncio.get_running_loop()
+        if self._open_model is None or self._open_model[0] is not loop:
+            self._open_model = (loop, await open_model(self._model, self._config))
         return self._open_model[1]
 
-    # ---- an agent among the tools of another
+    # ---- sub-agents
 
     def as_tool(self) -> Tool:
-        """Another agent can hand it a task. What it may do is its own policy's to say. With a journal, it is taken up
-        again with the run that handed it over, and that run waits for what it waits for."""
+        """Return a tool through which another agent hands this agent a task.
+
+        The agent's own policy applies. With a journal, the sub-run resumes together with the run that called it, and
+        that run waits while the sub-run waits.
+        """
         runs = self._runs
 
-        async def work(arguments: Any, calling: ToolContext) -> ToolOutput:
+        async def run_task(arguments: Any, context: ToolContext) -> ToolOutput:
             state = self.start(arguments["task"])
-            state.run = f"{calling.run}/{calling.idempotency_key[:8]}"
+            state.run = f"{context.run}/{context.idempotency_key[:8]}"
             run = Run(state)
-            again = runs is not None and runs.has(state.run)
-            async for _ in self._events(run, resumed=again, token_limit=calling.remaining_tokens):
+            resumed = runs is not None and runs.has(state.run)
+            async for _ in self._events(run, resumed=resumed, token_limit=context.remaining_tokens):
                 pass
             if run.stopped == "waiting" and runs is not None:
                 raise CallDeferred
             if run.stopped != "finished":
                 return ToolOutput(
-                    content=(Text(text=f"it stopped ({run.stopped}): {run.reason}\n{run.text}"),),
+                    content=(Text(text=f"the agent stopped ({run.stopped}): {run.reason}\n{run.text}"),),
                     is_error=True,
                     usage=run.usage,
                 )
             return ToolOutput(content=(Text(text=run.text),), usage=run.usage)
 
-        task = {"type": "string", "description": "what it is to do, and all that it needs to know for it"}
+        task = {"type": "string", "description": "the task, with all the context that the agent needs"}
         return Tool(
             name=self.name,
-            description=self.description or f"hands a task to the agent {self.name}",
+            description=self.description or f"Hand a task to the agent {self.name}.",
             parameters={
                 "type": "object",
                 "properties": {"task": task},
                 "required": ["task"],
                 "additionalProperties": False,
             },
-            run=work,
+            run=run_task,
             source=f"agent:{self.name}",
             resumable=runs is not None,
             timeout=self._settings.limits.seconds or 86_400.0,
         )
 
-    # ---- what it holds open
+    # ---- resources
 
     async def aclose(self) -> None:
+        """Close the tools, the model and telemetry."""
         await self._toolbox.close()
         if self._open_model is not None and self._open_model[0] is asyncio.get_running_loop():
             await self._open_model[1].close()
@@ -296,6 +334,7 @@ class Agent:
             self._telemetry.close()
 
     def close(self) -> None:
+        """Close the agent from synchronous code."""
         _run_blocking(self.aclose())
 
     def __enter__(self) -> Self:
@@ -312,11 +351,13 @@ class Agent:
 
 
 def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, unless an event loop is already running."""
     if has_running_loop():
         coroutine.close()
-        raise ToolwireError("in asynchronous code, close an agent with `await agent.aclose()`")
+        raise ToolwireError("an event loop is running: use `await agent.aclose()`")
     run_sync(coroutine)
 
 
 def _thinking_settings(effort: Effort | None) -> Thinking | None:
+    """Return the thinking settings for an effort level."""
     return None if effort is None else Thinking(enabled=True, effort=effort)

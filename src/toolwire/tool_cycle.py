@@ -1,4 +1,4 @@
-"""The tool-call cycle in any protocol's own words: declare, find the calls, answer them, ask again."""
+"""The tool-call cycle in the JSON of any protocol: declare tools, parse calls, format results, continue."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,23 +19,23 @@ from toolwire.translation.body import Body, body_bytes, get_codec
 from toolwire.translation.stages.call_ids import assign_call_ids
 
 _HISTORY_FIELDS = {"openai-responses": "input", "gemini-interactions": "input", "gemini": "contents"}
-"""Where a request holds its conversation, if not in `messages`."""
+"""The field that holds the conversation, for protocols where it is not `messages`."""
 
 _PROTOCOLS_WITHOUT_CALL_IDS = ("gemini", "ollama")
-"""Where a call that came without an id goes back without one, and its result finds it by name and order."""
+"""Protocols in which calls may lack ids; a result then refers to its call by name and order."""
 
 _TOOL_STOP_REASONS = {
     "anthropic": ("tool_use",),
     "openai-chat": ("tool_calls", "function_call"),
     "openrouter": ("tool_calls", "function_call"),
 }
-"""The stop reasons of protocols that have one for a stop to call tools."""
+"""Stop reasons that announce tool calls, for protocols that have such a stop reason."""
 
 _TOOL_TYPES = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
 
 def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
-    """Tool declarations for a protocol, from canonical tools or from a list in the shape of Chat Completions."""
+    """Encode tool declarations, given as canonical tools or as a Chat Completions list."""
     if all(isinstance(tool, _TOOL_TYPES) for tool in tools):
         request = Request(origin="", tools=tuple(tools))
     else:
@@ -43,20 +43,21 @@ def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
         body = {"messages": [], "tools": [_chat_tool(tool) for tool in tools]}
         request = reader.decode_request(body_bytes(body, reader.name), Route())
     encoded = get_codec(protocol).encode_request(request, Target()).to_bytes()
-    found = json.loads(encoded).get("tools", [])
-    return found if isinstance(found, list) else []
+    declarations = json.loads(encoded).get("tools", [])
+    return declarations if isinstance(declarations, list) else []
 
 
 def _chat_tool(tool: Any) -> Any:
+    """Wrap a bare function declaration as a Chat Completions tool."""
     return tool if isinstance(tool, Mapping) and "type" in tool else {"type": "function", "function": tool}
 
 
 def parse_tool_calls(response: Body, protocol: str, *, strict: bool = False) -> list[dict[str, Any]]:
     """Return the tool calls that a response leaves to the client: id, name, arguments as text, shape, complete.
 
-    Run only calls that are `complete`. No call is after a response that failed or was cut off, by its length or a
-    filter for instance: its arguments may be half of what the model meant, even where they parse. With `strict`, the
-    model must also have stopped to call tools (`stop_reason: tool_use`, `finish_reason: tool_calls`).
+    Run only calls that are `complete`. No call is complete if the response failed or was cut off, for instance by a
+    length limit or a filter: its arguments may be truncated even if they parse. With `strict`, the model must also have
+    stopped to call tools (`stop_reason: tool_use`, `finish_reason: tool_calls`).
     """
     decoded = assign_call_ids(_decode_response(response, protocol), ResponseContext())
     finished = _is_finished(decoded, protocol, strict=strict)
@@ -74,6 +75,7 @@ def parse_tool_calls(response: Body, protocol: str, *, strict: bool = False) -> 
 
 
 def _is_finished(response: Response, protocol: str, *, strict: bool) -> bool:
+    """Return whether the response ended normally; with `strict`, whether it ended to call tools."""
     stop = response.candidates[0].stop if response.candidates else None
     if response.error is not None or (stop is not None and stop.reason in INCOMPLETE_STOPS):
         return False
@@ -85,17 +87,19 @@ def _is_finished(response: Response, protocol: str, *, strict: bool) -> bool:
 
 
 def _decode_response(response: Body, protocol: str) -> Response:
+    """Decode a response body of the protocol."""
     return get_codec(protocol).decode_response(body_bytes(response, protocol), ResponseContext())
 
 
 def _client_calls(response: Response) -> list[ToolCall]:
+    """Return the calls of the first candidate that the client must run."""
     messages = response.candidates[0].messages if response.candidates else ()
     calls = [part for message in messages for part in message.parts if isinstance(part, ToolCall)]
     return [call for call in calls if call.executor == "client"]
 
 
 def format_tool_result(id: str, name: str, result: Any, protocol: str, *, is_error: bool = False) -> Any:
-    """One result as one message of the protocol."""
+    """Encode one tool result as a message of the protocol."""
     call = ToolCall(id=id, name=name, arguments="")
     return _encode_results([(call, {"id": id, "output": result, "is_error": is_error})], protocol)[0]
 
@@ -103,11 +107,11 @@ def format_tool_result(id: str, name: str, result: Any, protocol: str, *, is_err
 def format_tool_results(
     calls: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]], protocol: str
 ) -> list[Any]:
-    """What continues the conversation after these calls: their results, in call order.
+    """Encode the results of tool calls as the messages that continue the conversation, in call order.
 
     `outputs` are `{id, output, is_error?}`; an output that is not a string becomes JSON text.
     """
-    made = [
+    tool_calls = [
         ToolCall(
             id=call["id"],
             name=call.get("name", ""),
@@ -117,44 +121,48 @@ def format_tool_results(
         )
         for call in calls
     ]
-    return _encode_results(_pair_outputs(made, outputs), protocol)
+    return _encode_results(_pair_outputs(tool_calls, outputs), protocol)
 
 
 def _pair_outputs(
     calls: Sequence[ToolCall], outputs: Sequence[Mapping[str, Any]]
 ) -> list[tuple[ToolCall, Mapping[str, Any]]]:
+    """Pair each call with its output; every call needs exactly one."""
     by_id = {output["id"]: output for output in outputs}
     missing = [call.id for call in calls if call.id not in by_id]
     if missing:
-        raise ValueError(f"no output for call {missing[0]!r}")
-    unasked = set(by_id) - {call.id for call in calls}
-    if unasked:
-        raise ValueError(f"no call has the id {min(map(str, unasked))!r}")
+        raise ValueError(f"missing output for call {missing[0]!r}")
+    unknown = set(by_id) - {call.id for call in calls}
+    if unknown:
+        raise ValueError(f"output for unknown call {min(map(str, unknown))!r}")
     return [(call, by_id[call.id]) for call in calls]
 
 
 def _encode_results(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> list[Any]:
-    """Encode calls and results as a conversation, and keep what comes after the calls."""
-    asking = Message(role="assistant", parts=tuple(call for call, _ in pairs))
-    writer = get_codec(protocol)
-    before = _encode_messages(Request(origin="", messages=(asking,)), writer.name)
-    after = _encode_messages(Request(origin="", messages=(asking, _result_message(pairs))), writer.name)
+    """Encode calls and results as a conversation, and return what follows the calls."""
+    call_message = Message(role="assistant", parts=tuple(call for call, _ in pairs))
+    codec = get_codec(protocol)
+    before = _encode_messages(Request(origin="", messages=(call_message,)), codec.name)
+    after = _encode_messages(Request(origin="", messages=(call_message, _result_message(pairs))), codec.name)
     return after[len(before) :]
 
 
 def _encode_messages(request: Request, protocol: str) -> list[Any]:
+    """Encode a request and return its list of messages."""
     body = json.loads(get_codec(protocol).encode_request(request, Target(issued_ids=True)).to_bytes())
     for name in ("messages", "input", "contents"):
-        if isinstance(found := body.get(name), list):
-            return found
+        if isinstance(messages := body.get(name), list):
+            return messages
     return []
 
 
 def _result_message(pairs: list[tuple[ToolCall, Mapping[str, Any]]]) -> Message:
+    """Return one user message with all results."""
     return Message(role="user", parts=tuple(_tool_result(call, output) for call, output in pairs))
 
 
 def _tool_result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
+    """Build a tool result from an output mapping."""
     value = output["output"]
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     content: tuple[Part, ...] = (Text(text=text),)
@@ -168,21 +176,28 @@ def _tool_result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
 def continue_request(
     request: Body, response: Body, outputs: Sequence[Mapping[str, Any]], protocol: str
 ) -> dict[str, Any]:
-    """The next request: what was asked, the whole answer with its reasoning and signatures, then the results."""
-    writer = get_codec(protocol)
-    asked = writer.decode_request(body_bytes(request, protocol), Route())
-    answer = _decode_response(response, protocol)
-    named = assign_call_ids(answer, ResponseContext())
-    pairs = _pair_outputs(_client_calls(named), outputs)
-    candidates = (answer if protocol in _PROTOCOLS_WITHOUT_CALL_IDS else named).candidates
-    said = candidates[0].messages if candidates else ()
-    messages = (*asked.messages, *(replace(message, at=None) for message in said), *_result_messages(pairs, protocol))
-    value = json.loads(writer.encode_request(replace(asked, messages=messages), Target()).to_bytes())
+    """Return the next request: the previous one, the complete response, then the tool results.
+
+    Reasoning and signatures of the response are included.
+    """
+    codec = get_codec(protocol)
+    previous = codec.decode_request(body_bytes(request, protocol), Route())
+    decoded = _decode_response(response, protocol)
+    identified = assign_call_ids(decoded, ResponseContext())
+    pairs = _pair_outputs(_client_calls(identified), outputs)
+    candidates = (decoded if protocol in _PROTOCOLS_WITHOUT_CALL_IDS else identified).candidates
+    turn = candidates[0].messages if candidates else ()
+    messages = (
+        *previous.messages,
+        *(replace(message, at=None) for message in turn),
+        *_result_messages(pairs, protocol),
+    )
+    value = json.loads(codec.encode_request(replace(previous, messages=messages), Target()).to_bytes())
     return dict(value)
 
 
 def _result_messages(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> tuple[Message, ...]:
-    """The results as messages of the protocol itself, so that they stand as it would write them."""
+    """Return the results as messages, decoded from the protocol's own encoding of them."""
     if not pairs:
         return ()
     wire = _encode_results(pairs, protocol)
@@ -193,15 +208,15 @@ def _result_messages(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: 
 def check(
     body: Body, protocol: str, *, model: str | None = None, version: str | None = None, compatible: bool = False
 ) -> list[Finding]:
-    """What the provider would say against this request: nothing, if it would take it.
+    """Return the findings that make the provider reject a request, or an empty list.
 
-    `version` is the provider's, where it has several; `compatible` is for servers that only imitate it.
+    `version` selects the API version; `compatible` relaxes the check for servers that imitate the provider.
     """
     data = body_bytes(body, protocol)
     try:
         parsed = json.loads(data)
     except (ValueError, RecursionError):
         validate_json(data, protocol)
-        raise DecodeError(protocol, "", "JSON", "something else") from None
+        raise DecodeError(protocol, "", "JSON", "invalid JSON") from None
     findings = get_codec(protocol).check_request(parsed, model=model, version=version, compatible=compatible)
     return [*findings, *check_schemas(parsed, protocol)]

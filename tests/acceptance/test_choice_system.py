@@ -92,7 +92,7 @@ def test_tc_5_the_parallel_switch_is_kept_both_ways(target: str, choice: dict[st
 
 def test_tc_6_a_choice_goes_with_its_tool() -> None:
     body = anthropic_request(tools=[SEARCH, anthropic_tool()], tool_choice={"type": "tool", "name": "web_search"})
-    with pytest.raises(toolwire.LossyTranslationError, match="/tools/0: web_search is to be called"):
+    with pytest.raises(toolwire.LossyTranslationError, match="/tools/0: web_search must be called"):
         translated_body(body, ANTHROPIC, CHAT)
     replaced = translated_body(body, ANTHROPIC, CHAT, hosted_tools="function")
     assert replaced["tool_choice"] == {"type": "function", "function": {"name": "google_web_search"}}

@@ -63,7 +63,7 @@ def test_sv_14_one_server_that_fails_leaves_the_others_and_is_reported() -> None
         warned = [event.text async for event in stream if isinstance(event, RunWarning)]
         assert [one.name for one in model.requests[0].tools or ()] == ["good__echo"]
         assert said(last_results(model.requests[1])[0]) == '{"a": 1}'
-        assert [text.partition(" is not there")[0] for text in warned] == ["the MCP server gone", "the MCP server mute"]
+        assert [text.partition(" failed to start")[0] for text in warned] == ["MCP server 'gone'", "MCP server 'mute'"]
         await agent.aclose()
 
     asyncio.run(work())

@@ -111,7 +111,7 @@ def test_ar_5_double_encoded_arguments_are_repaired_if_that_is_asked_for() -> No
     mended = ScriptedModel(model_turn(model_call("note", sent)), text_turn("ok"))
     run = Agent(mended, tools=[note], policy=ALL, repair=True).run("go")
     assert got == [([1, 2], "[3]")]
-    assert run.calls[0].repairs == ("/items: JSON within a string was read as the array that it is",)
+    assert run.calls[0].repairs == ("/items: decoded a JSON string to an array",)
     cut = ScriptedModel(model_turn(model_call("note", json.dumps(sent)[:-5], complete=False)), text_turn("ok"))
     assert Agent(cut, tools=[note], policy=ALL, repair=True).run("go").calls[0].error == "truncated"
     assert len(got) == 1

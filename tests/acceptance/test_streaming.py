@@ -184,7 +184,7 @@ def test_st_13_a_stream_without_finish_reason_still_ends(target: str) -> None:
     assert (said["calls"], said["stop"]) == ([PARIS], "tool_use")
     broken = chat_chunk({"role": "assistant", **chat_fragment(0, '{"city":', id="call_1", name="get_weather")})
     cut = translate_stream_bytes(chat_events(broken), CHAT, target)
-    assert stream_error_message(target, cut) == "the stream ended in the middle of its answer"
+    assert stream_error_message(target, cut) == "the stream ended before the response was complete"
     if target == RESPONSES:
         assert frame_types(made)[-2:] == ["response.output_item.done", "response.completed"]
 

@@ -48,7 +48,7 @@ class Cell(Struct, frozen=True):
 
 
 PAUSE = 2
-LACKING = ", and the target has no such tool"
+LACKING = ", but the target does not have it"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Our own exceptions: what they say, what they hold, and that they survive a trip to another process."""
+"""Exceptions: their messages and fields, and that they survive pickling."""
 
 import copy
 import pickle
@@ -13,29 +13,32 @@ OTHER = Loss(kind="dropped", path="", reason="nothing fits")
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (DecodeError("acme", "/model", "a string", "1"), "acme: /model: expected a string, got 1"),
         (DecodeError("acme", "", "an object", "an array"), "acme: the body: expected an object, got an array"),
-        (LossyTranslationError([LOSS], "acme"), "acme can't carry /tools/0: there is no such tool"),
-        (LossyTranslationError([OTHER, LOSS, LOSS], "acme"), "acme can't carry the body: nothing fits (and 2 more)"),
+        (LossyTranslationError([LOSS], "acme"), "cannot translate to acme: /tools/0: there is no such tool"),
+        (
+            LossyTranslationError([OTHER, LOSS, LOSS], "acme"),
+            "cannot translate to acme: the body: nothing fits (and 2 more)",
+        ),
     ],
 )
-def test_messages(error: ToolwireError, said: str) -> None:
-    assert str(error) == said
+def test_error_messages(error: ToolwireError, message: str) -> None:
+    assert str(error) == message
 
 
 @pytest.mark.parametrize(
     "error", [DecodeError("acme", "/model", "a string", "1"), LossyTranslationError([LOSS, OTHER], "acme")]
 )
-def test_a_copy_is_the_same(error: ToolwireError) -> None:
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
-        assert type(again) is type(error)
-        assert str(again) == str(error)
-        assert vars(again) == vars(error)
+def test_errors_survive_copy_and_pickle(error: ToolwireError) -> None:
+    for clone in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(clone) is type(error)
+        assert str(clone) == str(error)
+        assert vars(clone) == vars(error)
 
 
-def test_whose_fault_it_is_can_be_caught_apart_or_together() -> None:
+def test_errors_share_a_base_class_and_keep_their_fields() -> None:
     decode, refused = DecodeError("acme", "/model", "a string", "1"), LossyTranslationError([LOSS], "acme")
     assert isinstance(decode, ToolwireError)
     assert isinstance(refused, ToolwireError)

@@ -1,4 +1,4 @@
-"""Fold: events in any legal order tell one response, and a response is told by its own events."""
+"""Folding events in any legal order, and unfolding a response into events."""
 
 from typing import Any, Literal
 
@@ -39,11 +39,11 @@ from toolwire.canonical.events import (
     ResponseStart,
     UsageReport,
 )
-from toolwire.canonical.fold import ResponseAccumulator, fold, unfold
+from toolwire.canonical.fold import MAX_LOOSE_PIECES, ResponseAccumulator, TextPieces, append_piece, fold, unfold
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 
-SEAL = Signature(issuer="acme", data="s", kind="signature")
+SIGNATURE = Signature(issuer="acme", data="s", kind="signature")
 MEDIA = Media(kind="image", source=Inline(data="QUJD"))
 
 
@@ -51,12 +51,12 @@ def call(arguments: str = "", **more: Any) -> ToolCall:
     return ToolCall(id="1", name="f", arguments=arguments, **more)
 
 
-def grown(part: Part, *deltas: PartDelta, end: PartEnd | None) -> Part:
-    """The part that one start, these deltas and this end tell."""
+def fold_part(part: Part, *deltas: PartDelta, end: PartEnd | None) -> Part:
+    """Return the part that results from a start, deltas and an end."""
     events: list[Event] = [MessageStart(), PartStart(index=0, part=part), *deltas, *([] if end is None else [end])]
     (candidate,) = fold(events).candidates
-    ((told,),) = [message.parts for message in candidate.messages]
-    return told
+    ((folded,),) = [message.parts for message in candidate.messages]
+    return folded
 
 
 def text(text: str, kind: Literal["full", "summary"] = "full") -> ReasoningText:
@@ -64,25 +64,25 @@ def text(text: str, kind: Literal["full", "summary"] = "full") -> ReasoningText:
 
 
 @pytest.mark.parametrize(
-    ("start", "deltas", "told"),
+    ("start", "deltas", "expected"),
     [
         (Text(text=""), [], Text(text="")),
         (Text(text="a"), [{"text": "b"}, {"text": "c"}], Text(text="abc")),
         (Refusal(text="a"), [{"text": "b"}], Refusal(text="ab")),
         (call("{"), [{"text": '"a"'}, {"text": ":1}"}], call('{"a":1}')),
-        (call(), [{"signature": SEAL}], call(signature=SEAL)),
-        (Text(text="a", signature=SEAL), [{"text": "b"}], Text(text="ab", signature=SEAL)),
+        (call(), [{"signature": SIGNATURE}], call(signature=SIGNATURE)),
+        (Text(text="a", signature=SIGNATURE), [{"text": "b"}], Text(text="ab", signature=SIGNATURE)),
         (
             Text(text="a"),
-            [{"signature": SEAL}, {"signature": replace(SEAL, data="t")}],
-            Text(text="a", signature=replace(SEAL, data="t")),
+            [{"signature": SIGNATURE}, {"signature": replace(SIGNATURE, data="t")}],
+            Text(text="a", signature=replace(SIGNATURE, data="t")),
         ),
         (
             Text(text="", annotations=(Citation(url="a"),)),
             [{"text": "x"}, {"annotation": Citation(url="b")}],
             Text(text="x", annotations=(Citation(url="a"), Citation(url="b"))),
         ),
-        # Each text of a reasoning grows by itself.
+        # Each text block of a reasoning grows separately.
         (Reasoning(), [{"text": "a", "kind": "full"}, {"text": "b", "kind": "full"}], Reasoning(content=(text("ab"),))),
         (
             Reasoning(),
@@ -91,37 +91,37 @@ def text(text: str, kind: Literal["full", "summary"] = "full") -> ReasoningText:
                 {"text": "b", "kind": "summary", "block": 1},
                 {"text": "c", "kind": "full"},
                 {"text": "d", "kind": "summary"},
-                {"signature": SEAL},
+                {"signature": SIGNATURE},
             ],
-            Reasoning(content=(text("ad", "summary"), text("b", "summary"), text("c")), signature=SEAL),
+            Reasoning(content=(text("ad", "summary"), text("b", "summary"), text("c")), signature=SIGNATURE),
         ),
         (
             Reasoning(content=(text("a", "summary"), MEDIA, text("b"), text("c", "summary"))),
             [{"text": "x", "kind": "summary", "block": 1}, {"text": "y", "kind": "full"}],
             Reasoning(content=(text("a", "summary"), MEDIA, text("by"), text("cx", "summary"))),
         ),
-        # What has no text of its own does not grow.
+        # A part without text ignores deltas.
         (MEDIA, [{"text": "a"}], MEDIA),
     ],
 )
-def test_parts_grow(start: Part, deltas: list[dict[str, Any]], told: Part) -> None:
+def test_deltas_are_appended_to_their_part(start: Part, deltas: list[dict[str, Any]], expected: Part) -> None:
     pieces = [PartDelta(index=0, **delta) for delta in deltas]
-    assert grown(start, *pieces, end=PartEnd(index=0)) == told
-    if not isinstance(told, ToolCall):
-        assert grown(start, *pieces, end=None) == told
+    assert fold_part(start, *pieces, end=PartEnd(index=0)) == expected
+    if not isinstance(expected, ToolCall):
+        assert fold_part(start, *pieces, end=None) == expected
 
 
-def test_a_final_part_overrides_all_that_was_told() -> None:
+def test_final_part_overrides_start_and_deltas() -> None:
     final = Text(text="what it really was", id="msg")
-    assert grown(Text(text="a"), PartDelta(index=0, text="b"), end=PartEnd(index=0, final=final)) == final
-    whole = call("{}")
-    assert grown(call(), PartDelta(index=0, text='{"a'), end=PartEnd(index=0, final=whole)) == whole
+    assert fold_part(Text(text="a"), PartDelta(index=0, text="b"), end=PartEnd(index=0, final=final)) == final
+    final_call = call("{}")
+    assert fold_part(call(), PartDelta(index=0, text='{"a'), end=PartEnd(index=0, final=final_call)) == final_call
 
 
-def test_a_call_that_does_not_end_is_incomplete() -> None:
-    assert grown(call(), PartDelta(index=0, text='{"a'), end=None) == call('{"a', complete=False)
-    assert grown(call(), end=None) == call(complete=False)
-    assert grown(call("{}"), end=PartEnd(index=0)) == call("{}")
+def test_call_without_end_is_incomplete() -> None:
+    assert fold_part(call(), PartDelta(index=0, text='{"a'), end=None) == call('{"a', complete=False)
+    assert fold_part(call(), end=None) == call(complete=False)
+    assert fold_part(call("{}"), end=PartEnd(index=0)) == call("{}")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_call_that_does_not_end_is_incomplete() -> None:
     [
         ([], None),
         ([ResponseStart(origin="", usage=Usage(input_tokens=1))], Usage(input_tokens=1)),
-        # A report is a whole snapshot, not an addition.
+        # A report is a complete snapshot, not an addition.
         (
             [
                 ResponseStart(origin="", usage=Usage(input_tokens=1, cache_read=9)),
@@ -140,15 +140,15 @@ def test_a_call_that_does_not_end_is_incomplete() -> None:
         ([UsageReport(usage=Usage(output_tokens=count)) for count in (1, 5, 3)], Usage(output_tokens=3)),
     ],
 )
-def test_the_last_usage_holds(events: list[Event], usage: Usage | None) -> None:
+def test_last_usage_report_wins(events: list[Event], usage: Usage | None) -> None:
     assert fold(events).usage == usage
 
 
-def test_ends_override_starts_and_join_what_they_kept() -> None:
+def test_ends_override_starts_and_merge_extras() -> None:
     first, last = {"acme": {"a": Raw(b"1"), "b": Raw(b"2")}}, {"acme": {"b": Raw(b"3")}, "other": {"c": Raw(b"4")}}
     both = {"acme": {"a": Raw(b"1"), "b": Raw(b"3")}, "other": {"c": Raw(b"4")}}
-    stop, going = Stop(reason="end_turn"), Continuation(id="r")
-    told = fold(
+    stop, continuation = Stop(reason="end_turn"), Continuation(id="r")
+    response = fold(
         [
             ResponseStart(origin="acme", id="r", model="m", created=7, status="begun", extras=first, wire_form=("f",)),
             MessageStart(
@@ -157,7 +157,7 @@ def test_ends_override_starts_and_join_what_they_kept() -> None:
             Notice(kind="ping", extras=last),
             MessageEnd(id="m2", status="done", phase="late", extras=last, wire_form=("g",)),
             CandidateEnd(stop=stop, extras=last, wire_form=("h",)),
-            ResponseEnd(status="done", continuation=going, extras=last, wire_form=("g",)),
+            ResponseEnd(status="done", continuation=continuation, extras=last, wire_form=("g",)),
         ]
     )
     message = Message(
@@ -171,13 +171,13 @@ def test_ends_override_starts_and_join_what_they_kept() -> None:
         wire_form=("f", "g"),
         at="/message",
     )
-    assert told == Response(
+    assert response == Response(
         origin="acme",
         id="r",
         model="m",
         created=7,
         status="done",
-        continuation=going,
+        continuation=continuation,
         candidates=(Candidate(messages=(message,), stop=stop, extras=last, wire_form=("h",)),),
         extras=both,
         wire_form=("f", "g"),
@@ -185,7 +185,7 @@ def test_ends_override_starts_and_join_what_they_kept() -> None:
     assert first == {"acme": {"a": Raw(b"1"), "b": Raw(b"2")}}
 
 
-def test_a_failure_keeps_what_was_told_until_then() -> None:
+def test_failed_response_keeps_its_content_so_far() -> None:
     error = ApiError(kind="overloaded", message="later")
     events: list[Event] = [
         ResponseStart(origin="acme", usage=Usage(input_tokens=1)),
@@ -194,12 +194,12 @@ def test_a_failure_keeps_what_was_told_until_then() -> None:
         PartDelta(index=0, text="a"),
         ResponseFailed(error=error, status="failed"),
     ]
-    told = fold(events)
-    assert (told.error, told.status, told.usage) == (error, "failed", Usage(input_tokens=1))
-    assert told.candidates[0].messages[0].parts == (Text(text="a"),)
+    response = fold(events)
+    assert (response.error, response.status, response.usage) == (error, "failed", Usage(input_tokens=1))
+    assert response.candidates[0].messages[0].parts == (Text(text="a"),)
 
 
-def test_a_stream_that_starts_in_the_middle_is_still_told() -> None:
+def test_stream_without_start_events_is_folded() -> None:
     events: list[Event] = [
         PartDelta(index=9, text="of nothing"),
         PartEnd(index=9),
@@ -216,13 +216,13 @@ def test_a_stream_that_starts_in_the_middle_is_still_told() -> None:
     )
 
 
-def test_a_folder_tells_at_any_time_what_it_knows() -> None:
-    folder = ResponseAccumulator()
-    told = []
+def test_accumulator_returns_partial_responses() -> None:
+    accumulator = ResponseAccumulator()
+    responses = []
     for event in unfold(Response(origin="", candidates=(Candidate(messages=(_message(call("{}")),)),))):
-        folder.add(event)
-        told.append(folder.response())
-    parts = [one.candidates[0].messages[0].parts for one in told if one.candidates]
+        accumulator.add(event)
+        responses.append(accumulator.response())
+    parts = [response.candidates[0].messages[0].parts for response in responses if response.candidates]
     assert parts == [
         (),
         (call(complete=False),),
@@ -233,19 +233,19 @@ def test_a_folder_tells_at_any_time_what_it_knows() -> None:
     ]
 
 
-def test_many_deltas_are_joined_once() -> None:
-    """Q-11: taking one in costs the same whatever came before, and only the text is retained."""
-    folder = ResponseAccumulator()
-    folder.add(PartStart(index=0, part=Text(text="")))
-    (part,) = folder._parts.values()
+def test_many_deltas_are_compacted() -> None:
+    """Q-11: adding a delta has constant cost, and only the text is retained."""
+    accumulator = ResponseAccumulator()
+    accumulator.add(PartStart(index=0, part=Text(text="")))
+    (part,) = accumulator._parts.values()
     for _ in range(20_000):
-        folder.add(PartDelta(index=0, text="ab"))
+        accumulator.add(PartDelta(index=0, text="ab"))
     assert part.start.part == Text(text="")
     assert len(part.text) < 20_000 / 100
-    assert folder.response().candidates[0].messages[0].parts == (Text(text="ab" * 20_000),)
+    assert accumulator.response().candidates[0].messages[0].parts == (Text(text="ab" * 20_000),)
 
 
-# ---- there and back
+# ---- round trips
 
 
 def _message(*parts: Part) -> Message:
@@ -254,21 +254,33 @@ def _message(*parts: Part) -> Message:
 
 WORDS = st.text(max_size=5)
 MAYBE = st.none() | WORDS
-SEALS = st.none() | st.just(SEAL)
+OPTIONAL_SIGNATURES = st.none() | st.just(SIGNATURE)
 EXTRAS = st.none() | st.just({"acme": {"x": Raw(b"1")}})
 FORMS = st.sampled_from([(), ("acme:spelling",)])
 KINDS: st.SearchStrategy[Any] = st.sampled_from(["full", "summary"])
 PARTS: st.SearchStrategy[Part] = st.one_of(
     st.builds(
-        Text, text=WORDS, signature=SEALS, annotations=st.sampled_from([None, (Citation(url="u"),)]), extras=EXTRAS
+        Text,
+        text=WORDS,
+        signature=OPTIONAL_SIGNATURES,
+        annotations=st.sampled_from([None, (Citation(url="u"),)]),
+        extras=EXTRAS,
     ),
     st.builds(Refusal, text=WORDS, wire_form=FORMS),
-    st.builds(ToolCall, id=MAYBE, name=WORDS, arguments=WORDS, complete=st.booleans(), signature=SEALS, extras=EXTRAS),
+    st.builds(
+        ToolCall,
+        id=MAYBE,
+        name=WORDS,
+        arguments=WORDS,
+        complete=st.booleans(),
+        signature=OPTIONAL_SIGNATURES,
+        extras=EXTRAS,
+    ),
     st.builds(
         Reasoning,
         content=st.lists(st.builds(ReasoningText, kind=KINDS, text=WORDS) | st.just(MEDIA), max_size=4).map(tuple),
         hidden=st.sampled_from([None, "omitted", "redacted"]),
-        signature=SEALS,
+        signature=OPTIONAL_SIGNATURES,
         id=MAYBE,
         wire_form=FORMS,
     ),
@@ -297,8 +309,10 @@ def responses(draw: st.DrawFn) -> Response:
     candidates = []
     for index in range(draw(st.integers(0, 3))):
         stop = draw(st.none() | STOPS)
-        said = tuple(draw(st.lists(MESSAGES, max_size=3)))
-        candidates.append(Candidate(index=index, messages=said, stop=stop, extras=draw(EXTRAS), wire_form=draw(FORMS)))
+        messages = tuple(draw(st.lists(MESSAGES, max_size=3)))
+        candidates.append(
+            Candidate(index=index, messages=messages, stop=stop, extras=draw(EXTRAS), wire_form=draw(FORMS))
+        )
     failed = draw(st.booleans())
     return Response(
         origin="acme",
@@ -317,23 +331,26 @@ def responses(draw: st.DrawFn) -> Response:
 
 @settings(deadline=None)
 @given(responses())
-def test_a_response_is_told_by_its_own_events(response: Response) -> None:
+def test_fold_inverts_unfold(response: Response) -> None:
     assert fold(unfold(response)) == response
 
 
 @settings(deadline=None)
 @given(responses())
-def test_deltas_alone_tell_it_too(response: Response) -> None:
-    """Whoever writes as it comes never sees the final parts."""
+def test_deltas_suffice_without_final_parts(response: Response) -> None:
+    """Encoders that write as events arrive never see the final parts."""
     events = [replace(event, final=None) if isinstance(event, PartEnd) else event for event in unfold(response)]
-    assert fold(events) == _pictures_first(response)
+    assert fold(events) == _media_first(response)
 
 
-def _pictures_first(response: Response) -> Response:
-    """Media among thoughts are there when it starts: deltas bring texts alone."""
+def _media_first(response: Response) -> Response:
+    """Move media to the start of reasoning, since deltas only bring texts."""
     candidates = tuple(
         replace(
-            candidate, messages=tuple(replace(one, parts=tuple(map(_ordered, one.parts))) for one in candidate.messages)
+            candidate,
+            messages=tuple(
+                replace(message, parts=tuple(map(_ordered, message.parts))) for message in candidate.messages
+            ),
         )
         for candidate in response.candidates
     )
@@ -348,8 +365,8 @@ def _ordered(part: Part) -> Part:
 
 @settings(deadline=None)
 @given(responses(), st.randoms(use_true_random=False))
-def test_parts_may_interleave_in_any_way(response: Response, random: Any) -> None:
-    """Each part in its own order, all of them in any."""
+def test_parts_may_interleave_in_any_order(response: Response, random: Any) -> None:
+    """Events keep their order within a part, but not across parts."""
     opening: list[Event] = []
     closing: list[Event] = []
     threads: dict[tuple[int, int], list[Event]] = {}
@@ -360,9 +377,27 @@ def test_parts_may_interleave_in_any_way(response: Response, random: Any) -> Non
             opening.append(event)
         else:
             closing.append(event)
-    # Starts number the parts, so they keep their order.
+    # The order of starts numbers the parts, so it is kept.
     starts = [thread.pop(0) for thread in threads.values()]
     turns = [key for key, thread in threads.items() for _ in thread]
     random.shuffle(turns)
     middle = [threads[key].pop(0) for key in turns]
     assert fold([*opening, *starts, *middle, *closing]) == response
+
+
+@pytest.mark.parametrize("unchecked", [0, 1, 3, MAX_LOOSE_PIECES])
+def test_text_pieces_stay_few_and_count_all_that_were_added(unchecked: int) -> None:
+    """`unchecked`: pieces added by `append_piece` between two that are added by `append`."""
+    pieces, texts, scanned = TextPieces(), list[str](), (0, 0)
+    for number in range(3000):
+        texts.append(f"{number};")
+        if unchecked and number % (unchecked + 1):
+            append_piece(pieces, texts[-1])
+        else:
+            pieces.append(texts[-1])
+            assert len(pieces) < 2 * MAX_LOOSE_PIECES + 3000 // MAX_LOOSE_PIECES
+        assert pieces.append_count == len(texts)
+        if number % 97 == 0:
+            assert "".join(pieces.text_after(*scanned)) == "".join(texts)[scanned[1] :]
+            scanned = len(texts), len("".join(texts))
+    assert "".join(pieces) == "".join(texts)

@@ -1,7 +1,7 @@
-"""A program that is killed at every point of its journal, and taken up again: `test_runs.py` runs it, as a process.
+"""A program that is killed at every point of its journal and then resumed; `test_runs.py` runs it as a process.
 
-It forks, so that no time goes into starting: one child runs an agent and kills itself at the n-th point, the next one
-takes up what it left. Of every n it prints one line of JSON: what the journal held when it died, and what came of it.
+It forks, to save start-up time: one child runs an agent and kills itself at the n-th point, and the next child
+resumes the run. For each n it prints one line of JSON: the journal at the time of death, and the outcome.
 """
 
 import json
@@ -36,19 +36,19 @@ PROGRAM = "\n".join(
 
 
 class Model:
-    """Answers by what is in the conversation: which turn comes next is told by the results."""
+    """A model whose next turn depends on the results in the conversation."""
 
     name = "by-heart"
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
         done = sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts)
         batch = {0: BATCHES[0], 2: BATCHES[1]}.get(done, ())
-        said = tuple(ToolCall(id=one, name=f"write_{one}", arguments="{}") for one in batch)
+        calls = tuple(ToolCall(id=one, name=f"write_{one}", arguments="{}") for one in batch)
         if IN_CODE:
             program = ToolCall(id="p", name="run_code", arguments=json.dumps({"code": PROGRAM}))
-            said = () if done else (program,)
-        message = Message(role="assistant", parts=said or (Text(text="all is done"),))
-        stop = Stop(reason="tool_use" if said else "end_turn")
+            calls = () if done else (program,)
+        message = Message(role="assistant", parts=calls or (Text(text="all is done"),))
+        stop = Stop(reason="tool_use" if calls else "end_turn")
         response = Response(origin="", candidates=(Candidate(messages=(message,), stop=stop),))
         for event in unfold(response):
             yield event
@@ -58,7 +58,7 @@ class Model:
 
 
 class KillPoints:
-    """Counts the points, and dies at one of them, by its number or its name."""
+    """Counts the points, and kills the process at one of them, by number or name."""
 
     def __init__(self, deadly: int | str | None) -> None:
         self.names: list[str] = []
@@ -161,7 +161,7 @@ def resume(folder: Path, deadly: int | None = None) -> dict[str, Any]:
 
 
 def run_forked(work: Callable[[], Any]) -> tuple[bool, Any]:
-    """Whether it was killed, and what it gave."""
+    """Run a function in a forked child. Return whether it was killed, and its result."""
     there, here = os.pipe()
     child = os.fork()
     if child == 0:
@@ -176,22 +176,29 @@ def run_forked(work: Callable[[], Any]) -> tuple[bool, Any]:
 
 
 def inspect_run(folder: Path) -> dict[str, Any]:
-    """What the journal and the disk hold."""
+    """Return the state of the journal and of the disk."""
     runs = RunStore(folder / "runs.db")
-    found = runs.latest()
-    steps = {step.name: step.outcome is not None for one in found for step in runs.steps(one.id)}
+    stored_runs = runs.latest()
+    steps = {step.name: step.outcome is not None for one in stored_runs for step in runs.steps(one.id)}
     runs.close()
     effects = folder / "effects"
     wrote = effects.read_text(encoding="utf-8").split() if effects.exists() else []
-    return {"runs": len(found), "ended": [one.end_event is not None for one in found], "steps": steps, "effects": wrote}
+    return {
+        "runs": len(stored_runs),
+        "ended": [one.end_event is not None for one in stored_runs],
+        "steps": steps,
+        "effects": wrote,
+    }
 
 
-# At these nothing else is under way: what is left to do has always as many points.
+# At these points nothing else is running, so the number of remaining points is constant.
 ALONE = ("after finish turn/1", "before finish call/2/c")
 
 
 def main(folder: Path, *, twice: bool) -> None:
-    """`twice`: the one that takes it up is killed as well, at each of its points, and a third one goes on."""
+    """Run all points. With `twice`, the resuming process is killed at each of its points too, and a third one
+    resumes.
+    """
     (folder / "whole").mkdir()
     _, points = run_forked(lambda: run(folder / "whole", None))
     deaths: list[tuple[int | str, int | None]] = [(one, None) for one in range(len(points))]
@@ -200,30 +207,30 @@ def main(folder: Path, *, twice: bool) -> None:
     if twice:
         deaths = []
         for at in ALONE:
-            here = folder / at.replace("/", "-")
-            here.mkdir()
-            run_forked(partial(run, here, at))
-            _, resumed = run_forked(partial(resume, here))
+            run_folder = folder / at.replace("/", "-")
+            run_folder.mkdir()
+            run_forked(partial(run, run_folder, at))
+            _, resumed = run_forked(partial(resume, run_folder))
             deaths += [(at, one) for one in range(len(resumed["points"]))]
     for first, second in deaths:
-        here = folder / f"{first}-{second}".replace("/", "-")
-        here.mkdir()
-        killed, _ = run_forked(partial(run, here, first))
-        left = [inspect_run(here)]
+        run_folder = folder / f"{first}-{second}".replace("/", "-")
+        run_folder.mkdir()
+        killed, _ = run_forked(partial(run, run_folder, first))
+        states = [inspect_run(run_folder)]
         if second is not None:
-            killed, _ = run_forked(partial(resume, here, second))
-            left.append(inspect_run(here))
-        _, came = run_forked(partial(resume, here)) if left[-1]["runs"] else (False, None)
+            killed, _ = run_forked(partial(resume, run_folder, second))
+            states.append(inspect_run(run_folder))
+        _, came = run_forked(partial(resume, run_folder)) if states[-1]["runs"] else (False, None)
         at = first if isinstance(first, str) else points[first]
-        told = {"at": at, "second": second, "killed": killed, "left": left, "came": came}
-        sys.stdout.write(json.dumps(told | {"effects": inspect_run(here)["effects"]}) + "\n")
+        report = {"at": at, "second": second, "killed": killed, "left": states, "came": came}
+        sys.stdout.write(json.dumps(report | {"effects": inspect_run(run_folder)["effects"]}) + "\n")
 
 
-# ---- two at once
+# ---- concurrent resumption
 
 
 class PausingConnection:
-    """A connection that tells when it has looked who holds a run, and then waits."""
+    """A connection that signals after it has read the holder of a run, and then waits."""
 
     def __init__(self, connection: SharedConnection, told: int, go: int) -> None:
         self.update = connection.update
@@ -248,7 +255,7 @@ def resume_run(path: Path, told: int, go: int) -> str:
 
 
 def race_for_run(folder: Path) -> None:
-    """Two processes take up a run, both of which saw that nobody holds it."""
+    """Let two processes resume a run after both have seen that its lease is free."""
     path = folder / "runs.db"
     runs = RunStore(path)
     runs.begin("run", b"{}").end(b"{}")
@@ -267,12 +274,12 @@ def race_for_run(folder: Path) -> None:
     while len(seen) < 2:
         seen += os.read(told, 2)
     os.write(goes, b"..")
-    found = []
+    results = []
     for child, there in zip(children, answers, strict=True):
         with os.fdopen(there, "rb") as pipe:
-            found.append(pipe.read().decode())
+            results.append(pipe.read().decode())
         os.waitpid(child, 0)
-    sys.stdout.write(json.dumps(sorted(found)) + "\n")
+    sys.stdout.write(json.dumps(sorted(results)) + "\n")
 
 
 if __name__ == "__main__":

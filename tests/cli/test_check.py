@@ -1,4 +1,4 @@
-"""`toolwire check`, as a shell user meets it."""
+"""`toolwire check` as a subprocess or through click's test runner."""
 
 import json
 from typing import Any
@@ -29,25 +29,25 @@ def check(body: Any, protocol: str = "anthropic") -> Result:
     return CliRunner().invoke(main, ["check", "--protocol", protocol], input=sent)
 
 
-def test_good_request_is_ok() -> None:
+def test_valid_request_is_ok() -> None:
     result = check(GOOD)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "ok\n", "")
 
 
-def test_request_that_would_be_rejected() -> None:
+def test_rejected_request_exits_with_1() -> None:
     result = check(UNANSWERED)
     assert result.exit_code == 1
     assert "ok" not in result.stdout.splitlines()
     (finding,) = [line for line in result.stdout.splitlines() if "toolu_1" in line]
-    level, rule, place, message = finding.split(" ", 3)
+    level, rule, path, message = finding.split(" ", 3)
     assert level == "error"
     assert rule
-    assert place.startswith("/messages/")
+    assert path.startswith("/messages/")
     assert message
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff"])
-def test_what_is_no_json_is_bad_input(body: bytes) -> None:
+def test_invalid_json_is_bad_input(body: bytes) -> None:
     result = check(body)
     assert (result.exit_code, result.stdout) == (2, "")
     assert len(result.stderr.splitlines()) == 1

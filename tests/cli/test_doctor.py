@@ -19,7 +19,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 
 SECRET = "canary-of-a-key"
-# Not the keys of whoever runs the tests.
+# Not the keys in the environment of the tests.
 NO_KEYS = dict.fromkeys(KEY_VARIABLES.values())
 
 
@@ -44,7 +44,7 @@ def provider(protocol: str, url: str, more: str = "") -> str:
     return f'[providers.{protocol}]\nprotocol = "{protocol}"\nbase_url = "{url}"\n{more}\n'
 
 
-def test_all_is_well_with_every_protocol(base_url: str, tmp_path: Path) -> None:
+def test_all_checks_pass_with_every_protocol(base_url: str, tmp_path: Path) -> None:
     config = "".join(provider(name, base_url, 'api_key = "env:THE_KEY"') for name in PROTOCOLS)
     result = doctor(tmp_path, config, THE_KEY=SECRET)
     assert result.exit_code == 0, result.output
@@ -54,45 +54,47 @@ def test_all_is_well_with_every_protocol(base_url: str, tmp_path: Path) -> None:
         ["ok", "server:"],
         *(["ok", f"{name}:"] for name in PROTOCOLS),
     ]
-    assert f"anthropic: {base_url}, key from THE_KEY: answers" in result.output
-    assert "the key was not tried" in next(line for line in lines if "openrouter" in line)
+    assert f"anthropic: {base_url}, key from THE_KEY: reachable" in result.output
+    assert "the key was not checked" in next(line for line in lines if "openrouter" in line)
 
 
-def test_without_a_file_and_keys_the_simulator_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_config_and_keys_the_simulator_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = doctor(tmp_path, None)
     assert result.exit_code == 0
     assert "ok       configuration: no toolwire.toml" in result.output
-    assert "embedded simulator answers (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
+    assert "using the built-in simulator (no ANTHROPIC_API_KEY, OPENAI_API_KEY" in result.output
 
 
-def test_providers_found_in_the_environment(base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_are_discovered_in_the_environment(
+    base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with serve_app(Simulator()) as open_to_all:
         result = doctor(tmp_path, None, OLLAMA_HOST=open_to_all)
     assert result.exit_code == 0
-    assert f"ok       ollama: {open_to_all}, without a key: answers\n" in result.output
+    assert f"ok       ollama: {open_to_all}, without a key: reachable\n" in result.output
 
 
 @pytest.mark.parametrize(
     ("protocol", "status"), [("anthropic", 401), ("openai-chat", 401), ("gemini", 403), ("ollama", 401)]
 )
-def test_a_key_that_is_refused(base_url: str, tmp_path: Path, protocol: str, status: int) -> None:
+def test_rejected_key_is_a_problem(base_url: str, tmp_path: Path, protocol: str, status: int) -> None:
     result = doctor(tmp_path, provider(protocol, base_url))
     assert result.exit_code == 1
     line = result.output.splitlines()[-1]
     assert line.startswith(f"problem  {protocol}: ")
-    assert f"refused the key ({status}); set providers.{protocol}.api_key" in line
+    assert f"key rejected ({status}); set providers.{protocol}.api_key" in line
 
 
-def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
+def test_unreachable_provider_is_a_problem(tmp_path: Path) -> None:
     result = doctor(tmp_path, provider("anthropic", "http://127.0.0.1:9", f'api_key = "{SECRET}"'))
     assert result.exit_code == 1
-    assert "127.0.0.1:9 can't be reached" in result.output
-    assert "see whether base_url is right" in result.output
+    assert "can't connect to 127.0.0.1:9" in result.output
+    assert "check base_url" in result.output
 
 
-def answering(status: int) -> object:
+def status_app(status: int) -> object:
     async def app(scope: dict[str, object], receive: object, send: object) -> None:
         if scope["type"] == "http":
             start = {"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0")]}
@@ -103,46 +105,46 @@ def answering(status: int) -> object:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "said"),
+    ("status", "code", "message"),
     [
-        (404, 0, "answers, and has no list of models"),
-        (302, 1, "answered 302; a redirect is not followed"),
-        (503, 1, "answered 503; try again later"),
+        (404, 0, "reachable, but has no model list"),
+        (302, 1, "status 302; redirects are not followed"),
+        (503, 1, "status 503; try again later"),
     ],
 )
-def test_what_a_provider_may_answer(tmp_path: Path, status: int, code: int, said: str) -> None:
-    with serve_app(answering(status)) as url:
+def test_provider_responses_and_advice(tmp_path: Path, status: int, code: int, message: str) -> None:
+    with serve_app(status_app(status)) as url:
         result = doctor(tmp_path, provider("anthropic", url))
-    assert (result.exit_code, said in result.output) == (code, True), result.output
+    assert (result.exit_code, message in result.output) == (code, True), result.output
 
 
-def test_a_server_that_anyone_could_reach(tmp_path: Path) -> None:
+def test_public_server_without_keys_is_a_problem(tmp_path: Path) -> None:
     outside = '[server]\nhost = "0.0.0.0"\n'
     result = doctor(tmp_path, outside)
     assert result.exit_code == 1
-    assert "problem  server: 0.0.0.0 can be reached from outside" in result.output
+    assert "problem  server: 0.0.0.0 is reachable from other machines" in result.output
     assert doctor(tmp_path, outside + f'keys = ["{SECRET}"]').exit_code == 0
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("[server]\nprot = 3\n", "unknown key server.prot"),
         (provider("anthropic", "http://x", 'api_key = "env:UNSET_KEY"'), "variable UNSET_KEY is not set"),
         ("[server", "toolwire.toml"),
     ],
 )
-def test_a_configuration_that_can_not_be_read(tmp_path: Path, config: str, said: str) -> None:
+def test_unreadable_configuration_is_bad_input(tmp_path: Path, config: str, message: str) -> None:
     result = doctor(tmp_path, config)
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 FILES = ("state", "journal", "runs")
 
 
-def laid_out(folder: Path) -> dict[str, Path]:
-    """The three files, each as the program itself makes it."""
+def create_databases(folder: Path) -> dict[str, Path]:
+    """Create the three database files, each as the program itself creates it."""
     here = folder / "state" / "toolwire"
     open_store(StateSection(), {"XDG_STATE_HOME": str(folder / "state")}).close()
     open_record_store(here / "journal.db", max_age_days=1, max_bytes=1_000_000).close()
@@ -150,8 +152,8 @@ def laid_out(folder: Path) -> dict[str, Path]:
     return {name: here / f"{name}.db" for name in FILES}
 
 
-def test_its_files_are_checked(tmp_path: Path) -> None:
-    files = laid_out(tmp_path)
+def test_database_files_are_checked(tmp_path: Path) -> None:
+    files = create_databases(tmp_path)
     result = doctor(tmp_path, "")
     assert result.exit_code == 0, result.output
     for name, path in files.items():
@@ -159,9 +161,9 @@ def test_its_files_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str, tmp_path: Path) -> None:
-    """S-8 and item 3: an integrity check, for state, journal and runs, and by the doctor."""
-    path = laid_out(tmp_path)[name]
+def test_s_8_damage_behind_a_valid_header_is_found_on_open(name: str, tmp_path: Path) -> None:
+    """S-8: integrity is checked for state, journal and runs, and by the doctor."""
+    path = create_databases(tmp_path)[name]
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(size - 4096)
@@ -182,18 +184,18 @@ def test_s_8_damage_behind_a_sound_head_is_found_when_a_file_is_opened(name: str
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_a_file_that_can_not_be_used_is_a_problem(name: str, tmp_path: Path) -> None:
-    """S-8 and item 3: one that is damaged, of a newer version, or without a column."""
-    path = laid_out(tmp_path)[name]
+def test_s_8_unusable_file_is_a_problem(name: str, tmp_path: Path) -> None:
+    """S-8: a file that is damaged, of a newer version, or lacks a column."""
+    path = create_databases(tmp_path)[name]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 99")
     result = doctor(tmp_path, "")
     assert result.exit_code == 1
-    assert f"problem  {name}: {path}: a newer toolwire wrote it (schema version 99;" in result.output
+    assert f"problem  {name}: {path}: the file was written by a newer toolwire (schema version 99," in result.output
     assert "upgrade toolwire" in result.output
     path.write_bytes(b"this is no database, whatever its name says" * 100)
     damaged = doctor(tmp_path, "")
     assert damaged.exit_code == 1
-    assert f"problem  {name}: {path}: the file is damaged, or not of SQLite" in damaged.output
+    assert f"problem  {name}: {path}: the file is damaged or not a SQLite database" in damaged.output
     assert "move the file away" in damaged.output
     assert "Traceback" not in damaged.output

@@ -1,4 +1,4 @@
-"""`toolwire journal`, over what a gateway recorded."""
+"""`toolwire journal`, on exchanges that a gateway recorded."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def base_url() -> Iterator[str]:
         yield url
 
 
-def config_of(folder: Path, url: str, more: str = "bodies = true") -> str:
+def journal_config(folder: Path, url: str, more: str = "bodies = true") -> str:
     providers = "".join(
         f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "{url}"\napi_key = "{SECRET}"\n'
         for name in PROTOCOL_NAMES
@@ -38,8 +38,8 @@ def config_of(folder: Path, url: str, more: str = "bodies = true") -> str:
 
 
 def record(folder: Path, url: str, client: str, *, stream: bool = False, more: str = "bodies = true") -> None:
-    """One exchange with Gemini's model, and the configuration that it was made with."""
-    config = config_of(folder, url, more)
+    """Record one exchange with a Gemini model, and return the configuration."""
+    config = journal_config(folder, url, more)
     (folder / "toolwire.toml").write_text(config, encoding="utf-8")
 
     async def work() -> None:
@@ -53,13 +53,13 @@ def record(folder: Path, url: str, client: str, *, stream: bool = False, more: s
 
 
 def journal(folder: Path, *arguments: str) -> Result:
-    given = [*arguments, "--config", str(folder / "toolwire.toml")]
-    result = CliRunner().invoke(main, ["journal", *given], env=NO_KEYS)
+    command_line = [*arguments, "--config", str(folder / "toolwire.toml")]
+    result = CliRunner().invoke(main, ["journal", *command_line], env=NO_KEYS)
     assert SECRET not in result.output
     return result
 
 
-def test_tail_shows_one_line_for_each_the_newest_last(base_url: str, tmp_path: Path) -> None:
+def test_tail_prints_one_line_per_exchange_newest_last(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     record(tmp_path, base_url, "ollama", stream=True)
     result = journal(tmp_path, "tail")
@@ -70,11 +70,11 @@ def test_tail_shows_one_line_for_each_the_newest_last(base_url: str, tmp_path: P
     assert " stream in=" in second
     assert " stream " not in first
     assert journal(tmp_path, "tail", "-n", "1").output.splitlines() == [second]
-    told = json.loads(journal(tmp_path, "tail", "-n", "1", "--json").output)
-    assert (told["client"], told["protocol"], "bodies" in told) == ("ollama", "gemini", False)
+    lines = json.loads(journal(tmp_path, "tail", "-n", "1", "--json").output)
+    assert (lines["client"], lines["protocol"], "bodies" in lines) == ("ollama", "gemini", False)
 
 
-def test_show_has_all_of_it(base_url: str, tmp_path: Path) -> None:
+def test_show_prints_everything(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     id = json.loads(journal(tmp_path, "tail", "--json").output)["id"]
     result = journal(tmp_path, "show", id)
@@ -82,12 +82,12 @@ def test_show_has_all_of_it(base_url: str, tmp_path: Path) -> None:
     assert result.output == journal(tmp_path, "show", "last").output
     for part in ("--- request", '"max_tokens"', "--- translated", '"contents"', "--- response", '"end_turn"', "usage"):
         assert part in result.output
-    whole = json.loads(journal(tmp_path, "show", id, "--json").output)
-    assert whole["bodies"]["request"]["messages"][0]["content"][0]["text"] == "What is the weather in Paris?"
-    assert whole["bodies"]["translated"]["contents"][0]["role"] == "user"
+    shown = json.loads(journal(tmp_path, "show", id, "--json").output)
+    assert shown["bodies"]["request"]["messages"][0]["content"][0]["text"] == "What is the weather in Paris?"
+    assert shown["bodies"]["translated"]["contents"][0]["role"] == "user"
 
 
-def test_what_a_terminal_would_obey_is_shown_as_it_is_spelled(tmp_path: Path) -> None:
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     one = make_record(1)
     one.error = "\x1b[2J\x9b31m gone\nnext"
@@ -102,7 +102,7 @@ def test_what_a_terminal_would_obey_is_shown_as_it_is_spelled(tmp_path: Path) ->
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_replay_to_the_same_provider_makes_no_difference(
+def test_replay_to_the_same_provider_has_no_differences(
     client: str, stream: bool, base_url: str, tmp_path: Path
 ) -> None:
     record(tmp_path, base_url, client, stream=stream)
@@ -116,7 +116,7 @@ def test_replay_to_the_same_provider_makes_no_difference(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_replay_goes_to_any_other_protocol(protocol: str, base_url: str, tmp_path: Path) -> None:
+def test_replay_to_another_protocol(protocol: str, base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", stream=True)
     result = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another")
     assert result.exit_code == 1, result.output
@@ -124,14 +124,14 @@ def test_replay_goes_to_any_other_protocol(protocol: str, base_url: str, tmp_pat
     assert lines[1].startswith(f"now  200 anthropic -> {protocol}/another ({protocol})")
     assert 'response changed /model: "gemini-2.5-pro" -> "another"' in lines
     assert not [line for line in lines if "/content/0/name" in line or "/stop_reason" in line]
-    told = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another", "--all").output.splitlines()
-    assert [line for line in told if line.startswith("response changed /id: ")]
+    lines = journal(tmp_path, "replay", "last", "--to", f"{protocol}/another", "--all").output.splitlines()
+    assert [line for line in lines if line.startswith("response changed /id: ")]
 
 
-def test_replay_shows_what_a_provider_does_otherwise(base_url: str, tmp_path: Path) -> None:
+def test_replay_shows_changed_provider_behavior(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "openai-chat")
     with serve_app(Simulator(models=("only-this",))) as strict:
-        (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, strict), encoding="utf-8")
+        (tmp_path / "toolwire.toml").write_text(journal_config(tmp_path, strict), encoding="utf-8")
         result = journal(tmp_path, "replay", "last")
     assert result.exit_code == 1, result.output
     assert "now  404 openai-chat -> gemini/gemini-2.5-pro (gemini)" in result.output
@@ -140,7 +140,7 @@ def test_replay_shows_what_a_provider_does_otherwise(base_url: str, tmp_path: Pa
     assert "response added /error: " in result.output
 
 
-def test_replay_with_no_provider_asks_the_simulator(tmp_path: Path) -> None:
+def test_replay_without_provider_uses_the_simulator(tmp_path: Path) -> None:
     config = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     one = make_record(1, body=1)
@@ -155,7 +155,7 @@ def test_replay_with_no_provider_asks_the_simulator(tmp_path: Path) -> None:
     assert "now  200 anthropic -> gemini/m (gemini)" in result.output
 
 
-def test_export_makes_a_bundle_that_only_the_user_may_read(base_url: str, tmp_path: Path) -> None:
+def test_export_writes_a_private_bundle(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", stream=True)
     record(tmp_path, base_url, "gemini")
     first, second = (json.loads(line) for line in journal(tmp_path, "tail", "--json").output.splitlines())
@@ -176,8 +176,8 @@ def test_export_makes_a_bundle_that_only_the_user_may_read(base_url: str, tmp_pa
     assert journal(tmp_path, "export", "last", "-o", str(target)).exit_code == 2
 
 
-def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_path: Path) -> None:
-    """It was recorded before it was configured."""
+def test_later_configured_key_is_redacted_everywhere(tmp_path: Path) -> None:
+    """The exchange is recorded before the key is configured."""
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     one = make_record(1, body=1)
     assert one.bodies is not None
@@ -185,7 +185,7 @@ def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_p
     one.tenant = "digest-of-a-key"
     store.add(make_batch([one]))
     store.close()
-    (tmp_path / "toolwire.toml").write_text(config_of(tmp_path, "http://127.0.0.1:9"), encoding="utf-8")
+    (tmp_path / "toolwire.toml").write_text(journal_config(tmp_path, "http://127.0.0.1:9"), encoding="utf-8")
     for arguments in (["tail"], ["tail", "--json"], ["show", "last"], ["show", "last", "--json"]):
         result = journal(tmp_path, *arguments)
         assert result.exit_code == 0
@@ -199,33 +199,31 @@ def test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        (["show", "ex_none"], "there is no exchange 'ex_none' in the journal: see `toolwire journal tail`"),
-        (["replay", "ex_none"], "there is no exchange 'ex_none' in the journal"),
-        (["replay", "last", "--to", "nobody/m"], "there is no provider 'nobody': use --to with one of anthropic, "),
-        (["show", "last", "--journal", "none.db"], "there is no journal at none.db: set journal.enabled"),
+        (["show", "ex_none"], "exchange not found: ex_none (see `toolwire journal tail`)"),
+        (["replay", "ex_none"], "exchange not found: ex_none"),
+        (["replay", "last", "--to", "nobody/m"], "unknown provider 'nobody': use --to with one of anthropic, "),
+        (["show", "last", "--journal", "none.db"], "no journal at none.db: set journal.enabled"),
     ],
 )
-def test_what_can_not_be_done_is_said_in_one_line(
-    arguments: list[str], told: str, base_url: str, tmp_path: Path
-) -> None:
+def test_failures_are_one_line_errors(arguments: list[str], message: str, base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic")
     result = journal(tmp_path, *arguments)
     assert result.exit_code == 2
-    assert result.output.startswith(f"Error: {told}")
+    assert result.output.startswith(f"Error: {message}")
     assert result.output.count("\n") == 1
 
 
-def test_what_was_recorded_without_bodies_can_not_be_replayed(base_url: str, tmp_path: Path) -> None:
+def test_exchange_without_bodies_can_not_be_replayed(base_url: str, tmp_path: Path) -> None:
     record(tmp_path, base_url, "anthropic", more="")
-    assert "no bodies were recorded: journal.bodies" in journal(tmp_path, "show", "last").output
+    assert "no bodies recorded: set journal.bodies" in journal(tmp_path, "show", "last").output
     result = journal(tmp_path, "replay", "last")
     assert result.exit_code == 2
     assert "was recorded without bodies: set journal.bodies" in result.output
 
 
-def test_an_empty_journal_is_fine(tmp_path: Path) -> None:
+def test_empty_journal_prints_nothing(tmp_path: Path) -> None:
     open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     (tmp_path / "toolwire.toml").write_text(f'[journal]\npath = "{tmp_path}/journal.db"\n', encoding="utf-8")
     assert journal(tmp_path, "tail").output == ""

@@ -1,4 +1,4 @@
-"""`toolwire launch`, with a program in the agent's place that writes down what it was started with."""
+"""`toolwire launch`, with a stub for the agent that records its environment."""
 
 import json
 import os
@@ -50,8 +50,8 @@ sys.exit(int(os.environ.get("FAKE_CODE", "0")))
 """
 
 
-class Told(Struct):
-    """What the agent saw."""
+class AgentRecord(Struct):
+    """The environment, arguments and files that the agent was started with."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -60,23 +60,29 @@ class Told(Struct):
     process: int
 
 
-class Desk(Struct):
-    """A user's machine with every agent installed, and nothing else."""
+class UserMachine(Struct):
+    """A user's machine with all agents installed."""
 
     folder: Path
 
     @property
-    def told(self) -> Told:
-        return Told(**json.loads((self.folder / "work" / "told.json").read_text()))
+    def record(self) -> AgentRecord:
+        return AgentRecord(**json.loads((self.folder / "work" / "told.json").read_text()))
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         without = {*KEY_VARIABLES.values(), "PATH", "HOME"}
-        kept = {name: value for name, value in os.environ.items() if name not in without}
+        inherited = {name: value for name, value in os.environ.items() if name not in without}
         home = {"HOME": str(self.folder / "home"), "XDG_STATE_HOME": str(self.folder / "state")}
         return subprocess.Popen(
             [*TOOLWIRE, "launch", *arguments],
             cwd=self.folder / "work",
-            env={**kept, **home, "PATH": str(self.folder / "bin"), "TMPDIR": str(self.folder / "tmp"), **environment},
+            env={
+                **inherited,
+                **home,
+                "PATH": str(self.folder / "bin"),
+                "TMPDIR": str(self.folder / "tmp"),
+                **environment,
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -85,64 +91,64 @@ class Desk(Struct):
 
     def launch(self, *arguments: str, **environment: str) -> tuple[int, str]:
         with self.start(*arguments, **environment) as process:
-            said, _ = process.communicate()
-            return process.returncode, said
+            stderr, _ = process.communicate()
+            return process.returncode, stderr
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> UserMachine:
     for name in ("bin", "home", "work", "tmp"):
         (tmp_path / name).mkdir()
     for agent in AGENTS.values():
         program = tmp_path / "bin" / agent.executable
         program.write_text(FAKE)
         program.chmod(0o755)
-    # Not the usual place, where a gateway of whoever runs the tests may be.
+    # Not the default port, where another gateway may be running.
     (tmp_path / "work" / "toolwire.toml").write_text("[server]\nport = 9\n")
-    return Desk(tmp_path)
+    return UserMachine(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[str]:
-    """A gateway that runs already, and wants a key."""
+    """The URL of a gateway that is already running and requires a key."""
     config = f'[server]\nkeys = ["{KEY}"]\n[providers.up]\nprotocol = "ollama"\nbase_url = "http://127.0.0.1:9"'
     with serve_app(build_gateway(parse_config(config, {}), None, {}).app) as url:
         yield url
 
 
-def configured(desk: Desk, root: str) -> None:
+def configured(desk: UserMachine, root: str) -> None:
     port = root.rpartition(":")[2]
     (desk.folder / "work" / "toolwire.toml").write_text(f'[server]\nport = {port}\nkeys = ["{KEY}"]\n')
 
 
-def of_claude(told: Told) -> tuple[str, str, str]:
-    assert "ANTHROPIC_API_KEY" not in told.environment
-    assert json.loads(told.files[".claude.json"])["hasCompletedOnboarding"] is True
-    assert told.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "any/model"
-    option, model, *_ = told.arguments
+def claude_target(record: AgentRecord) -> tuple[str, str, str]:
+    assert "ANTHROPIC_API_KEY" not in record.environment
+    assert json.loads(record.files[".claude.json"])["hasCompletedOnboarding"] is True
+    assert record.environment["ANTHROPIC_DEFAULT_HAIKU_MODEL"] == "any/model"
+    option, model, *_ = record.arguments
     assert option == "--model"
-    return told.environment["ANTHROPIC_BASE_URL"], told.environment["ANTHROPIC_AUTH_TOKEN"], model
+    return record.environment["ANTHROPIC_BASE_URL"], record.environment["ANTHROPIC_AUTH_TOKEN"], model
 
 
-def of_codex(told: Told) -> tuple[str, str, str]:
-    config = tomllib.loads(told.files["config.toml"])
+def codex_target(record: AgentRecord) -> tuple[str, str, str]:
+    config = tomllib.loads(record.files["config.toml"])
     provider = config["model_providers"][config["model_provider"]]
     assert provider["wire_api"] == "responses"
-    return provider["base_url"], told.environment[provider["env_key"]], config["model"]
+    return provider["base_url"], record.environment[provider["env_key"]], config["model"]
 
 
-def of_gemini(told: Told) -> tuple[str, str, str]:
-    settings = json.loads(told.files[".gemini/settings.json"])
+def gemini_target(record: AgentRecord) -> tuple[str, str, str]:
+    settings = json.loads(record.files[".gemini/settings.json"])
     assert settings["security"]["auth"]["selectedType"] == "gemini-api-key"
-    assert "GOOGLE_GENAI_USE_VERTEXAI" not in told.environment
-    option, model, *_ = told.arguments
+    assert "GOOGLE_GENAI_USE_VERTEXAI" not in record.environment
+    option, model, *_ = record.arguments
     assert option == "-m"
-    return told.environment["GOOGLE_GEMINI_BASE_URL"], told.environment["GEMINI_API_KEY"], model
+    return record.environment["GOOGLE_GEMINI_BASE_URL"], record.environment["GEMINI_API_KEY"], model
 
 
-def of_opencode(package: str) -> Callable[[Told], tuple[str, str, str]]:
-    def read(told: Told) -> tuple[str, str, str]:
-        config = json.loads(told.environment["OPENCODE_CONFIG_CONTENT"])
+def opencode_target(package: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
+    def read(record: AgentRecord) -> tuple[str, str, str]:
+        config = json.loads(record.environment["OPENCODE_CONFIG_CONTENT"])
         provider: dict[str, Any] = config["provider"]["toolwire"]
         assert provider["npm"] == package
         assert config["model"] == config["small_model"] == f"toolwire/{next(iter(provider['models']))}"
@@ -151,85 +157,89 @@ def of_opencode(package: str) -> Callable[[Told], tuple[str, str, str]]:
     return read
 
 
-def of_qwen(kind: str, *names: str) -> Callable[[Told], tuple[str, str, str]]:
-    def read(told: Told) -> tuple[str, str, str]:
-        assert told.arguments[:2] == ["--auth-type", kind]
-        assert json.loads(told.files["settings.json"])["security"]["auth"]["selectedType"] == kind
-        address, key, model = (told.environment[name] for name in names)
+def qwen_target(kind: str, *names: str) -> Callable[[AgentRecord], tuple[str, str, str]]:
+    def read(record: AgentRecord) -> tuple[str, str, str]:
+        assert record.arguments[:2] == ["--auth-type", kind]
+        assert json.loads(record.files["settings.json"])["security"]["auth"]["selectedType"] == kind
+        address, key, model = (record.environment[name] for name in names)
         return address, key, model
 
     return read
 
 
 SETTINGS = {
-    ("claude", "anthropic"): (of_claude, ""),
-    ("codex", "openai-responses"): (of_codex, "/v1"),
-    ("gemini", "gemini"): (of_gemini, ""),
-    ("opencode", "anthropic"): (of_opencode("@ai-sdk/anthropic"), "/v1"),
-    ("opencode", "openai-responses"): (of_opencode("@ai-sdk/openai"), "/v1"),
-    ("opencode", "openai-chat"): (of_opencode("@ai-sdk/openai-compatible"), "/v1"),
-    ("opencode", "gemini"): (of_opencode("@ai-sdk/google"), "/v1beta"),
-    ("qwen", "openai-chat"): (of_qwen("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"), "/v1"),
-    ("qwen", "anthropic"): (of_qwen("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"), ""),
-    ("qwen", "gemini"): (of_qwen("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"), ""),
+    ("claude", "anthropic"): (claude_target, ""),
+    ("codex", "openai-responses"): (codex_target, "/v1"),
+    ("gemini", "gemini"): (gemini_target, ""),
+    ("opencode", "anthropic"): (opencode_target("@ai-sdk/anthropic"), "/v1"),
+    ("opencode", "openai-responses"): (opencode_target("@ai-sdk/openai"), "/v1"),
+    ("opencode", "openai-chat"): (opencode_target("@ai-sdk/openai-compatible"), "/v1"),
+    ("opencode", "gemini"): (opencode_target("@ai-sdk/google"), "/v1beta"),
+    ("qwen", "openai-chat"): (qwen_target("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"), "/v1"),
+    ("qwen", "anthropic"): (qwen_target("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"), ""),
+    ("qwen", "gemini"): (qwen_target("gemini", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_MODEL"), ""),
 }
-# What a user may have set, and what would lead an agent past the gateway.
+# Variables that a user may have set, and that would make an agent bypass the gateway.
 ELSEWHERE = {"ANTHROPIC_API_KEY": "theirs", "GOOGLE_GENAI_USE_VERTEXAI": "true", "OPENAI_BASE_URL": "http://elsewhere"}
 
 
-def test_every_protocol_of_every_agent_is_tried() -> None:
+def test_every_agent_and_protocol_has_a_case() -> None:
     assert set(SETTINGS) == {(name, protocol) for name, agent in AGENTS.items() for protocol in agent.protocols}
 
 
 @pytest.mark.parametrize(("name", "protocol"), SETTINGS)
-def test_where_each_agent_is_pointed(desk: Desk, root: str, name: str, protocol: str) -> None:
+def test_agent_is_configured_for_the_gateway(desk: UserMachine, root: str, name: str, protocol: str) -> None:
     configured(desk, root)
     options = ["--model", "any/model", "--protocol", protocol]
     code, said = desk.launch(name, *options, "--", "-p", "--yes", "Hi there", **ELSEWHERE)
     assert (code, said) == (0, "")
     read, path = SETTINGS[name, protocol]
-    assert read(desk.told) == (root + path, KEY, "any/model")
-    assert desk.told.arguments[-3:] == ["-p", "--yes", "Hi there"]
-    assert "127.0.0.1" in desk.told.environment["NO_PROXY"]
+    assert read(desk.record) == (root + path, KEY, "any/model")
+    assert desk.record.arguments[-3:] == ["-p", "--yes", "Hi there"]
+    assert "127.0.0.1" in desk.record.environment["NO_PROXY"]
 
 
-def test_a_gateway_runs_as_long_as_the_agent(desk: Desk) -> None:
+def test_gateway_runs_as_long_as_the_agent(desk: UserMachine) -> None:
     assert desk.launch("claude", FAKE_CODE="3") == (3, "")
-    assert desk.told.health == '{"status":"ok"}'
-    assert desk.told.arguments == []
+    assert desk.record.health == '{"status":"ok"}'
+    assert desk.record.arguments == []
     with pytest.raises(Exception, match="refused"):
-        http_client.get(desk.told.environment["ANTHROPIC_BASE_URL"] + "/healthz")
+        http_client.get(desk.record.environment["ANTHROPIC_BASE_URL"] + "/healthz")
 
 
-def test_nothing_is_left_behind_and_nothing_of_the_users_is_touched(desk: Desk) -> None:
-    own = desk.folder / "home" / ".claude.json"
-    own.write_text("{}")
+def test_no_files_remain_and_user_settings_are_unchanged(desk: UserMachine) -> None:
+    user_settings = desk.folder / "home" / ".claude.json"
+    user_settings.write_text("{}")
     assert desk.launch("claude", "--model", "anthropic/claude-opus-5-5")[0] == 0
-    assert [one.name for one in own.parent.rglob("*")] == [".claude.json"]
-    assert own.read_text() == "{}"
+    assert [one.name for one in user_settings.parent.rglob("*")] == [".claude.json"]
+    assert user_settings.read_text() == "{}"
     assert list((desk.folder / "tmp").iterdir()) == []
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
-def test_what_would_end_it_ends_the_agent_first(desk: Desk) -> None:
+def test_termination_signals_are_forwarded_to_the_agent(desk: UserMachine) -> None:
     with desk.start("claude", FAKE_WAITS="600") as process:
         wait_until((desk.folder / "work" / "told.json").exists)
-        process.send_signal(signal.SIGINT)  # the agent's to understand
+        process.send_signal(signal.SIGINT)  # handled by the agent
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 7
     assert {one.name for one in (desk.folder / "state" / "toolwire").iterdir()} == {"seal.key", "state.db"}
 
 
-def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
+def test_unwritable_state_folder_is_a_one_line_error(desk: UserMachine) -> None:
     (desk.folder / "state").write_text("in the way")
-    place = desk.folder / "state" / "toolwire"
-    assert desk.launch("claude") == (2, f"Error: can't write to {place}: Not a directory\n")
+    state_folder = desk.folder / "state" / "toolwire"
+    assert desk.launch("claude") == (2, f"Error: can't write to {state_folder}: Not a directory\n")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "config", "said"),
+    ("arguments", "config", "message"),
     [
-        (["codex", "--protocol", "ollama"], "", "codex does not speak 'ollama': choose from openai-responses"),
+        (
+            ["codex", "--protocol", "ollama"],
+            "",
+            "codex does not support protocol 'ollama'; expected one of openai-responses",
+        ),
         (["codex", "--config", "none.toml"], "", "none.toml: No such file or directory"),
         (["codex"], "[server]\nprot = 3\n", "toolwire.toml: unknown key server.prot"),
         (
@@ -239,33 +249,33 @@ def test_without_a_place_for_its_settings_it_is_one_line(desk: Desk) -> None:
         ),
     ],
 )
-def test_what_can_not_be_started_is_one_line(desk: Desk, arguments: list[str], config: str, said: str) -> None:
+def test_start_failures_are_one_line_errors(desk: UserMachine, arguments: list[str], config: str, message: str) -> None:
     (desk.folder / "work" / "toolwire.toml").write_text(config + "\n[server]\nport = 9\n" * ("server" not in config))
-    code, told = desk.launch(*arguments)
+    code, record = desk.launch(*arguments)
     assert code == 2
-    assert said in told
-    assert told.count("\n") == 1
+    assert message in record
+    assert record.count("\n") == 1
     assert not (desk.folder / "work" / "told.json").exists()
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_that_is_not_installed(tmp_path: Path, name: str) -> None:
+def test_missing_agent_names_the_package(tmp_path: Path, name: str) -> None:
     result = CliRunner().invoke(main, ["launch", name], env={"PATH": str(tmp_path)})
     assert result.exit_code == 2
     assert result.output == f"Error: {name} is not installed: npm install -g {AGENTS[name].package}\n"
 
 
-def test_a_gateway_of_its_own_ends_even_if_it_is_killed(desk: Desk) -> None:
+def test_started_gateway_ends_even_if_launch_is_killed(desk: UserMachine) -> None:
     process = desk.start("claude", FAKE_WAITS="600")
     waited((desk.folder / "work" / "told.json").exists)
-    root = desk.told.environment["ANTHROPIC_BASE_URL"]
-    assert answers(root)
+    root = desk.record.environment["ANTHROPIC_BASE_URL"]
+    assert is_healthy(root)
     process.kill()
     process.wait()
     try:
-        waited(lambda: not answers(root))
+        waited(lambda: not is_healthy(root))
     finally:
-        os.kill(desk.told.process, signal.SIGKILL)
+        os.kill(desk.record.process, signal.SIGKILL)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -274,22 +284,22 @@ def waited(so: Callable[[], bool]) -> None:
     wait_until(so)
 
 
-def answers(root: str) -> bool:
+def is_healthy(root: str) -> bool:
     try:
         return http_client.get(f"{root}/healthz").status_code == 200
     except httpx.HTTPError:
         return False
 
 
-def commands_of(name: str) -> list[str]:
-    """What the guide of an agent says to run."""
+def guide_commands(name: str) -> list[str]:
+    """Return the commands in the guide of an agent."""
     guide = (Path(__file__).parents[2] / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
     return re.findall(r"^toolwire (launch .*)$", guide, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_what_its_guide_says_to_run_starts_it(desk: Desk, name: str) -> None:
-    commands = commands_of(name)
+def test_commands_in_the_guide_start_the_agents(desk: UserMachine, name: str) -> None:
+    commands = guide_commands(name)
     assert commands
     for command in commands:
         _, agent, *arguments = shlex.split(command)
@@ -298,4 +308,4 @@ def test_what_its_guide_says_to_run_starts_it(desk: Desk, name: str) -> None:
         code, said = desk.launch(agent, *arguments)
         assert (code, said) == (0, "")
         behind = arguments[arguments.index("--") + 1 :] if "--" in arguments else []
-        assert desk.told.arguments[len(desk.told.arguments) - len(behind) :] == behind
+        assert desk.record.arguments[len(desk.record.arguments) - len(behind) :] == behind

@@ -1,4 +1,4 @@
-"""`toolwire mcp`, as a shell user meets it."""
+"""`toolwire mcp` through click's test runner and as a subprocess."""
 
 import asyncio
 import json
@@ -30,8 +30,8 @@ from toolwire.runtime.mcp.config import McpServerConfig
 ROOT = Path(__file__).parents[2]
 
 
-def configured(folder: Path, **servers: dict[str, Any]) -> Path:
-    """A configuration with the actor under each of these names."""
+def write_config(folder: Path, **servers: dict[str, Any]) -> Path:
+    """Write a configuration with the test server under each of these names."""
     sections = []
     for name, options in servers.items():
         arguments = json.dumps(["-S", str(SCRIPTED_SERVER), json.dumps(options)])
@@ -45,8 +45,8 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["mcp", *arguments])
 
 
-def test_servers_their_state_and_their_tools_are_listed(tmp_path: Path) -> None:
-    path = configured(
+def test_list_prints_servers_states_and_tools(tmp_path: Path) -> None:
+    path = write_config(
         tmp_path, one={"tools": [tool_definition("echo", description="Says\nit again")]}, two={"tools": []}
     )
     with path.open("a", encoding="utf-8") as file:
@@ -55,45 +55,45 @@ def test_servers_their_state_and_their_tools_are_listed(tmp_path: Path) -> None:
     result = run("list", "--config", str(path))
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
-        "off: switched off",
-        "one: up, 2025-11-25, 1 tools",
+        "off: disabled",
+        "one: up, 2025-11-25, 1 tool",
         "  one__echo  Says it again",
         "two: up, 2025-11-25, 0 tools",
-        "gone: down: there is no program 'no-such-program-anywhere'",
+        "gone: down: command not found: no-such-program-anywhere",
     ]
 
 
-def test_a_tool_is_called(tmp_path: Path) -> None:
-    path = str(configured(tmp_path, one={}))
+def test_call_prints_the_result(tmp_path: Path) -> None:
+    path = str(write_config(tmp_path, one={}))
     result = run("call", "one", "echo", '{"a": 1}', "--config", path)
     assert (result.exit_code, result.stdout) == (0, '{"a": 1}\n')
     failed = run("call", "one", "fail", "--config", path)
     assert (failed.exit_code, failed.stdout) == (1, "the disk is full\n")
     unknown = run("call", "one", "nothing", "--config", path)
     assert unknown.exit_code == 1
-    assert "there is no tool 'one__nothing'; nothing was run" in unknown.stdout
+    assert "unknown tool 'one__nothing'; nothing was run" in unknown.stdout
 
 
-def test_arguments_that_are_no_json_are_not_sent(tmp_path: Path) -> None:
-    result = run("call", "one", "echo", "{", "--config", str(configured(tmp_path, one={})))
+def test_invalid_json_arguments_are_not_sent(tmp_path: Path) -> None:
+    result = run("call", "one", "echo", "{", "--config", str(write_config(tmp_path, one={})))
     assert result.exit_code == 1
     assert "not valid JSON" in result.stdout
 
 
-def test_a_server_that_is_not_configured_can_not_be_called(tmp_path: Path) -> None:
-    result = run("call", "other", "echo", "--config", str(configured(tmp_path, one={})))
-    assert (result.exit_code, result.stderr) == (2, "Error: there is no MCP server 'other': choose from one\n")
+def test_unknown_server_can_not_be_called(tmp_path: Path) -> None:
+    result = run("call", "other", "echo", "--config", str(write_config(tmp_path, one={})))
+    assert (result.exit_code, result.stderr) == (2, "Error: unknown MCP server 'other'; expected one of one\n")
 
 
-def test_a_file_of_another_tool_is_turned_into_sections(tmp_path: Path) -> None:
+def test_import_converts_mcp_servers_json_to_toml(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {"a": {"command": "x", "shiny": 1}}}', encoding="utf-8")
     result = run("import", str(path))
     assert (result.exit_code, result.stdout) == (0, '[mcp.servers.a]\ncommand = "x"\n')
-    assert result.stderr == "a.shiny: unknown\n"
+    assert result.stderr == "a.shiny: unknown key\n"
 
 
-def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logout_deletes_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcp.shared.auth import OAuthToken
 
     from toolwire.runtime.mcp.oauth import TokenFile
@@ -104,12 +104,12 @@ def test_tokens_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     folder = tmp_path / "toolwire" / "mcp"
     store = TokenFile(folder, "far", "https://far.example/mcp")
     asyncio.run(store.set_tokens(OAuthToken(access_token="t")))
-    assert run("logout", "far", "--config", str(path)).stdout == "far: forgotten\n"
+    assert run("logout", "far", "--config", str(path)).stdout == "far: signed out\n"
     assert list(folder.iterdir()) == []
-    assert run("logout", "far", "--config", str(path)).stdout == "far: there was nothing\n"
+    assert run("logout", "far", "--config", str(path)).stdout == "far: no tokens stored\n"
 
 
-def serving(folder: Path, version: str, *options: str) -> McpServerConfig:
+def serve_config(folder: Path, version: str, *options: str) -> McpServerConfig:
     program = "import sys, toolwire.cli; toolwire.cli.main(sys.argv[1:])"
     return McpServerConfig(
         command=sys.executable,
@@ -120,11 +120,9 @@ def serving(folder: Path, version: str, *options: str) -> McpServerConfig:
 
 
 @pytest.mark.parametrize("version", MCP_VERSIONS)
-def test_it_serves_what_is_configured_over_stdio_under_its_rules(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
-    settings = serving(tmp_path, version, "--servers-only", "--allow", "one__*", "--deny", "one__fail")
+def test_serve_over_stdio_applies_rules(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_config(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
+    settings = serve_config(tmp_path, version, "--servers-only", "--allow", "one__*", "--deny", "one__fail")
 
     async def work() -> None:
         async with open_toolset(settings, "me") as toolset:
@@ -146,14 +144,14 @@ def test_it_serves_what_is_configured_over_stdio_under_its_rules(
     ]
 
 
-def test_built_in_tools_are_served_beside_them(tmp_path: Path) -> None:
-    configured(tmp_path, one={"tools": [tool_definition("echo")]})
+def test_serve_includes_built_in_tools(tmp_path: Path) -> None:
+    write_config(tmp_path, one={"tools": [tool_definition("echo")]})
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "note.txt").write_text("the key is sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", encoding="utf-8")
 
     async def work() -> None:
-        async with open_toolset(serving(tmp_path, MCP_VERSIONS[1], "--workspace", str(folder)), "me") as toolset:
+        async with open_toolset(serve_config(tmp_path, MCP_VERSIONS[1], "--workspace", str(folder)), "me") as toolset:
             names = [one.name for one in await toolset.tools()]
             assert names[-1] == "me__one__echo"
             assert {"me__read_file", "me__run_shell_command", "me__apply_patch"} <= set(names)
@@ -170,18 +168,18 @@ def test_built_in_tools_are_served_beside_them(tmp_path: Path) -> None:
     assert (folder / "new.txt").read_text(encoding="utf-8") == "x"
 
 
-def test_without_a_key_it_is_served_to_this_machine_alone(tmp_path: Path) -> None:
-    result = run("serve", "--config", str(configured(tmp_path)), "--http", "0.0.0.0:0")
+def test_serve_without_keys_only_on_loopback(tmp_path: Path) -> None:
+    result = run("serve", "--config", str(write_config(tmp_path)), "--http", "0.0.0.0:0")
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: 0.0.0.0 is not this machine alone: server.keys must have a key\n",
+        "Error: 0.0.0.0 is reachable from other machines: set server.keys\n",
     )
-    assert run("serve", "--config", str(configured(tmp_path)), "--http", "nowhere").exit_code == 2
+    assert run("serve", "--config", str(write_config(tmp_path)), "--http", "nowhere").exit_code == 2
 
 
 @contextmanager
-def at_an_address(folder: Path, *options: str) -> Iterator[str]:
-    settings = serving(folder, "auto", "--http", "127.0.0.1:0", *options)
+def serve_over_http(folder: Path, *options: str) -> Iterator[str]:
+    settings = serve_config(folder, "auto", "--http", "127.0.0.1:0", *options)
     environment = {**os.environ, **settings.env}
     with subprocess.Popen(
         [settings.command or "", *settings.args], env=environment, stderr=subprocess.PIPE, text=True
@@ -194,8 +192,8 @@ def at_an_address(folder: Path, *options: str) -> Iterator[str]:
 
 
 def refusals(url: str, *tried: dict[str, str]) -> list[int]:
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    return [httpx.post(url, json=asked, headers=headers).status_code for headers in tried]
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    return [httpx.post(url, json=request, headers=headers).status_code for headers in tried]
 
 
 KEY = {"Authorization": "Bearer a-long-enough-key"}
@@ -203,8 +201,8 @@ EVIL = ({"Host": "evil.example"}, {"Host": "127.0.0.1@evil.example"}, {"Origin":
 
 
 @pytest.mark.parametrize("version", MCP_VERSIONS)
-def test_it_serves_over_http_under_its_rules(version: str, tmp_path: Path) -> None:
-    configured(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
+def test_serve_over_http_applies_rules(version: str, tmp_path: Path) -> None:
+    write_config(tmp_path, one={"tools": [tool_definition("echo"), tool_definition("fail")]})
 
     async def work(url: str) -> None:
         async with open_toolset(McpServerConfig(url=url, version=version), "me") as toolset:  # type: ignore[arg-type]
@@ -215,27 +213,27 @@ def test_it_serves_over_http_under_its_rules(version: str, tmp_path: Path) -> No
                 "denied: "
             )
 
-    with at_an_address(tmp_path, "--servers-only", "--allow", "one__*", "--deny", "one__fail") as url:
+    with serve_over_http(tmp_path, "--servers-only", "--allow", "one__*", "--deny", "one__fail") as url:
         assert refusals(url, *EVIL) == [403, 403, 403]
         asyncio.run(work(url))
 
 
-def test_over_http_a_key_is_wanted_where_there_are_keys(tmp_path: Path) -> None:
-    path = configured(tmp_path, one={"tools": [tool_definition("echo")]})
+def test_serve_over_http_requires_a_configured_key(tmp_path: Path) -> None:
+    path = write_config(tmp_path, one={"tools": [tool_definition("echo")]})
     path.write_text('[server]\nkeys = ["a-long-enough-key"]\n' + path.read_text(encoding="utf-8"), encoding="utf-8")
 
     async def work(url: str) -> None:
         async with open_toolset(McpServerConfig(url=url, headers=KEY), "me") as toolset:
             assert [one.name for one in await toolset.tools()] == ["me__one__echo"], toolset.error
 
-    with at_an_address(tmp_path, "--servers-only") as url:
+    with serve_over_http(tmp_path, "--servers-only") as url:
         assert refusals(url, {}, {"Authorization": "Bearer another-key"}) == [401, 401]
         assert refusals(f"{url}?key=a-long-enough-key", {}) == [401]
         assert refusals(url, {**KEY, "Origin": "http://evil.example"}) == [403]
         asyncio.run(work(url))
 
 
-def test_the_sdk_is_not_loaded_to_show_help() -> None:
+def test_help_does_not_import_the_sdk() -> None:
     script = "import sys, toolwire.cli, toolwire.gateway.config; sys.exit('mcp' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Text by others on a terminal: shown without what it would obey, or spelled out."""
+"""Untrusted text on a terminal: control characters are removed or escaped."""
 
 import pytest
 from hypothesis import given
@@ -25,28 +25,28 @@ TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2
         ("gpj\u202eexe.\u2066", "gpjexe."),
     ],
 )
-def test_what_a_terminal_would_obey_is_not_shown(text: str, harmless: str) -> None:
+def test_strip_controls_removes_escape_sequences(text: str, harmless: str) -> None:
     assert strip_controls(text) == harmless
 
 
 @given(st.text(st.characters(max_codepoint=0x20FF) | st.sampled_from("\x1b\x9b\x9d\x07[]m;0\\"), max_size=60))
-def test_nothing_steers_a_terminal_whatever_it_is_and_however_it_is_cut(text: str) -> None:
-    for made in (
+def test_stripped_text_never_controls_a_terminal(text: str) -> None:
+    for escaped in (
         strip_controls(text),
         escape_controls(text),
         truncate_line(text, 20),
         strip_controls(text[:5]) + strip_controls(text[5:]),
     ):
-        assert not [one for one in made if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160]
-        assert not set(made) & set(TURNING)
+        assert not [one for one in escaped if (ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160]
+        assert not set(escaped) & set(TURNING)
     assert len(truncate_line(text, 20)) <= 20
     assert "\n" not in truncate_line(text, 20)
 
 
 @given(st.text(max_size=60))
-def test_what_is_spelled_hides_nothing(text: str) -> None:
-    made = escape_controls(text)
-    assert all(one.isprintable() or one in "\n\t" for one in made)
-    assert len(made) >= len(text)
+def test_escaped_text_hides_nothing(text: str) -> None:
+    escaped = escape_controls(text)
+    assert all(one.isprintable() or one in "\n\t" for one in escaped)
+    assert len(escaped) >= len(text)
     plain = "".join(one for one in text if one.isprintable() or one in "\n\t")
-    assert made == plain or len(made) > len(plain)
+    assert escaped == plain or len(escaped) > len(plain)

@@ -17,7 +17,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["protocols", *arguments])
 
 
-def test_every_protocol_is_listed_with_what_it_is_and_how_much_arrives() -> None:
+def test_overview_lists_protocols_and_ratios() -> None:
     result = run()
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -32,31 +32,31 @@ def test_every_protocol_is_listed_with_what_it_is_and_how_much_arrives() -> None
         assert cells[index] == "="
 
 
-def test_a_pair_shows_each_feature_with_its_losses() -> None:
+def test_pair_lists_features_with_losses() -> None:
     result = run("--from", "anthropic", "--to", "openai-chat")
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[0].startswith("anthropic to openai-chat: mapped ")
     assert "mapped temperature temperature" in lines
     at = lines.index("reported top-k top_k")
-    assert lines[at + 1] == "dropped /top_k: the target has no counterpart"
+    assert lines[at + 1] == "dropped /top_k: the target has no such field"
     assert not [line for line in lines if " seed " in line]
 
 
 def test_one_side_has_a_column_for_each_other_protocol() -> None:
-    given = run("--from", "ollama").stdout
+    output = run("--from", "ollama").stdout
     taken = run("--to", "ollama").stdout
     others = ["anthropic", "chat", "responses", "gemini", "interactions", "openrouter"]
-    assert given.splitlines()[0] == "from ollama to:"
+    assert output.splitlines()[0] == "from ollama to:"
     assert taken.splitlines()[0] == "to ollama from:"
-    assert given.splitlines()[2].split() == ["Conversation", *others]
-    assert [line.split() for line in given.splitlines() if line.startswith("text ")] == [["text", *"++++++"]]
+    assert output.splitlines()[2].split() == ["Conversation", *others]
+    assert [line.split() for line in output.splitlines() if line.startswith("text ")] == [["text", *"++++++"]]
     assert [line.split() for line in taken.splitlines() if line.startswith("choice-required ")] == [
         ["choice-required", *"------"]
     ]
 
 
-def test_a_feature_is_shown_between_all() -> None:
+def test_feature_is_shown_between_all_protocols() -> None:
     result = run("choice-required")
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["anthropic", "=", "+", "+", "+", "+", "-", "+"] in rows
@@ -68,10 +68,10 @@ def test_tables_are_readable(arguments: list[str]) -> None:
     assert [line for line in run(*arguments).stdout.splitlines() if len(line) > WIDEST] == []
 
 
-def test_json_holds_the_same() -> None:
-    whole = json.loads(run("--json").stdout)
-    assert list(whole["protocols"]) == list(PROTOCOLS)
-    assert len(whole["pairs"]) == len(PROTOCOLS) * (len(PROTOCOLS) - 1)
+def test_json_option_has_the_same_content() -> None:
+    data = json.loads(run("--json").stdout)
+    assert list(data["protocols"]) == list(PROTOCOLS)
+    assert len(data["pairs"]) == len(PROTOCOLS) * (len(PROTOCOLS) - 1)
     (pair,) = json.loads(run("--json", "--from", "anthropic", "--to", "openai-chat", "top-k").stdout)["pairs"]
     assert pair == {
         "from": "anthropic",
@@ -79,33 +79,33 @@ def test_json_holds_the_same() -> None:
         "features": {
             "top-k": {
                 "outcome": "reported",
-                "losses": [{"kind": "dropped", "path": "/top_k", "reason": "the target has no counterpart"}],
+                "losses": [{"kind": "dropped", "path": "/top_k", "reason": "the target has no such field"}],
             }
         },
     }
 
 
-def test_to_itself_everything_comes_back() -> None:
-    assert run("--from", "gemini", "--to", "gemini").stdout == "gemini to itself: everything comes back as it was.\n"
+def test_same_protocol_is_unchanged() -> None:
+    assert run("--from", "gemini", "--to", "gemini").stdout == "gemini to itself: passed through unchanged.\n"
 
 
-def test_a_feature_that_the_source_has_no_words_for() -> None:
+def test_feature_not_supported_by_the_source() -> None:
     shown = run("--from", "ollama", "--to", "gemini", "cache-marks").stdout
-    assert "ollama has no words for it: cache marks" in shown
+    assert "not supported by ollama: cache marks" in shown
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["cache-mark"], "unknown feature 'cache-mark': did you mean cache-marks"),
         (["xyzzy"], "unknown feature 'xyzzy': 'toolwire protocols --from P' lists them"),
-        (["--from", "antropic"], "unknown protocol 'antropic': choose from anthropic, "),
+        (["--from", "antropic"], "unknown protocol 'antropic'; expected one of anthropic, "),
     ],
 )
-def test_an_unknown_name_is_one_line(arguments: list[str], said: str) -> None:
+def test_unknown_name_is_a_one_line_error(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
-    assert result.stderr.startswith(f"Error: {said}")
+    assert result.stderr.startswith(f"Error: {message}")
     assert result.stderr.count("\n") == 1
 
 
@@ -120,7 +120,7 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["protocols"]])
-def test_help_and_the_matrix_load_no_codec(arguments: list[str]) -> None:
+def test_help_and_matrix_import_no_codec(arguments: list[str]) -> None:
     program = (
         "import sys\n"
         "from toolwire.cli import main\n"

@@ -1,4 +1,4 @@
-"""`toolwire runs`: what was recorded is listed, shown, taken up again after any death, and replayed."""
+"""`toolwire runs`: recorded runs are listed, shown, resumed after any crash, and replayed."""
 
 import contextlib
 import json
@@ -32,18 +32,18 @@ from toolwire.journal.runs import RunStore
 ROOT = Path(__file__).parents[2]
 
 
-def shown(folder: Path, run: str = "last") -> dict[str, Any]:
+def run_report(folder: Path, run: str = "last") -> dict[str, Any]:
     journal = folder / ".state" / "toolwire" / "runs.db"
     done = CliRunner().invoke(main, ["runs", "show", run, "--json", "--journal", str(journal)])
     assert done.exit_code == 0, done.output
-    whole: dict[str, Any] = json.loads(done.stdout)
-    return whole
+    report_data: dict[str, Any] = json.loads(done.stdout)
+    return report_data
 
 
 # ---- killed at every point of the journal
 
 
-def deaths(folder: Path, *more: str) -> Iterator[Any]:
+def run_crash_program(folder: Path, *more: str) -> Iterator[Any]:
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "cli" / "crash_program.py"), str(folder), *more],
         env=cli_environment(folder),
@@ -55,8 +55,8 @@ def deaths(folder: Path, *more: str) -> Iterator[Any]:
     return map(json.loads, done.stdout.splitlines())
 
 
-def judge(death: dict[str, Any]) -> None:
-    """Nothing is lost, nothing is done twice, and what nobody can know is said."""
+def check_outcome(death: dict[str, Any]) -> None:
+    """Assert that nothing is lost or done twice, and that calls in doubt are reported."""
     assert death["killed"]
     left, came, effects = death["left"], death["came"], death["effects"]
     if not left[-1]["runs"]:
@@ -72,10 +72,10 @@ def judge(death: dict[str, Any]) -> None:
             assert (status, text, effects.count(letter)) == ("ok", f"wrote {letter}", 1)
 
 
-def test_killed_at_any_point_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
-    found = list(deaths(tmp_path))
+def test_run_killed_at_any_point_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    found = list(run_crash_program(tmp_path))
     for death in found:
-        judge(death)
+        check_outcome(death)
     steps = ("turn/1", "turn/2", "turn/3", "approval/1/b", "call/1/a", "call/1/b", "call/2/c")
     points = {f"{when} {what} {step}" for when in ("before", "after") for what in ("begin", "finish") for step in steps}
     points |= {f"{when} {what}" for when in ("before", "after") for what in ("begin", "end")}
@@ -84,15 +84,15 @@ def test_killed_at_any_point_nothing_is_lost_or_done_twice(tmp_path: Path) -> No
     assert doubts
 
 
-def test_killed_again_while_it_is_taken_up_it_still_holds(tmp_path: Path) -> None:
-    found = list(deaths(tmp_path, "twice"))
+def test_run_killed_again_while_resuming_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    found = list(run_crash_program(tmp_path, "twice"))
     assert len(found) > 40
     for death in found:
-        judge(death)
+        check_outcome(death)
 
 
-def test_killed_at_any_point_a_program_goes_on_and_repeats_none_of_its_calls(tmp_path: Path) -> None:
-    found = list(deaths(tmp_path, "code"))
+def test_program_killed_at_any_point_resumes_without_repeating_calls(tmp_path: Path) -> None:
+    found = list(run_crash_program(tmp_path, "code"))
     for death in found:
         assert death["killed"]
         left, came, effects = death["left"][-1], death["came"], death["effects"]
@@ -119,8 +119,8 @@ def wait_for(path: Path) -> None:
     wait_until(path.exists)
 
 
-def killed(folder: Path) -> str:
-    """A run that was killed while a command of it ran."""
+def kill_running_command(folder: Path) -> str:
+    """Start a run and kill it while one of its commands runs."""
     turn = calls_turn(shell_call("echo x >> effects; touch begun; sleep 600"), write_file_call(folder, "a.txt", "a"))
     write_script(folder, turn, text_reply("I can't tell whether it took effect."))
     with start_toolwire(folder, "ask", "do it", "--allow", "*", "--yes") as process:
@@ -130,111 +130,111 @@ def killed(folder: Path) -> str:
     return str(json.loads(run_toolwire(folder, "runs", "list", "--json").out)["id"])
 
 
-def test_after_kill_9_the_run_is_taken_up_and_doubt_is_said(tmp_path: Path) -> None:
-    run = killed(tmp_path)
-    before = shown(tmp_path)
+def test_resume_after_kill_reports_calls_in_doubt(tmp_path: Path) -> None:
+    run = kill_running_command(tmp_path)
+    before = run_report(tmp_path)
     assert before["state"] == "interrupted"
     (doubt,) = before["in_doubt"]
     done = run_toolwire(tmp_path, "runs", "resume", run)
     assert (done.code, done.out) == (0, "I can't tell whether it took effect.\n")
-    assert f"in doubt: {doubt} was under way when the run ended; it is not run again" in done.err
-    assert "in doubt: it may have taken effect, and was not run again" in done.err
+    assert f"in doubt: {doubt} was running when the run ended; it is not run again" in done.err
+    assert "in doubt: it may have taken effect; not run again" in done.err
     assert (tmp_path / "effects").read_text() == "x\n"
     assert (tmp_path / "a.txt").read_text() == "a"
-    after = shown(tmp_path, run)
+    after = run_report(tmp_path, run)
     assert [one["state"] for one in after["turns"][0]["calls"]] == ["in doubt", "ok"]
     assert after["state"] == "finished"
     again = run_toolwire(tmp_path, "runs", "resume", run)
     assert (again.code, again.err) == (
         2,
-        f"Error: the run {run} is over (finished): go on with `toolwire ask --continue`\n",
+        f"Error: the run {run} has ended (finished): continue with `toolwire ask --continue`\n",
     )
 
 
-def test_what_the_model_ended_itself_is_gone_on_with_as_a_conversation(tmp_path: Path) -> None:
+def test_finished_run_is_continued_as_a_conversation(tmp_path: Path) -> None:
     write_script(tmp_path, text_reply("Half of", stop="max_tokens"), text_reply("an answer."))
     done = run_toolwire(tmp_path, "ask", "answer")
     assert (done.code, done.out) == (1, "Half of\n")
-    assert "go on: toolwire ask --continue '...'\n" in done.err
+    assert "continue with: toolwire ask --continue '...'\n" in done.err
     refused = run_toolwire(tmp_path, "runs", "resume", done.run)
-    assert refused.err == f"Error: the run {done.run} is over (length): go on with `toolwire ask --continue`\n"
+    assert refused.err == f"Error: the run {done.run} has ended (length): continue with `toolwire ask --continue`\n"
     assert run_toolwire(tmp_path, "ask", "--continue", "go on").out == "an answer.\n"
 
 
 WAITS = shell_call("echo x >> effects; until [ -e go ]; do sleep 0.1; done")
 
 
-def test_a_run_that_goes_on_can_not_be_taken_up(tmp_path: Path) -> None:
+def test_running_run_can_not_be_resumed(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(WAITS), text_reply("Done."))
     with start_toolwire(tmp_path, "ask", "do it", "--yes") as process:
         wait_for(tmp_path / "effects")
         refused = run_toolwire(tmp_path, "runs", "resume", "last")
         assert refused.code == 2
-        assert f"is still going on, in process {process.pid}" in refused.err
+        assert f"is still running, in process {process.pid}" in refused.err
         (tmp_path / "go").touch()
         assert process.communicate(timeout=DEADLINE)[0] == "Done.\n"
     assert (tmp_path / "effects").read_text() == "x\n"
 
 
-def test_of_two_that_saw_a_run_held_by_nobody_one_takes_it_up(tmp_path: Path) -> None:
-    (answers,) = deaths(tmp_path, "race")
-    assert answers == ["taken", "the run run is still going on, in a process that has just taken it up"]
+def test_stale_lease_is_taken_by_one_of_two_processes(tmp_path: Path) -> None:
+    (answers,) = run_crash_program(tmp_path, "race")
+    assert answers == ["run run is still running, in a process that has just resumed it", "taken"]
 
 
-def test_of_two_that_take_up_one_run_at_once_one_does(tmp_path: Path) -> None:
+def test_concurrent_resume_succeeds_once(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(WAITS), text_reply("Done."))
     assert run_toolwire(tmp_path, "ask", "do it", "--later").code == 3
-    call = shown(tmp_path)["waiting"][0]["call_id"]
+    call = run_report(tmp_path)["waiting"][0]["call_id"]
     both = [start_toolwire(tmp_path, "runs", "resume", "last", "--approve", call) for _ in range(2)]
     wait_until(lambda: any(process.poll() is not None for process in both))
     (tmp_path / "go").touch()
-    told = [(*process.communicate(timeout=DEADLINE), process.returncode) for process in both]
-    assert sorted(code for *_, code in told) == [0, 2]
-    (refused,) = [err for _, err, code in told if code == 2]
-    # The later it comes, the less there is: the run is held, or nothing of it waits any more.
-    assert "is still going on, in" in refused or "waits for an approval; those that do: none" in refused
+    results = [(*process.communicate(timeout=DEADLINE), process.returncode) for process in both]
+    assert sorted(code for *_, code in results) == [0, 2]
+    (refused,) = [err for _, err, code in results if code == 2]
+    # Depending on timing, the run is still held, or none of its calls is waiting any more.
+    assert "is still running, in" in refused or "is not waiting for approval; waiting calls: none" in refused
     assert (tmp_path / "effects").read_text() == "x\n"
 
 
-# ---- approvals that are given later
+# ---- later approvals
 
 
-def test_what_waits_is_approved_and_denied_by_call(tmp_path: Path) -> None:
+def test_waiting_calls_are_approved_and_denied_by_id(tmp_path: Path) -> None:
     three = calls_turn(*(write_file_call(tmp_path, f"{name}.txt", name) for name in "abc"))
     write_script(tmp_path, three, text_reply("Done."))
-    asked = run_toolwire(tmp_path, "ask", "write them", "--later", "--json")
-    assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
-    story = shown(tmp_path)
-    a, b, c = (ask["call_id"] for ask in story["waiting"])
-    assert (story["state"], "+a" in story["waiting"][0]["preview"]) == ("waiting", True)
+    result = run_toolwire(tmp_path, "ask", "write them", "--later", "--json")
+    assert (result.code, result.events[-1]["stopped"]) == (3, "waiting")
+    report = run_report(tmp_path)
+    a, b, c = (ask["call_id"] for ask in report["waiting"])
+    assert (report["state"], "+a" in report["waiting"][0]["preview"]) == ("waiting", True)
     page = run_toolwire(tmp_path, "runs", "show", "last").out
-    assert f"waiting: toolwire runs resume {story['id']} --approve {a}" in page
+    assert f"waiting: toolwire runs resume {report['id']} --approve {a}" in page
     assert "  | +a" in page
     some = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", b, "--deny", c)
-    assert some.code == 3  # nobody said anything of the first one
+    assert some.code == 3  # the first call is not decided
     assert not list(tmp_path.glob("[abc].txt"))
-    assert [ask["call_id"] for ask in shown(tmp_path)["waiting"]] == [a]
+    assert [ask["call_id"] for ask in run_report(tmp_path)["waiting"]] == [a]
     assert run_toolwire(tmp_path, "runs", "resume", "last", "--approve", a).code == 0
     assert sorted(path.name for path in tmp_path.glob("[abc].txt")) == ["a.txt", "b.txt"]
-    records = [call["record"]["approval"] for call in shown(tmp_path)["turns"][0]["calls"]]
-    assert records == ["yes by person", "yes by person", "no by person"]
+    records = [call["record"]["approval"] for call in run_report(tmp_path)["turns"][0]["calls"]]
+    assert records == ["approved by person", "approved by person", "denied by person"]
 
 
-def test_what_a_program_calls_is_approved_later_too(tmp_path: Path) -> None:
+def test_calls_of_programs_can_be_approved_later(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a", encoding="utf-8")
     code = """
 text = await read_file(absolute_path="a.txt")
 await write_file(file_path="b.txt", content=text * 3)
 """
     write_script(tmp_path, calls_turn(("run_code", {"code": code})), text_reply("Done."))
-    asked = run_toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
-    assert (asked.code, asked.events[-1]["stopped"]) == (3, "waiting")
-    story = shown(tmp_path)
-    (waiting,) = story["waiting"]
-    assert (waiting["tool"], "+aaa" in waiting["preview"], story["in_doubt"]) == ("write_file", True, [])
-    states = [(call["tool"], call["state"]) for call in story["turns"][0]["calls"]]
+    result = run_toolwire(tmp_path, "ask", "write", "--code", "--later", "--allow", "run_code", "--json")
+    assert (result.code, result.events[-1]["stopped"]) == (3, "waiting")
+    report = run_report(tmp_path)
+    (waiting,) = report["waiting"]
+    assert (waiting["tool"], "+aaa" in waiting["preview"], report["in_doubt"]) == ("write_file", True, [])
+    states = [(call["tool"], call["state"]) for call in report["turns"][0]["calls"]]
     assert states == [("run_code", "not finished"), ("read_file", "ok"), ("write_file", "waiting")]
-    (tmp_path / "a.txt").unlink()  # it was read, and is not read again
+    (tmp_path / "a.txt").unlink()  # it was read before, and is not read again
     done = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting["call_id"])
     assert (done.code, done.out) == (0, "Done.\n")
     assert (tmp_path / "b.txt").read_text() == "aaa"
@@ -243,23 +243,23 @@ await write_file(file_path="b.txt", content=text * 3)
 
 
 @pytest.mark.parametrize("option", ["--approve", "--deny"])
-def test_only_what_waits_can_be_decided(option: str, tmp_path: Path) -> None:
+def test_only_waiting_calls_can_be_decided(option: str, tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "a")), text_reply("Done."))
     run_toolwire(tmp_path, "ask", "write", "--later")
-    waiting = shown(tmp_path)["waiting"][0]["call_id"]
+    waiting = run_report(tmp_path)["waiting"][0]["call_id"]
     done = run_toolwire(tmp_path, "runs", "resume", "last", option, "call_2_0")
     assert (done.code, done.err) == (
         2,
-        f"Error: no call 'call_2_0' waits for an approval; those that do: {waiting}\n",
+        f"Error: call 'call_2_0' is not waiting for approval; waiting calls: {waiting}\n",
     )
     assert not (tmp_path / "a.txt").exists()
 
 
-def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path: Path) -> None:
+def test_approval_applies_only_to_the_call_as_shown(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", "harmless")), text_reply("Done."))
     run_toolwire(tmp_path, "ask", "write", "--later")
-    waiting = shown(tmp_path)["waiting"][0]["call_id"]
-    # Somebody changes what the model is recorded to have asked for, after it was looked at.
+    waiting = run_report(tmp_path)["waiting"][0]["call_id"]
+    # Tamper with the recorded call after it was shown.
     import sqlite3
 
     with sqlite3.connect(tmp_path / ".state" / "toolwire" / "runs.db") as journal:
@@ -272,7 +272,7 @@ def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path: Path) -> None:
     done = run_toolwire(tmp_path, "runs", "resume", "last", "--approve", waiting)
     assert done.code == 3
     assert not (tmp_path / "a.txt").exists()
-    assert "horrible" in shown(tmp_path)["waiting"][0]["arguments"]
+    assert "horrible" in run_report(tmp_path)["waiting"][0]["arguments"]
 
 
 def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
@@ -284,9 +284,9 @@ def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
     with open_terminal(tmp_path, "ask", "write") as screen:
         screen.read_until("[l]ater: ")
         screen.type_text("l\n")
-        code, rest = screen.wait()
+        code, output = screen.wait()
     assert code == 3
-    assert "waiting (" in rest
+    assert "waiting (" in output
     with open_terminal(tmp_path, "runs", "resume", "last") as screen:
         screen.read_until("[l]ater: ")
         screen.type_text("y\n")
@@ -297,7 +297,7 @@ def test_later_at_the_prompt_then_yes(tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").exists()
 
 
-def test_the_same_agent_takes_it_up_wherever_it_is_called_from(tmp_path: Path) -> None:
+def test_resume_uses_the_original_options_from_any_folder(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "a.txt").write_text("inner", encoding="utf-8")
@@ -320,7 +320,7 @@ def test_the_same_agent_takes_it_up_wherever_it_is_called_from(tmp_path: Path) -
     assert ended["write_file"]["status"] == "denied"
 
 
-def test_a_cap_can_be_raised(tmp_path: Path) -> None:
+def test_resume_can_raise_a_limit(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(shell_call("echo x >> effects")), text_reply("Done."))
     assert run_toolwire(tmp_path, "ask", "go", "--yes", "--max-turns", "1").code == 1
     assert run_toolwire(tmp_path, "runs", "resume", "last").code == 1
@@ -343,7 +343,7 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert (tmp_path / ".state" / "toolwire" / "runs.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_list_is_the_newest_first_and_of_a_workspace(tmp_path: Path) -> None:
+def test_list_is_newest_first_and_filters_by_workspace(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     for number in range(2):
         run_toolwire(tmp_path, "ask", f"question {number}", "--no-tools")
@@ -355,7 +355,7 @@ def test_list_is_the_newest_first_and_of_a_workspace(tmp_path: Path) -> None:
     (only,) = run_toolwire(tmp_path, "runs", "list", "--workspace", "other", "--json").out.splitlines()
     assert json.loads(only)["prompt"] == "elsewhere"
     missing = run_toolwire(tmp_path, "runs", "show", "nothing")
-    assert (missing.code, "there is no run 'nothing'" in missing.err) == (2, True)
+    assert (missing.code, "no run 'nothing'" in missing.err) == (2, True)
 
 
 # ---- replay
@@ -373,19 +373,19 @@ def test_replay_against_recorded_results_executes_nothing(tmp_path: Path) -> Non
     assert run_toolwire(tmp_path, "runs", "list").out == before
 
 
-def test_replay_shows_what_todays_rules_would_change(tmp_path: Path) -> None:
+def test_replay_shows_effects_of_current_rules(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(shell_call("echo x >> effects")), text_reply("Done."))
     assert run_toolwire(tmp_path, "ask", "go", "--yes").code == 0
     config = (tmp_path / "toolwire.toml").read_text()
     (tmp_path / "toolwire.toml").write_text(f'{config}\n[policy]\ndeny = ["run_shell_command"]\n')
     done = run_toolwire(tmp_path, "runs", "replay", "last")
-    call = shown(tmp_path)["turns"][0]["calls"][0]["id"]
+    call = run_report(tmp_path)["turns"][0]["calls"][0]["id"]
     assert done.code == 1
     assert f'turn 1 run_shell_command {call}: changed /status: "ok" -> "denied"' in done.out
     assert f"turn 1 run_shell_command {call}: changed /content/0/text\n" in done.out
 
 
-def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Path) -> None:
+def test_replay_with_live_tools_shows_result_differences(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n", encoding="utf-8")
     write_script(
         tmp_path, calls_turn(read_file_call(tmp_path, "a.txt"), shell_call("echo x >> effects")), text_reply("Done.")
@@ -398,22 +398,22 @@ def test_replay_with_live_tools_shows_which_result_differs_and_how(tmp_path: Pat
     changed = run_toolwire(tmp_path, "runs", "replay", "last", "--tools", "live")
     assert changed.code == 1
     assert "  | -two\n  | +2\n" in changed.out
-    # Approvals are asked for anew: with nobody there, the command is denied.
+    # Approvals are requested again: without an approver, the command is denied.
     assert 'changed /status: "ok" -> "denied"' in changed.out
     assert (tmp_path / "effects").read_text() == "x\nx\n"
 
 
-def test_what_was_never_started_here_can_not_be_taken_up(tmp_path: Path) -> None:
+def test_run_not_started_by_ask_can_not_be_resumed(tmp_path: Path) -> None:
     assert run_toolwire(tmp_path, "runs", "resume", "last").code == 2
     program = "import toolwire as tw; tw.Agent(journal='runs.db').run('hello')"
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=cli_environment(tmp_path), check=True)
     done = run_toolwire(tmp_path, "runs", "replay", "last", "--journal", "runs.db")
-    assert (done.code, "only the program that did can take it up" in done.err) == (2, True)
+    assert (done.code, "only the program that started it can resume it" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["list", "show", "resume"])
-def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: str, tmp_path: Path) -> None:
-    """Item 3: a file that is none, one of a newer version, and a run whose beginning is damaged."""
+def test_unreadable_journal_is_an_error_without_traceback(command: str, tmp_path: Path) -> None:
+    """A file that is no database, one of a newer version, and a damaged run."""
     path = tmp_path / "runs.db"
     arguments = ["runs", command, *([] if command == "list" else ["run"]), "--journal", str(path)]
     runs = RunStore(path)
@@ -426,6 +426,6 @@ def test_a_journal_that_can_not_be_read_is_an_error_and_no_traceback(command: st
     path.write_bytes(b"no database, but long enough to be looked at" * 100)
     none = CliRunner().invoke(main, arguments)
     assert [one.exit_code for one in (damaged, newer, none)] == [2, 2, 2]
-    assert "Error: the run run can't be read from the journal: it is damaged" in damaged.output
-    assert f"Error: {path}: a newer toolwire wrote it" in newer.output
-    assert f"Error: {path}: the file is damaged, or not of SQLite" in none.output
+    assert "Error: the journal is damaged: the run run" in damaged.output
+    assert f"Error: {path}: the file was written by a newer toolwire" in newer.output
+    assert f"Error: {path}: the file is damaged or not a SQLite database" in none.output

@@ -1,4 +1,4 @@
-"""`toolwire simulate`: started as a user starts it."""
+"""`toolwire simulate` as a subprocess."""
 
 import json
 import os
@@ -23,8 +23,8 @@ TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 
 
 @contextmanager
-def simulating(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """The running command, and what it printed by the time it listens."""
+def run_simulator(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Start the command, and yield it with the lines it printed until it listens."""
     with subprocess.Popen(
         [*TOOLWIRE, "simulate", *arguments, "--port", "0"],
         stdout=subprocess.PIPE,
@@ -40,8 +40,8 @@ def simulating(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[st
             process.kill()
 
 
-def test_each_printed_line_can_be_copied_and_ctrl_c_ends_it() -> None:
-    with simulating("all") as (process, (where, *lines)):
+def test_printed_curl_commands_work_and_ctrl_c_stops() -> None:
+    with run_simulator("all") as (process, (where, *lines)):
         assert re.fullmatch(r"all at http://127\.0\.0\.1:\d+", where)
         assert len(lines) == len(PROTOCOLS)
         for line in lines:
@@ -61,15 +61,15 @@ def test_each_printed_line_can_be_copied_and_ctrl_c_ends_it() -> None:
         assert process.stderr.read() == "stopped\n"
 
 
-def test_a_port_in_use_is_one_line() -> None:
+def test_port_in_use_is_a_one_line_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", str(port)])
     assert result.exit_code == 2
-    assert result.output == f"Error: can't listen at 127.0.0.1:{port}: Address already in use\n"
+    assert result.output == f"Error: can't listen on 127.0.0.1:{port}: Address already in use\n"
 
 
-def test_a_script_with_a_mistake_is_one_line(tmp_path: Path) -> None:
+def test_invalid_script_is_a_one_line_error(tmp_path: Path) -> None:
     path = tmp_path / "turns.toml"
     path.write_text("[[turns]]\ntxet = 'Hello.'\n")
     result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", "0", "--script", str(path)])
@@ -86,13 +86,13 @@ def test_a_script_with_a_mistake_is_one_line(tmp_path: Path) -> None:
         (["anthropic", "--port", "0", "--script", "/nowhere.toml"], "can't read /nowhere.toml"),
     ],
 )
-def test_bad_input_is_refused(arguments: list[str], words: str) -> None:
+def test_bad_input_is_rejected(arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(main, ["simulate", *arguments])
     assert result.exit_code == 2
     assert words in result.output
 
 
-def test_without_the_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_server_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = CliRunner().invoke(main, ["simulate", "anthropic", "--port", "0"])
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""`toolwire translate`, as a shell user meets it."""
+"""`toolwire translate` through click's test runner and as a subprocess."""
 
 import json
 import subprocess
@@ -77,7 +77,7 @@ def assert_bad_input(result: Result, *mentions: str) -> None:
         assert mention in result.stderr
 
 
-def test_request_goes_to_another_protocol() -> None:
+def test_request_is_translated() -> None:
     result = translate(REQUEST)
     assert result.exit_code == 0, result.output
     sent = json.loads(result.stdout)
@@ -93,14 +93,14 @@ def test_request_is_the_default_kind() -> None:
     assert result.stdout == translate(REQUEST).stdout
 
 
-def test_request_comes_home_unchanged() -> None:
+def test_request_to_the_same_protocol_is_unchanged() -> None:
     body = {**LOSSY_REQUEST, "a_field_of_tomorrow": [1, None, 12345678901234567890]}
     result = translate(body, "--strict", target="anthropic")
     assert json.loads(result.stdout) == body
     assert result.stderr == ""
 
 
-def test_response_goes_to_another_protocol() -> None:
+def test_response_is_translated() -> None:
     result = translate(RESPONSE, kind="response")
     choice = json.loads(result.stdout)["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
@@ -109,13 +109,13 @@ def test_response_goes_to_another_protocol() -> None:
     assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}
 
 
-def test_error_goes_to_another_protocol() -> None:
+def test_error_is_translated() -> None:
     result = translate(ERROR, kind="error")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["error"]["message"] == "Slow down."
 
 
-def test_stream_goes_to_another_protocol() -> None:
+def test_stream_is_translated() -> None:
     result = translate(anthropic_stream(), kind="stream")
     assert result.exit_code == 0, result.output
     frames = [line.removeprefix("data: ") for line in result.stdout.splitlines() if line]
@@ -124,14 +124,14 @@ def test_stream_goes_to_another_protocol() -> None:
     assert "".join(delta.get("content") or "" for delta in deltas) == "It is raining."
 
 
-def test_losses_are_told_on_stderr() -> None:
+def test_losses_are_listed_on_stderr() -> None:
     result = translate(LOSSY_REQUEST)
     assert result.exit_code == 0
     assert "top_k" not in json.loads(result.stdout)
     assert [line for line in result.stderr.splitlines() if line.startswith("dropped /top_k: ")]
 
 
-def test_losses_go_into_the_report_instead(tmp_path: Path) -> None:
+def test_report_option_writes_losses_to_a_file(tmp_path: Path) -> None:
     report = tmp_path / "losses.json"
     result = translate(LOSSY_REQUEST, "--report", str(report))
     assert result.exit_code == 0
@@ -195,16 +195,16 @@ def test_binary_results_are_native_or_a_summary() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[]"])
 @pytest.mark.parametrize("kind", ["request", "response", "error"])
-def test_what_is_no_body_is_bad_input(body: bytes, kind: str) -> None:
+def test_invalid_body_is_bad_input(body: bytes, kind: str) -> None:
     assert_bad_input(translate(body, kind=kind), "anthropic")
 
 
-def test_bad_input_says_where() -> None:
+def test_bad_input_names_the_location() -> None:
     wrong = [*REQUEST["messages"], {"role": "user", "content": 7}]
     assert_bad_input(translate({**REQUEST, "messages": wrong}), "anthropic", "/messages/1/content")
 
 
-def test_bad_input_is_one_line_whatever_it_holds() -> None:
+def test_bad_input_is_always_one_line() -> None:
     assert_bad_input(translate({**REQUEST, "messages": "two\nlines\r\n"}), "/messages")
 
 
@@ -218,7 +218,7 @@ def test_unknown_protocol_lists_the_choices() -> None:
     assert_bad_input(result, "'claude'", "anthropic", "openai-chat", "openai-responses")
 
 
-def test_options_that_a_stream_would_ignore_are_refused() -> None:
+def test_options_not_for_streams_are_rejected() -> None:
     result = translate(anthropic_stream(), "--model", "m", "--hosted-tools", "drop", kind="stream")
     assert_bad_input(result, "--model", "--hosted-tools")
 
@@ -239,8 +239,8 @@ def test_installed_command_runs() -> None:
     assert json.loads(done.stdout)["tools"][0]["name"] == "get_weather"
 
 
-def test_reader_who_leaves_early_gets_no_traceback(tmp_path: Path) -> None:
-    # More than a pipe holds, so that the write can't end before the reader has gone.
+def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
+    # More than a pipe can buffer, so that the write is still blocked when the reader closes.
     body = {**REQUEST, "messages": [{"role": "user", "content": "rain " * 100_000}]}
     (tmp_path / "request.json").write_text(json.dumps(body))
     command = [TOOLWIRE, "translate", "--from", "anthropic", "--to", "anthropic"]

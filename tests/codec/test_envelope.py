@@ -1,4 +1,4 @@
-"""Carries: only what was sealed here, for this tenant, upstream and place, opens; all else is none, never an error."""
+"""Envelopes open only for the tenant, upstream and conversation that they were sealed for."""
 
 from base64 import b64decode, b64encode
 from typing import Any
@@ -12,8 +12,8 @@ from toolwire.canonical.content import Reasoning, ReasoningText, Signature, Text
 from toolwire.codec.envelope import EnvelopeField, EnvelopeKey, EnvelopePayload, is_envelope, key_id
 
 KEY = b"k" * 32
-CARRIER = EnvelopeKey([KEY], "tenant")
-THOUGHT = Reasoning(
+ENVELOPE_KEY = EnvelopeKey([KEY], "tenant")
+REASONING = Reasoning(
     content=(ReasoningText(kind="summary", text="thought"),),
     signature=Signature(issuer="openai-responses", data="gAAA", kind="encrypted"),
     id="rs_1",
@@ -21,30 +21,30 @@ THOUGHT = Reasoning(
     wire_form=("openai-responses:null:x",),
     at="/output/0",
 )
-CARRIED = EnvelopePayload(
-    parts=(THOUGHT, Text(text="")), positions=((0, 3), (1, 0)), signature=THOUGHT.signature, call_name="look"
+PAYLOAD = EnvelopePayload(
+    parts=(REASONING, Text(text="")), positions=((0, 3), (1, 0)), signature=REASONING.signature, call_name="look"
 )
-SEALED = CARRIER.seal(CARRIED)
+ENVELOPE = ENVELOPE_KEY.seal(PAYLOAD)
 
 TEXTS = st.text(max_size=6)
 BINDINGS = st.tuples(TEXTS, TEXTS, TEXTS, TEXTS)
-"""Tenant, realm, model and prefix."""
-SEALS = st.builds(Signature, issuer=TEXTS, data=TEXTS, kind=st.sampled_from(["signature", "encrypted"]))
-THOUGHTS = st.builds(
+"""Tenant, realm, model and history digest."""
+SIGNATURES = st.builds(Signature, issuer=TEXTS, data=TEXTS, kind=st.sampled_from(["signature", "encrypted"]))
+REASONINGS = st.builds(
     Reasoning,
     content=st.lists(st.builds(ReasoningText, kind=st.sampled_from(["full", "summary"]), text=TEXTS)).map(tuple),
-    signature=st.none() | SEALS,
+    signature=st.none() | SIGNATURES,
     id=st.none() | TEXTS,
 )
-CARRIES = st.builds(
+PAYLOADS = st.builds(
     EnvelopePayload,
-    parts=st.lists(THOUGHTS, max_size=3).map(tuple),
-    signature=st.none() | SEALS,
+    parts=st.lists(REASONINGS, max_size=3).map(tuple),
+    signature=st.none() | SIGNATURES,
     call_name=st.none() | TEXTS,
 )
 
 
-def carrier(tenant: str, realm: str, model: str) -> EnvelopeKey:
+def envelope_key(tenant: str, realm: str, model: str) -> EnvelopeKey:
     return EnvelopeKey([KEY], tenant, realm=realm, model=model)
 
 
@@ -52,30 +52,30 @@ def carrier(tenant: str, realm: str, model: str) -> EnvelopeKey:
 
 
 @settings(deadline=None)
-@given(CARRIES, BINDINGS)
-def test_what_was_sealed_opens(carried: EnvelopePayload, binding: Any) -> None:
-    *bound, prefix = binding
-    sealed = carrier(*bound).seal(carried, prefix)
-    assert is_envelope(sealed)
-    assert carrier(*bound).open(sealed, prefix) == carried
+@given(PAYLOADS, BINDINGS)
+def test_sealed_envelope_opens(payload: EnvelopePayload, binding: Any) -> None:
+    *key_binding, digest = binding
+    envelope = envelope_key(*key_binding).seal(payload, digest)
+    assert is_envelope(envelope)
+    assert envelope_key(*key_binding).open(envelope, digest) == payload
 
 
-def test_what_is_carried_keeps_all_it_had() -> None:
-    assert CARRIER.open(SEALED) == CARRIED
-    assert SEALED.startswith(f"tw1.{key_id(KEY)}.")
-    assert not set(SEALED) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+def test_payload_round_trips_completely() -> None:
+    assert ENVELOPE_KEY.open(ENVELOPE) == PAYLOAD
+    assert ENVELOPE.startswith(f"tw1.{key_id(KEY)}.")
+    assert not set(ENVELOPE) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
 @settings(deadline=None)
 @given(BINDINGS, BINDINGS)
-def test_it_opens_nowhere_else(here: Any, there: Any) -> None:
-    assume(here != there)
-    sealed = carrier(*here[:3]).seal(CARRIED, here[3])
-    assert carrier(*there[:3]).open(sealed, there[3]) is None
+def test_envelope_opens_only_with_its_binding(binding: Any, other_binding: Any) -> None:
+    assume(binding != other_binding)
+    envelope = envelope_key(*binding[:3]).seal(PAYLOAD, binding[3])
+    assert envelope_key(*other_binding[:3]).open(envelope, other_binding[3]) is None
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("binding", "other_binding"),
     [
         (("ab", "", "", ""), ("a", "b", "", "")),
         (("", "ab", "", ""), ("", "a", "b", "")),
@@ -84,21 +84,21 @@ def test_it_opens_nowhere_else(here: Any, there: Any) -> None:
         (("", "", "", "a"), ("a", "", "", "")),
     ],
 )
-def test_what_is_bound_can_not_be_shifted(one: tuple[str, ...], other: tuple[str, ...]) -> None:
-    sealed = carrier(*one[:3]).seal(CARRIED, one[3])
-    assert carrier(*other[:3]).open(sealed, other[3]) is None
+def test_bindings_are_not_ambiguous(binding: tuple[str, ...], other_binding: tuple[str, ...]) -> None:
+    envelope = envelope_key(*binding[:3]).seal(PAYLOAD, binding[3])
+    assert envelope_key(*other_binding[:3]).open(envelope, other_binding[3]) is None
 
 
-def test_no_character_can_be_changed_taken_or_added() -> None:
-    for place in range(len(SEALED)):
-        for spoilt in {
-            SEALED[:place] + SEALED[place + 1 :],
-            *(SEALED[:place] + character + SEALED[place + 1 :] for character in "Aa0-_.=! é"),
-            *(SEALED[:place] + character + SEALED[place:] for character in "A.= \n!"),
-        } - {SEALED}:
-            assert CARRIER.open(spoilt) is None, spoilt
-    for more in ("A", "=", ".", "\n", " "):
-        assert CARRIER.open(SEALED + more) is None
+def test_modified_envelope_does_not_open() -> None:
+    for index in range(len(ENVELOPE)):
+        for modified in {
+            ENVELOPE[:index] + ENVELOPE[index + 1 :],
+            *(ENVELOPE[:index] + character + ENVELOPE[index + 1 :] for character in "Aa0-_.=! é"),
+            *(ENVELOPE[:index] + character + ENVELOPE[index:] for character in "A.= \n!"),
+        } - {ENVELOPE}:
+            assert ENVELOPE_KEY.open(modified) is None, modified
+    for suffix in ("A", "=", ".", "\n", " "):
+        assert ENVELOPE_KEY.open(ENVELOPE + suffix) is None
 
 
 @settings(deadline=None)
@@ -107,33 +107,33 @@ def test_no_character_can_be_changed_taken_or_added() -> None:
     | st.text().map("tw1.{}".format)
     | st.lists(st.text("Aa1_-=é", max_size=8), max_size=5).map(lambda texts: ".".join(["tw1", key_id(KEY), *texts]))
 )
-def test_any_text_is_a_carry_or_not_and_never_an_error(text: str) -> None:
-    assert CARRIER.open(text) is None
+def test_opening_arbitrary_text_never_raises(text: str) -> None:
+    assert ENVELOPE_KEY.open(text) is None
 
 
-def test_a_forged_payload_is_not_read() -> None:
-    name, mac = SEALED.split(".")[1:3]
-    forged = EnvelopeKey([b"other" * 8], "tenant").seal(CARRIED)
-    assert CARRIER.open(forged) is None
-    assert CARRIER.open(f"tw1.{name}.{mac}.{forged.split('.')[3]}x") is None
-    assert CARRIER.open(forged.replace(key_id(b"other" * 8), name)) is None
+def test_forged_payload_does_not_open() -> None:
+    name, mac = ENVELOPE.split(".")[1:3]
+    forged = EnvelopeKey([b"other" * 8], "tenant").seal(PAYLOAD)
+    assert ENVELOPE_KEY.open(forged) is None
+    assert ENVELOPE_KEY.open(f"tw1.{name}.{mac}.{forged.split('.')[3]}x") is None
+    assert ENVELOPE_KEY.open(forged.replace(key_id(b"other" * 8), name)) is None
 
 
-def test_keys_are_rotated() -> None:
+def test_keys_can_be_rotated() -> None:
     old, new = b"o" * 32, b"n" * 32
     before, between, after = EnvelopeKey([old]), EnvelopeKey([new, old]), EnvelopeKey([new])
-    assert between.open(before.seal(CARRIED)) == CARRIED
-    assert before.open(between.seal(CARRIED)) is None
-    assert after.open(between.seal(CARRIED)) == CARRIED
-    assert after.open(before.seal(CARRIED)) is None
+    assert between.open(before.seal(PAYLOAD)) == PAYLOAD
+    assert before.open(between.seal(PAYLOAD)) is None
+    assert after.open(between.seal(PAYLOAD)) == PAYLOAD
+    assert after.open(before.seal(PAYLOAD)) is None
 
 
-def test_a_carrier_needs_a_key() -> None:
-    with pytest.raises(ValueError, match="at least one key"):
+def test_envelope_key_requires_a_secret() -> None:
+    with pytest.raises(ValueError, match="at least one secret"):
         EnvelopeKey([])
 
 
-def test_a_key_id_tells_nothing_of_the_key() -> None:
+def test_key_id_does_not_reveal_the_key() -> None:
     assert key_id(KEY) != key_id(KEY + b"\0")
     assert KEY.hex()[:12] != key_id(KEY)
 
@@ -142,15 +142,15 @@ def test_a_key_id_tells_nothing_of_the_key() -> None:
 
 
 @given(st.binary(max_size=40))
-def test_a_carry_in_base64_opens_in_either_alphabet_padded_or_not(extra: bytes) -> None:
-    carried = EnvelopePayload(signature=Signature(issuer="google", data=b64encode(extra).decode(), kind="signature"))
-    data = EnvelopeField(issuer="google", kind="signature", base64=True).encode(CARRIER.seal(carried)).data
+def test_base64_envelope_opens_in_either_alphabet_and_padding(extra: bytes) -> None:
+    payload = EnvelopePayload(signature=Signature(issuer="google", data=b64encode(extra).decode(), kind="signature"))
+    data = EnvelopeField(issuer="google", kind="signature", base64=True).encode(ENVELOPE_KEY.seal(payload)).data
     assert b64encode(b64decode(data, validate=True)).decode() == data
     for spelling in (data, data.rstrip("="), data.translate(str.maketrans("+/", "-_"))):
         assert is_envelope(spelling)
-        assert CARRIER.open(spelling) == carried
+        assert ENVELOPE_KEY.open(spelling) == payload
 
 
 @pytest.mark.parametrize("text", ["dHcxL", "dHcxLg==", "dHcxLmE", "dHcxLé", "dHcxL$$", "dHcxM2E="])
-def test_what_only_looks_like_one_does_not_open(text: str) -> None:
-    assert CARRIER.open(text) is None
+def test_text_that_resembles_an_envelope_does_not_open(text: str) -> None:
+    assert ENVELOPE_KEY.open(text) is None

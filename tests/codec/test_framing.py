@@ -1,11 +1,4 @@
-"""Server-sent events: what a plain reading of the standard gives, whatever the cuts and line ends.
-
-Newline-delimited JSON: the same lines at any cut.
-
-A JSON array that grows: at every moment the start of one, and whole at its end.
-
-Streams that a reader may split at every end of a line that Unicode knows.
-"""
+"""Stream framing: SSE, newline-delimited JSON, JSON arrays, and Unicode line separators."""
 
 import json
 import re
@@ -45,8 +38,8 @@ def split_sse(*pieces: bytes) -> list[bytes]:
     return [data for piece in pieces for data in splitter.feed(piece)] + splitter.close()
 
 
-def plainly(wire: bytes) -> list[bytes]:
-    """The standard's own steps, line by line; an unfinished last frame counts, since servers do close like that."""
+def reference_split(wire: bytes) -> list[bytes]:
+    """Split as the SSE standard describes; an unfinished last frame counts, since some servers omit its end."""
     frames: list[bytes] = []
     data: list[bytes] = []
     for line in [*re.split(rb"\r\n|\r|\n", wire.removeprefix(b"\xef\xbb\xbf")), b""]:
@@ -109,21 +102,21 @@ def test_frames(wire: bytes, expected: list[bytes]) -> None:
 
 @settings(deadline=None)
 @given(wires(), CUT_POINTS)
-def test_any_cut_reads_as_the_standard_says(wire: bytes, points: list[int]) -> None:
-    expected = plainly(wire)
+def test_sse_follows_the_standard_at_any_cut(wire: bytes, points: list[int]) -> None:
+    expected = reference_split(wire)
     assert split_sse(wire) == expected
     assert split_sse(*slice_at(wire, points)) == expected
-    assert split_sse(*(wire[place : place + 1] for place in range(len(wire)))) == expected
+    assert split_sse(*(wire[index : index + 1] for index in range(len(wire)))) == expected
 
 
 @settings(deadline=None)
 @given(st.lists(SSE_VALUES, max_size=6), st.booleans(), CUT_POINTS)
-def test_what_was_framed_is_read_back(values: list[bytes], named: bool, points: list[int]) -> None:
+def test_encoded_frames_are_split_again(values: list[bytes], named: bool, points: list[int]) -> None:
     wire = b"".join(encode_sse_frame(value, b"name" if named else None) for value in values)
     assert split_sse(*slice_at(wire, points)) == values
 
 
-def test_a_frame_that_is_no_text_is_only_its_bad_byte() -> None:
+def test_invalid_utf8_frame_is_truncated_to_its_first_bad_byte() -> None:
     wire = 'data: "é"\n\ndata: "'.encode() + b'\xff"\n\ndata: 1\n\n'
     assert split_sse(wire) == ['"é"'.encode(), b"\xff", b"1"]
     for pieces in slice_in_two(wire):
@@ -132,7 +125,7 @@ def test_a_frame_that_is_no_text_is_only_its_bad_byte() -> None:
 
 @pytest.mark.parametrize("name", [None, b"name", b"of two\nlines"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_json_of_several_lines_is_framed_whole(end: str, name: bytes | None) -> None:
+def test_multiline_json_fits_in_one_frame(end: str, name: bytes | None) -> None:
     value = {"text": "a\nb\rc", "list": [1, {"two": 2}]}
     wire = encode_sse_frame(json.dumps(value, indent=1).replace("\n", end).encode(), name)
     assert wire.startswith(b"event: name\ndata: {" if name == b"name" else b"data: {")
@@ -140,20 +133,20 @@ def test_json_of_several_lines_is_framed_whole(end: str, name: bytes | None) -> 
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_a_frame_is_given_as_soon_as_it_is_whole(end: bytes) -> None:
+def test_frame_is_returned_as_soon_as_it_is_complete(end: bytes) -> None:
     splitter = SseSplitter()
     for number in (b"1", b"2"):
         assert splitter.feed(b"data: " + number) == []
         assert splitter.feed(b"") == []
         assert splitter.feed(end) == []
-        # Of the last CRLF the CR is enough: its LF may come much later.
+        # The CR of the last CRLF suffices: its LF may come much later.
         assert splitter.feed(end[:1]) == [number]
         assert splitter.feed(end[1:]) == []
     assert splitter.close() == []
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_pieces_of_one_frame_are_joined_once(end: bytes) -> None:
+def test_frame_pieces_are_joined_once(end: bytes) -> None:
     splitter = SseSplitter()
     for number in range(5_000):
         assert splitter.feed(b"data: %d" % number + end) == []
@@ -162,13 +155,13 @@ def test_pieces_of_one_frame_are_joined_once(end: bytes) -> None:
     assert splitter._pieces == []
 
 
-def test_a_frame_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_frame_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "LIMIT_FRAME", 100)
     splitter = SseSplitter()
     for _ in range(3):
         assert splitter.feed(b"data: " + b"a" * 80 + b"\n\n") == [b"a" * 80]
     splitter.feed(b"data: " + b"a" * 80)
-    with pytest.raises(ValueError, match="more than 100 bytes"):
+    with pytest.raises(ValueError, match="exceeds 100 bytes"):
         splitter.feed(b"a" * 80)
 
 
@@ -179,7 +172,7 @@ NDJSON_VALUES = st.recursive(
 
 def split_ndjson(*pieces: bytes) -> list[bytes]:
     splitter = LineSplitter()
-    return [found for piece in pieces for found in splitter.feed(piece)] + splitter.close()
+    return [line for piece in pieces for line in splitter.feed(piece)] + splitter.close()
 
 
 @pytest.mark.parametrize(
@@ -202,13 +195,13 @@ def test_lines(wire: bytes, expected: list[bytes]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(NDJSON_VALUES, max_size=6), st.booleans(), CUT_POINTS)
-def test_what_was_written_is_read_back(values: list[Any], ended: bool, points: list[int]) -> None:
+def test_encoded_lines_are_split_again(values: list[Any], ended: bool, points: list[int]) -> None:
     wire = b"".join(encode_line(json.dumps(value, ensure_ascii=False).encode()) for value in values)
     pieces = slice_at(wire if ended else wire.removesuffix(b"\n"), points)
-    assert [json.loads(found) for found in split_ndjson(*pieces)] == values
+    assert [json.loads(line) for line in split_ndjson(*pieces)] == values
 
 
-def test_a_line_is_given_as_soon_as_it_is_whole() -> None:
+def test_line_is_returned_as_soon_as_it_is_complete() -> None:
     splitter = LineSplitter()
     assert splitter.feed(b'{"a":') == []
     assert splitter.feed(b"1}") == []
@@ -217,7 +210,7 @@ def test_a_line_is_given_as_soon_as_it_is_whole() -> None:
     assert splitter.close() == []
 
 
-def test_pieces_of_one_line_are_joined_once() -> None:
+def test_line_pieces_are_joined_once() -> None:
     splitter = LineSplitter()
     for _ in range(5_000):
         assert splitter.feed(b"ab") == []
@@ -226,59 +219,57 @@ def test_pieces_of_one_line_are_joined_once() -> None:
     assert splitter._pieces == []
 
 
-def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_line_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "LIMIT_LINE", 100)
     splitter = LineSplitter()
     for _ in range(3):
         assert splitter.feed(b"a" * 80 + b"\n") == [b"a" * 80]
     splitter.feed(b"a" * 80)
-    with pytest.raises(ValueError, match="more than 100 bytes"):
+    with pytest.raises(ValueError, match="exceeds 100 bytes"):
         splitter.feed(b"a" * 80)
 
 
 @pytest.mark.parametrize("count", range(4))
-def test_the_frames_are_the_elements(count: int) -> None:
+def test_frames_become_array_elements(count: int) -> None:
     values = [{"n": number, "text": 'a\u2028[]{}"'} for number in range(count)]
-    framing = JsonArrayFramer()
-    told = b""
+    framer = JsonArrayFramer()
+    out = b""
     for number, value in enumerate(values):
-        told += framing.add(encode_sse_frame(json.dumps(value).encode()))
-        assert json.loads(told + b"]") == values[: number + 1]
-    assert json.loads(told + framing.close()) == values
+        out += framer.add(encode_sse_frame(json.dumps(value).encode()))
+        assert json.loads(out + b"]") == values[: number + 1]
+    assert json.loads(out + framer.close()) == values
 
 
-def test_several_frames_at_once_and_those_of_several_lines() -> None:
-    framing = JsonArrayFramer()
-    told = framing.add(encode_sse_frame(b'{"a":\n1}') + encode_sse_frame(b"{}"))
-    assert json.loads(told + framing.close()) == [{"a": 1}, {}]
+def test_several_and_multiline_frames_become_elements() -> None:
+    framer = JsonArrayFramer()
+    out = framer.add(encode_sse_frame(b'{"a":\n1}') + encode_sse_frame(b"{}"))
+    assert json.loads(out + framer.close()) == [{"a": 1}, {}]
 
 
-def test_what_is_no_frame_is_space() -> None:
-    framing = JsonArrayFramer()
-    told = (
-        framing.add(b"\n\n") + framing.add(encode_sse_frame(b"1")) + framing.add(b"\n\n") + framing.add(b": ping\n\n")
-    )
-    assert told == b"[1\n\n"
-    assert json.loads(told + framing.close()) == [1]
+def test_comments_become_whitespace() -> None:
+    framer = JsonArrayFramer()
+    out = framer.add(b"\n\n") + framer.add(encode_sse_frame(b"1")) + framer.add(b"\n\n") + framer.add(b": ping\n\n")
+    assert out == b"[1\n\n"
+    assert json.loads(out + framer.close()) == [1]
 
 
-ENDS = "a\u2028b\u2029c\x85d ü “e” \u2027"
+LINE_SEPARATORS = "a\u2028b\u2029c\x85d ü “e” \u2027"
 
 
-def test_only_ends_of_lines_are_escaped() -> None:
-    frames = f'data: {{"text":"{ENDS}"}}\n\n'.encode()
+def test_only_line_separators_are_escaped() -> None:
+    frames = f'data: {{"text":"{LINE_SEPARATORS}"}}\n\n'.encode()
     assert escape_line_separators(frames) == rb'data: {"text":"a\u2028b\u2029c\u0085d ' + 'ü “e” \u2027"}\n\n'.encode()
-    assert json.loads(escape_line_separators(frames)[6:]) == {"text": ENDS}
+    assert json.loads(escape_line_separators(frames)[6:]) == {"text": LINE_SEPARATORS}
 
 
 @pytest.mark.parametrize("target", PROTOCOL_NAMES)
-def test_no_stream_has_an_end_of_a_line_within_its_json(target: str) -> None:
+def test_streams_contain_no_unescaped_line_separators(target: str) -> None:
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    deltas = [({"role": "assistant", "content": ENDS}, None), ({}, "stop")]
+    deltas = [({"role": "assistant", "content": LINE_SEPARATORS}, None), ({}, "stop")]
     chunks = [{**chunk, "choices": [{"index": 0, "delta": d, "finish_reason": stop}]} for d, stop in deltas]
     stream = (
-        "".join(f"data: {json.dumps(one, ensure_ascii=False)}\n\n" for one in chunks).encode() + b"data: [DONE]\n\n"
+        "".join(f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in chunks).encode() + b"data: [DONE]\n\n"
     )
     wire = b"".join(tw.translate_stream(stream, "openai-chat", target)).decode()
     assert wire.splitlines() == wire.split("\n")[:-1]
-    assert json.dumps(ENDS)[1:8] in wire
+    assert json.dumps(LINE_SEPARATORS)[1:8] in wire

@@ -1,4 +1,4 @@
-"""Losses: a trail through canonical values becomes a pointer into the source, and nothing foreign goes unclaimed."""
+"""Losses: source paths resolve to JSON pointers, and foreign extras are always reported."""
 
 import pytest
 from msgspec import Raw
@@ -9,7 +9,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Sampling, ToolChoice
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers, foreign_extras, source_pointers
 
-NAMES = {
+WIRE_NAMES = {
     "Message.parts": "/content",
     "Request.sampling": "",
     "Sampling.max_tokens": "/max_output",
@@ -17,7 +17,7 @@ NAMES = {
     "FunctionTool.parameters": "/function/parameters",
     "ToolChoice.parallel": "//parallel_tool_calls",
 }
-KEPT = {"x": Raw(b"1")}
+EXTRA = {"x": Raw(b"1")}
 
 REQUEST = Request(
     origin="acme",
@@ -43,8 +43,8 @@ REQUEST = Request(
             parts=(
                 ToolResult(
                     call_id="1",
-                    content=(Text(text="c", extras={"acme": KEPT}),),
-                    extras={"acme": KEPT},
+                    content=(Text(text="c", extras={"acme": EXTRA}),),
+                    extras={"acme": EXTRA},
                     wire_form=("acme:content:string",),
                 ),
             ),
@@ -54,7 +54,7 @@ REQUEST = Request(
 
 
 @pytest.mark.parametrize(
-    ("trail", "field", "path"),
+    ("source_path", "field", "path"),
     [
         ((), "", ""),
         ((), "model", "/model"),
@@ -63,14 +63,14 @@ REQUEST = Request(
         (("messages", 1), "role", "/messages/1/role"),
         (("messages", 1, "parts", 1), "", "/messages/1/content/1"),
         (("messages", 1, "parts", 1), "name", "/messages/1/content/1/name"),
-        # The wire name that a decoder met goes before the usual one.
+        # The wire name that a decoder found overrides the usual one.
         (("messages", 1, "parts", 1), "arguments", "/messages/1/content/1/input"),
         (("sampling",), "temperature", "/heat"),
         # A group of canonical fields need not be an object on the wire.
         (("sampling",), "max_tokens", "/max_output"),
-        # Nor need its fields stand together there.
+        # Its fields may be apart from each other, too.
         (("tool_choice",), "parallel", "/parallel_tool_calls"),
-        # A value's own place goes before all names.
+        # The position of a value (`at`) overrides all names.
         (("messages", 0), "role", "/turns/3/role"),
         (("messages", 0, "parts", 0), "text", "/turns/3/content/0/text"),
         (("messages", 0, "parts", 1), "text", "/turns/3/content/text"),
@@ -85,25 +85,25 @@ REQUEST = Request(
         (("tools", 0), "//", "/tools/0/"),
     ],
 )
-def test_pointers(trail: SourcePath, field: str, path: str) -> None:
-    assert list(source_pointers(REQUEST, trail, field, NAMES)) == [path]
+def test_pointers(source_path: SourcePath, field: str, path: str) -> None:
+    assert list(source_pointers(REQUEST, source_path, field, WIRE_NAMES)) == [path]
 
 
 @pytest.mark.parametrize(
-    ("trail", "field", "paths"),
+    ("source_path", "field", "paths"),
     [
         (("messages",), "", ["/turns/3", "/messages/1", "/messages/2"]),
         ((), "messages", ["/turns/3", "/messages/1", "/messages/2"]),
         ((), "system", ["/instructions"]),
         (("sampling",), "stop", ["/stop/0", "/stop/1"]),
         (("tool_choice",), "names", ["/tool_choice/names"]),
-        # Unless it was no list on the wire.
+        # Unless it was not a list on the wire.
         (("messages", 2, "parts", 0), "content", ["/messages/2/content/0/content"]),
         (("messages", 0), "parts", ["/turns/3/content/0", "/turns/3/content"]),
     ],
 )
-def test_a_list_is_named_by_its_elements(trail: SourcePath, field: str, paths: list[str]) -> None:
-    assert list(source_pointers(REQUEST, trail, field, NAMES)) == paths
+def test_list_field_resolves_to_its_elements(source_path: SourcePath, field: str, paths: list[str]) -> None:
+    assert list(source_pointers(REQUEST, source_path, field, WIRE_NAMES)) == paths
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_a_list_is_named_by_its_elements(trail: SourcePath, field: str, paths: l
         ("[" * 600 + "]" * 600, ["x" + "/0" * 599]),
     ],
 )
-def test_a_list_of_any_depth_is_named_by_its_elements(value: str, paths: list[str]) -> None:
+def test_nested_list_resolves_to_its_elements(value: str, paths: list[str]) -> None:
     assert list(element_pointers(Raw(value.encode()), "x")) == paths
 
 
-def test_extras_of_other_families_are_found_wherever_they_are() -> None:
-    found = [(trail, *kept) for trail, _, kept in foreign_extras(REQUEST, ("other",))]
-    assert found == [
+def test_foreign_extras_are_found_at_any_depth() -> None:
+    foreign = [(path, *fields) for path, _, fields in foreign_extras(REQUEST, ("other",))]
+    assert foreign == [
         ((), "metadata/user~1id"),
         (("messages", 2, "parts", 0), "x"),
         (("messages", 2, "parts", 0, "content", 0), "x"),
@@ -133,10 +133,10 @@ def test_extras_of_other_families_are_found_wherever_they_are() -> None:
     assert list(foreign_extras(REQUEST, ("acme", "other"))) == []
 
 
-def test_unclaimed_extras_are_losses_by_their_exact_place() -> None:
+def test_foreign_extras_are_reported_with_exact_pointers() -> None:
     report = LossReport()
     report.report_foreign_extras(REQUEST, ("other",))
-    assert [(loss.kind, loss.path, loss.constraint) for loss in report.resolve(REQUEST, NAMES)] == [
+    assert [(loss.kind, loss.path, loss.constraint) for loss in report.resolve(REQUEST, WIRE_NAMES)] == [
         ("dropped", "/metadata/user~1id", False),
         ("dropped", "/messages/2/content/0/x", False),
         ("dropped", "/messages/2/content/0/content/0/x", False),
@@ -144,56 +144,56 @@ def test_unclaimed_extras_are_losses_by_their_exact_place() -> None:
     ]
 
 
-def test_an_unclaimed_list_is_told_element_by_element() -> None:
+def test_foreign_list_is_reported_per_element() -> None:
     report = LossReport()
     report.report_foreign_extras(REQUEST, ("acme",))
-    assert [loss.path for loss in report.resolve(REQUEST, NAMES)] == ["/y/0", "/y/1"]
+    assert [loss.path for loss in report.resolve(REQUEST, WIRE_NAMES)] == ["/y/0", "/y/1"]
 
 
-def test_what_is_guarded_may_not_be_dropped() -> None:
+def test_constraint_extras_are_reported_as_constraints() -> None:
     root = Request(origin="acme", extras={"acme:constraint": {"a": Raw(b"1")}, "acme": {"b": Raw(b"1")}})
     report = LossReport()
     report.report_foreign_extras(root, ())
-    assert [(loss.path, loss.constraint) for loss in report.resolve(root, NAMES)] == [("/a", True), ("/b", False)]
+    assert [(loss.path, loss.constraint) for loss in report.resolve(root, WIRE_NAMES)] == [("/a", True), ("/b", False)]
 
 
-def test_each_kind_of_loss() -> None:
+def test_loss_kinds_resolve() -> None:
     report = LossReport()
     report.dropped(("tools", 0))
     report.approximated(("messages", 0), "role", "why")
     report.added(("messages", 1), "", "/messages/2", "because")
     report.dropped(("sampling",), "max_tokens", "never", constraint=True)
-    assert report.resolve(REQUEST, NAMES) == [
-        Loss(kind="dropped", path="/tools/0", reason="the target has no counterpart"),
+    assert report.resolve(REQUEST, WIRE_NAMES) == [
+        Loss(kind="dropped", path="/tools/0", reason="the target has no such field"),
         Loss(kind="approximated", path="/turns/3/role", reason="why"),
         Loss(kind="added", path="/messages/1", reason="because", target="/messages/2"),
         Loss(kind="dropped", path="/max_output", reason="never", constraint=True),
     ]
 
 
-def test_one_place_is_told_once() -> None:
+def test_losses_are_deduplicated_by_kind_and_path() -> None:
     report = LossReport()
     report.dropped((), "model", "first")
     report.dropped((), "model", "second")
     report.approximated((), "model", "another kind")
-    assert [loss.reason for loss in report.resolve(REQUEST, NAMES)] == ["first", "another kind"]
+    assert [loss.reason for loss in report.resolve(REQUEST, WIRE_NAMES)] == ["first", "another kind"]
 
 
-@pytest.mark.parametrize("guards", [(True, False), (False, True)])
-def test_a_guard_holds_whoever_reported_first(guards: tuple[bool, bool]) -> None:
+@pytest.mark.parametrize("constraints", [(True, False), (False, True)])
+def test_constraint_wins_regardless_of_order(constraints: tuple[bool, bool]) -> None:
     report = LossReport()
-    for guarded in guards:
-        report.dropped((), "model", constraint=guarded)
-    (loss,) = report.resolve(REQUEST, NAMES)
+    for constraint in constraints:
+        report.dropped((), "model", constraint=constraint)
+    (loss,) = report.resolve(REQUEST, WIRE_NAMES)
     assert loss.constraint
 
 
-def test_what_is_told_in_other_words_is_not_dropped() -> None:
+def test_approximated_field_is_not_reported_as_dropped() -> None:
     report = LossReport()
     report.dropped(("sampling",), "max_tokens")
     report.approximated(("sampling",), "max_tokens", "one more")
     report.dropped(("sampling",), "temperature")
-    assert [(loss.kind, loss.path) for loss in report.resolve(REQUEST, NAMES)] == [
+    assert [(loss.kind, loss.path) for loss in report.resolve(REQUEST, WIRE_NAMES)] == [
         ("approximated", "/max_output"),
         ("dropped", "/heat"),
     ]

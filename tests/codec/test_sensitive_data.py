@@ -1,4 +1,4 @@
-"""Schemas with sensitive data in them get a warning, whichever protocol declares them."""
+"""Sensitive data in schemas is reported as a warning, in every protocol."""
 
 from typing import Any
 
@@ -26,41 +26,43 @@ HARMLESS: list[dict[str, Any]] = [
 ]
 
 
-def schema(of_city: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": {"city": of_city}}
+def schema(city_schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"city": city_schema}}
 
 
 def warnings(body: dict[str, Any], protocol: str) -> list[tuple[str, str]]:
-    findings = [found for found in toolwire.check(body, protocol) if found.rule == f"{protocol}.schema-sensitive"]
-    assert {found.level for found in findings} <= {"warning"}
-    return [(found.path, found.message) for found in findings]
+    findings = [finding for finding in toolwire.check(body, protocol) if finding.rule == f"{protocol}.schema-sensitive"]
+    assert {finding.level for finding in findings} <= {"warning"}
+    return [(finding.path, finding.message) for finding in findings]
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
-@pytest.mark.parametrize(("of_city", "path", "kind"), SENSITIVE)
-def test_sensitive_literals_in_a_tool_get_a_warning(
-    protocol: str, of_city: dict[str, Any], path: str, kind: str
+@pytest.mark.parametrize(("city_schema", "path", "kind"), SENSITIVE)
+def test_sensitive_literals_in_tool_schemas_are_warned_about(
+    protocol: str, city_schema: dict[str, Any], path: str, kind: str
 ) -> None:
-    ((found, message),) = warnings(request_with_tools(protocol, {"get_weather": schema(of_city)}), protocol)
-    assert found.endswith("/properties/city" + path)
+    ((pointer, message),) = warnings(request_with_tools(protocol, {"get_weather": schema(city_schema)}), protocol)
+    assert pointer.endswith("/properties/city" + path)
     assert kind in message
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
-@pytest.mark.parametrize("of_city", HARMLESS)
-def test_harmless_literals_get_none(protocol: str, of_city: dict[str, Any]) -> None:
-    assert warnings(request_with_tools(protocol, {"get_weather": schema(of_city)}), protocol) == []
+@pytest.mark.parametrize("city_schema", HARMLESS)
+def test_harmless_literals_cause_no_warning(protocol: str, city_schema: dict[str, Any]) -> None:
+    assert warnings(request_with_tools(protocol, {"get_weather": schema(city_schema)}), protocol) == []
 
 
-def test_names_and_response_formats_are_checked_and_messages_are_not() -> None:
-    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema({"enum": ["jo@corp.io"]})}}
-    named = {"type": "object", "properties": {"sk-abcdefghijklmnop": {"type": "string"}}}
+def test_property_names_and_response_formats_are_checked_but_not_messages() -> None:
+    response_format = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema({"enum": ["jo@corp.io"]})}}
+    tool_schema = {"type": "object", "properties": {"sk-abcdefghijklmnop": {"type": "string"}}}
     message = {
         "role": "user",
         "content": '{"parameters": {"const": "jo@corp.io"}}',
         "parameters": {"const": "jo@corp.io"},
     }
-    body = chat_request(message, response_format=wanted) | {"tools": request_with_tools(CHAT, {"f": named})["tools"]}
+    body = chat_request(message, response_format=response_format) | {
+        "tools": request_with_tools(CHAT, {"f": tool_schema})["tools"]
+    }
     assert sorted(path for path, _ in warnings(body, CHAT)) == [
         "/response_format/json_schema/schema/properties/city/enum/0",
         "/tools/0/function/parameters/properties/sk-abcdefghijklmnop",

@@ -80,7 +80,8 @@ def test_a_client_of_anthropic_reads_them_on_the_text(source: str) -> None:
     (block,) = made.value["content"]
     (note,) = block["citations"]
     assert (note["type"], note["url"], note["title"]) == ("web_search_result_location", *PAGE.values())
-    lost = [loss.path.rpartition("/")[2] for loss in made.losses if loss.reason == "the target cites for whole texts"]
+    reason = "the target cites complete texts only"
+    lost = [loss.path.rpartition("/")[2] for loss in made.losses if loss.reason == reason]
     assert len(lost) == 2
 
 

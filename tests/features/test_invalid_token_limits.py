@@ -65,4 +65,4 @@ def test_a_tool_without_a_type_is_a_loss_that_can_be_read(protocol: str) -> None
     """Issue 17, part S: it was dropped since «the target has no  tool»."""
     body = request(protocol, 100) | {"tools": [{}]}
     lost = {loss.path: loss.reason for loss in tw.translate(body, protocol, "anthropic", model="m").losses}
-    assert lost["/tools/0"] == "it has no type, so that no target can know it"
+    assert lost["/tools/0"] == "the tool has no type"

@@ -1,4 +1,4 @@
-"""`toolwire.toml`: what it says is read, what is wrong is named."""
+"""`toolwire.toml`: valid files are read, and errors name the key."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ model = "gemini-3-pro"
 ENVIRONMENT = {"TOOLWIRE_KEY": "a-server-key", "UP_KEY": "an-upstream-key"}
 
 
-def test_the_blueprints_file_is_read_with_its_keys_from_the_environment() -> None:
+def test_full_config_is_read_with_keys_from_the_environment() -> None:
     config = parse_config(BLUEPRINT, ENVIRONMENT)
     assert config.server.keys == ("a-server-key",)
     provider = build_provider("up", config.providers["up"])
@@ -43,37 +43,40 @@ WRONG = [
     (UP + "bse_url = 1", "unknown key providers.up.bse_url"),
     (UP + '[[routes]]\nprovider = "up"\nmach = "x"', "unknown key routes[0].mach"),
     ("[server]\nport = 'x'", "server.port: expected `int`, got `str`"),
-    ('[server]\nkeys = ["env:NOT_SET"]', "server.keys[0]: the environment variable NOT_SET is not set"),
-    ('[server]\nkeys = ["short"]', "server.keys[0]: shorter than 8 characters"),
-    ('[providers.x]\nprotocol = "smtp"\nbase_url = "http://x"', "providers.x.protocol: 'smtp' is none of anthropic"),
+    ('[server]\nkeys = ["env:NOT_SET"]', "server.keys[0]: environment variable NOT_SET is not set"),
+    ('[server]\nkeys = ["short"]', "server.keys[0]: must have at least 8 characters"),
+    (
+        '[providers.x]\nprotocol = "smtp"\nbase_url = "http://x"',
+        "providers.x.protocol: unknown protocol 'smtp'; expected one of anthropic",
+    ),
     ('[providers.x]\nprotocol = "gemini"\nbase_url = "x"', "providers.x.base_url: 'x' does not start with http"),
-    (UP + '[[routes]]\nmatch = "a"', "routes[0]: names no provider"),
-    (UP + '[[routes]]\nprovider = "down"', "routes[0]: there is no provider 'down'"),
-    (UP + '[providers.up.headers]\n"a b" = "c"', "providers.up.headers.a b: not a header"),
-    (UP + '[providers.up.headers]\nx = "a\\r\\nb: c"', "providers.up.headers.x: not a header"),
-    ('[policy]\nallow = ["read_file", "run it"]', "policy.allow[1]: 'run it' is no rule"),
-    ('[policy]\nask = ["x(y)"]', "policy.ask[0]: 'x(y)': 'y' is not argument=pattern"),
-    ('[policy]\ndeny = ["("]', "policy.deny[0]: '(' is no rule"),
+    (UP + '[[routes]]\nmatch = "a"', "routes[0]: no provider given"),
+    (UP + '[[routes]]\nprovider = "down"', "routes[0]: unknown provider 'down'"),
+    (UP + '[providers.up.headers]\n"a b" = "c"', "providers.up.headers.a b: not a valid header"),
+    (UP + '[providers.up.headers]\nx = "a\\r\\nb: c"', "providers.up.headers.x: not a valid header"),
+    ('[policy]\nallow = ["read_file", "run it"]', "policy.allow[1]: invalid rule 'run it'"),
+    ('[policy]\nask = ["x(y)"]', "policy.ask[0]: invalid rule 'x(y)': expected ARG=PATTERN, got 'y'"),
+    ('[policy]\ndeny = ["("]', "policy.deny[0]: invalid rule '('"),
     ('[policy]\nforbid = ["x"]', "unknown key policy.forbid"),
     ('[policy]\nallow = "x"', "policy.allow: expected `array`, got `str`"),
-    ('[search]\nurl = "https://example.org"', "search.url: has no {query}"),
-    ('[search]\nurl = "https://e.org?q={query}"\napi_key = "k"', "search.api_key: search.url has no {key} for it"),
-    ('[search]\nheaders = {x = "env:NOT_SET"}', "search.headers.x: the environment variable NOT_SET is not set"),
-    ("[simulator]\npace = -1", "simulator.pace: must not be less than 0"),
+    ('[search]\nurl = "https://example.org"', "search.url: must contain {query}"),
+    ('[search]\nurl = "https://e.org?q={query}"\napi_key = "k"', "search.api_key: search.url has no {key} placeholder"),
+    ('[search]\nheaders = {x = "env:NOT_SET"}', "search.headers.x: environment variable NOT_SET is not set"),
+    ("[simulator]\npace = -1", "simulator.pace: must not be negative"),
     ("[tools]\nnetwork = 1", "tools.network: expected `bool`, got `int`"),
     ("[server]\nx = = 1", "line 2"),
     ('[providers.x]\nprotocol = "gemini"', "providers.x: object missing required field `base_url`"),
 ]
 
 
-@pytest.mark.parametrize(("text", "why"), WRONG)
-def test_what_is_wrong_is_named(text: str, why: str) -> None:
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_invalid_keys_are_named(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_config(text, ENVIRONMENT)
-    assert why in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         read_config(tmp_path / "toolwire.toml", {})
     (tmp_path / "bad.toml").write_bytes(b"\xff")

@@ -1,4 +1,4 @@
-"""Secrets of the configuration in what an upstream says went wrong: no client sees them, in any protocol."""
+"""Configured secrets in upstream errors never reach a client, in any protocol."""
 
 import json
 from typing import Any
@@ -48,38 +48,38 @@ def configured(origin: Any, protocol: str) -> str:
 
 
 def bodies() -> list[bytes]:
-    """Every shape, spelled plainly and with the escapes that some servers write."""
+    """Return every error shape, plain and with the escapes that some servers write."""
     plain = [json.dumps(shape).encode() for shape in SHAPES]
     return plain + [one.replace(b"/", b"\\/") for one in plain]
 
 
-def leaked(*data: bytes) -> list[str]:
-    found = b" ".join(data).replace(b"\\/", b"/")
-    return [secret for secret in SECRETS if secret.encode() in found]
+def leaked_secrets(*data: bytes) -> list[str]:
+    decoded = b" ".join(data).replace(b"\\/", b"/")
+    return [secret for secret in SECRETS if secret.encode() in decoded]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_no_secret_in_an_error_whatever_its_shape(protocol: str) -> None:
-    """S-6 a and b: of every upstream, to clients of every protocol, its own included."""
+def test_s_6_errors_of_any_shape_are_redacted(protocol: str) -> None:
+    """S-6 a and b: of every upstream, for clients of every protocol including its own."""
 
     async def work() -> None:
-        answers = [http_response("400 Bad", body) for body in bodies()]
-        script = ScriptedUpstream(*answers * len(PROTOCOL_NAMES))
+        responses = [http_response("400 Bad", body) for body in bodies()]
+        script = ScriptedUpstream(*responses * len(PROTOCOL_NAMES))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             for client in PROTOCOL_NAMES:
                 path, body = question_request(client)
-                for sent in bodies():
-                    got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-                    data = await got.read(100_000)
-                    assert got.status == 400, (client, sent, data)
-                    assert not leaked(data, str(got.headers).encode()), (client, sent, data)
-        assert len(script.requests) == len(answers) * len(PROTOCOL_NAMES)
+                for error_body in bodies():
+                    response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+                    data = await response.read(100_000)
+                    assert response.status == 400, (client, error_body, data)
+                    assert not leaked_secrets(data, str(response.headers).encode()), (client, error_body, data)
+        assert len(script.requests) == len(responses) * len(PROTOCOL_NAMES)
 
     run_async(work())
 
 
 def failing_stream(protocol: str, *, begun: bool) -> bytes:
-    """A stream of the protocol that says all secrets in its error, at once or after it began."""
+    """Return a stream whose error contains all secrets, at once or after it began."""
     error = ApiError(kind="server", message=ALL, code=ALL, param=ALL, request_id=ALL)
     encoder = PROTOCOLS[protocol].stream_encoder(ResponseContext(created=1))
     start = [ResponseStart(origin=protocol, id="r", model="m")] if begun else []
@@ -88,27 +88,27 @@ def failing_stream(protocol: str, *, begun: bool) -> bytes:
     return SSE_HEAD + transfer_chunk(data) + b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["at once", "begun"])
+@pytest.mark.parametrize("started", [False, True], ids=["at once", "begun"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_no_secret_in_the_error_of_a_stream(protocol: str, begun: bool) -> None:
+def test_s_6_stream_errors_are_redacted(protocol: str, started: bool) -> None:
     """S-6 a and b, in streams."""
 
     async def work() -> None:
-        script = ScriptedUpstream(*[failing_stream(protocol, begun=begun)] * len(PROTOCOL_NAMES))
+        script = ScriptedUpstream(*[failing_stream(protocol, begun=started)] * len(PROTOCOL_NAMES))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             for client in PROTOCOL_NAMES:
                 path, body = question_request(client, stream=True)
-                got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-                data = await got.read(100_000)
+                response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+                data = await response.read(100_000)
                 assert b"[removed]" in data, (client, data)
-                assert not leaked(data), (client, data)
+                assert not leaked_secrets(data), (client, data)
 
     run_async(work())
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_s_6_no_secret_in_unknown_members_of_a_failed_stream(client: str) -> None:
-    """S-6 a: OpenRouter tells what its own provider said in `metadata.raw`."""
+def test_s_6_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
+    """S-6 a: OpenRouter repeats its provider's error in `metadata.raw`."""
 
     async def work() -> None:
         error = {"error": {"message": "no", "code": 502, "metadata": {"raw": ALL}}, "beside": ALL}
@@ -121,18 +121,18 @@ def test_s_6_no_secret_in_unknown_members_of_a_failed_stream(client: str) -> Non
                 run_gateway(configured(origin, protocol)) as gateway,
             ):
                 path, body = question_request(client, stream=True)
-                got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-                data = await got.read(100_000)
+                response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+                data = await response.read(100_000)
                 assert b"sunny" in data
-                assert not leaked(data), data
+                assert not leaked_secrets(data), data
 
     run_async(work())
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini-interactions", "openai-chat"])
-def test_s_6_no_secret_in_an_answer_that_failed(protocol: str, client: str) -> None:
-    """S-6 a: an error inside a body of status 200."""
+def test_s_6_failed_responses_are_redacted(protocol: str, client: str) -> None:
+    """S-6 a: an error inside a body with status 200."""
     failed = {
         "openai-responses": {"status": "failed", "error": {"code": "server_error", "message": ALL, "more": ALL}},
         "gemini-interactions": {"status": "failed", "errors": [{"code": "13", "message": ALL, "more": ALL}]},
@@ -140,7 +140,7 @@ def test_s_6_no_secret_in_an_answer_that_failed(protocol: str, client: str) -> N
     }[protocol]
 
     async def work() -> None:
-        told = (
+        upstream_body = (
             json.loads(
                 encode_http_response(protocol, canonical_response(Text(text="")), stream=False).partition(b"\r\n\r\n")[
                     2
@@ -148,40 +148,40 @@ def test_s_6_no_secret_in_an_answer_that_failed(protocol: str, client: str) -> N
             )
             | failed
         )
-        script = ScriptedUpstream(http_response("200 OK", json.dumps(told).encode()))
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client)
-            got = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
-            data = await got.read(100_000)
+            response = await gateway.post(path, body, authorization="Bearer the-clients-own-key")
+            data = await response.read(100_000)
             assert b"[removed]" in data
-            assert not leaked(data), data
+            assert not leaked_secrets(data), data
 
     run_async(work())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_a_dry_run_shows_no_query_of_the_provider(protocol: str) -> None:
-    """S-6 c: `query` may hold a key, as Azure Functions' `code` does."""
+def test_s_6_dry_run_hides_the_providers_query(protocol: str) -> None:
+    """S-6 c: `query` may contain a key, such as `code` of Azure Functions."""
 
     async def work() -> None:
         async with (
             serve_upstream(ScriptedUpstream(CHAT_RESPONSE)) as origin,
             run_gateway(configured(origin, protocol)) as gateway,
         ):
-            asked = {"protocol": "openai-chat", "body": json.loads(question_request("openai-chat")[1])}
+            request_body = {"protocol": "openai-chat", "body": json.loads(question_request("openai-chat")[1])}
             key = "Bearer the-clients-own-key"
-            got = await gateway.post("/toolwire/translate", json.dumps(asked).encode(), authorization=key)
-            found = json.loads(await got.read(100_000))
-            assert got.status == 200, found
-            assert found["address"].startswith("/")
-            assert "code" not in found["address"]
-            assert "secret" not in found["address"]
+            response = await gateway.post("/toolwire/translate", json.dumps(request_body).encode(), authorization=key)
+            decoded = json.loads(await response.read(100_000))
+            assert response.status == 200, decoded
+            assert decoded["address"].startswith("/")
+            assert "code" not in decoded["address"]
+            assert "secret" not in decoded["address"]
 
     run_async(work())
 
 
-def test_an_error_without_secrets_stays_as_it_is() -> None:
-    """Home is exact: the spelling of what holds no secret is not touched."""
+def test_error_without_secrets_is_unchanged() -> None:
+    """The spelling of errors without secrets is not touched."""
     config = parse_config('[server]\nkeys = ["some-long-key"]', {})
     redactor = Redactor(configured_secrets(config, ()))
     body = (

@@ -1,4 +1,4 @@
-"""Places for streams and websockets, in all and for one key; and what a websocket remembers, in bytes."""
+"""Quotas of streams and websockets, in total and per key, and the size of websocket histories."""
 
 import json
 from typing import Any
@@ -23,16 +23,16 @@ def websocket(gateway: RunningGateway, key: str = "any") -> connect:
     return connect(url, additional_headers={"authorization": f"Bearer {key}"})
 
 
-async def ask(socket: ClientConnection, lane: str = "", said: str = "Hi", **more: Any) -> dict[str, Any]:
-    """The first event of an answer."""
-    frame = {"type": "response.create", "model": "m", "input": said, "store": False, "stream_id": lane, **more}
+async def ask(socket: ClientConnection, stream_id: str = "", said: str = "Hi", **more: Any) -> dict[str, Any]:
+    """Send a request and return the first event of its response."""
+    frame = {"type": "response.create", "model": "m", "input": said, "store": False, "stream_id": stream_id, **more}
     await socket.send(json.dumps({name: value for name, value in frame.items() if value != ""}))
     return await event(socket)
 
 
 async def event(socket: ClientConnection) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(await socket.recv())
-    return found
+    decoded: dict[str, Any] = json.loads(await socket.recv())
+    return decoded
 
 
 async def streams(gateway: RunningGateway) -> int:
@@ -40,11 +40,11 @@ async def streams(gateway: RunningGateway) -> int:
     return int(samples[b"toolwire_streams"])
 
 
-def test_q_14_streams_over_websockets_count_as_all_others() -> None:
+def test_q_14_websocket_streams_count_towards_the_limit() -> None:
     async def work() -> None:
-        held = StalledUpstream()
+        stalled = StalledUpstream()
         async with (
-            run_stalled_gateway(held, "[limits]\nstreams = 3\n") as gateway,
+            run_stalled_gateway(stalled, "[limits]\nstreams = 3\n") as gateway,
             websocket(gateway) as socket,
         ):
             assert (await ask(socket, "a"))["type"] == "response.created"
@@ -59,30 +59,30 @@ def test_q_14_streams_over_websockets_count_as_all_others() -> None:
             assert refused["status"] == 503
             assert "too many streams" in refused["error"]["message"]
             assert (await gateway.send_question("anthropic", stream=True)).status == 503
-            held.released.set()
+            stalled.released.set()
             await posted.read(100_000)
             ended = set[str]()
             while ended != {"a", "b"}:
-                if (told := await event(socket))["type"] == "response.completed":
-                    ended.add(told["stream_id"])
+                if (last_event := await event(socket))["type"] == "response.completed":
+                    ended.add(last_event["stream_id"])
             assert (await ask(socket, "a"))["type"] == "response.created"
 
     run_async(work())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_19_one_key_does_not_get_all_streams(protocol: str) -> None:
+def test_s_19_one_key_can_not_take_all_streams(protocol: str) -> None:
     async def work() -> None:
-        held = StalledUpstream()
-        async with run_stalled_gateway(held, KEYS + "[limits]\nstreams = 5\n") as gateway:
+        stalled = StalledUpstream()
+        async with run_stalled_gateway(stalled, KEYS + "[limits]\nstreams = 5\n") as gateway:
             first = [await gateway.send_question(protocol, stream=True, x_api_key="first-key-1") for _ in range(2)]
             refused = await gateway.send_question(protocol, stream=True, x_api_key="first-key-1")
             assert refused.status == 429
             error = decode_error(protocol, 429, await refused.read(10_000))
-            assert "this key has 2 streams at once, its share of all (limits.key_share)" in error.message
+            assert "this key already has 2 streams, its share (limits.key_share)" in error.message
             second = await gateway.send_question(protocol, stream=True, x_api_key="second-key-2")
-            assert [answer.status for answer in (*first, second)] == [200] * 3
-            held.released.set()
+            assert [response.status for response in (*first, second)] == [200] * 3
+            stalled.released.set()
             await first[0].read(100_000)
             assert (await gateway.send_question(protocol, stream=True, x_api_key="first-key-1")).status == 200
 
@@ -93,7 +93,7 @@ def test_s_19_one_key_does_not_get_all_streams(protocol: str) -> None:
     ("keys", "share", "statuses"),
     [(KEYS, "", [101, 429]), (KEYS, "key_share = 1.0", [101, 101, 503]), ("", "", [101, 101, 503])],
 )
-def test_s_19_one_key_does_not_get_all_websockets(keys: str, share: str, statuses: list[int]) -> None:
+def test_s_19_one_key_can_not_take_all_websockets(keys: str, share: str, statuses: list[int]) -> None:
     async def work() -> None:
         async with run_stalled_gateway(StalledUpstream(), f"{keys}[limits]\nsockets = 2\n{share}\n") as gateway:
             seen: list[int] = []
@@ -114,21 +114,21 @@ def test_s_19_one_key_does_not_get_all_websockets(keys: str, share: str, statuse
     run_async(work())
 
 
-def test_s_19_one_key_does_not_get_all_answers_in_the_background() -> None:
+def test_s_19_one_key_can_not_take_all_background_responses() -> None:
     async def work() -> None:
-        held = StalledUpstream()
-        async with run_stalled_gateway(held, KEYS + "[limits]\nstreams = 4\n") as gateway:
+        stalled = StalledUpstream()
+        async with run_stalled_gateway(stalled, KEYS + "[limits]\nstreams = 4\n") as gateway:
             body = json.dumps({"model": "m", "input": "Hi", "background": True}).encode()
             keys = ["first-key-1"] * 3 + ["second-key-2"]
-            answers = [await gateway.post("/v1/responses", body, x_api_key=key) for key in keys]
-            assert [answer.status for answer in answers] == [200, 200, 429, 200]
-            id = json.loads(await answers[0].read(10_000))["id"]
-            held.released.set()
+            responses = [await gateway.post("/v1/responses", body, x_api_key=key) for key in keys]
+            assert [response.status for response in responses] == [200, 200, 429, 200]
+            id = json.loads(await responses[0].read(10_000))["id"]
+            stalled.released.set()
             status = "queued"
             while status in ("queued", "in_progress"):
-                found = await gateway.get(f"/v1/responses/{id}?stream=true", x_api_key="first-key-1")
+                decoded = await gateway.get(f"/v1/responses/{id}?stream=true", x_api_key="first-key-1")
                 status = json.loads((await gateway.get(f"/v1/responses/{id}", x_api_key="first-key-1"))[1])["status"]
-            assert found[0] == 200
+            assert decoded[0] == 200
             assert status == "completed"
             again = 429
             while again == 429:
@@ -139,12 +139,12 @@ def test_s_19_one_key_does_not_get_all_answers_in_the_background() -> None:
 
 
 @pytest.mark.parametrize("share", ["0", "-0.5", "1.5"])
-def test_s_19_a_share_is_a_part_of_all(share: str) -> None:
-    with pytest.raises(ConfigError, match=r"limits\.key_share: must be more than 0 and at most 1"):
+def test_s_19_key_share_must_be_a_fraction(share: str) -> None:
+    with pytest.raises(ConfigError, match=r"limits\.key_share: must be greater than 0 and at most 1"):
         parse_config(f"[limits]\nkey_share = {share}", {})
 
 
-def test_q_14_a_history_that_is_longer_than_a_request_may_be_is_not_remembered() -> None:
+def test_q_14_history_over_the_body_limit_is_not_kept() -> None:
     async def work() -> None:
         async with (
             run_stalled_gateway(StalledUpstream(), "[limits]\nbody = 8000\n") as gateway,
@@ -169,7 +169,7 @@ def items(size: int) -> list[Raw]:
     return msgspec.json.decode(b'["%b", "%b"]' % (b"x" * (size - 4 - 1), b"y"), type=list[Raw])
 
 
-def test_q_14_histories_of_all_lanes_are_bounded_and_the_longest_unused_go_first() -> None:
+def test_q_14_histories_are_bounded_and_evicted_by_last_use() -> None:
     histories = HistoryCache(100, 250)
     one, other = ConnectionState(histories), ConnectionState(histories)
     one.store_history("a", "r1", items(100))

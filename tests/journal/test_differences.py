@@ -1,4 +1,4 @@
-"""What differs between two answers, field by field."""
+"""Comparison of recorded exchanges, field by field."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from toolwire.journal.records import Bodies, Record, recorded_response_body
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "expected"),
     [
         ({"a": 1}, {"a": 1}, []),
         ({"a": 1}, {"a": 2}, ["changed /a: 1 -> 2"]),
@@ -25,11 +25,11 @@ from toolwire.journal.records import Bodies, Record, recorded_response_body
         ("x", "y", ['changed : "x" -> "y"']),
     ],
 )
-def test_every_field_that_differs_is_told(before: Any, after: Any, told: list[str]) -> None:
-    assert [str(one) for one in find_differences(before, after)] == told
+def test_every_differing_field_is_reported(before: Any, after: Any, expected: list[str]) -> None:
+    assert [str(one) for one in find_differences(before, after)] == expected
 
 
-def test_what_is_anew_each_time_is_told_only_if_asked_for() -> None:
+def test_volatile_fields_are_compared_only_on_request() -> None:
     before, after = (
         {"id": "a", "content": [{"id": "x", "text": "t"}]},
         {"id": "b", "content": [{"id": "y", "text": "u"}]},
@@ -42,15 +42,15 @@ def test_what_is_anew_each_time_is_told_only_if_asked_for() -> None:
     ]
 
 
-def test_a_long_value_is_cut() -> None:
+def test_long_value_is_truncated() -> None:
     (one,) = find_differences({"a": "x" * 1000}, {"a": ""})
     assert len(str(one)) < 200
     assert "(1002 characters)" in str(one)
 
 
 def record(**more: Any) -> Record:
-    found = Record(id="ex", at=0.0, toolwire="0", client="openai-chat", path="/", status=200)
-    return msgspec.structs.replace(found, **more)
+    comparison = Record(id="ex", at=0.0, toolwire="0", client="openai-chat", path="/", status=200)
+    return msgspec.structs.replace(comparison, **more)
 
 
 STREAM = (
@@ -62,21 +62,21 @@ STREAM = (
 REQUEST = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}'
 
 
-def test_a_stream_is_compared_as_the_answer_that_it_tells() -> None:
+def test_stream_is_compared_as_a_buffered_response() -> None:
     streamed = record(streamed=True, bodies=Bodies(request=REQUEST, response=STREAM))
     answer = json.loads(recorded_response_body(streamed))
     assert answer["choices"][0]["message"]["content"] == "Hi"
     other = record(streamed=True, bodies=Bodies(request=REQUEST, response=STREAM.replace(b"Hi", b"Ho")))
-    found = compare_records(streamed, other)
-    assert [str(one) for one in found["response"]] == ['changed /choices/0/message/content: "Hi" -> "Ho"']
-    assert list(found) == ["response"]
+    comparison = compare_records(streamed, other)
+    assert [str(one) for one in comparison["response"]] == ['changed /choices/0/message/content: "Hi" -> "Ho"']
+    assert list(comparison) == ["response"]
 
 
-def test_a_stream_that_is_none_is_compared_as_text() -> None:
+def test_invalid_stream_is_compared_as_text() -> None:
     assert recorded_response_body(record(streamed=True, bodies=Bodies(request=b"{", response=b"what?"))) == b"what?"
 
 
-def test_requests_are_compared_only_if_they_went_to_one_protocol() -> None:
+def test_requests_are_compared_only_for_the_same_protocol() -> None:
     before = record(protocol="gemini", bodies=Bodies(translated=b'{"a":1}', response=b"{}"))
     same = record(protocol="gemini", bodies=Bodies(translated=b'{"a":2}', response=b"{}"))
     other = record(protocol="ollama", status=500, bodies=Bodies(translated=b'{"a":2}', response=b"{}"))
@@ -84,10 +84,12 @@ def test_requests_are_compared_only_if_they_went_to_one_protocol() -> None:
     assert list(compare_records(before, other)) == ["status"]
 
 
-def test_losses_are_told_at_their_own_places() -> None:
-    kept, gone, come = (Loss(kind="dropped", path=f"/{name}", reason="no place") for name in ("kept", "gone", "come"))
-    found = compare_records(record(losses=[kept, gone]), record(losses=[kept, come]))
-    assert [str(one) for one in found["losses"]] == [
+def test_losses_are_compared_by_path() -> None:
+    common_loss, gone, come = (
+        Loss(kind="dropped", path=f"/{name}", reason="no place") for name in ("kept", "gone", "come")
+    )
+    comparison = compare_records(record(losses=[common_loss, gone]), record(losses=[common_loss, come]))
+    assert [str(one) for one in comparison["losses"]] == [
         'removed /gone: "dropped: no place"',
         'added /come: "dropped: no place"',
     ]

@@ -1,4 +1,4 @@
-"""Whatever an id says, it is only an id: for the journal, its runs, and every statement there is."""
+"""SQL injection through ids and patterns has no effect."""
 
 import ast
 from pathlib import Path
@@ -27,13 +27,13 @@ SIGNS = [
 
 
 @pytest.mark.parametrize("sign", SIGNS)
-def test_a_sign_in_an_id_is_more_than_nothing_to_no_query(sign: str, tmp_path: Path) -> None:
+def test_special_characters_in_ids_do_not_change_queries(sign: str, tmp_path: Path) -> None:
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     store.add(make_batch([Record(id="one", at=1e12, toolwire="0", client="anthropic", path="/")]))
     assert store.find(sign) is None
     runs = RunStore(tmp_path / "runs.db")
     runs.begin("run_1", b"{}")
-    with pytest.raises(JournalError, match="there is no run"):
+    with pytest.raises(JournalError, match="no run"):
         runs.find(sign)
     runs.begin(sign, b"its own").finish(sign, b"done")
     assert runs.find(sign).metadata == b"its own"
@@ -43,8 +43,8 @@ def test_a_sign_in_an_id_is_more_than_nothing_to_no_query(sign: str, tmp_path: P
     runs.close()
 
 
-def test_every_statement_is_written_in_the_source() -> None:
-    """What is executed is a text of ours, or a name that holds one: never one that is put together with a value."""
+def test_sql_statements_are_constants() -> None:
+    """Every executed statement is a constant or a name bound to one, never built from a value."""
     executing = ("execute", "executemany", "select", "change")
     ours = ("name", "column", "version", "milliseconds")  # words and whole numbers of ours
     made_of_values = []
@@ -60,6 +60,6 @@ def test_every_statement_is_written_in_the_source() -> None:
     assert made_of_values == []
 
 
-def test_no_pattern_of_like_is_anybodys_to_write() -> None:
+def test_like_patterns_are_constants() -> None:
     sources = [path.read_text(encoding="utf-8") for path in Path(toolwire.__file__).parent.rglob("*.py")]
     assert not any(" LIKE " in source or " GLOB " in source for source in sources)

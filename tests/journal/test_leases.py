@@ -1,4 +1,4 @@
-"""Who holds a run: one taker at a time, whatever process, thread or container it is in."""
+"""Leases: one holder per run at a time, across processes, threads and containers."""
 
 import contextlib
 import os
@@ -81,12 +81,12 @@ def says(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def test_q_3_a_run_is_refused_to_the_process_that_holds_it(tmp_path: Path) -> None:
-    """Q-3: the same `Runs`, and another one of the same process."""
+def test_q_3_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
+    """Q-3: with the same `RunStore`, and with another one in the same process."""
     runs, clock = opened(tmp_path), Clock()
     steps = runs.begin("run", b"{}")
     for other in (runs, opened(tmp_path, clock)):
-        with pytest.raises(RunInUse, match=f"the run run is still going on, in process {os.getpid()}") as refused:
+        with pytest.raises(RunInUse, match=f"run run is still running, in process {os.getpid()}") as refused:
             other.resume("run")
         assert 0 < refused.value.lease_seconds <= 30
     assert runs.is_held("run")
@@ -99,8 +99,8 @@ def test_q_3_a_run_is_refused_to_the_process_that_holds_it(tmp_path: Path) -> No
     runs.resume("run")
 
 
-def test_q_3_a_number_means_nothing_in_another_namespace(tmp_path: Path) -> None:
-    """Q-3: two containers with one file: the holder has our own number, or one that nobody has here."""
+def test_q_3_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
+    """Q-3: two containers share a file: the holder's pid is our own, or does not exist here."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -113,15 +113,15 @@ def test_q_3_a_number_means_nothing_in_another_namespace(tmp_path: Path) -> None
     ]
     for stranger in strangers:
         held_by(tmp_path, stranger)
-        with pytest.raises(RunInUse, match=r"can't be seen from here: if it is gone, .* in 30 seconds"):
+        with pytest.raises(RunInUse, match=r"can't be checked from here: if it has ended, .* in 30 seconds"):
             runs.resume("run")
     clock.now += 30
     assert not runs.is_held("run")
     runs.resume("run")
 
 
-def test_q_3_who_died_for_certain_is_not_waited_for(tmp_path: Path) -> None:
-    """Q-3: a process of this system that is gone, or whose number another one has by now."""
+def test_q_3_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
+    """Q-3: a local process has ended, or its pid was reused."""
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
     here = current_holder()
@@ -133,8 +133,8 @@ def test_q_3_who_died_for_certain_is_not_waited_for(tmp_path: Path) -> None:
             runs.resume("run")
 
 
-def test_q_3_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
-    """Q-3: as above, with a real one."""
+def test_q_3_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
+    """Q-3: the same with a real process."""
     runs = opened(tmp_path)
     with holding(tmp_path) as process:
         assert says(process) == "held\n"
@@ -145,26 +145,26 @@ def test_q_3_a_killed_process_is_not_waited_for(tmp_path: Path) -> None:
         runs.resume("run")
 
 
-def test_q_3_two_containers(tmp_path: Path) -> None:
-    """Q-3: processes of three PID namespaces that share the file, both others with the same number."""
+def test_q_3_lease_holds_between_two_containers(tmp_path: Path) -> None:
+    """Q-3: three PID namespaces share the file; two of the processes have the same pid."""
     if subprocess.run([*APART, "-c", ""], check=False, capture_output=True).returncode:
         pytest.skip("no PID namespace can be made here")
     clock = Clock()
     runs = opened(tmp_path, clock)
     with holding(tmp_path, "begin", APART) as first:
         assert says(first) == "held\n"
-        with pytest.raises(RunInUse, match="can't be seen from here"):
+        with pytest.raises(RunInUse, match="can't be checked from here"):
             runs.resume("run")
         with holding(tmp_path, "take", APART) as second:
             assert second.wait(PATIENCE) != 0
             assert second.stderr is not None
-            assert "can't be seen from here" in second.stderr.read()
+            assert "can't be checked from here" in second.stderr.read()
     clock.now = time.time() + 31
     runs.resume("run")
 
 
-def test_q_3_a_lease_is_renewed_for_as_long_as_its_holder_lives(tmp_path: Path) -> None:
-    """Q-3: by a thread, so that a tool that takes long does not lose its run."""
+def test_q_3_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
+    """Q-3: a thread renews it, so that a slow tool does not lose its run."""
     clock = Clock()
     runs = RunStore(tmp_path / "runs.db", lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
     watcher = opened(tmp_path, clock)
@@ -184,8 +184,8 @@ def left(runs: RunStore) -> float:
     return runs._lease_seconds_left(text, token, lease)
 
 
-def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
-    """Q-3: fencing: every write of a step is that of the present holder."""
+def test_q_3_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
+    """Q-3: only the current holder can write steps (fencing)."""
     early, late = Clock(), Clock()
     runs, other = opened(tmp_path, early), opened(tmp_path, late)
     lost = runs.begin("run", b"{}")
@@ -193,7 +193,7 @@ def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
     late.now += 31
     taken = other.resume("run")
     for write in (lost.begin, lost.finish):
-        with pytest.raises(LeaseLost, match="was taken up elsewhere"):
+        with pytest.raises(LeaseLost, match="another process resumed run"):
             write("one", b"late")
         with pytest.raises(LeaseLost):
             write("two", b"late")
@@ -206,8 +206,8 @@ def test_q_3_who_lost_the_lease_writes_nothing_more(tmp_path: Path) -> None:
     assert [(step.name, step.intent, step.outcome) for step in other.steps("run")] == [("one", b"intent", b"done")]
 
 
-def test_q_3_a_lease_that_is_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
-    """Q-3: between a look at the lease and taking it, its holder may have been heard of."""
+def test_q_3_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
+    """Q-3: the holder may renew the lease between the check and the takeover."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     held = runs.begin("run", b"{}")
@@ -220,13 +220,13 @@ def test_q_3_a_lease_that_is_renewed_at_the_last_moment_is_not_taken(tmp_path: P
         runs._connection.update("UPDATE runs SET until = until + 30")
 
     other._refuse_if_held = renewed_meanwhile  # type: ignore[method-assign]
-    with pytest.raises(RunInUse, match="has just taken it up"):
+    with pytest.raises(RunInUse, match="has just resumed it"):
         other.resume("run")
     held.begin("one", b"")
 
 
-def test_q_3_the_runs_of_its_agents_come_with_a_run(tmp_path: Path) -> None:
-    """Q-3: their leases may end a little later than that of the run, and belong to the same holder."""
+def test_q_3_resuming_a_run_releases_its_sub_agent_runs(tmp_path: Path) -> None:
+    """Q-3: leases of sub-agent runs have the same holder and may expire later."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -244,7 +244,7 @@ def test_q_3_the_runs_of_its_agents_come_with_a_run(tmp_path: Path) -> None:
     beside.begin("one", b"")
 
 
-def test_a_holder_from_before_leases_is_nobody() -> None:
+def test_unreadable_holder_is_ignored() -> None:
     assert decode_holder("4711:815") is None
     assert decode_holder(None) is None
 
@@ -252,14 +252,14 @@ def test_a_holder_from_before_leases_is_nobody() -> None:
 # ---- the file
 
 
-def test_q_16_steps_are_on_the_disk_when_they_return(tmp_path: Path) -> None:
+def test_q_16_steps_are_durable_when_they_return(tmp_path: Path) -> None:
     """Q-16: with `synchronous = FULL` SQLite waits for the disk at every commit, in WAL mode, too."""
     runs = opened(tmp_path)
     assert runs._connection.select("PRAGMA synchronous") == [(2,)]
     assert runs._connection.select("PRAGMA journal_mode") == [("wal",)]
 
 
-def test_a_file_from_before_leases_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_file_without_lease_columns_is_migrated(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE runs (id TEXT PRIMARY KEY, at REAL, about BLOB, ended BLOB, holder TEXT)")
@@ -277,18 +277,18 @@ def test_a_file_from_before_leases_is_brought_up_to_date(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             "PRAGMA user_version = 99",
-            "a newer toolwire wrote it (schema version 99; this one knows 2); upgrade toolwire",
+            "the file was written by a newer toolwire (schema version 99, supported: 2); upgrade toolwire",
         ),
         ("ALTER TABLE runs DROP COLUMN about", "table runs has no column about"),
         ("DROP TABLE steps", "table steps is missing"),
     ],
 )
-def test_runs_that_can_not_be_used_are_refused_clearly(change: str, said: str, tmp_path: Path) -> None:
-    """Item 3: no traceback of SQLite's."""
+def test_unusable_run_store_is_refused(change: str, message: str, tmp_path: Path) -> None:
+    """No SQLite traceback reaches the user."""
     path = tmp_path / "runs.db"
     opened(tmp_path).close()
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -296,16 +296,16 @@ def test_runs_that_can_not_be_used_are_refused_clearly(change: str, said: str, t
     with pytest.raises(JournalError) as refused:
         opened(tmp_path)
     assert str(refused.value).startswith(f"{path}: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_damage_that_shows_later_is_told_with_the_file(tmp_path: Path) -> None:
+def test_later_damage_error_names_the_file(tmp_path: Path) -> None:
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
     with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as connection, connection:
         connection.execute("DROP TABLE steps")
     with pytest.raises(
-        JournalError, match=r"runs\.db: the file is damaged, or not of toolwire \(no such table: steps\)"
+        JournalError, match=r"runs\.db: the file is damaged or was not created by toolwire \(no such table: steps\)"
     ):
         runs.steps("run")
 

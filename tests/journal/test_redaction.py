@@ -1,4 +1,4 @@
-"""Secrets do not get into a record: known ones in every spelling, and what has the shape of a key."""
+"""Redaction of known secrets and of key-like text."""
 
 import json
 import time
@@ -31,7 +31,7 @@ SHAPED = [
 
 @pytest.mark.parametrize("secret", SHAPED)
 @pytest.mark.parametrize("before", ["", " ", "=", '"', "\n", "\t", "é"])
-def test_what_looks_like_a_key_is_taken_out_of_text_and_of_json(secret: str, before: str) -> None:
+def test_key_like_text_is_redacted(secret: str, before: str) -> None:
     text = f"see{before}{secret}" if before else secret
     for data in (text.encode(), json.dumps({"a": text}).encode(), json.dumps({"a": text}, ensure_ascii=False).encode()):
         cleaned = redact_credentials(data)
@@ -44,12 +44,12 @@ def test_what_looks_like_a_key_is_taken_out_of_text_and_of_json(secret: str, bef
 @pytest.mark.parametrize(
     "text", ["a task-1234567890 in a desk-0123456789", "risk-averse", "sk-short", "the bearer of news", "eyJhbGc.eyJ"]
 )
-def test_ordinary_words_stay(text: str) -> None:
+def test_ordinary_text_is_not_redacted(text: str) -> None:
     assert redact_credentials(text.encode()) == text.encode()
 
 
 @pytest.mark.parametrize("secret", ["plain-secret", 'with"quote\\s', "pässwörter", "a/b c+d=e&f?g"])
-def test_a_known_secret_is_taken_out_in_every_spelling(secret: str) -> None:
+def test_known_secret_is_redacted_in_every_encoding(secret: str) -> None:
     redactor = Redactor([secret])
     quoted = json.dumps({"key": secret, "n": 1})
     for text in (secret, quoted, json.dumps({"key": secret}, ensure_ascii=False), f"?key={_quoted(secret)}&a=1"):
@@ -64,12 +64,12 @@ def _quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def test_a_placeholder_is_no_secret_and_one_secret_may_begin_with_another() -> None:
+def test_placeholders_stay_and_secrets_may_share_a_prefix() -> None:
     assert Redactor(["any", "none", ""]).redact_text("any company has none") == "any company has none"
     assert Redactor(["secret-key", "secret-key-two"]).redact_text("secret-key-two") == REDACTED
 
 
-def test_every_field_that_holds_others_words_is_cleaned() -> None:
+def test_every_text_field_is_redacted() -> None:
     canary = "canary-of-a-key"
     record = Record(
         id="ex_1",
@@ -99,7 +99,7 @@ def test_every_field_that_holds_others_words_is_cleaned() -> None:
         b"bearer  ",
     ],
 )
-def test_a_large_body_is_cleaned_in_a_moment(piece: bytes) -> None:
+def test_large_body_is_redacted_quickly(piece: bytes) -> None:
     body = piece * (1_000_000 // len(piece))
     began = time.process_time()
     assert redact_credentials(body) == body

@@ -1,4 +1,4 @@
-"""Files that several processes lay out at once."""
+"""Migration of files that several processes open at once."""
 
 import contextlib
 import sqlite3
@@ -13,7 +13,7 @@ from toolwire.journal.sqlite_files import DatabaseSchema, DatabaseUnusable, migr
 THINGS = DatabaseSchema((("CREATE TABLE IF NOT EXISTS things (name TEXT)",),), {"things": frozenset({"name"})})
 
 
-def test_who_lays_out_a_file_waits_even_where_sqlite_would_not(tmp_path: Path) -> None:
+def test_migration_waits_for_locks_that_sqlite_does_not(tmp_path: Path) -> None:
     path = tmp_path / "some.db"
     first = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     first.execute("BEGIN EXCLUSIVE")
@@ -26,7 +26,7 @@ def test_who_lays_out_a_file_waits_even_where_sqlite_would_not(tmp_path: Path) -
         release.join()
 
 
-def test_what_no_waiting_mends_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permanent_errors_are_raised_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "some.db"
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)

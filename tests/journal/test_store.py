@@ -1,4 +1,4 @@
-"""The file: whose it is, what is found in it again, and what it forgets."""
+"""The record store: permissions, lookup and pruning."""
 
 import contextlib
 import os
@@ -36,8 +36,8 @@ def ids(store: SqliteRecordStore, count: int = 1_000_000) -> list[str]:
     return [record.id for _, record in store.latest(count)]
 
 
-def test_what_many_lose_alike_is_kept_once(tmp_path: Path) -> None:
-    """Each comes back with what it lost itself, whatever those before and after it did."""
+def test_equal_losses_are_stored_once(tmp_path: Path) -> None:
+    """Each record keeps its own losses, whatever its neighbors have."""
     one = [Loss(kind="dropped", path="/one", reason="it has no counterpart")]
     other = [Loss(kind="dropped", path="/other", reason="it has no counterpart"), *one]
     lost = [one, one, other, [], one, other, other, [], []]
@@ -79,7 +79,7 @@ OTHERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", Record.__struct_fields__)
-def test_a_record_is_not_taken_for_the_one_before_it(tmp_path: Path, name: str) -> None:
+def test_record_with_a_changed_field_is_stored_completely(tmp_path: Path, name: str) -> None:
     one = make_record(1)
     other = replace(one, **{name: OTHERS[name]})
     assert other != one
@@ -89,12 +89,12 @@ def test_a_record_is_not_taken_for_the_one_before_it(tmp_path: Path, name: str) 
     assert [record for _, record in store.latest(9)] == records
 
 
-def test_of_records_that_are_alike_only_what_is_their_own_is_kept() -> None:
+def test_similar_records_store_only_unique_fields() -> None:
     alike = [replace(make_record(number), losses=OTHERS["losses"]) for number in range(50)]
     assert len(encode_records(alike)) < len(encode_records(alike[:1])) + 49 * 45
 
 
-def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_record_round_trip(tmp_path: Path) -> None:
     record = Record(
         id="ex_1",
         at=1e9,
@@ -125,7 +125,7 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     store.close()
 
 
-def test_only_the_user_may_read_any_of_its_files(tmp_path: Path) -> None:
+def test_journal_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     mask = os.umask(0)
     try:
         store = opened(tmp_path)
@@ -139,7 +139,7 @@ def test_only_the_user_may_read_any_of_its_files(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_permissions_of_an_existing_file_are_restricted(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     path = tmp_path / "kept" / "journal.db"
     path.touch(0o644)
@@ -147,7 +147,7 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -> None:
+def test_latest_records_and_later_ones_are_in_order(tmp_path: Path) -> None:
     store = opened(tmp_path)
     store.add(make_batch([make_record(number) for number in range(5)]))
     assert ids(store, 2) == ["ex_3", "ex_4"]
@@ -159,7 +159,7 @@ def test_the_latest_are_in_order_and_what_comes_after_is_found(tmp_path: Path) -
     store.close()
 
 
-def test_what_is_too_old_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
+def test_only_expired_records_are_pruned(tmp_path: Path) -> None:
     store = opened(tmp_path, days=2)
     for number in range(13):
         store.add(make_batch([make_record(number, age=(1.9 if number >= 10 else 2.1) * DAY)]))
@@ -167,7 +167,7 @@ def test_what_is_too_old_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
     store.close()
 
 
-def test_it_stays_within_its_size_by_forgetting_the_oldest(tmp_path: Path) -> None:
+def test_oldest_records_are_pruned_to_the_size_limit(tmp_path: Path) -> None:
     limit = 1_000_000
     store = opened(tmp_path, size=limit)
     for number in range(100):
@@ -180,14 +180,14 @@ def test_it_stays_within_its_size_by_forgetting_the_oldest(tmp_path: Path) -> No
     assert (tmp_path / "kept" / "journal.db").stat().st_size <= limit + 100_000
 
 
-def test_one_that_is_larger_than_all_of_it_does_not_stay(tmp_path: Path) -> None:
+def test_record_over_the_size_limit_is_pruned(tmp_path: Path) -> None:
     store = opened(tmp_path, size=100_000)
     store.add(make_batch([make_record(1, body=500_000)]))
     assert ids(store) == []
     store.close()
 
 
-def test_several_processes_may_write(tmp_path: Path) -> None:
+def test_several_processes_can_write(tmp_path: Path) -> None:
     first, second = opened(tmp_path), opened(tmp_path)
     for number in range(20):
         (first, second)[number % 2].add(make_batch([make_record(number)]))
@@ -196,8 +196,8 @@ def test_several_processes_may_write(tmp_path: Path) -> None:
     second.close()
 
 
-def test_what_is_no_journal_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="there is no journal at"):
+def test_missing_or_invalid_journal_is_reported_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="no journal at"):
         open_existing_store(tmp_path / "none.db")
     (tmp_path / "text.db").write_text("no database, but long enough to look like one" * 100)
     store = open_existing_store(tmp_path / "text.db")
@@ -212,7 +212,7 @@ def test_what_is_no_journal_is_said_in_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere.db").exists()
 
 
-def test_a_bundle_is_never_written_over_something(tmp_path: Path) -> None:
+def test_bundle_does_not_overwrite_files(tmp_path: Path) -> None:
     write_private_file(tmp_path / "a.zip", b"a")
     assert stat.S_IMODE((tmp_path / "a.zip").stat().st_mode) == 0o600
     with pytest.raises(JournalError, match=r"a\.zip: File exists"):
@@ -220,8 +220,8 @@ def test_a_bundle_is_never_written_over_something(tmp_path: Path) -> None:
     assert (tmp_path / "a.zip").read_bytes() == b"a"
 
 
-def test_s_8_a_journal_that_failed_is_opened_anew(tmp_path: Path) -> None:
-    """S-8: after a full disk, or damage that was mended, records are written again without a restart."""
+def test_s_8_failed_journal_is_reopened(tmp_path: Path) -> None:
+    """S-8: after a full disk or repaired damage, records are written again without a restart."""
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     large = Record(id="large", at=1e12, toolwire="0", client="anthropic", path="/", error="x" * 100_000)
     store._connection.execute("PRAGMA max_page_count = 1")
@@ -233,19 +233,19 @@ def test_s_8_a_journal_that_failed_is_opened_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        ("PRAGMA user_version = 99", "a newer toolwire wrote it"),
+        ("PRAGMA user_version = 99", "written by a newer toolwire"),
         ("ALTER TABLE batches DROP COLUMN records", "table batches has no column records"),
     ],
 )
-def test_a_journal_of_another_form_is_refused_clearly(change: str, said: str, tmp_path: Path) -> None:
-    """Item 3: to write to and to look at."""
+def test_journal_with_another_schema_is_refused(change: str, message: str, tmp_path: Path) -> None:
+    """For writing and for reading."""
     path = tmp_path / "journal.db"
     open_record_store(path, max_age_days=1, max_bytes=1_000_000).close()
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(change)
-    with pytest.raises(JournalError, match=said):
+    with pytest.raises(JournalError, match=message):
         open_record_store(path, max_age_days=1, max_bytes=1_000_000)
-    with pytest.raises(JournalError, match=said):
+    with pytest.raises(JournalError, match=message):
         open_existing_store(path).latest(1)

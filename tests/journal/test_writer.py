@@ -1,4 +1,4 @@
-"""The queue and its thread: nobody waits, what does not fit is counted, and a broken sink breaks nothing else."""
+"""The journal writer never blocks, counts dropped records, and isolates failing sinks."""
 
 import threading
 
@@ -15,12 +15,12 @@ from toolwire.journal.writer import JournalWriter
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread writes nothing before the journal is closed."""
+    """Keep the thread from writing before the journal is closed."""
     monkeypatch.setattr(writer, "BATCH_INTERVAL", 2 * DEADLINE)
 
 
 class Collected:
-    """Takes batches, once it may."""
+    """A sink that takes batches only after it is released."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -43,7 +43,7 @@ class Broken(Collected):
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_records_arrive_in_order_in_few_batches_from_one_other_thread() -> None:
+def test_records_arrive_in_order_in_batches_from_one_thread() -> None:
     sink = Collected()
     sink.may.set()
     journal = JournalWriter([sink], Redactor(()), 10_000_000, print)
@@ -58,7 +58,7 @@ def test_records_arrive_in_order_in_few_batches_from_one_other_thread() -> None:
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_a_batch_is_not_too_much() -> None:
+def test_batch_size_is_limited() -> None:
     sink = Collected()
     sink.may.set()
     journal = JournalWriter([sink], Redactor(()), 100_000_000, print)
@@ -68,7 +68,7 @@ def test_a_batch_is_not_too_much() -> None:
     assert [len(batch) for batch in sink.batches] == [2, 2, 2, 2, 2]
 
 
-def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
+def test_records_that_do_not_fit_are_dropped_without_blocking() -> None:
     sink = Collected()
     journal = JournalWriter([sink], Redactor(()), 100_000, print)
     for number in range(50):  # the sink takes nothing: whoever waited for it would not come to the end of this
@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
     assert (journal.written_count, journal.dropped_count) == (9, 41)
 
 
-def test_there_is_room_again_once_it_was_written() -> None:
+def test_written_records_free_queue_space() -> None:
     sink = Collected()
     sink.may.set()
     journal = JournalWriter([sink], Redactor(()), 100_000, print)
@@ -91,21 +91,21 @@ def test_there_is_room_again_once_it_was_written() -> None:
     assert (journal.written_count, journal.dropped_count) == (10, 0)
 
 
-def test_what_cannot_be_written_is_told_once_and_the_others_get_it() -> None:
-    told: list[str] = []
+def test_write_error_is_reported_once_and_other_sinks_continue() -> None:
+    reported: list[str] = []
     sink = Collected()
     sink.may.set()
-    journal = JournalWriter([Broken(), sink], Redactor(()), 100_000, told.append)
+    journal = JournalWriter([Broken(), sink], Redactor(()), 100_000, reported.append)
     journal.add(make_record(1))
     wait_until(lambda: sink.batches)
     journal.add(make_record(2))
     journal.close()
     assert sink.batches == [["ex_1"], ["ex_2"]]
-    assert told == ["OSError: [Errno 28] No space left on device"]
+    assert reported == ["OSError: [Errno 28] No space left on device"]
     assert (journal.written_count, journal.dropped_count) == (0, 2)
 
 
-def test_without_records_there_is_no_thread_and_closing_is_fine() -> None:
+def test_no_thread_starts_without_records() -> None:
     sink = Collected()
     before = threading.active_count()
     journal = JournalWriter([sink], Redactor(()), 1, print)
@@ -117,15 +117,15 @@ def test_without_records_there_is_no_thread_and_closing_is_fine() -> None:
 
 
 @pytest.mark.parametrize("body", [None, 10])
-def test_what_cannot_be_packed_harms_neither_who_adds_it_nor_what_comes_next(body: int | None) -> None:
-    told: list[str] = []
+def test_record_that_cannot_be_packed_does_not_affect_others(body: int | None) -> None:
+    reported: list[str] = []
     sink = Collected()
     sink.may.set()
-    journal = JournalWriter([sink], Redactor(()), 100_000, told.append)
+    journal = JournalWriter([sink], Redactor(()), 100_000, reported.append)
     for number in range(32):
         journal.add(replace(make_record(number, body=body), model="\ud800"))
     wait_until(lambda: journal.dropped_count == 32)
     journal.add(make_record(32, body=body))
     journal.close()
     assert sink.batches == [["ex_32"]]
-    assert (journal.written_count, journal.dropped_count, len(told)) == (1, 32, 1)
+    assert (journal.written_count, journal.dropped_count, len(reported)) == (1, 32, 1)

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 LOSS = re.compile(r"(?P<kind>\w+) (?P<path>.*?)(?: -> .*?)?: (?P<reason>.*)")
 KINDS = {"requests": "request", "responses": "response", "streams": "response", "errors": "error"}
 
-OWN_FIELD = "a field that only its own protocol has"
+OWN_FIELD = "no equivalent in the target protocol"
 
 MAPPED, APPROXIMATED, REPORTED, REFUSED, VARIES = "mapped", "approximated", "reported", "refused", "varies"
 

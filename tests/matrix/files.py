@@ -20,12 +20,12 @@ with the reasons.
 
 | | |
 |---|---|
-| ✓ | mapped: it arrives as what it is |
-| ≈ | approximated: it arrives as something close, and the report says so |
-| ◐ | varies: some forms of it arrive, others are reported or refused |
-| · | reported: it is left out, and the report says so |
-| ✗ | refused: it may not be left out, so nothing is sent |
-| | the protocol has no words for it |
+| ✓ | mapped: translated exactly |
+| ≈ | approximated: translated to the closest equivalent, and reported |
+| ◐ | varies: some forms are translated, others are reported or refused |
+| · | reported: left out, and reported |
+| ✗ | refused: may not be left out, so the request is refused |
+| | not supported by the protocol |
 
 ## How much arrives
 

@@ -6,84 +6,82 @@ ids of tests and of `PARTS`."""
 PENDING = ("release",)
 
 _SECURITY = "tests/gateway/test_security.py::"
-_HOSTS = _SECURITY + "test_a_client_never_chooses_the_host_nor_a_header"
-_NAMES = _SECURITY + "test_a_name_that_was_bound_anew_does_not_reach_a_loopback_gateway"
-_NOT_A_HOST = "tests/gateway/server/test_auth.py::test_what_is_no_name_of_a_host_is_turned_away_keys_or_not"
-_PATHS = _SECURITY + "test_no_spelling_of_a_path_passes_the_gate"
-_SIGNS = _SECURITY + "test_no_sign_in_a_header_is_more_than_text"
-_ADMINISTER = _SECURITY + "test_there_is_nothing_to_administer_and_no_file_to_get"
-_RUN = _SECURITY + "test_no_text_is_ever_run"
-_SECRETS = _SECURITY + "test_no_secret_is_told_anywhere"
-_SCHEMA = _SECURITY + "test_a_hostile_schema_does_not_hold_up_other_requests"
-_TIME = _SECURITY + "test_keys_are_compared_in_the_same_time_whatever_they_are"
-_COUNTED = _SECURITY + "test_what_is_counted_is_what_upstreams_say_and_never_what_clients_do"
-_SAME_KEY = (
-    "tests/gateway/exchange/test_dispatcher.py::test_losses_are_told_in_a_header_and_by_exchange_to_the_same_key_only"
-)
-_BROKEN_BODY = _SECURITY + "test_a_body_that_is_no_good_is_an_error_and_never_a_crash"
-_LONG_BODY = _SECURITY + "test_a_body_over_the_limit_is_refused_whether_announced_or_not"
-_PACKED = "tests/gateway/server/test_endpoints.py::test_a_packed_body_that_is_no_good_is_refused"
+_HOSTS = _SECURITY + "test_client_can_not_choose_upstream_host_or_headers"
+_NAMES = _SECURITY + "test_dns_rebinding_does_not_reach_a_loopback_gateway"
+_NOT_A_HOST = "tests/gateway/server/test_auth.py::test_invalid_host_is_rejected_with_or_without_keys"
+_PATHS = _SECURITY + "test_no_path_spelling_bypasses_authentication"
+_SIGNS = _SECURITY + "test_header_values_are_plain_text"
+_ADMINISTER = _SECURITY + "test_no_admin_endpoints_and_no_files_are_served"
+_RUN = _SECURITY + "test_text_is_never_executed"
+_SECRETS = _SECURITY + "test_secrets_appear_nowhere"
+_SCHEMA = _SECURITY + "test_hostile_schema_does_not_block_other_requests"
+_TIME = _SECURITY + "test_keys_are_compared_in_constant_time"
+_COUNTED = _SECURITY + "test_usage_is_counted_from_upstreams_not_from_clients"
+_SAME_KEY = "tests/gateway/exchange/test_dispatcher.py::test_losses_are_in_a_header_and_readable_by_the_same_key_only"
+_BROKEN_BODY = _SECURITY + "test_invalid_body_is_an_error_not_a_crash"
+_LONG_BODY = _SECURITY + "test_body_over_the_limit_is_refused_with_or_without_content_length"
+_PACKED = "tests/gateway/server/test_endpoints.py::test_invalid_compressed_body_is_refused"
 _MCP = "tests/runtime/mcp/test_security.py::"
 _MCP_SERVING = "tests/runtime/mcp/test_server.py::"
 _WORKSPACE = "tests/runtime/tools/test_workspace.py::"
 _FETCH = "tests/runtime/tools/test_web_fetch.py::"
 _FAULTS = "tests/gateway/exchange/test_upstream_failures.py::"
-_STATEMENTS = "tests/journal/test_injection.py::test_every_statement_is_written_in_the_source"
+_STATEMENTS = "tests/journal/test_injection.py::test_sql_statements_are_constants"
 _ADVERSARIAL = "tests/runtime/test_adversarial.py::"
 
 ADVISORIES: dict[str, tuple[str, ...]] = {
     "CVE-2026-42208": (
         _SIGNS,
         _STATEMENTS,
-        "tests/journal/test_injection.py::test_a_sign_in_an_id_is_more_than_nothing_to_no_query",
+        "tests/journal/test_injection.py::test_special_characters_in_ids_do_not_change_queries",
         "tests/scenarios/test_sdk_state.py::test_whatever_an_id_says_it_is_just_not_there",
     ),
     "CVE-2026-49468": (_PATHS, _NAMES, _NOT_A_HOST),
     'CVE-2026-48710 "BadHost"': (_PATHS, _NAMES, _NOT_A_HOST),
     "CVE-2026-30623": (
         _ADMINISTER,
-        _MCP + "test_no_request_starts_a_program_or_adds_a_server",
-        _MCP + "test_a_program_is_started_in_one_place_and_never_through_a_shell",
+        _MCP + "test_requests_cannot_start_programs_or_add_servers",
+        _MCP + "test_programs_start_in_one_place_without_a_shell",
     ),
     "CVE-2026-40217": (
         _RUN,
-        "tests/runtime/sandbox/code/test_hostile_code.py::test_there_is_no_way_out",
+        "tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped",
         "tests/scenarios/test_code_execution.py::test_a_program_whose_snapshot_was_changed_in_the_journal_is_refused",
     ),
     "CVE-2026-47101": (_ADMINISTER,),
     "OIDC userinfo cache-key collision": (
-        "tests/gateway/server/test_auth.py::test_a_key_is_taken_from_any_protocols_own_place",
+        "tests/gateway/server/test_auth.py::test_key_is_accepted_in_any_protocols_header",
         _SAME_KEY,
     ),
     "CVE-2024-6587": (_HOSTS,),
     "CVE-2024-8984": (_BROKEN_BODY, _LONG_BODY, _PACKED),
     "PyPI 1.82.7/1.82.8": ("release",),
-    "CVE-2026-25591": ("tests/journal/test_injection.py::test_no_pattern_of_like_is_anybodys_to_write",),
+    "CVE-2026-25591": ("tests/journal/test_injection.py::test_like_patterns_are_constants",),
     "GHSA-g53w-w6mj-hrpp": (
         _HOSTS,
-        "tests/gateway/server/test_launch.py::test_what_can_not_be_served_is_said_in_one_line",
+        "tests/gateway/server/test_launch.py::test_invalid_configuration_is_a_one_line_error",
     ),
     "path-normalization auth bypass": (_PATHS,),
     "SSRF validator added": (
         _HOSTS,
-        "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",
-        _FETCH + "test_no_spelling_of_a_private_address_is_fetched",
-        _FETCH + "test_a_redirect_is_judged_as_the_first_place",
+        "tests/upstream/test_transport.py::test_redirects_are_not_followed",
+        _FETCH + "test_no_notation_of_a_private_address_is_fetched",
+        _FETCH + "test_redirect_target_is_checked",
     ),
     "timing attacks": (_TIME,),
-    "secret in logs": (_SECRETS, _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood"),
+    "secret in logs": (_SECRETS, _SECURITY + "test_losses_report_paths_without_values"),
     "MCP leaks/entitlements": (
         _HOSTS,
-        _MCP + "test_there_is_no_way_round_a_rule",
-        "tests/gateway/rounds/test_route_tools.py::test_what_no_rule_allows_is_denied_and_told_to_the_model",
+        _MCP + "test_every_path_to_a_tool_applies_the_policy",
+        "tests/gateway/rounds/test_route_tools.py::test_call_without_an_allow_rule_is_denied",
         "tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else",
-        _MCP + "test_an_approval_is_for_the_call_that_was_asked_about",
-        _MCP + "test_no_credential_is_in_what_is_told_of_a_failure",
-        _MCP_SERVING + "test_nothing_of_a_callers_headers_goes_to_a_server_behind",
+        _MCP + "test_approval_covers_only_the_requested_call",
+        _MCP + "test_failure_messages_contain_no_credentials",
+        _MCP_SERVING + "test_client_headers_do_not_reach_configured_servers",
     ),
     "cross-tenant state": (
         _SAME_KEY,
-        "tests/gateway/state/test_store.py::test_what_was_kept_is_there_for_its_owner_alone",
+        "tests/gateway/state/test_store.py::test_rows_are_visible_to_their_owner_only",
         "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_response",
         "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_interaction",
         "tests/scenarios/test_sdk_state.py::test_another_key_sees_no_conversation",
@@ -91,57 +89,57 @@ ADVISORIES: dict[str, tuple[str, ...]] = {
     "SSTI": (_RUN, _SIGNS),
     "LFI/path traversal": (
         _ADMINISTER,
-        _WORKSPACE + "test_a_path_that_leads_out_is_refused",
-        _WORKSPACE + "test_a_link_that_leads_out_is_not_followed",
-        _WORKSPACE + "test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_outside",
-        _WORKSPACE + "test_a_link_that_is_swapped_in_is_never_written_through",
+        _WORKSPACE + "test_path_outside_is_refused",
+        _WORKSPACE + "test_link_to_the_outside_is_not_followed",
+        _WORKSPACE + "test_swapped_link_never_reveals_files_outside",
+        _WORKSPACE + "test_swapped_link_is_never_written_through",
     ),
     "PromQL/other injection": (_COUNTED,),
     "client pricing injection": (_COUNTED,),
     "approval bypass": (
-        _ADVERSARIAL + "test_an_approval_from_elsewhere_allows_nothing",
-        "tests/runtime/run/test_loop.py::test_an_approval_of_another_call_does_not_run_this_one",
-        "tests/runtime/run/test_loop.py::test_no_two_calls_have_one_binding",
-        "tests/runtime/test_policy.py::test_names_of_tools_are_not_looked_up_in_anything",
-        "tests/runtime/test_policy.py::test_without_a_rule_only_reading_inside_is_allowed",
+        _ADVERSARIAL + "test_approval_of_another_call_is_ignored",
+        "tests/runtime/run/test_loop.py::test_approval_of_another_call_does_not_run_this_one",
+        "tests/runtime/run/test_loop.py::test_approval_digests_of_different_calls_differ",
+        "tests/runtime/test_policy.py::test_tool_names_match_exactly",
+        "tests/runtime/test_policy.py::test_only_workspace_reads_are_allowed_by_default",
     ),
     "allowed_callers lost": (
         "tests/acceptance/test_server_tools.py::test_sv_9_a_tool_that_only_code_may_call_is_refused",
-        "tests/gateway/emulation/test_programs.py::test_a_direct_call_of_what_only_programs_may_call_is_denied",
+        "tests/gateway/emulation/test_programs.py::test_direct_call_of_a_program_only_tool_is_denied",
     ),
     "DoS by schema": (
         _SCHEMA,
-        "tests/runtime/mcp/test_hostile_servers.py::test_a_schema_that_would_cost_too_much_leaves_its_tool_out_and_no_other",
-        "tests/runtime/mcp/test_hostile_servers.py::test_a_result_that_takes_too_long_to_check_is_refused",
+        "tests/runtime/mcp/test_hostile_servers.py::test_costly_schema_skips_only_its_tool",
+        "tests/runtime/mcp/test_hostile_servers.py::test_result_too_costly_to_validate_is_refused",
     ),
     "DNS rebinding": (
         _NAMES,
-        _SECURITY + "test_a_page_of_another_origin_is_turned_away",
-        _MCP_SERVING + "test_a_page_of_another_origin_or_under_another_name_is_turned_away",
-        "tests/cli/test_mcp.py::test_it_serves_over_http_under_its_rules",
+        _SECURITY + "test_foreign_origin_is_rejected",
+        _MCP_SERVING + "test_foreign_origin_or_host_is_rejected",
+        "tests/cli/test_mcp.py::test_serve_over_http_applies_rules",
     ),
     "older LiteLLM CVEs": (_RUN, _SIGNS, _ADMINISTER, _SECRETS, _BROKEN_BODY),
 }
 
 FURTHER_RISKS: dict[str, tuple[str, ...]] = {
     "prompt injection through tool output": (
-        _SECURITY + "test_the_output_of_a_tool_stays_data",
-        _ADVERSARIAL + "test_what_a_tool_gives_stays_in_its_result",
+        _SECURITY + "test_tool_output_stays_data",
+        _ADVERSARIAL + "test_tool_output_stays_in_its_result",
     ),
     "Egress of the loss report and replay bundle": (
-        _SECURITY + "test_values_that_are_lost_are_not_told_only_where_they_stood",
-        "tests/cli/test_journal.py::test_a_key_that_is_known_since_is_in_nothing_that_is_shown_or_exported",
+        _SECURITY + "test_losses_report_paths_without_values",
+        "tests/cli/test_journal.py::test_later_configured_key_is_redacted_everywhere",
     ),
-    "redirect is never followed": (
-        "tests/upstream/test_transport.py::test_a_redirect_is_an_answer_and_is_not_followed",
-    ),
+    "redirect is never followed": ("tests/upstream/test_transport.py::test_redirects_are_not_followed",),
     "a key quoted in a provider's error text": (_SECRETS,),
     "a truncated, empty or HTML answer": (
-        _FAULTS + "test_a_fault_before_the_first_byte_is_an_error_of_the_clients_protocol",
-        _FAULTS + "test_a_fault_within_a_stream_ends_it_with_the_protocols_own_error",
+        _FAULTS + "test_early_failure_is_an_error_in_the_clients_protocol",
+        _FAULTS + "test_failure_within_a_stream_ends_with_the_protocols_error",
     ),
-    "one broken upstream connection": (_FAULTS + "test_one_fault_does_not_spoil_the_next_request",),
+    "one broken upstream connection": (_FAULTS + "test_failure_does_not_affect_the_next_request",),
     "one hostile schema": (_SCHEMA,),
-    "NaN and Infinity": (_SECURITY + "test_what_is_no_json_number_never_goes_upstream",),
-    "conflicting Content-Length and Transfer-Encoding": (_SECURITY + "test_a_length_and_chunks_at_once_are_refused",),
+    "NaN and Infinity": (_SECURITY + "test_invalid_json_numbers_are_not_sent_upstream",),
+    "conflicting Content-Length and Transfer-Encoding": (
+        _SECURITY + "test_content_length_with_chunked_encoding_is_refused",
+    ),
 }

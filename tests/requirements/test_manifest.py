@@ -108,7 +108,7 @@ def test_every_line_has_a_test_that_exists_or_a_part_that_brings_it(name: str) -
 
 def test_only_what_pytest_collects_is_a_test() -> None:
     assert is_collected("tests/requirements/test_manifest.py::test_only_what_pytest_collects_is_a_test")
-    assert is_collected("tests/runtime/tools/browser/chromium/test_actions.py::test_waiting_has_an_end")
+    assert is_collected("tests/runtime/tools/browser/chromium/test_actions.py::test_wait_is_limited")
     assert not is_collected("tests/requirements/test_manifest.py::section")
     assert not is_collected("tests/requirements/test_manifest.py::test_that_nobody_wrote")
     assert not is_collected("tests/support/collection.py::exists")

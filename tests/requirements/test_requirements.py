@@ -77,7 +77,7 @@ def test_001_229_what_no_rule_allows_is_denied_to_code_too() -> None:
         )
         made = await agent.run("go")
         await agent.aclose()
-        assert [one.approval for one in made.calls if one.tool == "actor__echo"] == ["no by nobody"]
+        assert [one.approval for one in made.calls if one.tool == "actor__echo"] == ["denied: no approver available"]
         assert "denied: actor__echo was not run" in result_text(last_results(model.requests[1])[0])
 
     asyncio.run(work())

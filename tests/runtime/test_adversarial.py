@@ -1,4 +1,4 @@
-"""What a hostile model, tool or journal tries: nothing of it becomes an instruction, a permission or a secret told."""
+"""Hostile models, tools and journals gain no instructions, permissions or secrets."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ SEVEN = ["anthropic", "openai-chat", "openai-responses", "gemini", "gemini-inter
 
 
 class Watched:
-    """The simulator, and every body that it was sent."""
+    """The simulator, with every request body that it received."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
@@ -62,7 +62,7 @@ class Watched:
 
 
 @pytest.mark.parametrize("protocol", SEVEN)
-def test_what_a_tool_gives_stays_in_its_result(protocol: str) -> None:
+def test_tool_output_stays_in_its_result(protocol: str) -> None:
     wiped: list[int] = []
 
     @tool(read_only=True)
@@ -95,8 +95,8 @@ def test_what_a_tool_gives_stays_in_its_result(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", SEVEN)
-def test_what_a_model_only_writes_about_a_call_is_never_run(protocol: str) -> None:
-    """001:45: a call is a typed part of an answer. Text that looks like one gives no permission to act."""
+def test_call_written_as_text_never_runs(protocol: str) -> None:
+    """A call is a typed part of a response. Text that looks like a call is never executed."""
     wiped: list[int] = []
 
     @tool
@@ -111,7 +111,7 @@ def test_what_a_model_only_writes_about_a_call_is_never_run(protocol: str) -> No
     assert (run.text, run.calls, run.turns, wiped) == (INJECTED, [], 1, [])
 
 
-def test_the_simulated_model_does_not_obey_a_result() -> None:
+def test_simulated_model_ignores_instructions_in_results() -> None:
     wiped: list[int] = []
 
     @tool(read_only=True)
@@ -128,7 +128,7 @@ def test_the_simulated_model_does_not_obey_a_result() -> None:
     assert wiped == []
 
 
-def test_nothing_of_the_record_is_in_the_result() -> None:
+def test_record_fields_do_not_reach_the_model() -> None:
     @tool(read_only=True)
     def look() -> str:
         return "seen"
@@ -145,7 +145,7 @@ RECORD = {
 }
 
 
-def test_all_of_a_record_is_in_events_and_journal(tmp_path: Path) -> None:
+def test_events_and_journal_have_the_complete_record(tmp_path: Path) -> None:
     @tool(read_only=True)
     def look() -> str:
         return "seen"
@@ -160,7 +160,7 @@ def test_all_of_a_record_is_in_events_and_journal(tmp_path: Path) -> None:
 
 
 def waiting(folder: Path) -> tuple[RunStore, str, list[int]]:
-    """A run that waits for an approval, its journal, and what its tool did."""
+    """A run that waits for approval, its journal, and the effects of its tool."""
     done: list[int] = []
 
     @tool
@@ -192,7 +192,7 @@ def resumed(runs: RunStore, run: str, done: list[int], *, says_yes: bool = False
     return stream.run
 
 
-def test_an_answer_given_later_lets_it_go_on(tmp_path: Path) -> None:
+def test_later_approval_resumes_the_run(tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
     ended = resumed(runs, run, done, says_yes=True)
     assert (ended.stopped, done) == ("finished", [5])
@@ -208,7 +208,7 @@ def test_an_answer_given_later_lets_it_go_on(tmp_path: Path) -> None:
         ("RUN", "c1", "pay", '{"amount":5}'),
     ],
 )
-def test_an_approval_from_elsewhere_allows_nothing(bound: tuple[str, str, str, str], tmp_path: Path) -> None:
+def test_approval_of_another_call_is_ignored(bound: tuple[str, str, str, str], tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
     of, *rest = bound
     forged = approval_digest(run if of == "RUN" else of, *rest)
@@ -221,7 +221,7 @@ def test_an_approval_from_elsewhere_allows_nothing(bound: tuple[str, str, str, s
     assert ended.calls[0].error == "denied"
 
 
-def test_the_approval_of_this_very_call_does(tmp_path: Path) -> None:
+def test_approval_of_the_same_call_is_accepted(tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
     approval = Approval(answer="yes", digest=approval_digest(run, "c1", "pay", '{"amount": 5}'), decided_by="person")
     steps = runs.resume(run)
@@ -231,7 +231,7 @@ def test_the_approval_of_this_very_call_does(tmp_path: Path) -> None:
     assert done == [5]
 
 
-def test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again(tmp_path: Path) -> None:
+def test_interrupted_call_is_in_doubt_and_not_repeated(tmp_path: Path) -> None:
     runs, run, done = waiting(tmp_path)
     steps = runs.resume(run)
     approval = Approval(answer="yes", digest=approval_digest(run, "c1", "pay", '{"amount": 5}'), decided_by="person")
@@ -247,12 +247,12 @@ def test_a_call_that_was_in_flight_is_in_doubt_and_not_run_again(tmp_path: Path)
     assert result_text(result).startswith("in doubt:")
 
 
-def test_the_journal_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_journal_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     waiting(tmp_path)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_tool_that_floods_progress_and_output_is_bounded() -> None:
+def test_flood_of_progress_and_output_is_limited() -> None:
     @tool(read_only=True)
     async def flood() -> str:
         await asyncio.sleep(0)

@@ -35,16 +35,16 @@ class Colour(Enum):
 
 
 def run(function: Any, arguments: Any) -> Any:
-    made = as_tool(function)
-    calling = ToolContext(run="r", id="c", tool=made.name, idempotency_key="k", approver=NoApprover())
+    converted = as_tool(function)
+    context = ToolContext(run="r", id="c", tool=converted.name, idempotency_key="k", approver=NoApprover())
 
     async def call() -> Any:
-        return await made.run(arguments, calling)
+        return await converted.run(arguments, context)
 
     return asyncio.run(call())
 
 
-def test_a_signature_becomes_a_schema() -> None:
+def test_signature_becomes_a_schema() -> None:
     def find(text: str, limit: int = 5, exact: bool | None = None, order: Literal["up", "down"] = "up") -> str:
         """Find a text.
 
@@ -57,10 +57,10 @@ def test_a_signature_becomes_a_schema() -> None:
         """
         return text
 
-    made = as_tool(find)
-    assert made.name == "find"
-    assert made.description == "Find a text.\n\nIt looks everywhere."
-    assert made.parameters == {
+    converted = as_tool(find)
+    assert converted.name == "find"
+    assert converted.description == "Find a text.\n\nIt looks everywhere."
+    assert converted.parameters == {
         "type": "object",
         "properties": {
             "text": {"type": "string", "description": "what to look for"},
@@ -82,22 +82,22 @@ def test_a_signature_becomes_a_schema() -> None:
         "Say.\n\nArgs:\n    word: which word\n\nReturns:\n    it: said",
     ],
 )
-def test_every_style_of_docstring_is_read(doc: str) -> None:
+def test_all_docstring_styles_are_parsed(doc: str) -> None:
     def say(word: str) -> str:
         return word
 
     say.__doc__ = doc
-    made = as_tool(say)
-    assert made.description == "Say."
-    assert made.parameters["properties"] == {"word": {"type": "string", "description": "which word"}}
+    converted = as_tool(say)
+    assert converted.description == "Say."
+    assert converted.parameters["properties"] == {"word": {"type": "string", "description": "which word"}}
 
 
-def test_types_of_msgspec_and_pydantic_and_dataclasses_arrive_as_themselves() -> None:
+def test_arguments_are_converted_to_structs_models_and_dataclasses() -> None:
     def draw(at: Point, order: Order, window: Window, colour: Colour, many: list[Order]) -> Any:
         return [type(at).__name__, order.count, window.end, colour is Colour.BLUE, [one.item for one in many]]
 
-    made = as_tool(draw)
-    assert {"Point", "Window", "Colour", "Order"} <= set(made.parameters["$defs"])
+    converted = as_tool(draw)
+    assert {"Point", "Window", "Colour", "Order"} <= set(converted.parameters["$defs"])
     given = {
         "at": {"x": 1},
         "order": {"item": "ab", "count": 3},
@@ -108,7 +108,7 @@ def test_types_of_msgspec_and_pydantic_and_dataclasses_arrive_as_themselves() ->
     assert run(draw, given) == ["Point", 3, 2, True, ["cd"]]
 
 
-def test_a_value_that_a_type_does_not_take_is_a_fault_that_names_it() -> None:
+def test_conversion_error_names_the_argument() -> None:
     def order(what: Order) -> str:
         return what.item
 
@@ -117,7 +117,7 @@ def test_a_value_that_a_type_does_not_take_is_a_fault_that_names_it() -> None:
     assert caught.value.kind == "schema"
 
 
-def test_functions_run_whether_they_are_coroutines_or_not() -> None:
+def test_functions_and_coroutine_functions_run() -> None:
     async def slow(n: int) -> int:
         await asyncio.sleep(0)
         return n + 1
@@ -129,15 +129,15 @@ def test_functions_run_whether_they_are_coroutines_or_not() -> None:
     assert run(fast, {"n": 1}) == 3
 
 
-def test_the_call_itself_is_given_and_is_no_parameter() -> None:
-    def who(calling: ToolContext, name: str) -> str:
-        return f"{name} {calling.run} {calling.id}"
+def test_context_parameter_is_passed_and_not_declared() -> None:
+    def who(context: ToolContext, name: str) -> str:
+        return f"{name} {context.run} {context.id}"
 
     assert list(as_tool(who).parameters["properties"]) == ["name"]
     assert run(who, {"name": "a"}) == "a r c"
 
 
-def test_what_the_decorator_says_is_kept() -> None:
+def test_decorator_options_are_applied() -> None:
     @tool(
         name="look_up",
         description="Looks.",
@@ -150,24 +150,29 @@ def test_what_the_decorator_says_is_kept() -> None:
     def look(key: Annotated[str, "which one"]) -> Point:
         return Point(1)
 
-    made = as_tool(look)
-    assert (made.name, made.description, made.timeout, made.rate) == ("look_up", "Looks.", 3, RateLimit(2, 1.0))
-    assert made.annotations.read_only
-    assert made.annotations.idempotent
-    assert not made.annotations.destructive
-    assert made.parameters["properties"]["key"]["description"] == "which one"
-    assert made.output_schema is not None
+    converted = as_tool(look)
+    assert (converted.name, converted.description, converted.timeout, converted.rate) == (
+        "look_up",
+        "Looks.",
+        3,
+        RateLimit(2, 1.0),
+    )
+    assert converted.annotations.read_only
+    assert converted.annotations.idempotent
+    assert not converted.annotations.destructive
+    assert converted.parameters["properties"]["key"]["description"] == "which one"
+    assert converted.output_schema is not None
     assert look("a") == Point(1)  # it is still the function
 
 
 @pytest.mark.parametrize("bad", [lambda x: x, lambda *a: a])
-def test_what_can_not_be_a_tool_says_why(bad: Any) -> None:
+def test_invalid_tool_function_error_has_a_reason(bad: Any) -> None:
     with pytest.raises(InvalidToolFunction):
         as_tool(bad)
 
 
-def test_arguments_without_names_are_refused_where_they_are_written() -> None:
-    with pytest.raises(InvalidToolFunction, match="can't be given by name"):
+def test_positional_parameters_are_refused_at_definition() -> None:
+    with pytest.raises(InvalidToolFunction, match="can't be passed by name"):
 
         @tool
         def some(*items: int) -> int:

@@ -20,15 +20,15 @@ def tool(
     return Tool(name=name, run=nothing, locus=locus, annotations=Annotations(**annotations), subcalls=amounts_to)
 
 
-def verdict(policy: Policy, arguments: Any, made: Tool | None = None) -> str:
-    return policy.decide(made or tool(), arguments).verdict
+def verdict(policy: Policy, arguments: Any, candidate: Tool | None = None) -> str:
+    return policy.decide(candidate or tool(), arguments).verdict
 
 
 READING = tool("read_file", read_only=True)
 
 
 @pytest.mark.parametrize(
-    ("made", "expected"),
+    ("candidate", "expected"),
     [
         (tool("read_file", read_only=True), "allow"),
         (tool("web_fetch", read_only=True, open_world=True), "ask"),
@@ -38,8 +38,8 @@ READING = tool("read_file", read_only=True)
         (tool("ask_user", locus="human"), "allow"),
     ],
 )
-def test_without_a_rule_only_reading_inside_is_allowed(made: Tool, expected: str) -> None:
-    assert verdict(Policy(), {}, made) == expected
+def test_only_workspace_reads_are_allowed_by_default(candidate: Tool, expected: str) -> None:
+    assert verdict(Policy(), {}, candidate) == expected
 
 
 def test_deny_wins_over_ask_and_ask_over_allow() -> None:
@@ -50,18 +50,18 @@ def test_deny_wins_over_ask_and_ask_over_allow() -> None:
     assert "deny *(command=*rm -rf*)" in policy.decide(tool(), {"command": "rm -rf /"}).reason
 
 
-def test_deny_holds_for_what_would_be_allowed_unasked() -> None:
+def test_deny_rule_overrides_the_default_allow() -> None:
     assert verdict(Policy(deny=["read_file(absolute_path=*.env)"]), {"absolute_path": "/w/.env"}, READING) == "deny"
 
 
-def test_patterns_are_for_the_whole_value_and_every_argument() -> None:
+def test_patterns_match_complete_values_of_every_argument() -> None:
     policy = Policy(allow=["run_shell_command(command=ls*, directory=src)"])
     assert verdict(policy, {"command": "ls -l", "directory": "src"}) == "allow"
     assert verdict(policy, {"command": "ls -l"}) == "ask"
     assert verdict(policy, {"command": "ls", "directory": "src/other"}) == "ask"
 
 
-def test_what_is_no_text_is_matched_as_json_and_a_grammars_text_as_input() -> None:
+def test_non_text_values_match_as_json_and_grammar_text_as_input() -> None:
     assert verdict(Policy(allow=["t(n=3)"]), {"n": 3}, tool("t")) == "allow"
     assert (
         verdict(Policy(deny=["apply_patch(input=*Delete File*)"]), "*** Delete File: a", tool("apply_patch")) == "deny"
@@ -73,7 +73,7 @@ def commands(arguments: Any) -> list[Any] | None:
     return None if "$(" in text else [{"command": one.strip()} for one in text.split(";")]
 
 
-def test_a_call_that_stands_for_several_needs_each_of_them_allowed() -> None:
+def test_every_subcall_must_be_allowed() -> None:
     shell, policy = (
         tool(amounts_to=commands),
         Policy(allow=["run_shell_command(command=git *)"], deny=["*(command=rm *)"]),
@@ -84,26 +84,26 @@ def test_a_call_that_stands_for_several_needs_each_of_them_allowed() -> None:
     assert verdict(policy, {"command": "git status $(curl x)"}, shell) == "ask"
 
 
-def test_what_nobody_can_split_is_allowed_only_by_a_rule_for_all() -> None:
+def test_unparsable_call_needs_an_unconditional_allow_rule() -> None:
     shell = tool(amounts_to=commands)
     assert verdict(Policy(allow=["run_shell_command"]), {"command": "$(x)"}, shell) == "allow"
     assert verdict(Policy(allow=["run_shell_command(command=*)"]), {"command": "$(x)"}, shell) == "ask"
 
 
-def test_names_of_tools_are_not_looked_up_in_anything() -> None:
-    """A tool named like a method or member of something is a name like any other."""
+def test_tool_names_match_exactly() -> None:
+    """A tool name that equals a method or attribute name has no special meaning."""
     policy = Policy(allow=["read_file"])
     for name in ("__class__", "constructor", "toString", "rules", "allow", "*", "[r]ead_file", "read_file "):
         assert verdict(policy, {}, tool(name)) == "ask"
 
 
 @pytest.mark.parametrize("text", ["", "a b", "tool(", "tool(x)", "tool(=3)", "tool(a=1) more"])
-def test_a_rule_that_can_not_be_read_is_refused(text: str) -> None:
+def test_invalid_rule_is_refused(text: str) -> None:
     with pytest.raises(PolicyError):
         parse_rule("allow", text)
 
 
-def test_commas_are_written_with_a_backslash() -> None:
+def test_commas_are_escaped_with_a_backslash() -> None:
     assert parse_rule("allow", r"t(a=x\,y, b= z )").arguments == (("a", "x,y"), ("b", "z"))
 
 
@@ -111,21 +111,21 @@ SCHEMA = {"type": "object", "properties": {"content": {}, "path": {}}, "required
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-def test_the_rules_that_are_offered_allow_the_call_and_hardly_another(path: str, other: str) -> None:
-    made = Tool(name="write", run=nothing, parameters=SCHEMA)
-    rules = suggest_rules(made, {"path": path, "content": "x"})
-    assert verdict(Policy(allow=rules), {"path": path, "content": "y"}, made) == "allow"
+def test_suggested_rules_allow_this_call_and_few_others(path: str, other: str) -> None:
+    candidate = Tool(name="write", run=nothing, parameters=SCHEMA)
+    rules = suggest_rules(candidate, {"path": path, "content": "x"})
+    assert verdict(Policy(allow=rules), {"path": path, "content": "y"}, candidate) == "allow"
     if rules != ("write",) and other != path:
-        assert verdict(Policy(allow=rules), {"path": other, "content": "x"}, made) == "ask"
+        assert verdict(Policy(allow=rules), {"path": other, "content": "x"}, candidate) == "ask"
 
 
-def test_each_call_that_a_call_stands_for_has_a_rule_and_one_that_nobody_can_tell_only_the_tool() -> None:
-    made = tool(
+def test_each_subcall_gets_a_suggested_rule() -> None:
+    candidate = tool(
         amounts_to=lambda one: None if "$" in one["command"] else [{"command": c} for c in one["command"].split(";")]
     )
-    made = msgspec.structs.replace(made, parameters={"type": "object", "properties": {"command": {}}})
-    assert suggest_rules(made, {"command": "ls *,a;pwd;pwd"}) == (
+    candidate = msgspec.structs.replace(candidate, parameters={"type": "object", "properties": {"command": {}}})
+    assert suggest_rules(candidate, {"command": "ls *,a;pwd;pwd"}) == (
         r"run_shell_command(command=ls [*]\,a)",
         "run_shell_command(command=pwd)",
     )
-    assert suggest_rules(made, {"command": "$x"}) == ("run_shell_command",)
+    assert suggest_rules(candidate, {"command": "$x"}) == ("run_shell_command",)

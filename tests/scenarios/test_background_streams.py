@@ -164,7 +164,7 @@ def test_one_that_came_at_once_can_be_resumed_by_the_events_that_told_it_again(p
 def test_what_streamed_in_the_foreground_is_not_resumed_by_numbers_that_it_has_no_more(place: GatewaySetup) -> None:
     made = create_response(place, "anthropic", "Hi", stream=True)
     with openai_client(place) as client:
-        with pytest.raises(openai.BadRequestError, match="in the background"):
+        with pytest.raises(openai.BadRequestError, match="only background responses can be resumed"):
             client.responses.retrieve(made.id, stream=True, starting_after=3)
         events: list[Any] = list(client.responses.retrieve(made.id, stream=True))
     assert events[-1].response.output_text == made.output_text
@@ -234,11 +234,11 @@ def test_there_is_room_for_so_many_and_no_more_and_each_is_only_so_long() -> Non
     with serve_gateway(Simulator(script=script), more) as place, openai_client(place) as client:
         released = place.upstream.hold(lambda seen, _: len(seen.response_body) > 1000)
         made = create_response(place, "anthropic", "for ever", background=True)
-        with pytest.raises(openai.InternalServerError, match="too many answers in the background"):
+        with pytest.raises(openai.InternalServerError, match="too many background responses"):
             create_response(place, "anthropic", "for ever", background=True)
         released.set()
         failed = waited(client.responses.retrieve, made.id)
-        assert (failed.status, failed.error.message) == ("failed", "the answer is longer than 20000 bytes")
+        assert (failed.status, failed.error.message) == ("failed", "the response is larger than 20000 bytes")
 
 
 def test_another_key_follows_nothing(place: GatewaySetup) -> None:

@@ -1,4 +1,4 @@
-"""The digest of a conversation: the same however its clients repeat it, another for whoever changes it."""
+"""The digest of a conversation ignores differences of form, and changes with the content."""
 
 import pytest
 from msgspec.structs import replace
@@ -29,68 +29,74 @@ def model(*parts: Part) -> Message:
 
 CALL = ToolCall(id="a", name="look", arguments='{"x": 1, "y": "é"}')
 RESULT = ToolResult(call_id="a", content=(Text(text="dry"),))
-PICTURE = Media(kind="image", source=Inline(data="AAAA"), media_type="image/png")
-WHOLE = (user(Text(text="Hello. Rain?")), model(Text(text="I look."), CALL), user(RESULT, PICTURE))
+IMAGE = Media(kind="image", source=Inline(data="AAAA"), media_type="image/png")
+CONVERSATION = (user(Text(text="Hello. Rain?")), model(Text(text="I look."), CALL), user(RESULT, IMAGE))
 
 SAME = {
-    "texts are split": (user(Text(text="Hello. "), Text(text="Rain?")), *WHOLE[1:]),
+    "texts are split": (user(Text(text="Hello. "), Text(text="Rain?")), *CONVERSATION[1:]),
     "ids are others": (
-        WHOLE[0],
+        CONVERSATION[0],
         model(Text(text="I look.", id="x"), replace(CALL, id="b")),
-        user(replace(RESULT, call_id="b", name="look"), PICTURE),
+        user(replace(RESULT, call_id="b", name="look"), IMAGE),
     ),
     "arguments are spelt otherwise": (
-        WHOLE[0],
+        CONVERSATION[0],
         model(Text(text="I look."), replace(CALL, arguments='{"y":"\\u00e9","x":1.0}')),
-        WHOLE[2],
+        CONVERSATION[2],
     ),
-    "a mark is put": (user(Text(text="Hello. Rain?", cache=CacheMark())), *WHOLE[1:]),
+    "a mark is put": (user(Text(text="Hello. Rain?", cache=CacheMark())), *CONVERSATION[1:]),
     "reasoning is there": (
-        WHOLE[0],
+        CONVERSATION[0],
         model(
             Reasoning(signature=Signature(issuer="x", data="y", kind="signature")),
             Text(text="I look.", signature=Signature(issuer="x", data="y", kind="signature")),
             CALL,
         ),
-        WHOLE[2],
+        CONVERSATION[2],
     ),
-    "system text is there": (Message(role="system", parts=(Text(text="Be kind."),)), *WHOLE),
-    "messages are split": (WHOLE[0], model(Text(text="I look.")), model(CALL), *WHOLE[2:]),
+    "system text is there": (Message(role="system", parts=(Text(text="Be kind."),)), *CONVERSATION),
+    "messages are split": (CONVERSATION[0], model(Text(text="I look.")), model(CALL), *CONVERSATION[2:]),
 }
 OTHER = {
-    "a text is changed": (user(Text(text="Hello. Snow?")), *WHOLE[1:]),
-    "a text is gone": (WHOLE[0], model(CALL), WHOLE[2]),
-    "another tool": (WHOLE[0], model(Text(text="I look."), replace(CALL, name="see")), WHOLE[2]),
-    "other arguments": (WHOLE[0], model(Text(text="I look."), replace(CALL, arguments='{"x": 2}')), WHOLE[2]),
-    "broken arguments": (WHOLE[0], model(Text(text="I look."), replace(CALL, arguments="{")), WHOLE[2]),
-    "another result": (*WHOLE[:2], user(replace(RESULT, content=(Text(text="wet"),)), PICTURE)),
-    "another picture": (*WHOLE[:2], user(RESULT, replace(PICTURE, source=Url(url="https://a.b/c.png")))),
-    "text in place of a result": (*WHOLE[:2], user(Text(text="dry"), PICTURE)),
-    "one turn less": WHOLE[:2],
+    "a text is changed": (user(Text(text="Hello. Snow?")), *CONVERSATION[1:]),
+    "a text is gone": (CONVERSATION[0], model(CALL), CONVERSATION[2]),
+    "another tool": (CONVERSATION[0], model(Text(text="I look."), replace(CALL, name="see")), CONVERSATION[2]),
+    "other arguments": (
+        CONVERSATION[0],
+        model(Text(text="I look."), replace(CALL, arguments='{"x": 2}')),
+        CONVERSATION[2],
+    ),
+    "broken arguments": (CONVERSATION[0], model(Text(text="I look."), replace(CALL, arguments="{")), CONVERSATION[2]),
+    "another result": (*CONVERSATION[:2], user(replace(RESULT, content=(Text(text="wet"),)), IMAGE)),
+    "another picture": (*CONVERSATION[:2], user(RESULT, replace(IMAGE, source=Url(url="https://a.b/c.png")))),
+    "text in place of a result": (*CONVERSATION[:2], user(Text(text="dry"), IMAGE)),
+    "one turn less": CONVERSATION[:2],
     "none": (),
 }
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_it_is_the_same_conversation(case: str) -> None:
-    assert digest_before(SAME[case]) == digest_before(WHOLE)
+def test_digest_ignores_differences_of_form(case: str) -> None:
+    assert digest_before(SAME[case]) == digest_before(CONVERSATION)
 
 
 @pytest.mark.parametrize("case", OTHER)
-def test_it_is_another_one(case: str) -> None:
-    assert digest_before(OTHER[case]) != digest_before(WHOLE)
+def test_digest_changes_with_the_content(case: str) -> None:
+    assert digest_before(OTHER[case]) != digest_before(CONVERSATION)
 
 
-def test_an_answer_comes_after_all_that_was_said_before_its_turn() -> None:
-    answer = (model(Text(text="b")), model(Text(text="c")), user(Text(text="d")), model(Text(text="e")))
-    found = digests_before_turns((*WHOLE, *answer))
-    assert found[3] == found[4] == digest_before(WHOLE)
-    assert found[6] == digest_before((*WHOLE, *answer[:3]))
-    assert digest_before((*WHOLE, answer[0])) == digest_before(WHOLE)  # a turn that the client began
+def test_digest_covers_everything_before_the_turn() -> None:
+    continuation = (model(Text(text="b")), model(Text(text="c")), user(Text(text="d")), model(Text(text="e")))
+    digests = digests_before_turns((*CONVERSATION, *continuation))
+    assert digests[3] == digests[4] == digest_before(CONVERSATION)
+    assert digests[6] == digest_before((*CONVERSATION, *continuation[:3]))
+    assert digest_before((*CONVERSATION, continuation[0])) == digest_before(
+        CONVERSATION
+    )  # a turn that the client began
 
 
-def test_a_turn_is_known_by_all_up_to_its_end() -> None:
-    asked, first, second, answered, last = (
+def test_turn_digest_covers_the_conversation_up_to_its_end() -> None:
+    question, first, second, reply, last = (
         user(Text(text="a")),
         model(Text(text="b")),
         model(Text(text="c")),
@@ -98,12 +104,12 @@ def test_a_turn_is_known_by_all_up_to_its_end() -> None:
         model(Text(text="e")),
     )
     reminder = Message(role="system", parts=(Text(text="s"),))
-    talk = [asked, first, second, answered, last]
-    turns = assistant_turns(talk)
+    messages = [question, first, second, reply, last]
+    turns = assistant_turns(messages)
     digest = turns[0][2]
-    assert [(begin, after) for begin, after, _ in turns] == [(1, 3), (4, 5)]
-    assert digest == digests_before_turns(talk)[3] == assistant_turns(talk[:3])[0][2]
-    assert assistant_turns([answered, *talk[1:]])[0][2] != digest
-    # Texts may be cut otherwise, and system text may stand around a turn but not within it.
-    assert assistant_turns([reminder, asked, model(Text(text="bc")), reminder, answered]) == [(2, 3, digest)]
-    assert assistant_turns([asked, first, reminder, second, answered]) == []
+    assert [(begin, end) for begin, end, _ in turns] == [(1, 3), (4, 5)]
+    assert digest == digests_before_turns(messages)[3] == assistant_turns(messages[:3])[0][2]
+    assert assistant_turns([reply, *messages[1:]])[0][2] != digest
+    # Texts may be split differently; system text may surround a turn, but not interrupt it.
+    assert assistant_turns([reminder, question, model(Text(text="bc")), reminder, reply]) == [(2, 3, digest)]
+    assert assistant_turns([question, first, reminder, second, reply]) == []

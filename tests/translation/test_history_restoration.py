@@ -1,4 +1,4 @@
-"""Restoring: what carries hold comes back where it stood; what does not open is not sent, nor any proof before it."""
+"""Restoring envelopes: contents return to their position; invalid envelopes and earlier signatures are dropped."""
 
 from typing import Any
 
@@ -14,19 +14,19 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.translation.history import digest_before, restore_envelopes
 
 READER = PROTOCOLS["anthropic"]
-CARRIER = EnvelopeKey([b"k" * 32], "tenant")
-ASKED = Message(role="user", parts=(Text(text="q"),))
-PREFIX = digest_before([ASKED])
-THOUGHT = Reasoning(
+ENVELOPE_KEY = EnvelopeKey([b"k" * 32], "tenant")
+QUESTION = Message(role="user", parts=(Text(text="q"),))
+DIGEST = digest_before([QUESTION])
+REASONING = Reasoning(
     content=(ReasoningText(kind="summary", text="thought"),),
     signature=Signature(issuer="openai", data="gAAA", kind="encrypted"),
     id="rs_1",
     extras={"openai-responses": {"status": Raw(b'"done"')}},
     wire_form=("openai-responses:null:x",),
 )
-CARRIED = EnvelopePayload(parts=(THOUGHT,))
-SEALED = CARRIER.seal(CARRIED, PREFIX)
-FORGED = EnvelopeKey([b"k" * 32], "another tenant").seal(CARRIED, PREFIX)
+PAYLOAD = EnvelopePayload(parts=(REASONING,))
+ENVELOPE = ENVELOPE_KEY.seal(PAYLOAD, DIGEST)
+FORGED = EnvelopeKey([b"k" * 32], "another tenant").seal(PAYLOAD, DIGEST)
 
 
 def reasoning(data: str, **more: Any) -> Reasoning:
@@ -37,17 +37,19 @@ NATIVE = reasoning("EqQB")
 
 
 def request(*parts: Part) -> Request:
-    """A conversation with one of these parts in each of the model's messages, each after a text."""
-    said = [Message(role="assistant", parts=(Text(text="a"), part)) for part in parts]
-    return Request(origin="anthropic", messages=(ASKED, *said), plain=True)
+    """Build a conversation with one of these parts, after a text, in each assistant message."""
+    messages = [Message(role="assistant", parts=(Text(text="a"), part)) for part in parts]
+    return Request(origin="anthropic", messages=(QUESTION, *messages), plain=True)
 
 
-def restore(given: Request, carrier: EnvelopeKey | None = CARRIER, *, home: bool = False) -> tuple[Request, list[str]]:
-    restored, report = restore_envelopes(given, READER, carrier, same_protocol=home)
+def restore(
+    given: Request, envelope_key: EnvelopeKey | None = ENVELOPE_KEY, *, same_protocol: bool = False
+) -> tuple[Request, list[str]]:
+    restored, report = restore_envelopes(given, READER, envelope_key, same_protocol=same_protocol)
     return restored, [loss.path for loss in report.resolve(given, READER.wire_names)]
 
 
-def place(number: int, position: int = 1) -> str:
+def signature_pointer(number: int, position: int = 1) -> str:
     return f"/messages/{number + 1}/content/{position}/signature"
 
 
@@ -55,33 +57,38 @@ def parts(request: Request) -> list[Part]:
     return [message.parts[1] for message in request.messages[1:]]
 
 
-@pytest.mark.parametrize("carrier", [CARRIER, None])
-def test_without_a_carry_the_request_is_the_same_one(carrier: EnvelopeKey | None) -> None:
-    given = request(NATIVE, Reasoning(), ToolCall(id="1", name="f", arguments=SEALED), Text(text=SEALED))
-    restored, lost = restore(given, carrier)
+@pytest.mark.parametrize("envelope_key", [ENVELOPE_KEY, None])
+def test_request_without_envelopes_is_unchanged(envelope_key: EnvelopeKey | None) -> None:
+    given = request(NATIVE, Reasoning(), ToolCall(id="1", name="f", arguments=ENVELOPE), Text(text=ENVELOPE))
+    restored, lost = restore(given, envelope_key)
     assert restored is given
     assert lost == []
 
 
-def test_a_carry_becomes_what_it_carried_in_its_own_place() -> None:
-    given = request(NATIVE, reasoning(SEALED, at="/content/1"), reasoning(SEALED), NATIVE)
-    restored, lost = restore(given, CARRIER)
+def test_envelope_is_replaced_by_its_contents_in_signature_pointer() -> None:
+    given = request(NATIVE, reasoning(ENVELOPE, at="/content/1"), reasoning(ENVELOPE), NATIVE)
+    restored, lost = restore(given, ENVELOPE_KEY)
     assert lost == []
-    assert parts(restored) == [NATIVE, replace(THOUGHT, at="/content/1"), replace(THOUGHT, at=None), NATIVE]
+    assert parts(restored) == [
+        NATIVE,
+        replace(REASONING, at="/content/1"),
+        replace(REASONING, at=None),
+        NATIVE,
+    ]
     assert [message.parts[0] for message in restored.messages[1:]] == [Text(text="a")] * 4
     assert restored.messages[0] is given.messages[0]
     assert replace(restored, messages=given.messages, plain=True) == given
 
 
-def test_what_was_restored_is_searched_for_extras() -> None:
-    bare = CARRIER.seal(EnvelopePayload(parts=(replace(THOUGHT, extras=None),)), PREFIX)
-    assert restore(request(reasoning(bare)), CARRIER)[0].plain
-    assert not restore(request(reasoning(SEALED)), CARRIER)[0].plain
+def test_restored_extras_clear_the_plain_flag() -> None:
+    bare = ENVELOPE_KEY.seal(EnvelopePayload(parts=(replace(REASONING, extras=None),)), DIGEST)
+    assert restore(request(reasoning(bare)), ENVELOPE_KEY)[0].plain
+    assert not restore(request(reasoning(ENVELOPE)), ENVELOPE_KEY)[0].plain
 
 
-def test_what_a_client_added_is_still_to_be_reported() -> None:
+def test_client_extras_are_kept_for_reporting() -> None:
     added: Extras = {"anthropic": {"x": Raw(b"1")}, "openai-responses": {"y": Raw(b"2")}}
-    restored, _ = restore(request(reasoning(SEALED, extras=added)), CARRIER)
+    restored, _ = restore(request(reasoning(ENVELOPE, extras=added)), ENVELOPE_KEY)
     (part,) = parts(restored)
     assert part.extras == {
         "openai-responses": {"status": Raw(b'"done"'), "y": Raw(b"2")},
@@ -90,42 +97,42 @@ def test_what_a_client_added_is_still_to_be_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "carrier"),
+    ("data", "envelope_key"),
     [
-        (FORGED, CARRIER),
-        (SEALED[:-1], CARRIER),
-        ("tw1.", CARRIER),
-        (EnvelopeKey([b"other"], "tenant").seal(CARRIED, PREFIX), CARRIER),
-        (CARRIER.seal(CARRIED, digest_before([])), CARRIER),
-        (CARRIER.seal(EnvelopePayload(signature=THOUGHT.signature, call_name="look"), PREFIX), CARRIER),
-        (SEALED, None),
+        (FORGED, ENVELOPE_KEY),
+        (ENVELOPE[:-1], ENVELOPE_KEY),
+        ("tw1.", ENVELOPE_KEY),
+        (EnvelopeKey([b"other"], "tenant").seal(PAYLOAD, DIGEST), ENVELOPE_KEY),
+        (ENVELOPE_KEY.seal(PAYLOAD, digest_before([])), ENVELOPE_KEY),
+        (ENVELOPE_KEY.seal(EnvelopePayload(signature=REASONING.signature, call_name="look"), DIGEST), ENVELOPE_KEY),
+        (ENVELOPE, None),
     ],
 )
-def test_what_does_not_open_is_never_sent(data: str, carrier: EnvelopeKey | None) -> None:
+def test_invalid_envelope_is_never_sent(data: str, envelope_key: EnvelopeKey | None) -> None:
     shown = (ReasoningText(kind="full", text="shown"),)
-    restored, lost = restore(request(reasoning(data, content=shown, at="/x")), carrier)
+    restored, lost = restore(request(reasoning(data, content=shown, at="/x")), envelope_key)
     assert parts(restored) == [Reasoning(content=shown, at="/x")]
     assert lost == ["/messages/1/x/signature"]
 
 
-def test_a_gap_takes_all_earlier_seals_with_it() -> None:
-    given = request(NATIVE, reasoning(SEALED), Reasoning(), reasoning(FORGED), NATIVE, reasoning(SEALED))
-    restored, lost = restore(given, CARRIER)
-    assert lost == [place(0), place(1), place(3)]
+def test_invalid_envelope_drops_all_earlier_signatures() -> None:
+    given = request(NATIVE, reasoning(ENVELOPE), Reasoning(), reasoning(FORGED), NATIVE, reasoning(ENVELOPE))
+    restored, lost = restore(given, ENVELOPE_KEY)
+    assert lost == [signature_pointer(0), signature_pointer(1), signature_pointer(3)]
     assert parts(restored) == [
         replace(NATIVE, signature=None),
-        replace(THOUGHT, signature=None, at=None),
+        replace(REASONING, signature=None, at=None),
         Reasoning(),
         Reasoning(),
         NATIVE,
-        replace(THOUGHT, at=None),
+        replace(REASONING, at=None),
     ]
 
 
-def test_the_last_of_several_gaps_counts() -> None:
+def test_last_invalid_envelope_counts() -> None:
     given = request(reasoning(FORGED), NATIVE, reasoning(FORGED), NATIVE)
-    restored, lost = restore(given, CARRIER)
-    assert lost == [place(0), place(1), place(2)]
+    restored, lost = restore(given, ENVELOPE_KEY)
+    assert lost == [signature_pointer(0), signature_pointer(1), signature_pointer(2)]
     assert [part.signature is None for part in parts(restored) if isinstance(part, Reasoning)] == [
         True,
         True,
@@ -134,117 +141,126 @@ def test_the_last_of_several_gaps_counts() -> None:
     ]
 
 
-def test_several_in_one_message() -> None:
-    message = Message(role="assistant", parts=(NATIVE, reasoning(SEALED), reasoning(FORGED), reasoning(SEALED)))
-    restored, lost = restore(Request(origin="anthropic", messages=(ASKED, message)))
-    assert lost == [place(0, number) for number in (0, 1, 2)]
+def test_several_envelopes_in_one_message() -> None:
+    message = Message(role="assistant", parts=(NATIVE, reasoning(ENVELOPE), reasoning(FORGED), reasoning(ENVELOPE)))
+    restored, lost = restore(Request(origin="anthropic", messages=(QUESTION, message)))
+    assert lost == [signature_pointer(0, number) for number in (0, 1, 2)]
     assert [part.signature for part in restored.messages[1].parts if isinstance(part, Reasoning)] == [
         None,
         None,
         None,
-        THOUGHT.signature,
+        REASONING.signature,
     ]
 
 
-def test_reasoning_that_was_carried_without_a_seal_leaves_no_gap() -> None:
-    sealed = CARRIER.seal(EnvelopePayload(parts=(replace(THOUGHT, signature=None),)), PREFIX)
-    restored, lost = restore(request(NATIVE, reasoning(sealed)), CARRIER)
+def test_unsigned_sealed_reasoning_leaves_no_gap() -> None:
+    sealed = ENVELOPE_KEY.seal(EnvelopePayload(parts=(replace(REASONING, signature=None),)), DIGEST)
+    restored, lost = restore(request(NATIVE, reasoning(sealed)), ENVELOPE_KEY)
     assert lost == []
-    assert parts(restored) == [NATIVE, replace(THOUGHT, signature=None, at=None)]
+    assert parts(restored) == [NATIVE, replace(REASONING, signature=None, at=None)]
 
 
-# ---- proofs of other parts, and where parts stood
+# ---- signatures of other parts, and positions
 
 
 LOOK = ToolCall(id="1", name="look", arguments="{}")
-PROOF = Signature(issuer="google", data="CiMB", kind="signature")
+SIGNATURE = Signature(issuer="google", data="CiMB", kind="signature")
 
 
-def told(*said: Part, carriers: str = "anthropic") -> tuple[Part, ...]:
-    """What becomes of the parts of one message."""
-    given = Request(origin=carriers, messages=(ASKED, Message(role="assistant", parts=said)))
-    restored, report = restore_envelopes(given, PROTOCOLS[carriers], CARRIER)
+def restored_parts(*parts: Part, protocol: str = "anthropic") -> tuple[Part, ...]:
+    """Restore one message, and return its parts."""
+    given = Request(origin=protocol, messages=(QUESTION, Message(role="assistant", parts=parts)))
+    restored, report = restore_envelopes(given, PROTOCOLS[protocol], ENVELOPE_KEY)
     assert not report
     return tuple(replace(part, at=None) for part in restored.messages[1].parts)
 
 
-def test_the_proof_of_a_part_goes_to_the_next_of_its_kind() -> None:
-    called = CARRIER.seal(EnvelopePayload(signature=PROOF, call_name="look"), PREFIX)
-    spoken = CARRIER.seal(EnvelopePayload(signature=PROOF), PREFIX)
+def test_signature_goes_to_the_next_part_of_its_kind() -> None:
+    call_envelope = ENVELOPE_KEY.seal(EnvelopePayload(signature=SIGNATURE, call_name="look"), DIGEST)
+    text_envelope = ENVELOPE_KEY.seal(EnvelopePayload(signature=SIGNATURE), DIGEST)
     text = Text(text="a")
-    assert told(text, reasoning(called), text, LOOK, LOOK) == (text, text, replace(LOOK, signature=PROOF), LOOK)
-    assert told(text, reasoning(spoken), Text(text=""), text, LOOK) == (
+    assert restored_parts(text, reasoning(call_envelope), text, LOOK, LOOK) == (
+        text,
+        text,
+        replace(LOOK, signature=SIGNATURE),
+        LOOK,
+    )
+    assert restored_parts(text, reasoning(text_envelope), Text(text=""), text, LOOK) == (
         text,
         Text(text=""),
-        replace(text, signature=PROOF),
+        replace(text, signature=SIGNATURE),
         LOOK,
     )
 
 
 @pytest.mark.parametrize(
-    "following", [(), (Text(text="a"),), (replace(LOOK, name="other"), LOOK)], ids=["nothing", "text", "another call"]
+    "following",
+    [(), (Text(text="a"),), (replace(LOOK, name="other"), LOOK)],
+    ids=["nothing", "text", "another call"],
 )
-def test_a_proof_whose_part_is_gone_is_lost(following: tuple[Part, ...]) -> None:
-    called = reasoning(CARRIER.seal(EnvelopePayload(signature=PROOF, call_name="look"), PREFIX))
-    message = Message(role="assistant", parts=(called, *following))
-    restored, lost = restore(Request(origin="anthropic", messages=(ASKED, message, ASKED)))
-    assert lost == [place(0, 0)]
-    assert PROOF not in [getattr(part, "signature", None) for part in restored.messages[1].parts]
+def test_signature_of_a_missing_part_is_lost(following: tuple[Part, ...]) -> None:
+    envelope_part = reasoning(ENVELOPE_KEY.seal(EnvelopePayload(signature=SIGNATURE, call_name="look"), DIGEST))
+    message = Message(role="assistant", parts=(envelope_part, *following))
+    restored, lost = restore(Request(origin="anthropic", messages=(QUESTION, message, QUESTION)))
+    assert lost == [signature_pointer(0, 0)]
+    assert SIGNATURE not in [getattr(part, "signature", None) for part in restored.messages[1].parts]
 
 
-def test_what_stood_elsewhere_goes_back_there() -> None:
-    second = replace(THOUGHT, id="rs_2")
-    carry = CARRIER.seal(EnvelopePayload(parts=(THOUGHT, second), positions=((0, 0), (1, 2))), PREFIX)
-    one, two = Text(text="ab"), Text(text="cd")
-    seal = Signature(issuer="google", data=carry, kind="signature")
-    assert told(one, LOOK, one, two, replace(LOOK, signature=seal), carriers="gemini") == (
-        THOUGHT,
-        one,
+def test_moved_parts_return_to_their_positions() -> None:
+    second = replace(REASONING, id="rs_2")
+    envelope = ENVELOPE_KEY.seal(EnvelopePayload(parts=(REASONING, second), positions=((0, 0), (1, 2))), DIGEST)
+    first_text, second_text = Text(text="ab"), Text(text="cd")
+    signature = Signature(issuer="google", data=envelope, kind="signature")
+    assert restored_parts(
+        first_text, LOOK, first_text, second_text, replace(LOOK, signature=signature), protocol="gemini"
+    ) == (
+        REASONING,
+        first_text,
         LOOK,
-        one,
+        first_text,
         second,
-        two,
+        second_text,
         LOOK,
     )
 
 
-def test_reasoning_that_was_shown_beside_its_carry_is_there_once() -> None:
+def test_reasoning_shown_beside_its_envelope_is_removed() -> None:
     shown = Reasoning(content=(ReasoningText(kind="full", text="thou ght"),))
     other = Reasoning(content=(ReasoningText(kind="full", text="another"),))
-    assert told(other, shown, reasoning(SEALED)) == (other, THOUGHT)
+    assert restored_parts(other, shown, reasoning(ENVELOPE)) == (other, REASONING)
 
 
-def test_losses_still_point_to_where_parts_stand() -> None:
-    called = reasoning(CARRIER.seal(EnvelopePayload(signature=PROOF, call_name="look"), PREFIX))
-    message = Message(role="assistant", parts=(called, LOOK))
-    alone = Message(role="assistant", parts=(called,))
-    restored, _ = restore(Request(origin="anthropic", messages=(ASKED, message)))
+def test_restored_parts_keep_their_source_positions() -> None:
+    envelope_part = reasoning(ENVELOPE_KEY.seal(EnvelopePayload(signature=SIGNATURE, call_name="look"), DIGEST))
+    message = Message(role="assistant", parts=(envelope_part, LOOK))
+    alone = Message(role="assistant", parts=(envelope_part,))
+    restored, _ = restore(Request(origin="anthropic", messages=(QUESTION, message)))
     assert [part.at for part in restored.messages[1].parts] == ["/content/1"]
-    restored, _ = restore(Request(origin="anthropic", messages=(ASKED, alone, replace(alone, parts=(LOOK,)))))
-    assert [one.at for one in restored.messages] == ["/messages/0", "/messages/2"]
+    restored, _ = restore(Request(origin="anthropic", messages=(QUESTION, alone, replace(alone, parts=(LOOK,)))))
+    assert [message.at for message in restored.messages] == ["/messages/0", "/messages/2"]
 
 
-# ---- at home
+# ---- same protocol
 
 
-def test_at_home_no_carry_is_opened_and_nothing_of_it_is_left() -> None:
-    given = request(NATIVE, reasoning(SEALED), NATIVE)
-    restored, lost = restore(given, home=True)
-    assert lost == [place(0), place(1)]
+def test_same_protocol_removes_envelopes_unopened() -> None:
+    given = request(NATIVE, reasoning(ENVELOPE), NATIVE)
+    restored, lost = restore(given, same_protocol=True)
+    assert lost == [signature_pointer(0), signature_pointer(1)]
     assert [message.parts[1:] for message in restored.messages[1:]] == [(), (), (NATIVE,)]
 
 
-def test_at_home_a_call_that_lost_its_proof_has_the_blank_one() -> None:
-    seal = Signature(issuer="google", data=SEALED, kind="signature")
-    message = Message(role="assistant", parts=(replace(LOOK, signature=seal),))
-    given = Request(origin="gemini", messages=(ASKED, message))
+def test_same_protocol_call_gets_a_placeholder_signature() -> None:
+    signature = Signature(issuer="google", data=ENVELOPE, kind="signature")
+    message = Message(role="assistant", parts=(replace(LOOK, signature=signature),))
+    given = Request(origin="gemini", messages=(QUESTION, message))
     gemini = PROTOCOLS["gemini"]
-    restored, report = restore_envelopes(given, gemini, CARRIER, same_protocol=True)
+    restored, report = restore_envelopes(given, gemini, ENVELOPE_KEY, same_protocol=True)
     (call,) = restored.messages[1].parts
     assert isinstance(call, ToolCall)
     assert gemini.envelope_field is not None
     assert call.signature is not None
     assert call.signature.data == gemini.envelope_field.placeholder
     kinds = [(loss.kind, loss.path) for loss in report.resolve(given, gemini.wire_names)]
-    where = "/contents/1/parts/0/thoughtSignature"
-    assert kinds == [("dropped", where), ("added", where)]
+    pointer = "/contents/1/parts/0/thoughtSignature"
+    assert kinds == [("dropped", pointer), ("added", pointer)]

@@ -1,4 +1,4 @@
-"""Addresses of providers: base URLs as people write them, and what is asked for below them."""
+"""Provider URLs: base URLs as users write them, and the request targets below them."""
 
 import pytest
 
@@ -27,11 +27,11 @@ JOINED = [
 
 
 @pytest.mark.parametrize(("base", "path", "whole"), JOINED)
-def test_only_the_rest_is_appended_to_a_base_that_has_its_version(base: str, path: str, whole: str) -> None:
+def test_base_url_with_version_gets_only_the_rest_of_the_path(base: str, path: str, whole: str) -> None:
     assert join_path(base, path) == whole
 
 
-def test_query_and_path_are_for_hosts_that_need_more() -> None:
+def test_query_and_path_settings_change_the_request_target() -> None:
     azure = Provider(
         name="azure",
         protocol="openai-chat",
@@ -52,30 +52,32 @@ def test_query_and_path_are_for_hosts_that_need_more() -> None:
         ("http://[::1]:9000", Origin("http", "::1", 9000), "[::1]:9000"),
     ],
 )
-def test_an_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: str) -> None:
+def test_origin_is_scheme_host_and_port(url: str, origin: Origin, authority: str) -> None:
     assert parse_origin(url) == origin
     assert origin.authority == authority
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "message"),
     [
         ("ftp://a.example", "does not start with http"),
         ("a.example", "does not start with http"),
-        ("http://", "names no host"),
-        ("http://user:secret@a.example", "no user name or password"),
+        ("http://", "has no host"),
+        ("http://user:secret@a.example", "must not contain a user name or password"),
         ("http://a.example?x=1", "use the query setting"),
-        ("http://a.example/\u00e9", "characters that no URL has"),
+        ("http://a.example/\u00e9", "characters that are not allowed in a URL"),
     ],
 )
-def test_what_is_no_base_url_is_refused_and_a_password_is_not_repeated(url: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why) as refused:
+def test_invalid_base_url_is_rejected_without_echoing_a_password(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
         parse_origin(url)
     assert "secret" not in str(refused.value)
 
 
-def test_the_protocol_wants_headers_and_what_is_configured_wins() -> None:
+def test_configured_headers_override_protocol_headers() -> None:
     surface = PROTOCOLS["anthropic"].surface
-    given = {"Anthropic-Version": "2027-01-01", "x-extra": "1"}
-    provider = Provider(name="a", protocol="anthropic", base_url="https://x.example", api_key="k", headers=given)
+    configured_headers = {"Anthropic-Version": "2027-01-01", "x-extra": "1"}
+    provider = Provider(
+        name="a", protocol="anthropic", base_url="https://x.example", api_key="k", headers=configured_headers
+    )
     assert provider.request_headers(surface) == {"anthropic-version": "2027-01-01", "x-api-key": "k", "x-extra": "1"}

@@ -1,4 +1,4 @@
-"""The transport against real sockets: whole, streamed, reused, and everything an upstream can do wrong."""
+"""The transport on real sockets: complete and streamed responses, reuse, and upstream faults."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ async def ask(
     return await transport.send(origin, head, body, read_timeout=silence, connect_timeout=NO_TIMEOUT)
 
 
-def test_a_request_is_what_was_asked_for() -> None:
+def test_request_is_sent_as_given() -> None:
     seen: list[bytes] = []
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,7 +40,7 @@ def test_a_request_is_what_was_asked_for() -> None:
     run_async(work())
 
 
-def test_a_body_arrives_piece_by_piece_as_it_is_sent() -> None:
+def test_body_arrives_in_chunks_as_sent() -> None:
     async def work() -> None:
         taken = asyncio.Event()
 
@@ -60,7 +60,7 @@ def test_a_body_arrives_piece_by_piece_as_it_is_sent() -> None:
     run_async(work())
 
 
-def test_a_connection_is_used_again_only_after_its_answer_was_read_to_the_end() -> None:
+def test_connection_is_reused_only_after_the_response_was_read() -> None:
     connections = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,8 +82,8 @@ def test_a_connection_is_used_again_only_after_its_answer_was_read_to_the_end() 
     run_async(work())
 
 
-def test_s_9_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
-    """S-9: the close is seen before anything is written, even if the event loop has not read it yet."""
+def test_s_9_closed_idle_connection_is_not_reused() -> None:
+    """S-9: the close is detected before writing, even if the event loop has not read it yet."""
 
     async def work() -> None:
         listener = socket.create_server(("127.0.0.1", 0))
@@ -107,8 +107,8 @@ def test_s_9_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
     run_async(work())
 
 
-def test_s_9_a_request_that_was_written_is_not_written_again() -> None:
-    """S-9: a kept connection that is closed on the next request may have had its effect."""
+def test_s_9_written_request_is_not_sent_again() -> None:
+    """S-9: a request on a reused connection that is closed may have had its effect."""
     requests = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -130,7 +130,7 @@ def test_s_9_a_request_that_was_written_is_not_written_again() -> None:
     run_async(work())
 
 
-def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+def test_redirects_are_not_followed() -> None:
     moved = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
 
     async def work() -> None:
@@ -141,7 +141,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
     run_async(work())
 
 
-def test_an_informational_answer_is_passed_over() -> None:
+def test_informational_responses_are_skipped() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK_RESPONSE)) as origin:
             answer = await ask(Transport(), origin)
@@ -150,7 +150,7 @@ def test_an_informational_answer_is_passed_over() -> None:
     run_async(work())
 
 
-def test_without_a_length_the_end_of_the_connection_ends_the_body() -> None:
+def test_body_without_length_ends_with_the_connection() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with(b"HTTP/1.1 200 OK\r\n\r\nall of it", keep_open=False)) as origin:
             assert await (await ask(Transport(), origin)).read(100) == b"all of it"
@@ -168,10 +168,10 @@ FAULTS = {
         "closed the connection",
         True,
     ),
-    "garbage": (reply_with(b"\x00\xff nonsense\r\n\r\n"), "does not speak HTTP", True),
+    "garbage": (reply_with(b"\x00\xff nonsense\r\n\r\n"), "sent invalid HTTP", True),
     "two lengths": (
         reply_with(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nok"),
-        "does not speak HTTP",
+        "sent invalid HTTP",
         True,
     ),
     "endless head": (reply_with(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * LIMIT_HEAD), "of headers", True),
@@ -179,12 +179,12 @@ FAULTS = {
     "one endless trailer (S-1)": (reply_with(CHUNKED + b"0\r\na: " + b"x" * 2 * 1024 * 1024), "of headers", True),
     "another transfer coding": (
         reply_with(CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"2\r\nok\r\n0\r\n\r\n"),
-        "another transfer-encoding",
+        "a transfer-encoding other than chunked",
         True,
     ),
     "an answer behind a refused one": (
         reply_with(CHUNKED.replace(b"chunked", b"gzip, chunked") + b"2\r\nno\r\n0\r\n\r\n" + OK_RESPONSE),
-        "another transfer-encoding",
+        "a transfer-encoding other than chunked",
         True,
     ),
     "switching protocols (S-18)": (
@@ -194,14 +194,14 @@ FAULTS = {
     ),
     "switching to nothing (S-18)": (reply_with(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "status 101", True),
     "status 000 (S-18)": (reply_with(b"HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok"), "status 000", True),
-    "silent": (reply_with(b"HTTP/1.1 200 OK\r\n"), "was silent for 60 seconds", True),
-    "silent in the body": (reply_with(OK_RESPONSE[:-1]), "was silent for 60 seconds", True),
+    "silent": (reply_with(b"HTTP/1.1 200 OK\r\n"), "sent nothing for 60 seconds", True),
+    "silent in the body": (reply_with(OK_RESPONSE[:-1]), "sent nothing for 60 seconds", True),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_an_upstream_does_wrong_is_said(name: str, clock: Clock) -> None:
-    handler, why, sent = FAULTS[name]
+def test_upstream_faults_raise_transport_error(name: str, clock: Clock) -> None:
+    handler, message, sent = FAULTS[name]
 
     async def work() -> None:
         async with serve_upstream(handler) as origin:
@@ -210,7 +210,7 @@ def test_what_an_upstream_does_wrong_is_said(name: str, clock: Clock) -> None:
             async def read() -> bytes:
                 return await (await ask(transport, origin, silence=60)).read(100)
 
-            with pytest.raises(TransportError, match=why) as failed:
+            with pytest.raises(TransportError, match=message) as failed:
                 await (clock.advance_until_done(read()) if name.startswith("silent") else read())
             assert failed.value.sent is sent
             assert failed.value.timed_out is name.startswith("silent")
@@ -218,7 +218,7 @@ def test_what_an_upstream_does_wrong_is_said(name: str, clock: Clock) -> None:
     run_async(work())
 
 
-def test_headers_of_one_name_are_joined() -> None:
+def test_repeated_headers_are_joined() -> None:
     async def work() -> None:
         async with serve_upstream(
             reply_with(OK_RESPONSE.replace(b"\r\n\r\n", b"\r\nx: a\r\nX: b\r\nx: c\r\n\r\n"))
@@ -240,7 +240,7 @@ def test_s_1_trailers_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("more", [b"HTTP/1.", OK_RESPONSE, OK_RESPONSE.replace(b"200", b"500") * 2, b"x"])
-def test_s_18_a_connection_with_part_of_another_response_is_not_used_again(more: bytes) -> None:
+def test_s_18_connection_with_extra_bytes_is_not_reused(more: bytes) -> None:
     connections = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -259,7 +259,7 @@ def test_s_18_a_connection_with_part_of_another_response_is_not_used_again(more:
     run_async(work())
 
 
-def test_s_18_any_status_of_three_digits_is_passed_on() -> None:
+def test_s_18_any_three_digit_status_is_accepted() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with(OK_RESPONSE.replace(b"200", b"999"))) as origin:
             assert (await ask(Transport(), origin)).status == 999
@@ -267,18 +267,18 @@ def test_s_18_any_status_of_three_digits_is_passed_on() -> None:
     run_async(work())
 
 
-def test_nobody_there_is_said_and_nothing_was_sent() -> None:
+def test_connection_refused_is_reported_as_not_sent() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with(OK_RESPONSE)) as origin:
             pass
-        with pytest.raises(TransportError, match="can't be reached") as failed:
+        with pytest.raises(TransportError, match="can't connect to") as failed:
             await ask(Transport(), origin)
         assert failed.value.sent is False
 
     run_async(work())
 
 
-def test_an_answer_over_the_limit_is_not_read_to_its_end() -> None:
+def test_response_over_the_limit_is_not_read_to_the_end() -> None:
     async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -294,7 +294,7 @@ def test_an_answer_over_the_limit_is_not_read_to_its_end() -> None:
     run_async(work())
 
 
-def test_an_upstream_waits_for_a_slow_reader() -> None:
+def test_slow_reader_causes_backpressure() -> None:
     sent = 0
 
     async def fast(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -310,17 +310,17 @@ def test_an_upstream_waits_for_a_slow_reader() -> None:
         async with serve_upstream(fast) as origin:
             answer = await ask(Transport(), origin)
             before = -1
-            while sent > before:  # until all that lies between is full
+            while sent > before:  # until all buffers in between are full
                 before = sent
                 await run_event_loop()
-            assert sent < 30_000_000  # socket buffers and ours, then it has to wait
+            assert sent < 30_000_000  # after socket buffers and ours are full, it has to wait
             assert await answer.next()
             answer.close()
 
     run_async(work())
 
 
-def test_whoever_is_cancelled_closes_the_connection_at_once() -> None:
+def test_cancellation_closes_the_connection() -> None:
     async def work() -> None:
         begun, left = asyncio.Event(), asyncio.Event()
 
@@ -341,7 +341,7 @@ def test_whoever_is_cancelled_closes_the_connection_at_once() -> None:
     run_async(work())
 
 
-def test_one_broken_connection_does_not_spoil_the_next_request() -> None:
+def test_broken_connection_does_not_affect_the_next_request() -> None:
     async def work() -> None:
         broken = iter([b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", OK_RESPONSE])
 
@@ -359,6 +359,6 @@ def test_one_broken_connection_does_not_spoil_the_next_request() -> None:
 
 
 @pytest.mark.parametrize("header", [("x", "a\r\nb: c"), ("x\n", "a")])
-def test_a_header_with_a_line_break_is_never_sent(header: tuple[str, str]) -> None:
+def test_header_with_line_break_is_never_sent(header: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="line break"):
         request_head(Origin("http", "127.0.0.1", 1), "/x", [header])

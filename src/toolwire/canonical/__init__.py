@@ -1,1 +1,1 @@
-"""What is said, whatever the protocol: types only."""
+"""Protocol-independent types for requests, responses, stream events and errors."""

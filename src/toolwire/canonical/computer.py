@@ -1,9 +1,8 @@
-"""What a model may do with a screen, in common words.
+"""Computer-use actions in a vendor-neutral form.
 
-A point is in pixels of the declared display, from its top left corner; `None` is where the pointer is. A key is named
-as in the W3C's UI Events `key` values (`Enter`, `ArrowLeft`, `PageDown`, `Control`, `Meta`, `F5`), or is the one
-character that it types (`a`, `+`, and a space for the space bar). Several keys are one chord: pressed in order,
-released in reverse.
+A point is in pixels of the declared display, from its top left corner. `None` means the current pointer position. Keys
+are named as in the W3C UI Events `key` values (`Enter`, `ArrowLeft`, `PageDown`, `Control`, `Meta`, `F5`), or are the
+character that they type (`a`, `+`, a space). Several keys form a chord: pressed in order, released in reverse.
 """
 
 from typing import Literal
@@ -14,74 +13,82 @@ Button = Literal["left", "right", "middle", "back", "forward"]
 
 
 class ComputerAction(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", gc=False):
-    """One action. `kind` names it in JSON."""
+    """Common base of all actions, distinguished by `kind` in JSON."""
 
 
 class Screenshot(ComputerAction, frozen=True, tag="screenshot"):
-    """A picture of the whole display."""
+    """Capture the entire display."""
 
 
 class Click(ComputerAction, frozen=True, tag="click"):
-    """`keys` are held meanwhile."""
+    """Click a mouse button, once or several times."""
 
     x: int | None = None
     y: int | None = None
     button: Button = "left"
     count: Literal[1, 2, 3] = 1
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # held during the click
 
 
 class Move(ComputerAction, frozen=True, tag="move"):
+    """Move the pointer."""
+
     x: int
     y: int
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # held during the move
 
 
 class Drag(ComputerAction, frozen=True, tag="drag"):
-    """The left button is pressed at the first point and released at the last one."""
+    """Press the left button at the first point and release it at the last."""
 
     path: tuple[tuple[int, int], ...]
-    keys: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # held during the drag
 
 
 class Scroll(ComputerAction, frozen=True, tag="scroll"):
-    """By pixels: `dx` to the right, `dy` down."""
+    """Scroll by pixels."""
 
     x: int | None = None
     y: int | None = None
-    dx: int = 0
-    dy: int = 0
-    keys: tuple[str, ...] = ()
+    dx: int = 0  # positive scrolls right
+    dy: int = 0  # positive scrolls down
+    keys: tuple[str, ...] = ()  # held while scrolling
 
 
 class Type(ComputerAction, frozen=True, tag="type"):
+    """Type text."""
+
     text: str
 
 
 class Keys(ComputerAction, frozen=True, tag="keys"):
-    """A chord, pressed `repeat` times; or held for `hold` seconds."""
+    """Press a chord once or several times, or hold it."""
 
     keys: tuple[str, ...]
     repeat: int = 1
-    hold: float | None = None
+    hold: float | None = None  # in seconds; excludes `repeat`
 
 
 class KeyDown(ComputerAction, frozen=True, tag="key_down"):
+    """Press a key without releasing it."""
+
     key: str
 
 
 class KeyUp(ComputerAction, frozen=True, tag="key_up"):
+    """Release a key."""
+
     key: str
 
 
 class Wait(ComputerAction, frozen=True, tag="wait"):
-    """`seconds` absent: as long as the one who does it thinks right."""
+    """Wait before the next action."""
 
-    seconds: float | None = None
+    seconds: float | None = None  # None: the executor chooses
 
 
 class Zoom(ComputerAction, frozen=True, tag="zoom"):
-    """A closer picture of a part of the display, from its top left corner to its bottom right one."""
+    """Capture an enlarged region, from its top left to its bottom right corner."""
 
     x0: int
     y0: int
@@ -90,39 +97,45 @@ class Zoom(ComputerAction, frozen=True, tag="zoom"):
 
 
 class Navigate(ComputerAction, frozen=True, tag="navigate"):
+    """Open a URL in the browser."""
+
     url: str
 
 
 class Back(ComputerAction, frozen=True, tag="back"):
-    pass
+    """Go back in the browser history."""
 
 
 class Forward(ComputerAction, frozen=True, tag="forward"):
-    pass
+    """Go forward in the browser history."""
 
 
 class Reload(ComputerAction, frozen=True, tag="reload"):
-    pass
+    """Reload the page."""
 
 
 class ReadText(ComputerAction, frozen=True, tag="read_text"):
-    """The text of the page, as a person would read it."""
+    """Read the visible text of the page."""
 
 
 class MouseDown(ComputerAction, frozen=True, tag="mouse_down"):
+    """Press a mouse button without releasing it."""
+
     x: int | None = None
     y: int | None = None
     button: Button = "left"
 
 
 class MouseUp(ComputerAction, frozen=True, tag="mouse_up"):
+    """Release a mouse button."""
+
     x: int | None = None
     y: int | None = None
     button: Button = "left"
 
 
 class CursorPosition(ComputerAction, frozen=True, tag="cursor_position"):
-    """Where the pointer is."""
+    """Report the pointer position."""
 
 
 Action = (
@@ -152,7 +165,7 @@ ACTION_KINDS = tuple(str(kind.__struct_config__.tag) for kind in Action.__args__
 
 
 class SafetyCheck(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a person must agree to before an action is done. Nobody else may."""
+    """A provider's safety check that a person must acknowledge before the action runs."""
 
     id: str | None = None
     code: str | None = None

@@ -1,5 +1,9 @@
-"""What can go wrong: a provider's error as data, and our own exceptions, whose type says whose fault it is."""
+"""Provider errors as data, and the exceptions that toolwire raises.
 
+The type of an exception tells whether the sender's input or the requested target is at fault.
+"""
+
+import re
 from typing import TYPE_CHECKING, Literal
 
 from toolwire.canonical.node import Node
@@ -25,47 +29,59 @@ ErrorKind = Literal[
 
 
 class ApiError(Node, frozen=True):
-    """An error as a provider told it. `raw` is the vendor's own word for `kind`."""
+    """An error as reported by a provider."""
 
     kind: ErrorKind
     message: str
     status: int | None = None
     code: str | None = None
     param: str | None = None
-    raw: str | None = None
+    raw: str | None = None  # the vendor's own word for `kind`
     request_id: str | None = None
     retry_after: float | None = None
 
 
+_JSON_SYNTAX_ERROR = re.compile(r"JSON is malformed: (?P<problem>.*) \(byte (?P<offset>\d+)\)")
+
+
 class ToolwireError(Exception):
-    """Anything that toolwire itself refuses to do."""
+    """Base class of all errors that toolwire raises itself."""
 
 
 class DecodeError(ToolwireError):
-    """The input is not what its protocol allows: the sender's fault."""
+    """Input that violates its protocol; the sender is at fault."""
 
     def __init__(self, protocol: str, path: str, expected: str, got: str) -> None:
-        super().__init__(f"{protocol}: {path or 'the body'}: expected {expected}, got {got}")
+        super().__init__(f"{protocol}: {path or 'the body'}: {_describe_problem(expected, got)}")
         self.protocol = protocol
         self.path = path
         self.expected = expected
         self.got = got
 
     def __reduce__(self) -> tuple[type["DecodeError"], tuple[str, str, str, str]]:
-        """Exceptions are otherwise rebuilt from their message, in whatever process they are sent to."""
+        """Pickle by fields, since exceptions otherwise rebuild from their message alone."""
         return type(self), (self.protocol, self.path, self.expected, self.got)
 
 
+def _describe_problem(expected: str, got: str) -> str:
+    """Word the violation; syntax errors of msgspec's JSON decoder get their position first."""
+    if expected != "JSON":
+        return f"expected {expected}, got {got}"
+    if (error := _JSON_SYNTAX_ERROR.fullmatch(got)) is not None:
+        return f"invalid JSON at byte {error['offset']}: {error['problem']}"
+    return "invalid JSON: unexpected end of input" if got == "Input data was truncated" else f"invalid JSON: {got}"
+
+
 class LossyTranslationError(ToolwireError):
-    """The target can't say this, and it may not be dropped."""
+    """A translation refused because the target cannot express part of it."""
 
     def __init__(self, losses: "list[Loss]", target: str) -> None:
         first = losses[0]
-        more = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
-        super().__init__(f"{target} can't carry {first.path or 'the body'}: {first.reason}{more}")
+        suffix = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
+        super().__init__(f"cannot translate to {target}: {first.path or 'the body'}: {first.reason}{suffix}")
         self.losses = losses
         self.target = target
 
     def __reduce__(self) -> "tuple[type[LossyTranslationError], tuple[list[Loss], str]]":
-        """As in `DecodeError`."""
+        """Pickle by fields, as in `DecodeError`."""
         return type(self), (self.losses, self.target)

@@ -1,14 +1,14 @@
-"""An answer as it arrives.
+"""Stream events: a response as it arrives.
 
-    response := ResponseStart (message | Stopped | UsageReport | Notice)* (ResponseEnd | ResponseFailed)
+    response := ResponseStart (message | CandidateEnd | UsageReport | Notice)* (ResponseEnd | ResponseFailed)
     message  := MessageStart (PartStart PartDelta* PartEnd)* MessageEnd
 
-1. `index` numbers the parts of a candidate over the whole response, from 0, and `message` its messages; parts may
+1. `index` numbers the parts of a candidate across the response, from 0, and `message` its messages. Parts may
    interleave, also those of different messages.
-2. `PartStart.part` is the part as known at its start: what deltas bring is still missing from it.
-3. A delta appends to the part's own text: the text of a Text, Refusal or Reasoning, the arguments of a ToolCall.
-4. `PartEnd.final` overrides what start and deltas said.
-5. `UsageReport` is a complete snapshot: the last one holds.
+2. `PartStart.part` is the part as known at its start, without the text that deltas bring.
+3. A delta appends to the text of a Text, Refusal or Reasoning, or to the arguments of a ToolCall.
+4. `PartEnd.final` overrides the start and the deltas.
+5. `UsageReport` is a complete snapshot; the last one wins.
 """
 
 from typing import Literal
@@ -21,6 +21,8 @@ from toolwire.canonical.response import Stop, Usage
 
 
 class ResponseStart(Node, frozen=True):
+    """The first event of a response."""
+
     origin: str
     id: str | None = None
     model: str | None = None
@@ -31,7 +33,9 @@ class ResponseStart(Node, frozen=True):
 
 
 class MessageStart(Node, frozen=True):
-    message: int = 0
+    """The beginning of a message."""
+
+    message: int = 0  # index within the candidate
     candidate: int = 0
     role: Role = "assistant"
     id: str | None = None
@@ -41,34 +45,37 @@ class MessageStart(Node, frozen=True):
 
 
 class PartStart(Node, frozen=True):
-    index: int
+    """The beginning of a part."""
+
+    index: int  # of the part within its candidate
     part: Part
-    message: int = 0
+    message: int = 0  # index of its message
     candidate: int = 0
 
 
 class PartDelta(Node, frozen=True):
-    """`kind` says which text of a Reasoning grows, `block` which of its texts. `plain`: a text or the arguments of a
-    call grow, and nothing else is said, as in nearly all; so whoever sees it need not look further."""
+    """An addition to an open part."""
 
     index: int
     text: str = ""
     candidate: int = 0
-    kind: Literal["full", "summary"] | None = None
-    block: int = 0
+    kind: Literal["full", "summary"] | None = None  # for Reasoning: which kind of text grows
+    block: int = 0  # for Reasoning: which of its texts of that kind
     signature: Signature | None = None
     annotation: Citation | None = None
-    plain: bool = False
+    plain: bool = False  # only `text` is set, so that readers can skip the other fields
 
 
 class PartEnd(Node, frozen=True):
+    """The end of a part."""
+
     index: int
     candidate: int = 0
-    final: Part | None = None
+    final: Part | None = None  # the complete part; overrides the start and the deltas
 
 
 class MessageEnd(Node, frozen=True):
-    """`status`, `id` and `phase` override what the start of the message said."""
+    """The end of a message; its fields override those of the start."""
 
     message: int = 0
     candidate: int = 0
@@ -78,40 +85,42 @@ class MessageEnd(Node, frozen=True):
 
 
 class UsageReport(Node, frozen=True):
+    """A complete snapshot of the token usage so far."""
+
     usage: Usage
 
 
 class CandidateEnd(Node, frozen=True):
-    """Why a candidate ended, where the protocol says it; `stop` absent: only what was kept of the candidate."""
+    """The end of a candidate."""
 
-    stop: Stop | None
+    stop: Stop | None  # None if the event only carries extras of the candidate
     candidate: int = 0
 
 
 UNKNOWN_FRAME = "unknown frame"
-"""The kind of a notice that is a frame nobody here knows: what it says is lost to other protocols."""
+"""The `Notice.kind` of a frame that the decoder does not know; other protocols lose its content."""
 
 
 class Notice(Node, frozen=True):
-    """Something to pass on or ignore: a ping, a progress report. It has no place in the folded response."""
+    """A ping or progress report, to be forwarded or ignored; it is not part of the folded response."""
 
     kind: str
 
 
 class ResponseEnd(Node, frozen=True):
-    """`model` overrides what the start said: another one may have taken over."""
+    """The regular end of a response."""
 
-    model: str | None = None
+    model: str | None = None  # overrides the start, since another model may have taken over
     status: str | None = None
     continuation: Continuation | None = None
 
 
 class ResponseFailed(Node, frozen=True):
-    """`broken`: the stream itself is at fault, cut or unreadable, not the answer that it told."""
+    """The end of a response that failed."""
 
     error: ApiError
     status: str | None = None
-    broken: bool = False
+    broken: bool = False  # the stream was cut or unreadable, rather than the response reporting a failure
 
 
 Event = (

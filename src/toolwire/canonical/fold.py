@@ -1,7 +1,4 @@
-"""A text that grows by small pieces.
-
-Events into the response they tell, and a response into events.
-"""
+"""Fold stream events into a response, and unfold a response into events."""
 
 from collections.abc import Iterable, Iterator
 
@@ -38,43 +35,54 @@ from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.request import Continuation
 from toolwire.canonical.response import Candidate, Response, Usage
 
-_MAX_LOOSE = 256
+MAX_LOOSE_PIECES = 256
+append_piece = list[str].append
+"""Append without compacting: call `compact` after a batch."""
 
 
 class TextPieces(list[str]):
-    """The pieces of one text, for `"".join`. The loose ones at the end are joined as they become many: memory grows
-    with the text, not with the number of pieces, and each character is copied once. `added` counts all of them."""
+    """A growing list of text pieces for `"".join`, compacted from time to time.
 
-    __slots__ = ("_chunks", "append_count")
+    Memory grows with the text rather than with the number of pieces, and each character is copied once.
+    """
+
+    __slots__ = ("_chunks", "_joined")
 
     def __init__(self, pieces: Iterable[str] = ()) -> None:
         super().__init__(pieces)
-        self.append_count = len(self)
         self._chunks = 0
+        self._joined = 0
+
+    @property
+    def append_count(self) -> int:
+        """The number of pieces added so far, including joined ones."""
+        return len(self) + self._joined
 
     def append(self, text: str) -> None:
+        """Append a piece, and join the loose pieces once there are many."""
         super().append(text)
-        self.append_count += 1
-        if len(self) - self._chunks >= _MAX_LOOSE:
-            self._join()
+        self.compact()
+
+    def extend(self, texts: Iterable[str]) -> None:
+        """Append several pieces, then join the loose ones if there are many."""
+        super().extend(texts)
+        self.compact()
 
     def compact(self) -> None:
-        """Join the loose pieces if there are many, after some were added by `+=` or `list.append`."""
-        if len(self) - self._chunks >= _MAX_LOOSE:
-            self._join()
+        """Join the loose pieces if there are many, after `+=` or `append_piece` added some."""
+        if len(self) - self._chunks >= MAX_LOOSE_PIECES:
+            self._joined += len(self) - self._chunks - 1
+            self[self._chunks :] = ["".join(self[self._chunks :])]
+            self._chunks += 1
 
     def text_after(self, count: int, length: int) -> list[str]:
-        """The text behind the first `count` pieces that were added, which have `length` characters."""
-        place = count - (self.append_count - len(self))
-        return self[place:] if place >= self._chunks else ["".join(self)[length:]]
-
-    def _join(self) -> None:
-        self[self._chunks :] = ["".join(self[self._chunks :])]
-        self._chunks += 1
+        """Return the text after the first `count` pieces, which have `length` characters together."""
+        start = count - self._joined
+        return self[start:] if start >= self._chunks else ["".join(self)[length:]]
 
 
 class PartAccumulator:
-    """The additions to one part, joined as they arrive: memory grows with their text, not with their number."""
+    """The deltas of one part, joined as they arrive."""
 
     def __init__(self) -> None:
         self.text = TextPieces()
@@ -83,6 +91,7 @@ class PartAccumulator:
         self._signature: Signature | None = None
 
     def add(self, delta: PartDelta) -> None:
+        """Add one delta."""
         if delta.kind is None:
             self.text.append(delta.text)
         elif (block := self._blocks.get((delta.kind, delta.block))) is not None:
@@ -96,33 +105,34 @@ class PartAccumulator:
             self._signature = delta.signature
 
     def apply(self, part: Part) -> Part:
-        """The part with everything that was added to it."""
-        text, seal = "".join(self.text), self._signature
-        if not (text or seal or self._blocks or self._citations):
+        """Return the part with all deltas applied."""
+        text, signature = "".join(self.text), self._signature
+        if not (text or signature or self._blocks or self._citations):
             return part
         if isinstance(part, ToolCall):
-            return replace(part, arguments=part.arguments + text, signature=seal or part.signature)
+            return replace(part, arguments=part.arguments + text, signature=signature or part.signature)
         if isinstance(part, Text):
-            cited = tuple(self._citations)
-            notes = (part.annotations or ()) + cited if cited else part.annotations
-            return replace(part, text=part.text + text, annotations=notes, signature=seal or part.signature)
+            citations = tuple(self._citations)
+            annotations = (part.annotations or ()) + citations if citations else part.annotations
+            return replace(part, text=part.text + text, annotations=annotations, signature=signature or part.signature)
         if isinstance(part, Refusal):
             return replace(part, text=part.text + text)
         if isinstance(part, Reasoning):
-            return replace(part, content=self._extend_reasoning(part), signature=seal or part.signature)
+            return replace(part, content=self._extend_reasoning(part), signature=signature or part.signature)
         return part
 
     def _extend_reasoning(self, part: Reasoning) -> tuple[ReasoningText | Media, ...]:
+        """Append the accumulated texts to the reasoning blocks that they belong to."""
         content: list[ReasoningText | Media] = list(part.content)
         counts = {"full": 0, "summary": 0}
-        places: dict[tuple[str, int], int] = {}
+        positions: dict[tuple[str, int], int] = {}
         for position, block in enumerate(content):
             if isinstance(block, ReasoningText):
-                places[block.kind, counts[block.kind]] = position
+                positions[block.kind, counts[block.kind]] = position
                 counts[block.kind] += 1
         for (kind, number), pieces in self._blocks.items():
             added = "".join(pieces)
-            position = places.get((kind, number), -1)
+            position = positions.get((kind, number), -1)
             if position < 0:
                 content.append(ReasoningText(kind="summary" if kind == "summary" else "full", text=added))
             elif isinstance(block := content[position], ReasoningText):
@@ -131,7 +141,7 @@ class PartAccumulator:
 
 
 class _OpenPart(PartAccumulator):
-    """A part while it grows."""
+    """A part that has started and may still grow."""
 
     def __init__(self, start: PartStart) -> None:
         super().__init__()
@@ -139,6 +149,7 @@ class _OpenPart(PartAccumulator):
         self.end: PartEnd | None = None
 
     def finish(self) -> Part:
+        """Return the final part; a tool call that never ended is marked incomplete."""
         if self.end is not None and self.end.final is not None:
             return self.end.final
         part = self.apply(self.start.part)
@@ -148,12 +159,15 @@ class _OpenPart(PartAccumulator):
 
 
 class _OpenMessage:
+    """A message that has started and may still grow."""
+
     def __init__(self, start: MessageStart) -> None:
         self.start = start
         self.end: MessageEnd | None = None
         self.parts: list[_OpenPart] = []
 
     def finish(self) -> Message:
+        """Return the message with its finished parts."""
         start, end = self.start, self.end or MessageEnd()
         return Message(
             role=start.role,
@@ -169,18 +183,19 @@ class _OpenMessage:
 
 
 def _merge_extras(*nodes: Node) -> Extras | None:
-    joined: Extras = {}
+    """Merge the extras of several nodes; later nodes win."""
+    merged: Extras = {}
     for node in nodes:
-        for family, kept in (node.extras or {}).items():
-            joined.setdefault(family, {}).update(kept)
-    return joined or None
+        for family, fields in (node.extras or {}).items():
+            merged.setdefault(family, {}).update(fields)
+    return merged or None
 
 
-_BATCH = 1024
+_BATCH_SIZE = 1024
 
 
 class ResponseAccumulator:
-    """Takes events as they come; `response` is what they have told so far."""
+    """Accumulates events; `response()` returns what has arrived so far."""
 
     def __init__(self) -> None:
         self._buffered: list[Event] = []
@@ -197,18 +212,20 @@ class ResponseAccumulator:
         self._model: str | None = None
 
     def buffer(self, events: list[Event]) -> None:
-        """Take events in, and add them later, a few dozen at once."""
+        """Queue events, to be added in batches."""
         self._buffered += events
-        if len(self._buffered) >= _BATCH:
+        if len(self._buffered) >= _BATCH_SIZE:
             self._flush()
 
     def _flush(self) -> None:
+        """Add the queued events."""
         buffered, self._buffered = self._buffered, []
         self.add_all(buffered)
 
     def add_all(self, events: Iterable[Event]) -> None:
+        """Add events, with a fast path for consecutive plain deltas of one part."""
         part: _OpenPart | None = None
-        index, candidate, append = -1, -1, list[str].append
+        index, candidate, append = -1, -1, append_piece
         for event in events:
             if type(event) is not PartDelta:
                 self.add(event)
@@ -223,12 +240,13 @@ class ResponseAccumulator:
             part.text.compact()
 
     def add(self, event: Event) -> None:
+        """Add one event."""
         match event:
             case PartDelta():
                 self.add_all([event])
             case PartStart():
-                opened = self._parts[event.candidate, event.index] = _OpenPart(event)
-                self._open_message(event.candidate, event.message).parts.append(opened)
+                open_part = self._parts[event.candidate, event.index] = _OpenPart(event)
+                self._open_message(event.candidate, event.message).parts.append(open_part)
             case PartEnd():
                 if (part := self._parts.get((event.candidate, event.index))) is not None:
                     part.end = event
@@ -255,12 +273,14 @@ class ResponseAccumulator:
                 pass
 
     def _open_message(self, candidate: int, message: int) -> _OpenMessage:
+        """Return the open message, creating it if its start event is missing."""
         key = (candidate, message)
         if key not in self._messages:
             self._messages[key] = _OpenMessage(MessageStart(candidate=candidate, message=message))
         return self._messages[key]
 
     def response(self) -> Response:
+        """Build the response from all events so far."""
         self._flush()
         start = self._start or ResponseStart(origin=self._origin)
         numbers = sorted({candidate for candidate, _ in self._messages} | set(self._candidate_ends))
@@ -279,23 +299,25 @@ class ResponseAccumulator:
         )
 
     def _fold_candidate(self, number: int) -> Candidate:
+        """Build one candidate from its messages and its end event."""
         messages = [message for (candidate, _), message in sorted(self._messages.items()) if candidate == number]
         folded = tuple(message.finish() for message in messages)
-        if (stopped := self._candidate_ends.get(number)) is None:
+        if (end := self._candidate_ends.get(number)) is None:
             return Candidate(index=number, messages=folded)
-        extras = _merge_extras(stopped)
-        form, at = stopped.wire_form, stopped.at
-        return Candidate(index=number, messages=folded, stop=stopped.stop, extras=extras, wire_form=form, at=at)
+        extras = _merge_extras(end)
+        wire_form, at = end.wire_form, end.at
+        return Candidate(index=number, messages=folded, stop=end.stop, extras=extras, wire_form=wire_form, at=at)
 
 
 def fold(events: Iterable[Event]) -> Response:
-    folder = ResponseAccumulator()
-    folder.add_all(events)
-    return folder.response()
+    """Fold a complete sequence of events into a response."""
+    accumulator = ResponseAccumulator()
+    accumulator.add_all(events)
+    return accumulator.response()
 
 
 def unfold(response: Response) -> Iterator[Event]:
-    """The events that would have told this response, in one delta per text."""
+    """Yield the events of a response, with one delta per text."""
     yield ResponseStart(
         origin=response.origin,
         id=response.id,
@@ -326,10 +348,10 @@ def unfold(response: Response) -> Iterator[Event]:
                 yield from _unfold_part(part, index, number, candidate.index)
                 index += 1
             yield MessageEnd(candidate=candidate.index, message=number)
-        kept, form = candidate.extras, candidate.wire_form
-        if candidate.stop is not None or kept or form or not candidate.messages:
+        extras, wire_form = candidate.extras, candidate.wire_form
+        if candidate.stop is not None or extras or wire_form or not candidate.messages:
             yield CandidateEnd(
-                candidate=candidate.index, stop=candidate.stop, extras=kept, wire_form=form, at=candidate.at
+                candidate=candidate.index, stop=candidate.stop, extras=extras, wire_form=wire_form, at=candidate.at
             )
     if response.error is not None:
         yield ResponseFailed(error=response.error, status=response.status)
@@ -340,21 +362,23 @@ def unfold(response: Response) -> Iterator[Event]:
 
 
 def _unfold_part(part: Part, index: int, message: int, candidate: int) -> Iterator[Event]:
-    hollow = part
+    """Yield the start, deltas and end of one part."""
+    initial = part
     if isinstance(part, Text | Refusal):
-        hollow = replace(part, text="")
+        initial = replace(part, text="")
     elif isinstance(part, ToolCall):
-        hollow = replace(part, arguments="")
+        initial = replace(part, arguments="")
     elif isinstance(part, Reasoning):
-        pictures = tuple(block for block in part.content if isinstance(block, Media))
-        hollow = replace(part, content=pictures, signature=None if part.content else part.signature)
-    yield PartStart(index=index, part=hollow, message=message, candidate=candidate)
+        media = tuple(block for block in part.content if isinstance(block, Media))
+        initial = replace(part, content=media, signature=None if part.content else part.signature)
+    yield PartStart(index=index, part=initial, message=message, candidate=candidate)
     yield from _unfold_deltas(part, index, candidate)
     if not (isinstance(part, ToolCall) and not part.complete):
         yield PartEnd(index=index, candidate=candidate, final=part)
 
 
 def _unfold_deltas(part: Part, index: int, candidate: int) -> Iterator[PartDelta]:
+    """Yield one delta for each text of a part, and one for the signature of reasoning."""
     if isinstance(part, Text | Refusal) and part.text:
         yield PartDelta(index=index, text=part.text, candidate=candidate)
     elif isinstance(part, ToolCall) and part.arguments:

@@ -1,4 +1,4 @@
-"""What did not arrive as it was sent."""
+"""The record of a value that a translation dropped, changed or added."""
 
 from typing import Literal
 
@@ -8,11 +8,10 @@ LossKind = Literal["dropped", "approximated", "added"]
 
 
 class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`path` is a JSON pointer into the source body, exact to the field; for something invented it is where the need
-    arose, and `target` is a pointer into what was made. `guarded`: refused under every policy."""
+    """One difference between the source and its translation."""
 
     kind: LossKind
-    path: str
+    path: str  # JSON pointer into the source body, exact to the field; for an added value, where it became necessary
     reason: str
-    target: str | None = None
-    constraint: bool = False
+    target: str | None = None  # JSON pointer to an added value in the translated body
+    constraint: bool = False  # a safety limit: refused under every loss policy

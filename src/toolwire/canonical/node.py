@@ -1,14 +1,7 @@
-"""What every canonical value shares: what its source said that has no canonical home.
+"""The base of all canonical types, with the fields that preserve wire details.
 
-Absent is `None`. `Raw` is a JSON value as its source text, so that integers of any size, duplicate keys and spelling
-survive. The three fields below are never part of the meaning:
-
-`extras`  wire values with no canonical home, verbatim, by protocol family. An encoder writes its own family's back; the
-          others are losses.
-`form`    wire spelling with no meaning (`"anthropic:string"`: the content was a bare string). Never a loss, and applied
-          only while the value still admits it.
-`at`      where the value stands below its parent in the source, as a JSON pointer. `None`: under the field's own wire
-          name, at its index.
+Absent values are `None`. `Raw` is a JSON value as its source text, so that integers of any size, duplicate keys and
+spelling survive.
 """
 
 from msgspec import Raw, Struct
@@ -19,6 +12,13 @@ Extras = dict[str, dict[str, Raw]]
 
 
 class Node(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A canonical value. The fields declared here never change its meaning."""
+
+    # Wire values without a canonical field, verbatim, by protocol family. An encoder writes back those of its own
+    # family; all others are losses.
     extras: Extras | None = None
+    # Wire spelling without meaning (`"anthropic:string"`: the content was a bare string). Never a loss; applied only
+    # while the value still admits it.
     wire_form: tuple[str, ...] = ()
+    # JSON pointer to the value below its parent in the source. None: under the field's wire name, at its index.
     at: str | None = None

@@ -1,4 +1,4 @@
-"""What is asked of a model."""
+"""A request to a model."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from toolwire.canonical.tools import CacheMark, OutputFormat, Sampling, Thinking
 
 
 class Continuation(Node, frozen=True):
-    """What the provider holds, or should hold, of the conversation."""
+    """Conversation state that the provider holds or should hold, such as `previous_response_id`."""
 
     kind: Literal["response", "conversation", "thread", "interaction", "cache"] | None = None
     id: str | None = None
@@ -17,13 +17,9 @@ class Continuation(Node, frozen=True):
 
 
 class Request(Node, frozen=True):
-    """`origin` is the protocol it was written in: encoded there again, its order and grouping stay as they are.
+    """A request to a model, in any protocol."""
 
-    `continued`: the last message is the start of the answer, and the model goes on where it ends.
-    `plain` is set by a decoder that met no extras at all, so that nobody needs to look for them.
-    """
-
-    origin: str
+    origin: str  # the source protocol; encoding to it again preserves order and grouping
     model: str | None = None
     messages: tuple[Message, ...] = ()
     system: tuple[Text, ...] | None = None
@@ -39,5 +35,5 @@ class Request(Node, frozen=True):
     tier: str | None = None
     labels: Raw | None = None
     cache: CacheMark | None = None
-    continued: bool = False
-    plain: bool = False
+    continued: bool = False  # the last message is the start of the response, which the model continues (prefill)
+    plain: bool = False  # set by a decoder that found no extras, so that nothing searches for them

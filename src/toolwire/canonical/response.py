@@ -1,7 +1,4 @@
-"""What a model answers.
-
-What several answers cost together.
-"""
+"""A model's response, and arithmetic on token usage."""
 
 from typing import Any, Literal
 
@@ -30,40 +27,39 @@ StopReason = Literal[
 
 
 class Stop(Node, frozen=True):
-    """Why the answer ended: the common word, and the vendor's own. `sequence` is the stop sequence that was met."""
+    """The reason why a candidate ended."""
 
     reason: StopReason
-    raw: str | None = None
-    sequence: str | None = None
+    raw: str | None = None  # the vendor's own word for `reason`
+    sequence: str | None = None  # the stop sequence that was met
 
 
 class Usage(Node, frozen=True):
-    """Tokens; `None` is "not said". `input_tokens` includes what came from or went to a cache. `searches` and `fetches`
-    are how often the provider looked something up itself. `estimated`: the provider reported none of it."""
+    """Token counts; `None` means not reported."""
 
-    input_tokens: int | None = None
+    input_tokens: int | None = None  # includes tokens read from and written to a cache
     output_tokens: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
     tool_use: int | None = None
     total: int | None = None
-    searches: int | None = None
-    fetches: int | None = None
-    estimated: bool = False
+    searches: int | None = None  # web searches by the provider
+    fetches: int | None = None  # page fetches by the provider
+    estimated: bool = False  # counted by toolwire, since the provider reported nothing
 
 
 class Candidate(Node, frozen=True):
-    """`plain` as in `Request`."""
+    """One of the alternative answers of a response."""
 
     index: int = 0
     messages: tuple[Message, ...] = ()
     stop: Stop | None = None
-    plain: bool = False
+    plain: bool = False  # as in `Request`
 
 
 class Response(Node, frozen=True):
-    """`plain` as in `Request`."""
+    """A complete response of a model, in any protocol."""
 
     origin: str
     id: str | None = None
@@ -74,36 +70,36 @@ class Response(Node, frozen=True):
     error: ApiError | None = None
     continuation: Continuation | None = None
     created: int | float | None = None
-    plain: bool = False
+    plain: bool = False  # as in `Request`
 
 
 _COUNT_FIELDS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
 
 
 def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
-    """The sums; whatever else is told is the second one's."""
+    """Sum two usages; fields that are not counts come from the second."""
     if first is None or second is None:
         return first or second
     counts: dict[str, Any] = {}
     for name in _COUNT_FIELDS:
-        said = [one for one in (getattr(first, name), getattr(second, name)) if one is not None]
-        counts[name] = sum(said) if said else None
+        values = [value for value in (getattr(first, name), getattr(second, name)) if value is not None]
+        counts[name] = sum(values) if values else None
     return Usage(**(asdict(second) | counts | {"estimated": first.estimated or second.estimated}))
 
 
 def usage_counts(usage: Usage | None) -> Usage | None:
-    """The counts, and nothing of how they were told."""
+    """Return the counts without wire details."""
     return None if usage is None else replace(usage, extras=None, wire_form=(), at=None)
 
 
 def tokens_used(usage: Usage | None) -> int:
-    """Tokens in and out."""
+    """Return input plus output tokens, or 0 if the provider reported none."""
     return 0 if usage is None else (usage.input_tokens or 0) + (usage.output_tokens or 0)
 
 
 INCOMPLETE_STOPS: frozenset[StopReason] = frozenset(
     {"max_tokens", "context_window", "filtered", "refusal", "malformed_call", "cancelled", "error"}
 )
-"""Stop reasons after which no call of the response may be run: its arguments may be incomplete."""
+"""Stop reasons after which no tool call may run, since its arguments may be incomplete."""
 FAILED_STOPS: frozenset[StopReason] = frozenset({"malformed_call", "error"})
-"""Stop reasons of an answer that failed."""
+"""Stop reasons of a failed response."""

@@ -1,4 +1,4 @@
-"""What a model may call, how it is asked to choose, and how it is asked to think and answer."""
+"""Tool declarations, tool choice, and settings for thinking, output and sampling."""
 
 from typing import Literal
 
@@ -6,31 +6,35 @@ from toolwire.canonical.node import Node, Raw
 
 
 class CacheMark(Node, frozen=True, tag=True):
-    """A prompt prefix up to here is worth keeping."""
+    """A prompt-cache breakpoint: the prefix up to this point should be cached."""
 
     ttl: str | None = None
 
 
 class FunctionTool(Node, frozen=True, tag=True):
+    """A tool with JSON arguments, run by the client."""
+
     name: str
     description: str | None = None
     parameters: Raw | None = None
     namespace: str | None = None
     strict: bool | None = None
-    defer: bool | None = None
-    allowed_callers: tuple[str, ...] | None = None
+    defer: bool | None = None  # load the tool only when a tool search finds it
+    allowed_callers: tuple[str, ...] | None = None  # the model itself, programs it writes, or both
     asynchronous: bool | None = None
     output_schema: Raw | None = None
     cache: CacheMark | None = None
 
 
 class Grammar(Node, frozen=True, tag=True):
+    """A grammar that restricts the input of a freeform tool."""
+
     syntax: str
     definition: str
 
 
 class FreeformTool(Node, frozen=True, tag=True):
-    """A tool whose input is text, perhaps bound by a grammar."""
+    """A tool whose input is text, optionally restricted by a grammar."""
 
     name: str
     description: str | None = None
@@ -43,18 +47,19 @@ class FreeformTool(Node, frozen=True, tag=True):
 
 
 class ToolGroup(Node, frozen=True, tag=True):
+    """Tools under a common namespace."""
+
     name: str
     tools: tuple[FunctionTool | FreeformTool, ...]
     description: str | None = None
 
 
 HostedKind = Literal["web_search", "web_fetch", "code_execution"]
-"""What several vendors run themselves."""
+"""Hosted tools that several vendors offer."""
 
 
 class HostedTool(Node, frozen=True, tag=True):
-    """What a vendor's own tool does, in common words, and what bounds it. `others` are the members of its declaration
-    that have no common word."""
+    """A tool that the provider runs, in vendor-neutral terms."""
 
     kind: HostedKind
     max_uses: int | None = None
@@ -63,45 +68,41 @@ class HostedTool(Node, frozen=True, tag=True):
     location: Raw | None = None
     context_size: str | None = None
     max_content_tokens: int | None = None
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # members of the declaration without a vendor-neutral equivalent
 
 
 class McpServer(Node, frozen=True, tag=True):
-    """A server whose tools the provider itself calls; `allowed` are the only ones, if not all. `unportable`: why no
-    other vendor can be told of it. `others` are pointers from the root to what has no common word."""
+    """An MCP server whose tools the provider itself calls."""
 
     name: str
     url: str
     authorization: str | None = None
     headers: Raw | None = None
-    allowed: tuple[str, ...] | None = None
+    allowed: tuple[str, ...] | None = None  # names of the tools that may be called; None allows all
     description: str | None = None
-    unportable: str | None = None
-    others: tuple[str, ...] = ()
+    unportable: str | None = None  # why other vendors cannot use this server
+    others: tuple[str, ...] = ()  # JSON pointers from the root to settings without a vendor-neutral equivalent
 
 
 class Computer(Node, frozen=True, tag=True):
-    """A screen that the client drives for the model. `dialect` is the vendor's word for how it is told, `kinds` are the
-    actions that can be told so. `width` and `height` are in pixels; `others` are pointers to what else was said, and
-    `form` names what was not."""
+    """A screen that the client operates for the model."""
 
-    dialect: str
-    kinds: tuple[str, ...] = ()
-    width: int | None = None
-    height: int | None = None
+    dialect: str  # the vendor's name for its call format
+    kinds: tuple[str, ...] = ()  # action kinds that the dialect can express
+    width: int | None = None  # in pixels
+    height: int | None = None  # in pixels
     environment: Literal["browser", "desktop", "mobile"] | None = None
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # JSON pointers to settings without a vendor-neutral equivalent
 
 
 class NativeTool(Node, frozen=True, tag=True):
-    """A vendor's own tool, as it declares it. `kind` is the vendor's word without its date. What only holds
-    a place for tools that come later is run by nobody."""
+    """A vendor's own tool, as declared on the wire."""
 
     protocol: str
-    kind: str
+    kind: str  # the vendor's type without its date suffix
     body: Raw
     name: str | None = None
-    executor: Literal["client", "server", "nobody"] = "server"
+    executor: Literal["client", "server", "nobody"] = "server"  # "nobody": a placeholder for tools that are added later
     cache: CacheMark | None = None
     hosted: HostedTool | None = None
     server: McpServer | None = None
@@ -112,51 +113,51 @@ Tool = FunctionTool | FreeformTool | ToolGroup | NativeTool
 
 
 class ToolRef(Node, frozen=True, tag=True):
-    """A tool by name, declared elsewhere. `kind` says how its vendor would address it."""
+    """A reference, by name, to a tool declared elsewhere."""
 
     name: str
     namespace: str | None = None
     server: str | None = None
-    kind: Literal["function", "freeform", "native", "server"] = "function"
+    kind: Literal["function", "freeform", "native", "server"] = "function"  # how the vendor addresses the tool
     cache: CacheMark | None = None
 
 
 class ToolChoice(Node, frozen=True):
-    """`mode` absent: nothing was said of it, only of `parallel`. `natives`: names that may be chosen leave out the
-    vendor's own tools, too, if they do not name them; else only functions are meant. `validated`: calls are held to
-    their schemas."""
+    """Constraints on the tools that the model may or must call."""
 
-    mode: Literal["auto", "none", "required", "named", "allowed"] | None = None
+    mode: Literal["auto", "none", "required", "named", "allowed"] | None = None  # None: only `parallel` was given
     names: tuple[ToolRef, ...] = ()
     required: bool = False
-    natives: bool = False
+    natives: bool = False  # `names` also restricts the vendor's own tools, not only functions
     parallel: bool | None = None
-    validated: bool = False
+    validated: bool = False  # calls must match their schemas
 
 
 class Thinking(Node, frozen=True):
-    """`summary`: how long one is asked for, if that is said."""
+    """Settings for the model's reasoning."""
 
     enabled: bool | None = None
     effort: str | None = None
     budget_tokens: int | None = None
     visibility: Literal["omitted", "summary", "full"] | None = None
-    summary: Literal["concise", "detailed"] | None = None
+    summary: Literal["concise", "detailed"] | None = None  # requested length of the summary
 
 
 class OutputFormat(Node, frozen=True):
-    """`held`: the answer is held to the schema unasked, as some protocols always do."""
+    """The format that the response text must have."""
 
     kind: Literal["text", "json", "json_schema"] | None = None
     schema: Raw | None = None
     name: str | None = None
     description: str | None = None
     strict: bool | None = None
-    held: bool = False
+    held: bool = False  # the protocol enforces the schema without being asked to
     verbosity: str | None = None
 
 
 class Sampling(Node, frozen=True):
+    """Sampling and output-limit parameters."""
+
     max_tokens: int | None = None
     temperature: int | float | None = None
     top_p: int | float | None = None

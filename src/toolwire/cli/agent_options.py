@@ -1,4 +1,7 @@
-"""What an agent of the command line is started with: kept with the run, so that the same one can take it up again."""
+"""The options of a `toolwire ask` run, and the agent and tools built from them.
+
+The options are stored with the run, so that `toolwire runs resume` can build the same agent again.
+"""
 
 import os
 import time
@@ -36,58 +39,68 @@ if TYPE_CHECKING:
     from toolwire.runtime.tools.web_search import SearchBackend
 
 _FACT_KEY = "ask"
-SIMULATED_NOTE = "no provider is configured: a simulated model answers (toolwire doctor says more)"
+SIMULATED_NOTE = "no provider is configured: using the built-in simulator (run `toolwire doctor` for details)"
 
 
 class AgentJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`later`: what would be asked waits, where nobody is there. `browser` is the page that one starts at, or empty.
-    What was only said about who answers is not kept."""
+    """The options of one run, stored with it."""
 
+    # The directory that the tools work in.
     workspace: str
     model: str | None = None
+    # The path of the configuration file.
     config: str | None = None
+    # Policy rules, in addition to those of the configuration.
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     max_turns: int = 50
     thinking: Literal["minimal", "low", "medium", "high"] | None = None
+    # Whether the built-in tools and those of the MCP servers are offered.
     tools: bool = True
+    # Whether the model may write programs that call the tools.
     code: bool = False
+    # Whether approvals are postponed, instead of denied, when there is no terminal to ask at.
     later: bool = False
+    # The start page of the browser; empty for a blank page, None for no browser.
     browser: str | None = None
+    # Hosts that the browser may visit in addition to the start page's.
     hosts: tuple[str, ...] = ()
 
     @property
     def facts(self) -> dict[str, str]:
+        """Return the facts to store with the run, which `decode_job` reads."""
         return {"workspace": self.workspace, _FACT_KEY: msgspec.json.encode(self).decode()}
 
 
 def decode_job(facts: Mapping[str, str]) -> AgentJob:
+    """Read the options of a run from its stored facts."""
     if _FACT_KEY not in facts:
-        raise BadInput("the run was not started by `toolwire ask`: only the program that did can take it up")
+        raise BadInput("the run was not started by `toolwire ask`: only the program that started it can resume it")
     return msgspec.json.decode(facts[_FACT_KEY], type=AgentJob)
 
 
 def load_config(path: Path | None) -> tuple[Config, Path | None]:
-    """The configuration, and the file that it is from."""
-    found = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-    return (Config(), None) if found is None else (read_config(found), found)
+    """Read the configuration file. Return the configuration and the path of the file, if there is one."""
+    config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+    return (Config(), None) if config_path is None else (read_config(config_path), config_path)
 
 
 def open_runs(path: Path | None, config: Config) -> RunStore:
-    """Runs stand beside the journal of exchanges: those come and go by size, and these don't."""
+    """Open the store of runs, by default next to the journal. Unlike the journal, it is not pruned by size."""
     return RunStore(path or journal_path(config, os.environ).with_name("runs.db"))
 
 
 def apply_sandbox_flag(config: Config, write_note: Callable[[str], None], *, no_sandbox: bool) -> Config:
-    """The configuration with the sandbox of commands turned off, if the flag says so. What is off is announced."""
+    """Turn the sandbox off if `no_sandbox` is set, and warn whenever commands run without one."""
     if no_sandbox:
         config = replace(config, tools=replace(config.tools, sandbox=False))
     if not config.tools.sandbox:
-        write_note("commands run without a sandbox, with all of your rights")
+        write_note("commands run without a sandbox, with all of your permissions")
     return config
 
 
 def uses_simulator(config: Config) -> bool:
+    """Return whether no provider is configured, so that the built-in simulator is used."""
     return not configured_providers(config)
 
 
@@ -100,12 +113,13 @@ def build_agent(
     model: Model | None = None,
     tools: "Sequence[ToolSource] | None" = None,
 ) -> Agent:
+    """Build the agent for a job. `model` and `tools` replace those that the job names, for a replay."""
     rules = config.policy
-    offered = build_tools(job, config) if tools is None else tools
+    tool_sources = build_tools(job, config) if tools is None else tools
     return Agent(
         job.model if model is None else model,
-        tools=offered,
-        always_offered=[one.name for one in offered if isinstance(one, Tool)],
+        tools=tool_sources,
+        always_offered=[source.name for source in tool_sources if isinstance(source, Tool)],
         policy=Policy(allow=(*rules.allow, *job.allow), ask=rules.ask, deny=(*rules.deny, *job.deny)),
         instructions=_render_instructions(job),
         limits=RunLimits(turns=job.max_turns),
@@ -120,7 +134,7 @@ def build_agent(
 
 
 def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":
-    """The built-in ones, a browser if one is asked for, and those of the servers that are configured."""
+    """Build the built-in tools, the browser if the job has one, and the configured MCP servers' toolsets."""
     browser: list[ToolSource] = [] if job.browser is None else [build_browser(job.browser, job.hosts, config)]
     if not job.tools:
         return browser
@@ -130,18 +144,23 @@ def build_tools(job: AgentJob, config: Config) -> "list[ToolSource]":
     with require_extra("mcp"):
         from toolwire.runtime.mcp.toolset import build_toolsets
 
-        taken = [tool.name for tool in tools]
+        reserved_names = [tool.name for tool in tools]
         return [
             *browser,
             *tools,
-            *build_toolsets(config.mcp.servers, reserved=taken, token_folder=state_directory(os.environ) / "mcp"),
+            *build_toolsets(
+                config.mcp.servers, reserved=reserved_names, token_folder=state_directory(os.environ) / "mcp"
+            ),
         ]
 
 
 def build_browser(start_url: str, hosts: "Sequence[str]", config: Config) -> "Browser":
-    """It may go where it starts, where it is told here, and where the configuration says; nowhere said is anywhere."""
+    """Build the browser toolset.
+
+    It may visit the host of the start page, the given hosts and the configured hosts; any host if none are named.
+    """
     with require_extra("browser"):
-        import playwright.async_api  # noqa: F401 - that it is there is to be known now
+        import playwright.async_api  # noqa: F401 - fail now if it is not installed
     from toolwire.runtime.tools.browser import BrowserSettings, NetworkPolicy, Redaction, Size
     from toolwire.runtime.tools.browser.network_policy import ActionRefused, parse_host_port
     from toolwire.runtime.tools.browser.toolset import Browser
@@ -149,7 +168,7 @@ def build_browser(start_url: str, hosts: "Sequence[str]", config: Config) -> "Br
     section = config.browser
     if start_url and "://" not in start_url:
         start_url = f"https://{start_url}"
-    named = (*section.hosts, *hosts, *([urlsplit(start_url).netloc.rpartition("@")[2]] if start_url else []))
+    allowed_hosts = (*section.hosts, *hosts, *([urlsplit(start_url).netloc.rpartition("@")[2]] if start_url else []))
     try:
         if start_url:
             parse_host_port(start_url, ("http", "https"))
@@ -159,7 +178,7 @@ def build_browser(start_url: str, hosts: "Sequence[str]", config: Config) -> "Br
             page_size=Size(section.width, section.height),
             device_scale=section.scale,
             network_policy=NetworkPolicy(
-                hosts=named or ("*",), resource_hosts=section.resources, private_hosts=section.private
+                hosts=allowed_hosts or ("*",), resource_hosts=section.resources, private_hosts=section.private
             ),
             redaction=Redaction(selectors=section.redact, areas=section.redact_areas),
             actions=frozenset(section.actions) or None,
@@ -167,14 +186,14 @@ def build_browser(start_url: str, hosts: "Sequence[str]", config: Config) -> "Br
             sensitive=section.sensitive,
         )
         return Browser(start_url or None, settings=settings)
-    except ActionRefused as refused:
-        raise BadInput(f"the browser can't start at {start_url}: {refused}") from None
+    except ActionRefused as refusal:
+        raise BadInput(f"the browser can't open {start_url}: {refusal}") from None
     except ValueError as error:
         raise BadInput(str(error)) from None
 
 
 def require_browser(job: AgentJob, config: Config) -> None:
-    """That there is one, before a model is asked for anything. A replay needs none."""
+    """Raise `BadInput` if the job needs a browser and Chromium is not installed."""
     if job.browser is None:
         return
     with require_extra("browser"):
@@ -186,14 +205,15 @@ def require_browser(job: AgentJob, config: Config) -> None:
 
 
 def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" = ()) -> "list[Tool]":
+    """Build the built-in tools for a workspace, as the configuration sets them."""
     from toolwire.runtime.sandbox.bubblewrap import NO_SANDBOX
     from toolwire.runtime.tools.builtin import built_in_tools
 
     section = config.tools
     return built_in_tools(
         workspace,
-        hidden=[state_directory(os.environ), *(Path(one).expanduser() for one in section.hidden)],
-        readable=[Path(one).expanduser() for one in section.readable],
+        hidden=[state_directory(os.environ), *(Path(path).expanduser() for path in section.hidden)],
+        readable=[Path(path).expanduser() for path in section.readable],
         network=section.network,
         fetchable=frozenset(section.fetchable),
         search=_search_backend(config.search),
@@ -203,6 +223,7 @@ def built_in_tools(workspace: Path, config: Config, protected: "Sequence[Path]" 
 
 
 def _search_backend(section: SearchSection) -> "SearchBackend | None":
+    """Return the configured web search service, if there is one."""
     if section.url is None:
         return None
     from toolwire.runtime.tools.web_search import JsonSearch
@@ -219,5 +240,6 @@ def _search_backend(section: SearchSection) -> "SearchBackend | None":
 
 
 def _render_instructions(job: AgentJob) -> str:
+    """Return the system prompt, with the workspace and today's date filled in."""
     text = Path(__file__).with_name("instructions.txt").read_text(encoding="utf-8")
     return text.format(workspace=job.workspace, today=time.strftime("%Y-%m-%d")).strip()

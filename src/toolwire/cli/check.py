@@ -1,4 +1,4 @@
-"""`toolwire check`: what a provider would say to a request."""
+"""`toolwire check`: report why a provider would reject a request."""
 
 import click
 
@@ -8,15 +8,15 @@ from toolwire.cli.inputs import parse_protocol, read_stdin, report_bad_input
 EXIT_REJECTED = 1
 
 
-@click.command("check", short_help="Say whether a provider would reject the request on stdin.")
+@click.command("check", short_help="Check whether a provider would reject a request.")
 @click.option(
     "--protocol", "name", type=parse_protocol, required=True, metavar="P", help="The protocol of the request."
 )
 def command(name: str) -> None:
-    """Say whether a provider would reject the request on stdin, without asking it.
+    """Check whether a provider would reject the request on stdin, without sending it.
 
-    Prints one finding a line: level, rule, place, and what the provider would say. Exit 1 if it would
-    reject the request; otherwise "ok" and exit 0, after findings that are only warnings.
+    Prints one finding per line: level, rule, path, and the provider's message. Exits with 1 if the request would be
+    rejected. Otherwise prints "ok", after any warnings, and exits with 0.
 
     \b
     Example:
@@ -25,7 +25,7 @@ def command(name: str) -> None:
     with report_bad_input():
         findings = toolwire.check(read_stdin(), name)
     for finding in findings:
-        line = f"{finding.level} {finding.rule} {finding.path or 'the body'}: {finding.message}"
+        line = f"{finding.level} {finding.rule} {finding.path or 'body'}: {finding.message}"
         click.echo(" ".join(line.split()))
     if any(finding.level == "error" for finding in findings):
         raise SystemExit(EXIT_REJECTED)

@@ -1,4 +1,4 @@
-"""How commands read: protocol names, the body on stdin, and one line for what is no good."""
+"""Input of commands: protocol names, the body on stdin, and the error for bad input."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import toolwire
 
 
 class BadInput(click.ClickException):
-    """One line on stderr, whatever the message holds, and exit code 2."""
+    """An input error, printed as one line on stderr; the exit code is 2."""
 
     exit_code = 2
 
@@ -20,11 +20,12 @@ class BadInput(click.ClickException):
 
 
 def parse_protocol(name: str) -> str:
-    # Not `click.Choice`: it wants the names when the command is declared, and they come with every codec.
+    """Return `name` if a protocol of that name is installed, else raise `BadInput`."""
+    # Not `click.Choice`, which needs the names when the command is declared: that would import every codec.
     from toolwire.protocols import PROTOCOLS
 
     if name not in PROTOCOLS:
-        raise BadInput(f"unknown protocol {name!r}: choose from {', '.join(PROTOCOLS)}")
+        raise BadInput(f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}")
     return name
 
 
@@ -34,7 +35,7 @@ def read_stdin() -> bytes:
 
 @contextmanager
 def report_bad_input() -> Iterator[None]:
-    """Answer what toolwire can't read as `BadInput`."""
+    """Turn a `ToolwireError` into `BadInput`."""
     try:
         yield
     except toolwire.ToolwireError as error:
@@ -43,7 +44,7 @@ def report_bad_input() -> Iterator[None]:
 
 @contextmanager
 def require_extra(extra: str) -> Iterator[None]:
-    """Say what to install where a part's own packages are not there."""
+    """Turn a missing module into `BadInput` that names the extra to install."""
     try:
         yield
     except ModuleNotFoundError as error:

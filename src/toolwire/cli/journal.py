@@ -1,4 +1,4 @@
-"""`toolwire journal`: what the gateway recorded: shown, sent again, packed for a bug report."""
+"""`toolwire journal`: show, replay and export the exchanges that the gateway recorded."""
 
 import json
 import os
@@ -24,12 +24,12 @@ _POLL_SECONDS = 0.5
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
-@click.group("journal", short_help="Look at, replay and export what the gateway recorded.")
+@click.group("journal", short_help="Show, replay and export recorded exchanges.")
 def command() -> None:
-    """Look at what the gateway recorded, send it again, or pack it for a bug report.
+    """Show exchanges that the gateway recorded, send them again, or export them for a bug report.
 
     \b
-    The gateway records exchanges if its configuration says so:
+    The gateway records exchanges if the configuration enables it:
       [journal]
       enabled = true
       bodies = true     # needed to replay
@@ -37,56 +37,58 @@ def command() -> None:
 
 
 def _journal_options(function: _Command) -> _Command:
-    """The options that say which journal is meant."""
-    file = click.Path(path_type=Path)
+    """Add the options that select the journal."""
+    file_type = click.Path(path_type=Path)
     function = click.option(
         "--config",
         "config_path",
-        type=file,
+        type=file_type,
         metavar="FILE",
-        help=f"The gateway's. Default: {DEFAULT_CONFIG}, if there.",
+        help=f"The gateway's configuration. Default: {DEFAULT_CONFIG}, if present.",
     )(function)
-    named = "Default: the one that the configuration names, or the user's."
-    return click.option("--journal", "path", type=file, metavar="FILE", help=named)(function)
+    default_help = "Default: the journal that the configuration names, or the user's."
+    return click.option("--journal", "path", type=file_type, metavar="FILE", help=default_help)(function)
 
 
 _ID_ARGUMENT = click.argument("id", metavar="ID")
 
 
 @command.command("tail")
-@click.option("-n", "--lines", type=click.IntRange(0), default=20, metavar="N", help="How many. Default: 20.")
-@click.option("-f", "--follow", is_flag=True, help="Go on, as exchanges come, until Ctrl-C.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=20, metavar="N", help="Number of exchanges. Default: 20."
+)
+@click.option("-f", "--follow", is_flag=True, help="Print new exchanges until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line, without bodies.")
 @_journal_options
 def tail(*, lines: int, follow: bool, as_json: bool, path: Path | None, config_path: Path | None) -> None:
-    """Show the latest exchanges, one per line, the newest last.
+    """Show the latest exchanges, newest last.
 
     \b
     Example:
       toolwire journal tail -n 5
     """
     with _open_journal(path, config_path) as (store, _, redactor):
-        found = store.latest(lines)
-        last = max((number for number, _ in (found or store.latest(1))), default=0)
+        records = store.latest(lines)
+        last = max((number for number, _ in (records or store.latest(1))), default=0)
         while True:
-            for number, record in found:
-                shown = redactor.redact_record(record)
-                click.echo(_compact_json(shown) if as_json else _format_record(shown))
+            for number, record in records:
+                redacted = redactor.redact_record(record)
+                click.echo(_compact_json(redacted) if as_json else _format_record(redacted))
                 last = number
             if not follow:
                 return
             time.sleep(_POLL_SECONDS)
-            found = store.records_after(last)
+            records = store.records_after(last)
 
 
 @command.command("show")
 @_ID_ARGUMENT
-@click.option("--json", "as_json", is_flag=True, help="All of it as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @_journal_options
 def show(*, id: str, as_json: bool, path: Path | None, config_path: Path | None) -> None:
-    """Show all that was recorded of the exchange ID, or of the `last` one.
+    """Show everything recorded for an exchange.
 
-    ID is what the gateway's log and the header `toolwire-exchange` say.
+    ID is the exchange id from the gateway's log or the `toolwire-exchange` response header, or `last`.
 
     \b
     Example:
@@ -105,15 +107,18 @@ def show(*, id: str, as_json: bool, path: Path | None, config_path: Path | None)
 
 @command.command("replay")
 @_ID_ARGUMENT
-@click.option("--to", metavar="PROVIDER[/MODEL]", help="Send it there. Default: where it went.")
-@click.option("--all", "anew", is_flag=True, help="Also what every answer has anew: ids, times, signatures.")
+@click.option("--to", metavar="PROVIDER[/MODEL]", help="Send it to this provider. Default: the original one.")
+@click.option(
+    "--all", "include_volatile", is_flag=True, help="Include fields that always differ: ids, times, signatures."
+)
 @_journal_options
-def replay(*, id: str, to: str | None, anew: bool, path: Path | None, config_path: Path | None) -> None:
-    """Send the exchange ID, or the `last` one, again, and show what differs, field by field.
+def replay(*, id: str, to: str | None, include_volatile: bool, path: Path | None, config_path: Path | None) -> None:
+    """Send an exchange again and show the differences.
 
-    The recorded request is translated anew, as this version does it, and goes to the provider that answered it, or to
-    the one that --to names. Requests are compared as the provider gets them, answers as the client does. Nothing is
-    recorded. Exit code 0: no difference. 1: there are some. 2: it can't be replayed.
+    ID is the exchange id, or `last`. The recorded request is translated again by this version of toolwire and sent to
+    the original provider, or to the one that --to names. Requests are compared as sent to the provider, responses as
+    sent to the client, field by field. Nothing is recorded. Exit code 0: no difference. 1: differences. 2: the
+    exchange can't be replayed.
 
     \b
     Example:
@@ -122,18 +127,18 @@ def replay(*, id: str, to: str | None, anew: bool, path: Path | None, config_pat
     with _open_journal(path, config_path) as (store, config, redactor):
         import asyncio
 
-        from toolwire.gateway.observability.replay import replay_exchange as send_again
+        from toolwire.gateway.observability.replay import replay_exchange
         from toolwire.journal.differences import compare_records
 
         before = redactor.redact_record(_find_record(store, id))
-        after = asyncio.run(send_again(config, os.environ, before, to))
+        after = asyncio.run(replay_exchange(config, os.environ, before, to))
         click.echo(f"then {_format_exchange(before)}")
         click.echo(f"now  {_format_exchange(after)}")
-        found = compare_records(before, after, include_volatile=anew)
-    for part, told in found.items():
-        for difference in told:
+        differences = compare_records(before, after, include_volatile=include_volatile)
+    for part, part_differences in differences.items():
+        for difference in part_differences:
             click.echo(_escape_unprintable(f"{part} {difference}"))
-    if found:
+    if differences:
         sys.exit(1)
     click.echo("no difference")
 
@@ -143,10 +148,10 @@ def replay(*, id: str, to: str | None, anew: bool, path: Path | None, config_pat
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Default: toolwire-ID.zip.")
 @_journal_options
 def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, config_path: Path | None) -> None:
-    """Pack exchanges into a zip file for a bug report.
+    """Export exchanges as a zip file for a bug report.
 
-    Known keys, and what looks like one, are taken out. Read it before you pass it on: what was said is in it, if bodies
-    were recorded.
+    API keys, and anything that looks like one, are removed. Check the file before you share it: if bodies were
+    recorded, it contains the conversation.
 
     \b
     Example:
@@ -165,15 +170,15 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
 
 @contextmanager
 def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple["RecordStore", "Config", "Redactor"]]:
-    """The journal, the configuration that it belongs to, and what takes secrets out of it."""
+    """Open the journal. Yield it with its configuration and the redactor of its secrets."""
     with report_bad_input(), require_extra("gateway"):
         from toolwire.gateway.config import Config, build_provider, configured_secrets, journal_path, read_config
         from toolwire.gateway.providers.discovery import discover_providers
         from toolwire.journal.redaction import Redactor
         from toolwire.journal.store import open_existing_store
 
-        found = config_path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        config = Config() if found is None else read_config(found)
+        config_file = config_path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+        config = Config() if config_file is None else read_config(config_file)
         store = open_existing_store(path or journal_path(config, os.environ))
         providers = [build_provider(name, section) for name, section in config.providers.items()]
         providers += discover_providers(os.environ).values()
@@ -184,55 +189,59 @@ def _open_journal(path: Path | None, config_path: Path | None) -> Iterator[tuple
 
 
 def _find_record(store: "RecordStore", id: str) -> "Record":
+    """Return the record of an exchange by its id, or the latest for `last`."""
     if id == LAST:
         latest = store.latest(1)
         if not latest:
             raise BadInput("the journal is empty")
         return latest[0][1]
     if (record := store.find(id)) is None:
-        raise BadInput(f"there is no exchange {id!r} in the journal: see `toolwire journal tail`")
+        raise BadInput(f"exchange not found: {id} (see `toolwire journal tail`)")
     return record
 
 
-# ---- how it is shown
+# ---- formatting
 
 
 def _escape_unprintable(text: str) -> str:
-    """Nothing that a terminal would obey."""
-    return "".join(one if one.isprintable() or one == "\n" else f"\\x{ord(one):02x}" for one in text)
+    """Escape the characters that would control a terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
 
 
 def _format_exchange(record: "Record") -> str:
-    to = f"{record.provider}/{record.model} ({record.protocol})" if record.protocol else "nobody"
-    return _escape_unprintable(f"{record.status} {record.client} -> {to} {record.ended * 1000:.0f}ms")
+    """Format status, protocols, provider, model and duration of an exchange."""
+    destination = f"{record.provider}/{record.model} ({record.protocol})" if record.protocol else "(not sent)"
+    return _escape_unprintable(f"{record.status} {record.client} -> {destination} {record.ended * 1000:.0f}ms")
 
 
 def _format_record(record: "Record") -> str:
-    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.at))
-    parts = [moment, _format_exchange(record)]
+    """Format a record as one line."""
+    timestamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.at))
+    fields = [timestamp, _format_exchange(record)]
     if record.streamed:
-        parts.append("stream")
+        fields.append("stream")
     if record.usage:
-        parts.append(f"in={record.usage.get('input_tokens', 0)} out={record.usage.get('output_tokens', 0)}")
+        fields.append(f"in={record.usage.get('input_tokens', 0)} out={record.usage.get('output_tokens', 0)}")
     if record.losses:
-        parts.append(f"losses={len(record.losses)}")
-    parts.append(record.id)
+        fields.append(f"losses={len(record.losses)}")
+    fields.append(record.id)
     if record.error:
-        parts.append(f"| {' '.join(record.error.split())[:300]}")
-    return _escape_unprintable(" ".join(parts))
+        fields.append(f"| {' '.join(record.error.split())[:300]}")
+    return _escape_unprintable(" ".join(fields))
 
 
 def _record_lines(record: "Record") -> Iterator[str]:
+    """Format a record on several lines, with its losses and bodies."""
     yield _format_record(record)
     yield _escape_unprintable(f"path {record.path}, toolwire {record.toolwire}")
-    moments = (("translated", record.sent), ("answered", record.answered), ("ended", record.ended))
-    yield "after " + ", ".join(f"{told} {moment * 1000:.1f}ms" for told, moment in moments if moment is not None)
+    times = (("translated", record.sent), ("answered", record.answered), ("ended", record.ended))
+    yield "after " + ", ".join(f"{stage} {seconds * 1000:.1f}ms" for stage, seconds in times if seconds is not None)
     if record.usage:
         yield "usage " + ", ".join(f"{name} {count}" for name, count in record.usage.items())
     for loss in record.losses:
         yield _escape_unprintable(f"{loss.kind} {loss.path}: {loss.reason}")
     if record.bodies is None:
-        yield "no bodies were recorded: journal.bodies"
+        yield "no bodies recorded: set journal.bodies"
         return
     from toolwire.journal.records import body_content
 

@@ -1,6 +1,7 @@
-"""What each agent needs to talk to the gateway: variables, arguments, and files in a folder that is not the user's.
+"""`toolwire launch`: start a coding agent that talks to the gateway.
 
-`toolwire launch`: an agent in front of the gateway, with settings that last as long as it runs.
+Each agent gets environment variables, arguments and settings in a temporary folder, so that the user's own settings
+are neither read nor changed.
 """
 
 import http.client
@@ -26,34 +27,38 @@ if TYPE_CHECKING:
     from toolwire.gateway.config import ServerSection
 
 
-# What the gateway is asked for where nobody named a model: it leads to its default.
+# The model name sent when the user named none: the gateway routes it to its default model.
 DEFAULT_MODEL = "default"
 
 
 class LaunchTarget(Struct, frozen=True, kw_only=True):
-    """Where an agent is pointed. `folder` is its own for as long as it runs."""
+    """The gateway, model and protocol that an agent is pointed at."""
 
     gateway_url: str
     api_key: str
     model: str | None
     protocol: str
+    # A temporary folder for the agent's settings, removed when it ends.
     config_folder: Path
 
 
 class LaunchSetup(Struct, frozen=True, kw_only=True):
-    """What to start an agent with. A variable that is None is taken out: it would lead elsewhere."""
+    """The environment, arguments and settings files that an agent is started with."""
 
+    # Variables to set; None removes a variable that would point the agent elsewhere.
     env: dict[str, str | None]
     arguments: tuple[str, ...] = ()
+    # File contents by path below the settings folder.
     files: dict[str, str] = {}
 
 
 class AgentProgram(Struct, frozen=True, kw_only=True):
-    """`package` is its name at npm. `protocols`: those it can speak, first the one that it speaks unless told
-    otherwise: not Chat, which has no field for what proves a model's thinking."""
+    """A coding agent that `toolwire launch` can start."""
 
     executable: str
+    # The npm package that installs it.
     package: str
+    # The protocols it can speak, the default first. Chat is never the default: it has no field for thinking signatures.
     protocols: tuple[str, ...]
     build_setup: Callable[[LaunchTarget], LaunchSetup]
 
@@ -63,13 +68,15 @@ def _format_json(value: Any) -> str:
 
 
 def _model_arguments(target: LaunchTarget, *option: str) -> tuple[str, ...]:
+    """Return the option and the model to pass to the agent, or nothing if the user named no model."""
     return () if target.model is None else (*option, target.model)
 
 
 def _claude_setup(target: LaunchTarget) -> LaunchSetup:
-    variables: dict[str, str | None] = {
+    """Return the setup of Claude Code."""
+    env: dict[str, str | None] = {
         "ANTHROPIC_BASE_URL": target.gateway_url,
-        # Not as ANTHROPIC_API_KEY: it would ask whether to use a key that it has not seen before.
+        # Not ANTHROPIC_API_KEY: Claude Code asks for confirmation before it uses a new API key.
         "ANTHROPIC_AUTH_TOKEN": target.api_key,
         "ANTHROPIC_API_KEY": None,
         "ANTHROPIC_MODEL": None,
@@ -83,16 +90,17 @@ def _claude_setup(target: LaunchTarget) -> LaunchSetup:
         "DISABLE_TELEMETRY": "1",
     }
     if target.model is not None:
-        # The names under which it asks for smaller work.
-        variables |= dict.fromkeys(("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"), target.model)
+        # The models that Claude Code uses for small tasks.
+        env |= dict.fromkeys(("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_SMALL_FAST_MODEL"), target.model)
     return LaunchSetup(
-        env=variables,
+        env=env,
         arguments=_model_arguments(target, "--model"),
         files={".claude.json": _format_json({"hasCompletedOnboarding": True})},
     )
 
 
 def _codex_setup(target: LaunchTarget) -> LaunchSetup:
+    """Return the setup of Codex."""
     model = "" if target.model is None else f"model = {json.dumps(target.model)}\n"
     return LaunchSetup(
         env={"CODEX_HOME": str(target.config_folder), "TOOLWIRE_KEY": target.api_key},
@@ -117,6 +125,7 @@ enabled = false
 
 
 def _gemini_setup(target: LaunchTarget) -> LaunchSetup:
+    """Return the setup of Gemini CLI."""
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
@@ -147,6 +156,7 @@ _SDK_PACKAGES = {
 
 
 def _opencode_setup(target: LaunchTarget) -> LaunchSetup:
+    """Return the setup of opencode."""
     package, path = _SDK_PACKAGES[target.protocol]
     model = target.model or DEFAULT_MODEL
     config = {
@@ -163,12 +173,12 @@ def _opencode_setup(target: LaunchTarget) -> LaunchSetup:
             }
         },
     }
-    places = {
+    folders = {
         f"XDG_{kind}_HOME": str(target.config_folder / kind.lower()) for kind in ("CONFIG", "DATA", "STATE", "CACHE")
     }
     return LaunchSetup(
         env={
-            **places,
+            **folders,
             "OPENCODE_CONFIG_CONTENT": json.dumps(config),
             "OPENCODE_CONFIG": None,
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -178,7 +188,7 @@ def _opencode_setup(target: LaunchTarget) -> LaunchSetup:
     )
 
 
-# How Qwen Code calls a protocol, and where it looks for address, key and model.
+# By protocol: Qwen Code's auth type, its base URL variable and path, its key variable, its model variable.
 _QWEN_PROTOCOLS = {
     "anthropic": ("anthropic", "ANTHROPIC_BASE_URL", "", "ANTHROPIC_API_KEY", "ANTHROPIC_MODEL"),
     "openai-chat": ("openai", "OPENAI_BASE_URL", "/v1", "OPENAI_API_KEY", "OPENAI_MODEL"),
@@ -187,9 +197,10 @@ _QWEN_PROTOCOLS = {
 
 
 def _qwen_setup(target: LaunchTarget) -> LaunchSetup:
-    kind, address, path, key, model = _QWEN_PROTOCOLS[target.protocol]
+    """Return the setup of Qwen Code."""
+    auth_type, url_variable, path, key_variable, model_variable = _QWEN_PROTOCOLS[target.protocol]
     settings = {
-        "security": {"auth": {"selectedType": kind}},
+        "security": {"auth": {"selectedType": auth_type}},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False},
@@ -197,11 +208,11 @@ def _qwen_setup(target: LaunchTarget) -> LaunchSetup:
     return LaunchSetup(
         env={
             "QWEN_HOME": str(target.config_folder),
-            address: target.gateway_url + path,
-            key: target.api_key,
-            model: target.model or DEFAULT_MODEL,
+            url_variable: target.gateway_url + path,
+            key_variable: target.api_key,
+            model_variable: target.model or DEFAULT_MODEL,
         },
-        arguments=("--auth-type", kind),
+        arguments=("--auth-type", auth_type),
         files={"settings.json": _format_json(settings)},
     )
 
@@ -228,19 +239,22 @@ _START_TIMEOUT = 20
 _LISTENING_PREFIX = "toolwire listens on "
 
 
-@click.command("launch", short_help="Start an agent that uses any model.")
+@click.command("launch", short_help="Start a coding agent on any model.")
 @click.argument("name", metavar="AGENT", type=click.Choice(list(AGENTS)))
-@click.option("--model", metavar="PROVIDER/MODEL", help="Default: the agent's own, as the gateway routes it.")
-@click.option("--protocol", "spoken", metavar="PROTOCOL", help="For an agent that speaks several.")
+@click.option("--model", metavar="PROVIDER/MODEL", help="Default: the agent's default model, routed by the gateway.")
+@click.option("--protocol", "protocol", metavar="PROTOCOL", help="For agents that support several protocols.")
 @click.option(
-    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if there."
+    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
 )
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS]")
-def command(*, name: str, model: str | None, spoken: str | None, path: Path | None, arguments: tuple[str, ...]) -> None:
+def command(
+    *, name: str, model: str | None, protocol: str | None, path: Path | None, arguments: tuple[str, ...]
+) -> None:
     """Start AGENT in this terminal: claude, codex, gemini, opencode or qwen.
 
-    It uses the gateway that runs where the configuration says; if none does, one runs as long as the agent. The
-    agent's settings are in a folder of their own, which is removed afterwards: yours are neither read nor changed.
+    The agent uses the gateway at the configured address. If none is running there, one is started and stopped with the
+    agent. The agent's settings are in a temporary folder, which is removed afterwards: your own settings are neither
+    read nor changed.
 
     \b
     Example:
@@ -251,55 +265,59 @@ def command(*, name: str, model: str | None, spoken: str | None, path: Path | No
     program = shutil.which(agent.executable)
     if program is None:
         raise BadInput(f"{agent.executable} is not installed: npm install -g {agent.package}")
-    if spoken is not None and spoken not in agent.protocols:
-        raise BadInput(f"{name} does not speak {spoken!r}: choose from {', '.join(agent.protocols)}")
+    if protocol is not None and protocol not in agent.protocols:
+        raise BadInput(f"{name} does not support protocol {protocol!r}; expected one of {', '.join(agent.protocols)}")
     with report_bad_input(), require_extra("gateway"):
         from toolwire.gateway.config import Config, read_config
 
-        found = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        server = (Config() if found is None else read_config(found)).server
-        with _temporary_folder(name) as folder, _ensure_gateway(server, found, model, folder) as root:
-            own = folder / "agent"
-            own.mkdir()
-            key = server.keys[0] if server.keys else "none"
-            aim = LaunchTarget(
-                gateway_url=root, api_key=key, model=model, protocol=spoken or agent.protocols[0], config_folder=own
+        config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+        server = (Config() if config_path is None else read_config(config_path)).server
+        with _temporary_folder(name) as folder, _ensure_gateway(server, config_path, model, folder) as gateway_url:
+            config_folder = folder / "agent"
+            config_folder.mkdir()
+            api_key = server.keys[0] if server.keys else "none"
+            target = LaunchTarget(
+                gateway_url=gateway_url,
+                api_key=api_key,
+                model=model,
+                protocol=protocol or agent.protocols[0],
+                config_folder=config_folder,
             )
-            code = _run_agent(program, agent, aim, arguments)
-    sys.exit(code)
+            exit_code = _run_agent(program, agent, target, arguments)
+    sys.exit(exit_code)
 
 
 @contextmanager
 def _temporary_folder(name: str) -> Iterator[Path]:
-    """A folder for as long as the agent runs. Not among the temporary ones, where Codex makes no programs."""
+    """Yield a folder below the state directory. Codex writes no executables into the system's temporary one."""
     from toolwire.gateway.config import state_directory
 
-    kept = state_directory(os.environ)
+    parent = state_directory(os.environ)
     try:
-        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = TemporaryDirectory(prefix=f"{name}-", dir=kept, ignore_cleanup_errors=True)
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = TemporaryDirectory(prefix=f"{name}-", dir=parent, ignore_cleanup_errors=True)
     except OSError as error:
-        raise BadInput(f"can't write to {kept}: {error.strerror}") from None
-    with made as folder:
+        raise BadInput(f"can't write to {parent}: {error.strerror}") from None
+    with temporary as folder:
         yield Path(folder)
 
 
 @contextmanager
 def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | None, folder: Path) -> Iterator[str]:
-    """The address of the gateway that runs already, or else of one that runs meanwhile."""
-    root = f"http://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
+    """Yield the URL of the gateway that is already running, or else start one and stop it afterwards."""
+    url = f"http://{f'[{server.host}]' if ':' in server.host else server.host}:{server.port}"
     if _is_gateway_running(server):
-        yield root
+        yield url
         return
     log = folder / "gateway.log"
     command = [sys.executable, "-c", "from toolwire.cli import main; main()", "serve", "--port", "0", "--attached"]
     command += [] if path is None else ["--config", str(path)]
     command += [] if model is None else ["--model", model]
-    # In a session of its own, or Ctrl-C in the agent would end it. Whatever ends this program ends its input, too.
+    # A new session, so that Ctrl-C in the agent does not stop it. `--attached` stops it when this process ends.
     with (
-        log.open("wb") as told,
-        subprocess.Popen(  # noqa: S603 - this very program
-            command, stdin=subprocess.PIPE, stderr=told, start_new_session=True
+        log.open("wb") as log_file,
+        subprocess.Popen(  # noqa: S603 - toolwire itself
+            command, stdin=subprocess.PIPE, stderr=log_file, start_new_session=True
         ) as process,
     ):
         try:
@@ -309,7 +327,7 @@ def _ensure_gateway(server: "ServerSection", path: Path | None, model: str | Non
 
 
 def _is_gateway_running(server: "ServerSection") -> bool:
-    """Whether a gateway answers there, and not just anything."""
+    """Return whether a toolwire gateway, and not another server, answers at the configured address."""
     connection = http.client.HTTPConnection(server.host, server.port, timeout=2)
     try:
         connection.request("GET", "/healthz")
@@ -321,34 +339,35 @@ def _is_gateway_running(server: "ServerSection") -> bool:
 
 
 def _wait_for_gateway(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Wait until the started gateway logs its URL, and return it."""
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline:
-        first, end, _ = log.read_text(encoding="utf-8", errors="replace").partition("\n")
-        if end and first.startswith(_LISTENING_PREFIX):
-            return first.removeprefix(_LISTENING_PREFIX)
+        first_line, end, _ = log.read_text(encoding="utf-8", errors="replace").partition("\n")
+        if end and first_line.startswith(_LISTENING_PREFIX):
+            return first_line.removeprefix(_LISTENING_PREFIX)
         if process.poll() is not None:
-            raise BadInput(first.removeprefix("Error: ") or "the gateway did not start")
+            raise BadInput(first_line.removeprefix("Error: ") or "the gateway did not start")
         time.sleep(0.02)
     raise BadInput(f"the gateway did not start within {_START_TIMEOUT} seconds")
 
 
 def _run_agent(program: str, agent: AgentProgram, target: LaunchTarget, arguments: tuple[str, ...]) -> int:
-    """Run it in this terminal until it ends, and tell its exit code as a shell would."""
+    """Run the agent in this terminal and return its exit code, as a shell reports it."""
     setup = agent.build_setup(target)
     for name, text in setup.files.items():
-        place = target.config_folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-    # A proxy that is set for the world outside has no way to this machine.
-    around = ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost,::1")))
-    changed = os.environ | setup.env | {"NO_PROXY": around, "no_proxy": around}
-    environment = {name: value for name, value in changed.items() if value is not None}
-    # Ctrl-C is the agent's to understand; what would end this command ends the agent first.
+        path = target.config_folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    # The gateway is on this machine, which a configured proxy could not reach.
+    no_proxy = ",".join(filter(None, (os.environ.get("NO_PROXY"), "127.0.0.1,localhost,::1")))
+    variables = os.environ | setup.env | {"NO_PROXY": no_proxy, "no_proxy": no_proxy}
+    environment = {name: value for name, value in variables.items() if value is not None}
+    # The agent handles Ctrl-C itself; signals that terminate this command are forwarded to the agent.
     signal.signal(signal.SIGINT, lambda *_: None)
-    process = subprocess.Popen(  # noqa: S603 - the agent that was asked for
+    process = subprocess.Popen(  # noqa: S603 - the agent that the user named
         [program, *setup.arguments, *arguments], env=environment
     )
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: process.send_signal(number))
-    code = process.wait()
-    return code if code >= 0 else 128 - code
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, lambda signal_number, _: process.send_signal(signal_number))
+    return_code = process.wait()
+    return return_code if return_code >= 0 else 128 - return_code

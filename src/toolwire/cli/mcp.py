@@ -1,4 +1,4 @@
-"""`toolwire mcp`: servers of the configuration, their tools, and toolwire as a server itself."""
+"""`toolwire mcp`: list and call the configured MCP servers, and serve toolwire's own tools over MCP."""
 
 import asyncio
 import contextlib
@@ -21,52 +21,58 @@ if TYPE_CHECKING:
     from toolwire.runtime.tool import Tool, ToolOutput
 
 _config_option = click.option(
-    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if there."
+    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
 )
 
 
 def _rule_options(command: Callable[..., None]) -> Callable[..., None]:
-    for name, text in (("deny", "are never run"), ("ask", "are asked for"), ("allow", "are run without asking")):
+    """Add the options --allow, --ask and --deny."""
+    for name, text in (("deny", "never run"), ("ask", "need approval"), ("allow", "run without approval")):
         option = click.option(f"--{name}", multiple=True, metavar="RULE", help=f"Calls that {text}.")
         command = option(command)
     return command
 
 
-@click.group("mcp", short_help="MCP servers: list them, call them, and be one.")
+@click.group("mcp", short_help="List, call and serve MCP servers.")
 def command() -> None:
-    """MCP servers come from [mcp.servers.NAME] of toolwire.toml, and from nowhere else."""
+    """List and call MCP servers, or be one.
+
+    Servers are configured in the [mcp.servers.NAME] sections of toolwire.toml, and only there.
+    """
     import logging
 
-    # What the SDK logs is told in words of ours where it matters.
+    # Errors that matter are reported by toolwire itself, not by the SDK's log.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 @command.command("list")
 @_config_option
-@click.option("--tools/--no-tools", "tools", default=True, help="List their tools too.")
+@click.option("--tools/--no-tools", "tools", default=True, help="Also list their tools.")
 def list_servers(path: Path | None, *, tools: bool) -> None:
-    """Connect to every server, and say what it has."""
+    """Connect to every server and list its tools."""
 
-    async def work(toolsets: "list[McpToolset]") -> bool:
-        await asyncio.gather(*(one.open() for one in toolsets))
-        for one in toolsets:
-            await _print_server(one, tools=tools)
-        return all(one.state == "up" for one in toolsets)
+    async def print_servers(toolsets: "list[McpToolset]") -> bool:
+        await asyncio.gather(*(toolset.open() for toolset in toolsets))
+        for toolset in toolsets:
+            await _print_server(toolset, tools=tools)
+        return all(toolset.state == "up" for toolset in toolsets)
 
     with report_bad_input(), require_extra("mcp"):
         config = _load_config(path)
         for name, server in config.mcp.servers.items():
             if not server.enabled:
-                click.echo(f"{name}: switched off")
+                click.echo(f"{name}: disabled")
         if not config.mcp.servers:
-            click.echo("there are no MCP servers in the configuration: [mcp.servers.NAME]")
-        sys.exit(0 if asyncio.run(_with_toolsets(config, work)) else 1)
+            click.echo("no MCP servers are configured: add an [mcp.servers.NAME] section")
+        sys.exit(0 if asyncio.run(_with_toolsets(config, print_servers)) else 1)
 
 
 async def _print_server(toolset: "McpToolset", *, tools: bool) -> None:
+    """Print the state of a server, and its tools."""
     if toolset.state == "up":
         listed = await toolset.tools()
-        click.echo(f"{toolset.name}: up, {await toolset.protocol_version()}, {len(listed)} tools")
+        noun = "tool" if len(listed) == 1 else "tools"
+        click.echo(f"{toolset.name}: up, {await toolset.protocol_version()}, {len(listed)} {noun}")
         for tool in listed if tools else ():
             click.echo(f"  {tool.name}  {' '.join(tool.description.split())[:100]}")
     else:
@@ -81,22 +87,27 @@ async def _print_server(toolset: "McpToolset", *, tools: bool) -> None:
 @click.argument("arguments", default="{}", metavar="JSON")
 @_config_option
 def call(server: str, tool: str, arguments: str, path: Path | None) -> None:
-    """Call one tool of one server, which whoever types it thereby allows. Its result is written to stdout."""
+    """Call a tool directly, without approval.
 
-    async def work(toolsets: "list[McpToolset]") -> "ToolOutput":
+    TOOL is a tool of SERVER, JSON its arguments. The result is written to stdout.
+    """
+
+    async def call_tool(toolsets: "list[McpToolset]") -> "ToolOutput":
         return await _call_tool(toolsets[0], tool, arguments)
 
     with report_bad_input(), require_extra("mcp"):
         config = _load_config(path)
-        known = [name for name, one in config.mcp.servers.items() if one.enabled]
-        if server not in known:
-            raise BadInput(f"there is no MCP server {server!r}: choose from {', '.join(known) or 'none'}")
-        output = asyncio.run(_with_toolsets(config, work, server_name=server))
+        enabled = [name for name, settings in config.mcp.servers.items() if settings.enabled]
+        if server not in enabled:
+            expected = f"; expected one of {', '.join(enabled)}" if enabled else ": none are configured"
+            raise BadInput(f"unknown MCP server {server!r}{expected}")
+        output = asyncio.run(_with_toolsets(config, call_tool, server_name=server))
     _print_output(output)
     sys.exit(1 if output.is_error else 0)
 
 
 async def _call_tool(toolset: "McpToolset", tool: str, arguments: str) -> "ToolOutput":
+    """Open a toolset and call one of its tools, by its own name or by the name offered to models."""
     from toolwire.runtime.calls.approval import AutoApprover
     from toolwire.runtime.mcp.tool_runner import ToolRunner
     from toolwire.runtime.policy import Policy
@@ -106,11 +117,12 @@ async def _call_tool(toolset: "McpToolset", tool: str, arguments: str) -> "ToolO
     if toolset.state != "up":
         raise BadInput(f"{toolset.name} is down: {toolset.error}")
     name = tool if toolset.tool_names.origin(tool) else toolset.tool_names.name_for(toolset.name, tool)
-    carry = ToolRunner(Toolbox([toolset]), Policy())
-    return await carry(name, arguments, approver=AutoApprover(), on_progress=lambda text: click.echo(text, err=True))
+    run_tool = ToolRunner(Toolbox([toolset]), Policy())
+    return await run_tool(name, arguments, approver=AutoApprover(), on_progress=lambda text: click.echo(text, err=True))
 
 
 def _print_output(output: "ToolOutput") -> None:
+    """Print the parts of a result: text as it is, anything else as JSON."""
     import msgspec
 
     from toolwire.canonical.content import Text
@@ -121,14 +133,14 @@ def _print_output(output: "ToolOutput") -> None:
 
 @command.command("serve")
 @_config_option
-@click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp; else stdin and stdout are used.")
+@click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP at /mcp. Default: stdin and stdout.")
 @click.option(
     "--workspace",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=Path(),
-    help="Where the built-in tools work. Default: the current folder.",
+    help="Folder the built-in tools work in. Default: this one.",
 )
-@click.option("--servers-only", is_flag=True, help="Leave the built-in tools out.")
+@click.option("--servers-only", is_flag=True, help="Do not serve the built-in tools.")
 @_rule_options
 def serve(
     path: Path | None,
@@ -140,20 +152,24 @@ def serve(
     ask: tuple[str, ...],
     deny: tuple[str, ...],
 ) -> None:
-    """Be an MCP server: the built-in tools and those of all configured servers, under these rules. What has to be asked
-    is asked through the client, and denied where the client can't ask."""
+    """Run an MCP server.
+
+    It serves the built-in tools and those of all configured servers, under the given rules. Approvals are requested
+    from the client by elicitation, and denied if the client does not support it.
+    """
     with report_bad_input(), require_extra("mcp"):
         from toolwire.runtime.policy import Policy
 
         config = _load_config(path)
-        said = config.policy
-        policy = Policy(allow=(*said.allow, *allow), ask=(*said.ask, *ask), deny=(*said.deny, *deny))
+        rules = config.policy
+        policy = Policy(allow=(*rules.allow, *allow), ask=(*rules.ask, *ask), deny=(*rules.deny, *deny))
         host, port = _parse_address(http) if http is not None else ("", 0)
         tools = [] if servers_only else _builtin_tools(workspace, config)
         asyncio.run(_run_server(config, policy, tools, (host, port) if http is not None else None))
 
 
 def _builtin_tools(workspace: Path, config: "Config") -> "list[Tool]":
+    """Build the built-in tools, or raise `BadInput` if their packages are not installed."""
     with require_extra("runtime"):
         from toolwire.cli.agent_options import built_in_tools
 
@@ -161,40 +177,42 @@ def _builtin_tools(workspace: Path, config: "Config") -> "list[Tool]":
 
 
 async def _run_server(config: "Config", policy: Any, tools: "list[Tool]", address: tuple[str, int] | None) -> None:
+    """Serve the tools, over HTTP at `address` or else over stdio, until the client or the user ends it."""
     from toolwire.runtime.mcp.server import ToolServer, serve_stdio
     from toolwire.runtime.mcp.tool_runner import ToolRunner
     from toolwire.runtime.toolbox import Toolbox
 
     toolsets = _build_toolsets(config, reserved_names=[tool.name for tool in tools])
-    await asyncio.gather(*(one.open() for one in toolsets))
+    await asyncio.gather(*(toolset.open() for toolset in toolsets))
     toolbox = Toolbox([*tools, *toolsets])
 
-    async def offered() -> "list[Tool]":
+    async def list_tools() -> "list[Tool]":
         catalog = await toolbox.catalog()
         for text in toolbox.take_warnings():
             click.echo(text, err=True)
         return list(catalog.tools.values())
 
-    carrying = ToolRunner(toolbox, policy, redactor=_build_redactor(config))
-    served = ToolServer(offered, carrying)
+    runner = ToolRunner(toolbox, policy, redactor=_build_redactor(config))
+    server = ToolServer(list_tools, runner)
     tasks = set[asyncio.Task[None]]()
 
-    def changed() -> None:
-        task = asyncio.get_running_loop().create_task(served.notify_changed())
+    def notify_changed() -> None:
+        task = asyncio.get_running_loop().create_task(server.notify_changed())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    for one in toolsets:
-        one.on_change = changed
+    for toolset in toolsets:
+        toolset.on_change = notify_changed
     try:
-        with _record_calls(config, carrying):
-            await (serve_stdio(served) if address is None else _serve_http(served, config, *address))
+        with _record_calls(config, runner):
+            await (serve_stdio(server) if address is None else _serve_http(server, config, *address))
     finally:
-        served.close()
+        server.close()
         await toolbox.close()
 
 
 def _build_redactor(config: "Config") -> "Redactor":
+    """Return a redactor of the configured secrets."""
     from toolwire.gateway.config import configured_secrets
     from toolwire.gateway.providers.discovery import configured_providers
     from toolwire.journal.redaction import Redactor
@@ -204,7 +222,7 @@ def _build_redactor(config: "Config") -> "Redactor":
 
 @contextlib.contextmanager
 def _record_calls(config: "Config", runner: "ToolRunner") -> Iterator[None]:
-    """What was called is kept as a run, beside those of agents."""
+    """Record the calls as one run, in the same store as the runs of agents."""
     import msgspec
 
     from toolwire.agent import RunMetadata
@@ -212,16 +230,17 @@ def _record_calls(config: "Config", runner: "ToolRunner") -> Iterator[None]:
     from toolwire.runtime.run.events import RunEnded
 
     runs = open_runs(None, config)
-    about = RunMetadata(agent="mcp serve", model="", messages=())
-    runner.step_log = held = runs.begin(runner.run_id, msgspec.json.encode(about))
+    metadata = RunMetadata(agent="mcp serve", model="", messages=())
+    runner.step_log = step_log = runs.begin(runner.run_id, msgspec.json.encode(metadata))
     try:
         yield
     finally:
-        ended = RunEnded(run=runner.run_id, stopped="finished", calls=runner.call_count)
-        held.end(msgspec.json.encode(ended))
+        end_event = RunEnded(run=runner.run_id, stopped="finished", calls=runner.call_count)
+        step_log.end(msgspec.json.encode(end_event))
 
 
 async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, port: int) -> None:
+    """Serve streamable HTTP at /mcp, with the keys, hosts and origins of the gateway's configuration."""
     import uvicorn
 
     from toolwire.gateway.providers.discovery import open_listener
@@ -230,25 +249,26 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
 
     server = config.server
     if not server.keys and not is_loopback(host):
-        raise BadInput(f"{host} is not this machine alone: server.keys must have a key")
-    gate = Authenticator(server.keys, server.hosts, server.origins)
+        raise BadInput(f"{host} is reachable from other machines: set server.keys")
+    authenticator = Authenticator(server.keys, server.hosts, server.origins)
 
     def refuse(headers: dict[bytes, bytes], query: bytes) -> int | None:
-        if gate.rejection_reason(headers) is not None:
+        if authenticator.rejection_reason(headers) is not None:
             return 403
-        # Not from the address, which others write down.
-        return 401 if gate.authenticate(headers, b"") is None else None
+        # Keys in the query are not accepted: URLs end up in logs.
+        return 401 if authenticator.authenticate(headers, b"") is None else None
 
     listener = open_listener(host, port)
-    name = f"[{host}]" if ":" in host else host
-    click.echo(f"http://{name}:{listener.getsockname()[1]}/mcp", err=True)
+    host_name = f"[{host}]" if ":" in host else host
+    click.echo(f"http://{host_name}:{listener.getsockname()[1]}/mcp", err=True)
     await uvicorn.Server(uvicorn.Config(http_app(tool_server, refuse), log_level="warning")).serve(sockets=[listener])
 
 
 def _parse_address(text: str) -> tuple[str, int]:
+    """Split HOST:PORT."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise BadInput(f"{text!r} is not HOST:PORT")
+        raise BadInput(f"invalid address {text!r}: expected HOST:PORT")
     return host.strip("[]"), int(port)
 
 
@@ -256,24 +276,26 @@ def _parse_address(text: str) -> tuple[str, int]:
 @click.argument("server")
 @_config_option
 def login(server: str, path: Path | None) -> None:
-    """Sign in to a server that wants it, in a browser."""
+    """Sign in to a server with OAuth, in a browser."""
 
-    async def browse(url: str) -> None:
+    async def open_browser(url: str) -> None:
         import webbrowser
 
         click.echo(f"Sign in at {url}", err=True)
         webbrowser.open(url)
 
-    async def work(toolsets: "list[McpToolset]") -> str:
+    async def open_toolset(toolsets: "list[McpToolset]") -> str:
         await toolsets[0].open()
         return toolsets[0].error
 
     with report_bad_input(), require_extra("mcp"):
         config = _load_config(path)
-        if (settings := config.mcp.servers.get(server)) is None or settings.url is None:
-            raise BadInput(f"there is no MCP server {server!r} with an address")
-        if why := asyncio.run(_with_toolsets(config, work, server_name=server, browse=browse)):
-            raise BadInput(f"{server}: {why}")
+        if (settings := config.mcp.servers.get(server)) is None:
+            raise BadInput(f"unknown MCP server {server!r}")
+        if settings.url is None:
+            raise BadInput(f"{server!r} is a local (stdio) server; login needs one with a url")
+        if error := asyncio.run(_with_toolsets(config, open_toolset, server_name=server, browse=open_browser)):
+            raise BadInput(f"{server}: {error}")
         click.echo(f"{server}: signed in")
 
 
@@ -281,29 +303,30 @@ def login(server: str, path: Path | None) -> None:
 @click.argument("server")
 @_config_option
 def logout(server: str, path: Path | None) -> None:
-    """Forget the tokens of a server."""
+    """Delete the stored tokens of a server."""
     with report_bad_input(), require_extra("mcp"):
         from toolwire.runtime.mcp.oauth import TokenFile
 
         settings = _load_config(path).mcp.servers.get(server)
-        held = settings is not None and TokenFile(_token_folder(), server, settings.url or "").clear()
-        click.echo(f"{server}: {'forgotten' if held else 'there was nothing'}")
+        cleared = settings is not None and TokenFile(_token_folder(), server, settings.url or "").clear()
+        click.echo(f"{server}: {'signed out' if cleared else 'no tokens stored'}")
 
 
 @command.command("import")
 @click.argument("file", type=click.File("rb"))
 def import_servers(file: Any) -> None:
-    """Turn the mcpServers JSON of another tool into sections for toolwire.toml, on stdout."""
+    """Convert another tool's mcpServers JSON to sections of toolwire.toml, on stdout."""
     with report_bad_input():
         from toolwire.runtime.mcp.config import as_toml, parse_mcp_servers
 
-        servers, left = parse_mcp_servers(file.read())
+        servers, warnings = parse_mcp_servers(file.read())
         click.echo(as_toml(servers), nl=False)
-        for text in left:
+        for text in warnings:
             click.echo(text, err=True)
 
 
 def _load_config(path: Path | None) -> "Config":
+    """Read the given configuration file, or else toolwire.toml if there is one."""
     from toolwire.gateway.config import Config, read_config
 
     if path is None:
@@ -312,6 +335,7 @@ def _load_config(path: Path | None) -> "Config":
 
 
 def _token_folder() -> Path:
+    """Return the folder that holds the OAuth tokens."""
     import os
 
     from toolwire.gateway.config import state_directory
@@ -322,23 +346,26 @@ def _token_folder() -> Path:
 def _build_toolsets(
     config: "Config", reserved_names: list[str], server_name: str | None = None, browse: Any = None
 ) -> "list[McpToolset]":
+    """Build the toolsets of the configured servers, or only of `server_name`."""
     from toolwire.runtime.mcp.toolset import build_toolsets
 
     servers: dict[str, McpServerConfig] = config.mcp.servers
-    wanted = {name: server for name, server in servers.items() if server_name in (None, name)}
-    return build_toolsets(wanted, reserved=reserved_names, token_folder=_token_folder(), open_browser=browse)
+    selected = {name: server for name, server in servers.items() if server_name in (None, name)}
+    return build_toolsets(selected, reserved=reserved_names, token_folder=_token_folder(), open_browser=browse)
 
 
 async def _with_toolsets(
     config: "Config", action: Callable[..., Any], server_name: str | None = None, browse: Any = None
 ) -> Any:
+    """Build the toolsets, run `action` on them, and close them."""
     async with _toolset_scope(_build_toolsets(config, [], server_name, browse)) as toolsets:
         return await action(toolsets)
 
 
 @contextlib.asynccontextmanager
 async def _toolset_scope(toolsets: "list[McpToolset]") -> "AsyncGenerator[list[McpToolset]]":
+    """Yield the toolsets, and close them at the end."""
     try:
         yield toolsets
     finally:
-        await asyncio.gather(*(one.close() for one in toolsets))
+        await asyncio.gather(*(toolset.close() for toolset in toolsets))

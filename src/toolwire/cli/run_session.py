@@ -1,7 +1,4 @@
-"""The person at the terminal, and who stands in where there is none.
-
-Watching a run to its end: who is asked, what Ctrl-C does, what is said last, and the exit code.
-"""
+"""A run at the terminal: approvals, signals, the closing hint and the exit code."""
 
 import asyncio
 import json
@@ -33,16 +30,19 @@ _MAX_LINE_CHARS = 2000
 
 
 class PromptOutput(Protocol):
-    """Where questions are put. `paused`: nothing else moves meanwhile."""
+    """The output that questions to the user are written to."""
 
-    def pause(self) -> AbstractContextManager[None]: ...
+    def pause(self) -> AbstractContextManager[None]:
+        """Hold back all other output meanwhile."""
+        ...
+
     def write_line(self, text: str, style: str = "") -> None: ...
     def write_prompt(self, text: str) -> None: ...
     def write_note(self, text: str) -> None: ...
 
 
 def open_terminal() -> int | None:
-    """Where a person can be asked, although stdin may be something else. None: nowhere."""
+    """Return a descriptor to read the user's answers from, even if stdin is piped; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     if sys.stdin.isatty():
@@ -54,8 +54,10 @@ def open_terminal() -> int | None:
 
 
 class TerminalApprover:
-    """One question after the other, also if several calls have one at once. After a `later` the run stops, so the
-    rest of what it wants waits, too."""
+    """Asks the user at the terminal, one question at a time.
+
+    After the answer "later" the run stops, so all further requests are postponed too.
+    """
 
     name = "person"
 
@@ -66,6 +68,7 @@ class TerminalApprover:
         self._has_deferred = False
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Ask the user whether to run a call."""
         async with self._prompt_lock:
             if self._has_deferred:
                 return "later"
@@ -75,28 +78,30 @@ class TerminalApprover:
             return answer
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Ask a question of the model. Return the answer, or None if the user gave none."""
         async with self._prompt_lock:
             with self._output.pause():
                 self._output.write_line(f"? {escape_controls(question)}", "bold")
                 for number, choice in enumerate(choices, 1):
                     self._output.write_line(f"  {number}. {escape_controls(choice)}")
-                said = await self._read_line("answer (a number, or your own words): " if choices else "answer: ")
-        if said is not None and said.isdecimal() and 1 <= int(said) <= len(choices):
-            return choices[int(said) - 1]
-        return said or None
+                reply = await self._read_line("answer (a number, or your own text): " if choices else "answer: ")
+        if reply is not None and reply.isdecimal() and 1 <= int(reply) <= len(choices):
+            return choices[int(reply) - 1]
+        return reply or None
 
     async def _prompt_decision(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Show the call and read a decision. Parts cut out must be shown before it can be approved."""
         tool = escape_controls(request.tool)
         self._output.write_line(f"? {tool} ({escape_controls(request.reason)})", "bold")
         hidden = self._show_call(request, truncate=True)
         while True:
             more = ", [d] show all of it" if hidden else ""
-            said = await self._read_line(f"run it? [y]es, [n]o, [a]lways {tool} in this run, [l]ater{more}: ")
-            if said is None:
+            reply = await self._read_line(f"run it? [y]es, [n]o, [a]lways {tool} in this run, [l]ater{more}: ")
+            if reply is None:
                 return "no"
-            if said.lower() == "d":
+            if reply.lower() == "d":
                 hidden = self._show_call(request, truncate=False)
-            elif (answer := _ANSWER_KEYS.get(said.lower())) in ("yes", "always") and hidden:
+            elif (answer := _ANSWER_KEYS.get(reply.lower())) in ("yes", "always") and hidden:
                 self._output.write_line(
                     f"  {hidden} characters of this call were not shown: type d to see all of it first"
                 )
@@ -104,9 +109,9 @@ class TerminalApprover:
                 return answer
 
     def _show_call(self, request: ApprovalRequest, *, truncate: bool) -> int:
-        """Show a call, and return how many of its characters are left out."""
+        """Show a call, and return the number of characters left out."""
         texts = list[tuple[str, Callable[[str], str]]]()
-        if request.preview is None or not request.preview.startswith("--- "):  # a difference shows all that is given
+        if request.preview is None or not request.preview.startswith("--- "):  # a diff already shows the arguments
             texts += [(f"{name}: {text}" if name else text, lambda _: "") for name, text in _argument_texts(request)]
         if request.preview is not None:
             texts.append((request.preview, _diff_style))
@@ -119,7 +124,7 @@ class TerminalApprover:
         return hidden
 
     async def _read_line(self, prompt: str) -> str | None:
-        """What is typed from now on; what was typed before the question was not an answer to it. None at the end."""
+        """Read a line typed after the prompt was shown; None at the end of input."""
         with suppress(termios.error):
             termios.tcflush(self._handle, termios.TCIFLUSH)
         self._output.write_prompt(prompt)
@@ -134,17 +139,18 @@ class TerminalApprover:
 
 
 def _argument_texts(request: ApprovalRequest) -> Iterable[tuple[str, str]]:
+    """Return name and text of each argument."""
     try:
-        given: Any = json.loads(request.arguments or "{}")
+        decoded: Any = json.loads(request.arguments or "{}")
     except ValueError:
-        given = request.arguments
-    if not isinstance(given, dict):
+        decoded = request.arguments
+    if not isinstance(decoded, dict):
         return [("", request.arguments)]
-    return [(name, one if isinstance(one, str) else json.dumps(one)) for name, one in given.items()]
+    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in decoded.items()]
 
 
 def _excerpt_lines(lines: list[str], *, truncate: bool) -> tuple[list[str], int]:
-    """Cut the middle out of many lines and of long ones, and say there how much is missing."""
+    """Cut out the middle of a long text and of long lines. Return the lines and the number of characters cut."""
     if not truncate:
         return lines, 0
     hidden, tail = 0, _MAX_LINES // 4
@@ -164,13 +170,14 @@ def _excerpt_lines(lines: list[str], *, truncate: bool) -> tuple[list[str], int]
 
 
 def _diff_style(line: str) -> str:
+    """Return the style of a line of a unified diff."""
     if line.startswith(("+++", "---", "@@")):
         return "dim"
     return {"+": "green", "-": "red"}.get(line[:1], "")
 
 
 class AbsentApprover:
-    """No terminal: what would be asked is denied, or waits, and it is said which rule would allow it."""
+    """Denies or postpones every request, for runs without a terminal, and prints the rule that would allow it."""
 
     def __init__(self, output: PromptOutput, *, defer: bool) -> None:
         self.name = "nobody"
@@ -178,9 +185,9 @@ class AbsentApprover:
         self._defer = defer
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        what = "waits" if self._defer else "denied"
+        outcome = "postponed" if self._defer else "denied"
         self._output.write_note(
-            f"{what}: {request.tool} ({escape_controls(request.reason)}, and nobody is there to ask). "
+            f"{outcome}: {request.tool} ({escape_controls(request.reason)}; no approver available). "
             f"{_allow_hint(request)}"
         )
         return "later" if self._defer else "no"
@@ -190,16 +197,17 @@ class AbsentApprover:
 
 
 def _allow_hint(request: ApprovalRequest) -> str:
+    """Return the options that would allow the call."""
     if request.requires_human:
-        return "Only a person at a terminal can allow it; for commands without a sandbox, --no-sandbox does"
+        return "Only a person at a terminal can allow it; for commands without a sandbox, use --no-sandbox"
     if not request.suggested_rules:
-        return "No rule can allow it: --yes does, or a person at a terminal"
+        return "No rule can allow it: use --yes, or run it at a terminal"
     quoted = " ".join(f"--allow {shlex.quote(rule)}" for rule in map(escape_controls, request.suggested_rules))
     return f"To allow it: {quoted}"
 
 
 class PresetApprover:
-    """Answers that were given beforehand, each for one call exactly as it was shown; the rest is another's to say."""
+    """Gives answers that the user gave in advance, each for exactly the call that was shown to the user."""
 
     def __init__(self, answers: dict[str, ApprovalAnswer], fallback: Approver) -> None:
         self._answers = answers
@@ -207,9 +215,9 @@ class PresetApprover:
         self.name = "person"
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        found = self._answers.pop(request.digest, None)
-        self.name = "person" if found else self._fallback.name
-        return found or await self._fallback.approve(request)
+        preset = self._answers.pop(request.digest, None)
+        self.name = "person" if preset else self._fallback.name
+        return preset or await self._fallback.approve(request)
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         return await self._fallback.answer(question, choices)
@@ -217,7 +225,7 @@ class PresetApprover:
 
 EXIT_FINISHED, EXIT_STOPPED, EXIT_WAITING = 0, 1, 3
 ANSWER_STOP_CAUSES = frozenset({"finished", "length", "filtered", "refused"})
-"""The model has said what it would: there is nothing to take up again, but the conversation can go on."""
+"""Stop causes after which the model has answered: the run can't be resumed, but the conversation can be continued."""
 _SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 RunOutput = TextOutput | JsonOutput
@@ -225,6 +233,7 @@ StartRun = Callable[[Agent], RunStream]
 
 
 def build_output(workspace: str, *, as_json: bool) -> RunOutput:
+    """Return the output for this terminal, or JSON output."""
     if as_json:
         return JsonOutput()
     if sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
@@ -235,14 +244,14 @@ def build_output(workspace: str, *, as_json: bool) -> RunOutput:
 
 
 def build_approver(output: RunOutput, *, yes: bool, defer: bool) -> Approver:
-    """Who answers. A program that reads events is no person, whatever terminal it was started from."""
-    handle = None if isinstance(output, JsonOutput) else open_terminal()
-    there: Approver = AbsentApprover(output, defer=defer) if handle is None else TerminalApprover(handle, output)
-    return AutoApprover(there) if yes else there
+    """Return the approver. JSON output never prompts, because a program reads the events."""
+    terminal = None if isinstance(output, JsonOutput) else open_terminal()
+    approver: Approver = AbsentApprover(output, defer=defer) if terminal is None else TerminalApprover(terminal, output)
+    return AutoApprover(approver) if yes else approver
 
 
 def follow_run(agent: Agent, start: StartRun, output: RunOutput, journal: Path | None) -> int:
-    """The run, from its start to its exit code."""
+    """Run the agent to its end, write its events, and return the exit code."""
     end, code = asyncio.run(_follow_events(agent, start, output))
     if not isinstance(output, JsonOutput) and journal is not None:
         output.write_line(_resume_hint(end, journal), "dim")
@@ -250,7 +259,8 @@ def follow_run(agent: Agent, start: StartRun, output: RunOutput, journal: Path |
 
 
 async def _follow_events(agent: Agent, start: StartRun, output: RunOutput) -> tuple[RunEnded, int]:
-    stopping = _SignalHandler(output)
+    """Write the events of the run. Return its last event and the exit code."""
+    signals = _SignalHandler(output)
     stream = start(agent)
     try:
         async with agent:
@@ -258,45 +268,47 @@ async def _follow_events(agent: Agent, start: StartRun, output: RunOutput) -> tu
                 async for event in stream:
                     output.write_event(event)
             except asyncio.CancelledError:
-                if stopping.caught_signal is None:
+                if signals.caught_signal is None:
                     raise
                 output.write_event(run_ended(stream.run.state))
     finally:
         output.close()
     end = run_ended(stream.run.state)
-    return end, _SIGNAL_EXIT_CODES[stopping.caught_signal] if stopping.caught_signal is not None else exit_code(end)
+    return end, _SIGNAL_EXIT_CODES[signals.caught_signal] if signals.caught_signal is not None else exit_code(end)
 
 
 class _SignalHandler:
-    """The first signal stops the run, and its tools; the second is the system's to carry out."""
+    """Stops the run and its tools on the first SIGINT or SIGTERM; the second kills the process."""
 
     def __init__(self, output: RunOutput) -> None:
         self.caught_signal: signal.Signals | None = None
         self._output = output
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        for one in _SIGNAL_EXIT_CODES:
-            self._loop.add_signal_handler(one, self._stop, one)
+        for signal_number in _SIGNAL_EXIT_CODES:
+            self._loop.add_signal_handler(signal_number, self._stop, signal_number)
 
     def _stop(self, caught_signal: signal.Signals) -> None:
         self.caught_signal = caught_signal
-        for one in _SIGNAL_EXIT_CODES:
-            self._loop.remove_signal_handler(one)
-            signal.signal(one, signal.SIG_DFL)
+        for signal_number in _SIGNAL_EXIT_CODES:
+            self._loop.remove_signal_handler(signal_number)
+            signal.signal(signal_number, signal.SIG_DFL)
         self._output.close()
-        self._output.write_note("stopping; once more to kill")
+        self._output.write_note("stopping... press Ctrl-C again to kill")
         if self._task is not None:
             self._task.cancel()
 
 
 def exit_code(end: RunEnded) -> int:
+    """Return the exit code for the end of a run."""
     return {"finished": EXIT_FINISHED, "waiting": EXIT_WAITING}.get(end.stopped, EXIT_STOPPED)
 
 
 def _resume_hint(end: RunEnded, journal: Path) -> str:
+    """Return the line that names the run and the command to continue it."""
     home = Path.home()
-    where = f"{end.run} in {f'~/{journal.relative_to(home)}' if journal.is_relative_to(home) else journal}"
+    location = f"{end.run} in {f'~/{journal.relative_to(home)}' if journal.is_relative_to(home) else journal}"
     if end.stopped in ANSWER_STOP_CAUSES:
-        return f"{where}; go on: toolwire ask --continue '...'"
-    seen = f"toolwire runs show {end.run}, then " if end.stopped == "waiting" else ""
-    return f"{where}; go on: {seen}toolwire runs resume {end.run}"
+        return f"{location}; continue with: toolwire ask --continue '...'"
+    first_step = f"toolwire runs show {end.run}, then " if end.stopped == "waiting" else ""
+    return f"{location}; continue with: {first_step}toolwire runs resume {end.run}"

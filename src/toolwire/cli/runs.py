@@ -1,4 +1,4 @@
-"""`toolwire runs`: what agents did here: listed, shown, taken up again, replayed."""
+"""`toolwire runs`: list, show, resume and replay the runs of agents."""
 
 import json
 import sys
@@ -23,32 +23,33 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _RUN_ARGUMENT = click.argument("run", metavar="RUN")
 
 
-@click.group("runs", short_help="List, show, resume and replay what agents did.")
+@click.group("runs", short_help="List, show, resume and replay runs.")
 def command() -> None:
     """List, show, resume and replay the runs of `toolwire ask`.
 
-    RUN is the id of a run, or how it begins if only one does, or `last`.
+    RUN is the id of a run, the beginning of one if it is unique, or `last`.
     """
 
 
 def _journal_options(function: _Command) -> _Command:
+    """Add the options that select the store of runs."""
     function = click.option(
-        "--config", "config_path", type=_FILE, metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if there."
+        "--config", "config_path", type=_FILE, metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
     )(function)
-    return click.option("--journal", type=_FILE, metavar="FILE", help="Where runs are kept. Default: the user's.")(
-        function
-    )
+    return click.option("--journal", type=_FILE, metavar="FILE", help="Store of runs. Default: the user's.")(function)
 
 
 @command.command("list")
-@click.option("-n", "--lines", type=click.IntRange(1), default=20, metavar="N", help="How many. Default: 20.")
-@click.option("--workspace", type=_FOLDER, metavar="DIR", help="Only those of this folder.")
+@click.option("-n", "--lines", type=click.IntRange(1), default=20, metavar="N", help="Number of runs. Default: 20.")
+@click.option("--workspace", type=_FOLDER, metavar="DIR", help="Only runs in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @_journal_options
 def list_runs(
     *, lines: int, workspace: Path | None, as_json: bool, journal: Path | None, config_path: Path | None
 ) -> None:
-    """List the latest runs, the newest first: id, when, how it stands, model, and how its prompt begins.
+    """List the latest runs, newest first.
+
+    Prints id, time, state, model and the beginning of the prompt.
 
     \b
     Example:
@@ -57,19 +58,20 @@ def list_runs(
     with _open_runs(journal, config_path) as (runs, config):
         from toolwire.cli.output.run_report import load_reports, summary_as_json, summary_line
 
-        for story in load_reports(runs, config, lines, workspace):
-            click.echo(json.dumps(summary_as_json(story)) if as_json else summary_line(story))
+        for report in load_reports(runs, config, lines, workspace):
+            click.echo(json.dumps(summary_as_json(report)) if as_json else summary_line(report))
 
 
 @command.command("show")
 @_RUN_ARGUMENT
-@click.option("--json", "as_json", is_flag=True, help="All of it as one JSON object.")
-@click.option("--pictures", type=_FILE, metavar="DIR", help="Write the pictures that the model saw there, with a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--pictures", type=_FILE, metavar="DIR", help="Write the screenshots as an HTML page to DIR.")
 @_journal_options
 def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None, config_path: Path | None) -> None:
-    """Show a run: its turns, and of each call its arguments, who allowed it, how long it took and what it gave.
+    """Show the turns and calls of a run.
 
-    Known keys, and what looks like one, are taken out.
+    Prints arguments, approval, duration and result of each call. API keys, and anything that looks like one, are
+    removed.
 
     \b
     Example:
@@ -79,34 +81,34 @@ def show(*, run: str, as_json: bool, pictures: Path | None, journal: Path | None
     with _open_runs(journal, config_path) as (runs, config):
         from toolwire.cli.output.run_report import load_report, report_as_json, report_lines
 
-        story = load_report(runs, config, run)
+        report = load_report(runs, config, run)
         if pictures is not None:
             from toolwire.cli.output.screenshot_report import write_screenshots
 
-            path, count = write_screenshots(story, pictures)
-            click.echo(f"{count} pictures: {path}")
+            path, count = write_screenshots(report, pictures)
+            click.echo(f"{count} picture{'' if count == 1 else 's'}: {path}")
             return
         if as_json:
-            click.echo(json.dumps(report_as_json(story), indent=2))
+            click.echo(json.dumps(report_as_json(report), indent=2))
             return
-        for line in report_lines(story):
+        for line in report_lines(report):
             click.echo(line)
 
 
 @command.command("resume")
 @_RUN_ARGUMENT
-@click.option("--approve", multiple=True, metavar="CALL", help="Run this call, which waits for an approval.")
-@click.option("--deny", multiple=True, metavar="CALL", help="Don't run this call, which waits for an approval.")
-@click.option("--yes", is_flag=True, help="Answer every approval with yes. What is denied stays denied.")
-@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your rights.")
-@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Default: as it was started.")
-@click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout, and nothing else.")
+@click.option("--approve", multiple=True, metavar="CALL", help="Run this call, which is waiting for approval.")
+@click.option("--deny", multiple=True, metavar="CALL", help="Deny this call, which is waiting for approval.")
+@click.option("--yes", is_flag=True, help="Approve every call. Denied calls stay denied.")
+@click.option("--no-sandbox", is_flag=True, help="Run commands without a sandbox, with all of your permissions.")
+@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Limit of model turns. Default: the run's.")
+@click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to stdout.")
 @_journal_options
 def resume(*, run: str, as_json: bool, journal: Path | None, config_path: Path | None, **options: Any) -> None:
-    """Go on with a run that was stopped, killed, or waits for an approval.
+    """Resume a run that was stopped, killed or is waiting for approval.
 
-    What was done is not done again. A call that was under way when the run was killed is in doubt: it is said, to you
-    and to the model, and not repeated. An approval counts for the call as `toolwire runs show` shows it, and no other.
+    Finished calls are not repeated. A call that was running when the run was killed is in doubt: you and the model are
+    told, and it is not repeated. An approval applies only to the call exactly as `toolwire runs show` shows it.
 
     \b
     Exit codes: as for `toolwire ask`.
@@ -132,6 +134,7 @@ def _resume_run(
     as_json: bool,
     has_config_option: bool,
 ) -> int:
+    """Rebuild the agent of a run, resume it, and return the exit code."""
     from msgspec.structs import replace
 
     from toolwire.cli.agent_options import (
@@ -145,29 +148,29 @@ def _resume_run(
     from toolwire.cli.output.run_report import load_report
     from toolwire.cli.run_session import ANSWER_STOP_CAUSES, PresetApprover, build_approver, build_output, follow_run
 
-    story = load_report(runs, config, run)
-    if story.state in ANSWER_STOP_CAUSES:
-        raise BadInput(f"the run {story.id} is over ({story.state}): go on with `toolwire ask --continue`")
-    job = decode_job(story.metadata.facts)
-    job = replace(job, model=job.model or story.metadata.model, max_turns=max_turns or job.max_turns)
+    report = load_report(runs, config, run)
+    if report.state in ANSWER_STOP_CAUSES:
+        raise BadInput(f"the run {report.id} has ended ({report.state}): continue with `toolwire ask --continue`")
+    job = decode_job(report.metadata.facts)
+    job = replace(job, model=job.model or report.metadata.model, max_turns=max_turns or job.max_turns)
     if not has_config_option:
         config = _original_config(job.config, config)
-    view = build_output(job.workspace, as_json=as_json)
-    answers = _preset_answers(story, approve, deny)
+    output = build_output(job.workspace, as_json=as_json)
+    answers = _preset_answers(report, approve, deny)
     if uses_simulator(config):
-        view.write_note(SIMULATED_NOTE)
+        output.write_note(SIMULATED_NOTE)
     if job.tools:
-        config = apply_sandbox_flag(config, view.write_note, no_sandbox=no_sandbox)
-    for id in story.calls_in_doubt:
-        view.write_note(f"in doubt: {id} was under way when the run ended; it is not run again")
-    other = build_approver(view, yes=yes, defer=job.later or bool(answers))
+        config = apply_sandbox_flag(config, output.write_note, no_sandbox=no_sandbox)
+    for id in report.calls_in_doubt:
+        output.write_note(f"in doubt: {id} was running when the run ended; it is not run again")
+    fallback = build_approver(output, yes=yes, defer=job.later or bool(answers))
     require_browser(job, config)
-    agent = build_agent(job, config, approver=PresetApprover(answers, other), runs=runs)
-    return follow_run(agent, lambda one: one.resume(story.id), view, runs.path)
+    agent = build_agent(job, config, approver=PresetApprover(answers, fallback), runs=runs)
+    return follow_run(agent, lambda agent: agent.resume(report.id), output, runs.path)
 
 
 def _original_config(path: str | None, config: "Config") -> "Config":
-    """The one that the run was started with."""
+    """Read the configuration file that the run was started with."""
     from toolwire.cli.agent_options import load_config
 
     return config if path is None else load_config(Path(path))[0]
@@ -176,15 +179,15 @@ def _original_config(path: str | None, config: "Config") -> "Config":
 def _preset_answers(
     report: "RunReport", approve: tuple[str, ...], deny: tuple[str, ...]
 ) -> "dict[str, ApprovalAnswer]":
-    """What was said of calls that wait, by what each answer is bound to."""
-    waiting = {ask.call_id: ask for ask in report.pending_approvals}
+    """Return the answers of --approve and --deny, by the digest of the call that each applies to."""
+    waiting = {request.call_id: request for request in report.pending_approvals}
     for id in (*approve, *deny):
         if id not in waiting:
-            raise BadInput(f"no call {id!r} waits for an approval; those that do: {', '.join(waiting) or 'none'}")
+            raise BadInput(f"call {id!r} is not waiting for approval; waiting calls: {', '.join(waiting) or 'none'}")
         if id in approve and id in deny:
             raise BadInput(f"{id} can't be both approved and denied")
-    said: dict[str, ApprovalAnswer] = {waiting[id].digest: "yes" for id in approve}
-    return said | {waiting[id].digest: "no" for id in deny}
+    answers: dict[str, ApprovalAnswer] = {waiting[id].digest: "yes" for id in approve}
+    return answers | {waiting[id].digest: "no" for id in deny}
 
 
 @command.command("replay")
@@ -193,17 +196,18 @@ def _preset_answers(
     "--tools",
     type=click.Choice(("recorded", "live")),
     default="recorded",
-    help="What calls give: what they gave then, or what they give now. Default: recorded.",
+    help="Use the recorded results, or run the tools again. Default: recorded.",
 )
-@click.option("--workspace", type=_FOLDER, metavar="DIR", help="For live tools: another folder than the run's.")
-@click.option("--yes", is_flag=True, help="For live tools: answer every approval with yes.")
+@click.option("--workspace", type=_FOLDER, metavar="DIR", help="For live tools: use this folder, not the run's.")
+@click.option("--yes", is_flag=True, help="For live tools: approve every call.")
 @click.option("--no-sandbox", is_flag=True, help="For live tools: run commands without a sandbox.")
 @_journal_options
 def replay(*, run: str, journal: Path | None, config_path: Path | None, **options: Any) -> None:
-    """Play what the model said again, and show which calls come to something else, field by field.
+    """Replay the recorded turns of the model, and show differences.
 
-    No model is asked, and nothing is recorded. With --tools live the calls are run, under today's rules and approvals.
-    Exit code 0: no difference. 1: there are some. 2: it can't be replayed.
+    The outcome of each call is compared field by field. No model is called and nothing is recorded. With --tools live
+    the tools run, under the current rules and approvals. Exit code 0: no difference. 1: differences. 2: the run can't
+    be replayed.
 
     \b
     Example:
@@ -225,6 +229,7 @@ def _replay_run(
     no_sandbox: bool,
     has_config_option: bool,
 ) -> int:
+    """Replay a run, print the differences, and return the exit code."""
     import os
 
     from msgspec.structs import replace
@@ -235,40 +240,41 @@ def _replay_run(
     from toolwire.cli.run_session import build_approver, follow_run
     from toolwire.runtime.run.replay import ReplayApprover, ReplayModel, compare_calls, replay_tools
 
-    story = load_report(runs, config, run)
-    job = decode_job(story.metadata.facts)
+    report = load_report(runs, config, run)
+    job = decode_job(report.metadata.facts)
     if not has_config_option:
         config = _original_config(job.config, config)
     live = tools == "live"
     if workspace is not None:
         job = replace(job, workspace=os.path.realpath(workspace))
-    view = TextOutput(out=sys.stderr, workspace=job.workspace)
+    output = TextOutput(out=sys.stderr, workspace=job.workspace)
     if live and job.tools:
-        config = apply_sandbox_flag(config, view.write_note, no_sandbox=no_sandbox)
-    person = build_approver(view, yes=yes, defer=False) if live else ReplayApprover(story.turns)
-    offered = build_tools(job, config)
-    asked = story.metadata.messages
+        config = apply_sandbox_flag(config, output.write_note, no_sandbox=no_sandbox)
+    approver = build_approver(output, yes=yes, defer=False) if live else ReplayApprover(report.turns)
+    tool_sources = build_tools(job, config)
+    prompt_messages = report.metadata.messages
     agent = build_agent(
         job,
         config,
-        approver=person,
-        model=ReplayModel(story.metadata.model, story.turns),
-        tools=offered if live else replay_tools(offered, story.turns),
+        approver=approver,
+        model=ReplayModel(report.metadata.model, report.turns),
+        tools=tool_sources if live else replay_tools(tool_sources, report.turns),
     )
-    stream = agent.stream(asked[-1].parts, history=asked[:-1])  # type: ignore[arg-type]
-    follow_run(agent, lambda _: stream, view, None)
-    said = stream.run.messages[len(asked) :]
-    found = list(compare_calls(story.turns, said, None if live else stream.run.calls))
-    for one in found:
-        for line in difference_lines(one, story.redactor):
+    stream = agent.stream(prompt_messages[-1].parts, history=prompt_messages[:-1])  # type: ignore[arg-type]
+    follow_run(agent, lambda _: stream, output, None)
+    new_messages = stream.run.messages[len(prompt_messages) :]
+    differences = list(compare_calls(report.turns, new_messages, None if live else stream.run.calls))
+    for difference in differences:
+        for line in difference_lines(difference, report.redactor):
             click.echo(line)
-    if not found:
+    if not differences:
         click.echo("no difference")
-    return 1 if found else 0
+    return 1 if differences else 0
 
 
 @contextmanager
 def _open_runs(path: Path | None, config_path: Path | None) -> "Iterator[tuple[RunStore, Config]]":
+    """Open the store of runs. Yield it with the configuration."""
     with report_bad_input(), require_extra("runtime"), require_extra("gateway"):
         from toolwire.cli.agent_options import load_config, open_runs
 

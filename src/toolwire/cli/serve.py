@@ -1,4 +1,4 @@
-"""`toolwire serve`: the gateway."""
+"""`toolwire serve`: run the gateway."""
 
 import os
 import signal
@@ -11,23 +11,22 @@ import click
 from toolwire.cli.inputs import DEFAULT_CONFIG, report_bad_input, require_extra
 
 
-@click.command("serve", short_help="Serve every protocol in front of any provider.")
+@click.command("serve", short_help="Run the gateway.")
 @click.option(
-    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if there."
+    "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help=f"Default: {DEFAULT_CONFIG}, if present."
 )
-@click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Any other than loopback needs keys.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 takes any free one.")
-@click.option("--model", metavar="PROVIDER/MODEL", help="Answers every name that no provider knows.")
+@click.option("--host", metavar="HOST", help="Default: 127.0.0.1. Other than loopback needs server.keys.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Default: 4000. 0 picks a free port.")
+@click.option("--model", metavar="PROVIDER/MODEL", help="Model for names that no provider serves.")
 @click.option("--attached", is_flag=True, hidden=True, help="Stop when standard input ends.")
-@click.option("--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes. Default: 1.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Number of processes. Default: 1.")
 def command(
     *, path: Path | None, host: str | None, port: int | None, model: str | None, attached: bool, workers: int
 ) -> None:
-    """Serve every protocol in front of any provider.
+    """Run the gateway: clients of any protocol can use any provider.
 
-    Providers are those of the configuration file; without one, those whose keys are in the environment
-    (ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, OLLAMA_HOST); without any,
-    the embedded simulator.
+    Providers come from the configuration file, or else from the API keys in the environment (ANTHROPIC_API_KEY,
+    OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, OLLAMA_HOST). Without any, the built-in simulator is used.
 
     \b
     Example:
@@ -39,14 +38,16 @@ def command(
 
         if attached:
             threading.Thread(target=_stop_at_end_of_stdin, daemon=True).start()
-        found = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        config = Config() if found is None else read_config(found)
-        code = run_gateway(override_server(config, host, port), model, workers, lambda text: click.echo(text, err=True))
-    sys.exit(code)
+        config_path = path or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+        config = Config() if config_path is None else read_config(config_path)
+        exit_code = run_gateway(
+            override_server(config, host, port), model, workers, lambda text: click.echo(text, err=True)
+        )
+    sys.exit(exit_code)
 
 
 def _stop_at_end_of_stdin() -> None:
-    """Whoever started this holds the other end of its input, and lets go of it however it ends."""
+    """Stop the gateway when the process that started it ends, which closes stdin."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`toolwire simulate`: a model to test against, with no key and no network."""
+"""`toolwire simulate`: serve a simulated model for tests, without a key or a network."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 _GREETING = {"messages": [{"role": "user", "content": "Hi"}]}
-# Where each protocol takes requests, and the least that it takes.
+# The path of each protocol, and a minimal request.
 _EXAMPLE_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "anthropic": ("/v1/messages", {"model": "claude-opus-5-5", "max_tokens": 100, **_GREETING}),
     "openai-chat": ("/v1/chat/completions", {"model": "gpt-6-astra", **_GREETING}),
@@ -28,21 +28,22 @@ _EXAMPLE_REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def parse_protocol_or_all(name: str) -> str:
+    """Return `name` if it is "all" or an installed protocol, else raise `BadInput`."""
     return name if name == ALL else parse_protocol(name)
 
 
-@click.command("simulate", short_help="Serve a simulated model that speaks a protocol.")
+@click.command("simulate", short_help="Serve a simulated model.")
 @click.argument("name", metavar="PROTOCOL", type=parse_protocol_or_all)
-@click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N", help="Where to listen; 0: any.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Turns to play, in TOML or JSON.")
-@click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Between pieces of a stream.")
-@click.option("--require-key", is_flag=True, help="Refuse requests without a key, whatever it is.")
+@click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N", help="0 picks a free port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--script", type=click.Path(path_type=Path), metavar="FILE", help="Scripted turns, in TOML or JSON.")
+@click.option("--pace", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Delay between stream chunks.")
+@click.option("--require-key", is_flag=True, help="Reject requests without a key. Any key is accepted.")
 def command(*, name: str, port: int, host: str, script: Path | None, pace: float, require_key: bool) -> None:
     """Serve a simulated model that speaks PROTOCOL, or all protocols at once.
 
-    It needs no key. It calls a tool when the last user text names it, answers from tool results, streams, and
-    refuses what the provider would refuse. It runs until Ctrl-C.
+    The model calls a tool when the last user message names it, answers from tool results, streams, and rejects what
+    the provider would reject. It runs until Ctrl-C.
 
     \b
     Example:
@@ -55,20 +56,21 @@ def command(*, name: str, port: int, host: str, script: Path | None, pace: float
 
     names = () if name == ALL else (name,)
     app = Simulator(names, script=_load_script(script), pace=pace, require_key=require_key)
-    listening = _open_listener(host, port)
-    base = f"http://{host}:{listening.getsockname()[1]}"
-    click.echo(f"{name} at {base}")
-    for one in names or _EXAMPLE_REQUESTS:
-        path, body = _EXAMPLE_REQUESTS[one]
-        click.echo(f"curl {base}{path} -H 'content-type: application/json' -d '{json.dumps(body)}'")
+    listener = _open_listener(host, port)
+    base_url = f"http://{host}:{listener.getsockname()[1]}"
+    click.echo(f"{name} at {base_url}")
+    for protocol in names or _EXAMPLE_REQUESTS:
+        path, body = _EXAMPLE_REQUESTS[protocol]
+        click.echo(f"curl {base_url}{path} -H 'content-type: application/json' -d '{json.dumps(body)}'")
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=2))
-    # The signal that ends it may come back as KeyboardInterrupt, or have been dealt with before that.
+    # uvicorn may raise the signal that stopped it again, as KeyboardInterrupt.
     with contextlib.suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
+        server.run(sockets=[listener])
     click.echo("stopped", err=True)
 
 
 def _load_script(path: Path | None) -> "Script | None":
+    """Load the script, or raise `BadInput` if it is invalid."""
     from toolwire.upstream.simulator.script import ScriptError, load_script
 
     try:
@@ -78,9 +80,10 @@ def _load_script(path: Path | None) -> "Script | None":
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
+    """Open the listening socket, or raise `BadInput` if the address is not available."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        why = (error.strerror or str(error)).partition(" (")[0]
-        raise BadInput(f"can't listen at {host}:{port}: {why}") from None
+        reason = (error.strerror or str(error)).partition(" (")[0]
+        raise BadInput(f"can't listen on {host}:{port}: {reason}") from None

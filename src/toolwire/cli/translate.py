@@ -1,4 +1,4 @@
-"""`toolwire translate`: a body or a stream, from one protocol to another."""
+"""`toolwire translate`: translate a body or a stream from one protocol to another."""
 
 import sys
 from collections.abc import Sequence
@@ -24,25 +24,25 @@ EXIT_REFUSED = 3
     type=click.Choice(["request", "response", "stream", "error"]),
     default="request",
     show_default=True,
-    help="What the input is.",
+    help="Kind of input.",
 )
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.json",
-    help="Write the losses here as a JSON list, instead of to stderr.",
+    help="Write the losses to this file as JSON, not to stderr.",
 )
-@click.option("--strict", is_flag=True, help="Refuse any loss: exit 3, and write nothing to stdout.")
-@click.option("--model", metavar="M", help="The model, where a protocol keeps it in the address.")
+@click.option("--strict", is_flag=True, help="On any loss, exit with 3 and write nothing to stdout.")
+@click.option("--model", metavar="M", help="The model, for protocols that have it in the URL.")
 @click.option(
     "--hosted-tools",
     type=click.Choice(["drop", "function", "refuse"]),
-    help="What becomes of tools that only the source's provider can run.",
+    help="Treatment of tools that only the source's provider can run.",
 )
 @click.option(
     "--binary-results",
     type=click.Choice(["native", "summary"]),
-    help="Tool results that are images or files: as the target writes them, or as a line of text.",
+    help="Images and files in tool results: translate them, or replace them with a line of text.",
 )
 def command(
     *,
@@ -57,30 +57,30 @@ def command(
 ) -> None:
     """Translate a body or a stream from stdin to stdout.
 
-    What could not be carried is listed on stderr, one loss a line with its place in the input, or written
-    as JSON with --report. Names of protocols: `toolwire protocols`.
+    Losses are listed on stderr, one per line with the path in the input, or written as JSON with --report. See
+    `toolwire protocols` for the names of protocols.
 
     \b
     Example:
       toolwire translate --from anthropic --to openai-chat < request.json
       toolwire translate --from openai-chat --to anthropic --kind stream < answer.sse
     """
-    given = {"model": model, "hosted_tools": hosted_tools, "binary_results": binary_results}
-    options = {name: value for name, value in given.items() if value is not None}
+    option_values = {"model": model, "hosted_tools": hosted_tools, "binary_results": binary_results}
+    options = {name: value for name, value in option_values.items() if value is not None}
     if kind == "stream" and options:
         flags = ", ".join("--" + name.replace("_", "-") for name in options)
-        raise BadInput(f"{flags}: for requests, not for --kind stream")
+        raise BadInput(f"{flags} can't be used with --kind stream")
     with report_bad_input():
         output, losses = _translate(read_stdin(), source, target, kind, {"strict": strict, **options})
     if report is not None:
         _write_report(losses, report)
     if output is None:
-        click.echo(f"Refused: {target} can't carry this.", err=True)
+        click.echo(f"Refused: translating to {target} would lose this:", err=True)
     if output is None or report is None:
         _print_losses(losses)
     if output is None:
         raise SystemExit(EXIT_REFUSED)
-    # Flushed here, so that a reader who has gone away is noticed while click can still end quietly.
+    # Flush here, so that click can still handle a closed pipe quietly.
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
 
@@ -88,13 +88,13 @@ def command(
 def _translate(
     body: bytes, source: str, target: str, kind: Any, options: dict[str, Any]
 ) -> tuple[bytes | None, "Sequence[Loss]"]:
-    """Give the whole output and its losses; no output where they are refused."""
+    """Return the complete output and its losses; no output if the losses are refused."""
     try:
         if kind != "stream":
             encoded = toolwire.translate(body, source=source, target=target, kind=kind, **options)
             return encoded.to_bytes() + b"\n", encoded.losses
         stream = toolwire.translate_stream([body], source=source, target=target)
-        # Whole before the first byte is written: a stream that turns out bad leaves nothing on stdout.
+        # Translate everything before the first byte is written: a bad stream must leave nothing on stdout.
         output = b"".join(stream)
     except toolwire.LossyTranslationError as refusal:
         return None, refusal.losses
@@ -105,18 +105,20 @@ def _translate(
 
 
 def _print_losses(losses: "Sequence[Loss]") -> None:
+    """Print each loss with its path."""
     for loss in losses:
-        place = loss.path or "the body"
+        path = loss.path or "body"
         if loss.target is not None:
-            place = f"{place} -> {loss.target}"
-        click.echo(" ".join(f"{loss.kind} {place}: {loss.reason}".split()), err=True)
+            path = f"{path} -> {loss.target}"
+        click.echo(" ".join(f"{loss.kind} {path}: {loss.reason}".split()), err=True)
 
 
 def _write_report(losses: "Sequence[Loss]", report: Path) -> None:
+    """Write the losses as a JSON list."""
     import msgspec
 
-    listed = msgspec.json.encode([msgspec.structs.asdict(loss) for loss in losses])
+    encoded = msgspec.json.encode([msgspec.structs.asdict(loss) for loss in losses])
     try:
-        report.write_bytes(msgspec.json.format(listed, indent=2) + b"\n")
+        report.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
     except OSError as error:
         raise BadInput(f"can't write {report}: {error.strerror}") from error

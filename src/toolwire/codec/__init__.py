@@ -1,1 +1,1 @@
-"""What every protocol folder is built from. No clock, randomness, network, files or event loop."""
+"""Building blocks of protocol codecs, free of clock, randomness, network, files and event loop."""

@@ -1,10 +1,10 @@
-"""Carries: what a client's protocol has no place for, sealed into the field that its clients echo.
+"""Envelopes: signed payloads in a field that clients echo, for data that the client's protocol cannot represent.
 
-Text form `tw1.<key id>.<mac>.<payload>`, the last two in base64url; where only base64 is legal, all of it once more in
-base64. The MAC binds the payload to the tenant, the realm and model that issued what is carried, and a digest of the
-conversation before it, so that a carry of another tenant or upstream, a forged, moved or edited one is simply not a
-carry: it opens to None, and the caller reports a missing seal. The first key signs, all keys verify, so that keys can
-be rotated.
+The text form is `tw1.<key id>.<mac>.<payload>`, the last two in base64url. Where a field allows only base64, the text
+is base64-encoded once more. The HMAC binds the payload to the tenant, to the realm and model that issued its contents,
+and to a digest of the preceding conversation. An envelope that was forged, moved, edited, or made for another tenant or
+upstream opens to None, and the caller reports a missing signature. The first key signs and all keys verify, so that
+keys can be rotated.
 """
 
 import hashlib
@@ -23,81 +23,83 @@ _MAC_BYTES = 16
 
 
 class EnvelopePayload(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one carry holds: parts of another issuer, whole, that stood in its place; and the proof of a part that has
-    no place for one. That part is the one that the carry stands on; for a carry that stands alone the next text, or the
-    next call of that name. `after` tells where each part stood, if not there: after so many calls of the answer, and so
-    many characters since."""
+    """The contents of one envelope: parts of another issuer, and the signature of a part that cannot hold one."""
 
     parts: tuple[Part, ...] = ()
+    # for each part, calls of the response before it, and characters since the last of them; empty: in place
     positions: tuple[tuple[int, int], ...] = ()
+    # belongs to the part that carries the envelope, or, if it stands alone, to the next text or call
     signature: Signature | None = None
-    call_name: str | None = None
+    call_name: str | None = None  # the next call of this name owns the signature
 
 
 class EnvelopeField(msgspec.Struct, frozen=True, kw_only=True):
-    """The field of a protocol that its clients echo: a proof of reasoning, or one of calls where they drop reasoning.
-
-    `first`: reasoning stands before all that is said, wherever it stood. `blank` is what its provider takes for a proof
-    that a call never had.
-    """
+    """The field of a protocol in which its clients echo an envelope."""
 
     issuer: str
     kind: Literal["signature", "encrypted"]
-    on_calls: bool = False
-    reasoning_first: bool = False
-    base64: bool = False
-    placeholder: str | None = None
+    on_calls: bool = False  # echoed with tool calls, for clients that drop reasoning
+    reasoning_first: bool = False  # the protocol puts reasoning before everything else
+    base64: bool = False  # the field only allows base64
+    placeholder: str | None = None  # a value that the provider accepts for calls that never had a signature
 
     def encode(self, envelope: str) -> Signature:
+        """Return the envelope as a signature of this field's issuer."""
         data = b64encode(envelope.encode()).decode() if self.base64 else envelope
         return Signature(issuer=self.issuer, data=data, kind=self.kind)
 
 
 class EnvelopeKey:
-    """Seals and opens carries of one tenant for one upstream."""
+    """Seals and opens the envelopes of one tenant for one upstream."""
 
     def __init__(self, keys: Sequence[bytes], tenant: str = "", *, realm: str = "", model: str = "") -> None:
         if not keys:
-            raise ValueError("a carrier needs at least one key")
+            raise ValueError("an envelope key needs at least one secret")
         self._keys = {key_id(key): key for key in keys}
         self._signing_key_id = key_id(keys[0])
         self._binding = (tenant, realm, model)
 
     def seal(self, contents: EnvelopePayload, history_digest: str = "") -> str:
+        """Sign a payload and return the envelope."""
         payload = msgspec.json.encode(contents)
         mac = self._mac(self._signing_key_id, payload, history_digest)
         return f"{_PREFIX}{self._signing_key_id}.{_encode_base64url(mac)}.{_encode_base64url(payload)}"
 
     def open(self, text: str, history_digest: str = "") -> EnvelopePayload | None:
-        """What was sealed; None if this is no carry of ours, or one of another tenant, realm, model or prefix."""
+        """Verify an envelope and return its payload.
+
+        Returns None if it is not an envelope, or if it was made for another tenant, realm, model or conversation.
+        """
         if not is_envelope(text):
             return None
         try:
-            _, name, mac, payload_text = _decode_outer_base64(text).split(".")
+            _, key_name, mac, payload_text = _decode_outer_base64(text).split(".")
             payload = _decode_base64url(payload_text)
-            if name not in self._keys:
+            if key_name not in self._keys:
                 return None
-            if not hmac.compare_digest(self._mac(name, payload, history_digest), _decode_base64url(mac)):
+            if not hmac.compare_digest(self._mac(key_name, payload, history_digest), _decode_base64url(mac)):
                 return None
             return msgspec.json.decode(payload, type=EnvelopePayload)
         except (ValueError, msgspec.MsgspecError):
             return None
 
     def _mac(self, key_name: str, payload: bytes, history_digest: str) -> bytes:
-        # Each length stands before its text, so that no two bindings make the same message.
+        """Compute the HMAC over the binding and the payload."""
+        # Length prefixes keep two different bindings from producing the same message.
         texts = [text.encode(errors="surrogatepass") for text in (*self._binding, history_digest)]
         message = b"".join(len(text).to_bytes(8, "big") + text for text in texts) + payload
         return hmac.digest(self._keys[key_name], message, "sha256")[:_MAC_BYTES]
 
 
 def is_envelope(text: str) -> bool:
-    """Whether it has the form of one, also in base64 of either alphabet."""
+    """Return whether a text looks like an envelope, also in base64 of either alphabet."""
     return text.startswith(_PREFIX) or (
         text.startswith(_PREFIX_BASE64) and _decode_outer_base64(text).startswith(_PREFIX)
     )
 
 
 def _decode_outer_base64(text: str) -> str:
+    """Remove the extra base64 layer, if there is one."""
     if text.startswith(_PREFIX):
         return text
     try:
@@ -110,15 +112,18 @@ _URL_SAFE_ALPHABET = str.maketrans("+/", "-_")
 
 
 def key_id(key: bytes) -> str:
+    """Return the public id of a key."""
     return hashlib.blake2s(key, digest_size=6, person=b"twkeyid").hexdigest()
 
 
 def _encode_base64url(data: bytes) -> str:
+    """Encode without padding."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _decode_base64url(text: str) -> bytes:
+    """Decode text without padding, and reject any other spelling of the same bytes."""
     data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if _encode_base64url(data) != text:
-        raise ValueError("not the one spelling of these bytes")  # base64 readers skip what they don't know
+        raise ValueError("not canonical base64url")  # the decoder skips unknown characters
     return data

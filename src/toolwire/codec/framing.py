@@ -1,16 +1,8 @@
-"""Server-sent events: frames from bytes cut anywhere, and frames as bytes.
+"""Stream framing: server-sent events (SSE), newline-delimited JSON, and JSON arrays.
 
-A frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines join with LF, comments are dropped. What is an
-object without a name is data, too. Whether it is text is only asked of a whole frame, so a character cut in two needs
-no care.
-
-Newline-delimited JSON: lines from bytes cut anywhere, and lines as bytes.
-
-Whole frames of a stream as they came, for a client of the same protocol.
-
-A stream as one JSON array that grows, for a client that asks for no server-sent events.
-
-Frames that stay whole for readers that split text into lines, as httpx does for several SDKs.
+Splitters accept bytes cut anywhere. An SSE frame ends at an empty line; lines end in LF, CRLF or CR. `data` lines are
+joined with LF and comments are dropped. A frame that is a bare JSON object counts as data. UTF-8 is validated per
+complete frame, so that a character cut in two needs no care.
 """
 
 import re
@@ -18,7 +10,7 @@ from collections.abc import Callable
 
 LIMIT_FRAME = 64 * 1024 * 1024
 
-# The one line of data that nearly every frame has, with the frame's end.
+# The single data line of nearly every frame, with the end of the frame.
 _DATA_LINE_FRAME = re.compile(rb"\ndata: ?(.*)\n(?=\n)")
 _DATA_LINES = re.compile(rb"^data(?:: ?(.*))?$", re.MULTILINE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -26,7 +18,7 @@ _DATA_LINE_BREAK = b"\ndata: "
 
 
 class SseSplitter:
-    """Takes bytes, gives the data of each whole frame. Names of events are dropped: all protocols say them in data."""
+    """Splits SSE bytes into the data of each complete frame. Event names are dropped; the data repeats them."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -35,6 +27,7 @@ class SseSplitter:
         self._after_cr = False
 
     def feed(self, data: bytes) -> list[bytes]:
+        """Add bytes and return the data of the frames that are now complete."""
         head = self.complete_frames(data)
         if head is None:
             return []
@@ -43,12 +36,15 @@ class SseSplitter:
         if b"\ndata" not in between and b"{" not in between:
             frames = pieces[1::2]
         else:
-            frames = [said for text in head.split(b"\n\n") if (said := frame_data(text)) is not None]
+            frames = [payload for text in head.split(b"\n\n") if (payload := frame_data(text)) is not None]
         return frames if head.isascii() else list(map(truncate_at_invalid_utf8, frames))
 
     def split_at(self, data: bytes, end: bytes) -> list[bytes]:
-        """The frames as they are, cut behind those that end with this, and without it: for a reader that knows most of
-        them by their beginning and their end. Behind the last cut there are the others, if any. See `data_of`."""
+        """Add bytes and split the complete frames after each one that ends with `end`, which is removed.
+
+        For readers that recognize most frames by their beginning and end. The last element holds the frames after the
+        last split. See `unnamed_frame_data`.
+        """
         head = self.complete_frames(data)
         if head is None:
             return [b""]
@@ -58,7 +54,7 @@ class SseSplitter:
         return (head + b"\n\n").split(end + b"\n\n")
 
     def complete_frames(self, data: bytes) -> bytes | None:
-        """All whole frames that there are now, without the end of the last one."""
+        """Add bytes and return all complete frames, without the end of the last one."""
         if self._after_cr or b"\r" in data:
             data = self._normalize_line_ends(data)
         if not data:
@@ -69,10 +65,10 @@ class SseSplitter:
                 return None
             data = b"".join(self._pieces) + data
             self._pieces, self._size = [], 0
-        head, found, rest = data.rpartition(b"\n\n")
-        if rest:
-            self._buffer(rest)
-        if not found:
+        head, separator, incomplete = data.rpartition(b"\n\n")
+        if incomplete:
+            self._buffer(incomplete)
+        if not separator:
             return None
         if not self._started:
             self._started = True
@@ -80,7 +76,7 @@ class SseSplitter:
         return head
 
     def _normalize_line_ends(self, data: bytes) -> bytes:
-        """LF for every line end. A CR ends its line at once: the LF that may follow it is then no other end."""
+        """Replace every line end by LF; CR followed by LF counts once, even across chunks."""
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
             self._after_cr = False
@@ -89,27 +85,32 @@ class SseSplitter:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _buffer(self, data: bytes) -> None:
-        """Hold a piece of an unfinished frame. Pieces are joined once, when it ends."""
+        """Keep a piece of an incomplete frame; pieces are joined once, when the frame ends."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LIMIT_FRAME:
-            raise ValueError(f"a frame of more than {LIMIT_FRAME} bytes")
+            raise ValueError(f"SSE frame exceeds {LIMIT_FRAME} bytes")
 
     def close(self) -> list[bytes]:
-        """The data of what was left without its empty line: servers do close like that."""
+        """Return the data of a last frame without its empty line, as some servers send it."""
         return self.feed(self.take_rest())
 
     def close_split_at(self, end: bytes) -> list[bytes]:
+        """Split the last frame, as `split_at` does."""
         return self.split_at(self.take_rest(), end)
 
     def take_rest(self) -> bytes:
-        rest = b"".join(self._pieces).rstrip(b"\n")
+        """Remove the incomplete frame from the buffer and return it, completed."""
+        incomplete = b"".join(self._pieces).rstrip(b"\n")
         self._pieces, self._size = [], 0
-        return rest + b"\n\n" if rest else b""
+        return incomplete + b"\n\n" if incomplete else b""
 
 
 def frame_data(frame: bytes) -> bytes | None:
-    """The data of a frame, if it has any. Google breaks a stream off with an error that has no name: its SDKs know."""
+    """Return the data of a frame, or None.
+
+    Google ends a broken stream with a bare JSON error object, which its SDKs accept as data.
+    """
     if lines := _DATA_LINES.findall(frame):
         return b"\n".join(lines)
     bare = frame.strip(b"\n")
@@ -117,8 +118,10 @@ def frame_data(frame: bytes) -> bytes | None:
 
 
 def truncate_at_invalid_utf8(data: bytes) -> bytes:
-    """The data; of what is not UTF-8 just the first bad byte, which no reader takes. Values that are passed on as they
-    are would else carry it with them."""
+    """Return valid UTF-8 unchanged, and otherwise only its first invalid byte, which every JSON decoder rejects.
+
+    Raw values that are passed on verbatim would otherwise carry the invalid bytes along.
+    """
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -127,7 +130,7 @@ def truncate_at_invalid_utf8(data: bytes) -> bytes:
 
 
 def encode_sse_frame(data: bytes, event: bytes | None = None) -> bytes:
-    """A frame. A name that a line can't hold is left out: it is in the data, too."""
+    """Encode an SSE frame; an event name that contains a line end is left out."""
     if b"\n" in data or b"\r" in data:
         data = as_data_lines(data)
     if event is None or b"\n" in event or b"\r" in event:
@@ -136,12 +139,12 @@ def encode_sse_frame(data: bytes, event: bytes | None = None) -> bytes:
 
 
 def as_data_lines(data: bytes) -> bytes:
-    """Data, or a piece of it, as it stands after `data: `: JSON that is kept as its source wrote it may have lines."""
+    """Prefix each further line of the data with `data: `, since raw JSON may span lines."""
     return _DATA_LINE_BREAK.join(data.splitlines()) if b"\n" in data or b"\r" in data else data
 
 
 def unnamed_frame_data(frame: bytes) -> bytes:
-    """The data of a frame that has no name."""
+    """Return the data of a frame without an event name."""
     return frame.removeprefix(b"data: ").replace(_DATA_LINE_BREAK, b"\n")
 
 
@@ -149,64 +152,97 @@ LIMIT_LINE = 64 * 1024 * 1024
 
 
 class LineSplitter:
-    """Yields each line that is not blank."""
+    """Splits bytes into lines, without blank ones."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        ended, newline, rest = data.rpartition(b"\n")
-        lines = b"".join((*self._take_pieces(), ended)).split(b"\n") if newline else []
-        if rest:
-            self._buffer(rest)
+        """Add bytes and return the complete lines."""
+        complete, newline, incomplete = data.rpartition(b"\n")
+        lines = b"".join((*self._take_pieces(), complete)).split(b"\n") if newline else []
+        if incomplete:
+            self._buffer(incomplete)
         return [stripped for line in lines if (stripped := line.strip())]
 
     def _buffer(self, data: bytes) -> None:
-        """Hold a piece of an unfinished line. Pieces are joined once, when it ends."""
+        """Keep a piece of an incomplete line; pieces are joined once, when the line ends."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LIMIT_LINE:
-            raise ValueError(f"a line of more than {LIMIT_LINE} bytes")
+            raise ValueError(f"line exceeds {LIMIT_LINE} bytes")
 
     def _take_pieces(self) -> list[bytes]:
+        """Return the buffered pieces and clear the buffer."""
         pieces, self._pieces, self._size = self._pieces, [], 0
         return pieces
 
     def close(self) -> list[bytes]:
-        rest = b"".join(self._take_pieces()).strip()
-        return [rest] if rest else []
+        """Return the last line if it has no line end."""
+        line = b"".join(self._take_pieces()).strip()
+        return [line] if line else []
 
 
 def encode_line(data: bytes) -> bytes:
+    """Encode one line."""
     return data + b"\n"
 
 
 FrameFilter = Callable[[bytes], bytes]
-"""Changes a frame that a client did not ask for, or drops it: then it is empty."""
+"""Rewrites a frame for a client that did not request all of it; an empty result drops the frame."""
 
 
 class FrameSplitter:
-    """Takes bytes, gives each whole frame with its end: an event of server-sent events, or a line of JSON."""
+    """Splits bytes into complete frames with their ends: SSE events or lines of JSON.
+
+    The last two frames are returned one by one, since a stream ends there. All frames before them are returned as
+    one batch, which `split` separates.
+    """
 
     def __init__(self, *, lines: bool) -> None:
         self._splitter = LineSplitter() if lines else SseSplitter()
+        self._end = b"\n" if lines else b"\n\n"
 
     def feed(self, data: bytes) -> list[bytes]:
+        """Add bytes and return the complete frames, verbatim."""
         if isinstance(self._splitter, LineSplitter):
-            return [line + b"\n" for line in self._splitter.feed(data)]
+            return _batch([line + b"\n" for line in self._splitter.feed(data)])
         head = self._splitter.complete_frames(data)
-        return [] if head is None else _split_frames(head)
+        return [] if head is None else _split_last_frames(head)
+
+    def split(self, batch: bytes) -> list[bytes]:
+        """Split a batch into its frames."""
+        return [text + self._end for text in batch.split(self._end) if text.strip(b"\n")]
+
+    def first_two(self, batch: bytes) -> bytes:
+        """Return the first two frames of a batch."""
+        return batch[: len(batch) - len(rest[2])] if len(rest := batch.split(self._end, 2)) > 2 else batch
 
     def close(self) -> list[bytes]:
-        """What was left without its end."""
+        """Return the last frame if its end is missing."""
         if isinstance(self._splitter, LineSplitter):
-            return [line + b"\n" for line in self._splitter.close()]
+            return _batch([line + b"\n" for line in self._splitter.close()])
         head = self._splitter.complete_frames(self._splitter.take_rest())
-        return [] if head is None else _split_frames(head)
+        return [] if head is None else _split_last_frames(head)
+
+
+def _split_last_frames(head: bytes) -> list[bytes]:
+    """Split off the last two frames."""
+    if b"\n\n" not in head:
+        return [head + b"\n\n"]
+    if b"\n\n\n" in head or head.startswith(b"\n"):
+        return _batch(_split_frames(head))  # blank frames are dropped
+    return [text + b"\n\n" for text in head.rsplit(b"\n\n", 2)]
+
+
+def _batch(frames: list[bytes]) -> list[bytes]:
+    """Join all frames but the last two."""
+    return [b"".join(frames[:-2]), *frames[-2:]] if len(frames) > 2 else frames
 
 
 def _split_frames(head: bytes) -> list[bytes]:
+    """Split complete SSE frames, each with its end."""
     if b"\n\n" not in head:
         return [head + b"\n\n"]
     return [text + b"\n\n" for text in head.split(b"\n\n") if text.strip(b"\n")]
@@ -216,13 +252,14 @@ JSON_MEDIA_TYPE = b"application/json"
 
 
 class JsonArrayFramer:
-    """Takes whole frames of server-sent events, gives the same as elements. Comments become space between them."""
+    """Converts SSE frames into the elements of one growing JSON array. Comments become whitespace."""
 
     def __init__(self) -> None:
         self._splitter = SseSplitter()
         self._started = False
 
     def add(self, frames: bytes) -> bytes:
+        """Convert complete frames into array elements."""
         elements = self._splitter.feed(frames)
         if not elements:
             return b"\n" if frames and self._started else b""
@@ -230,11 +267,15 @@ class JsonArrayFramer:
         return opening + b"\n,\n".join(elements)
 
     def close(self) -> bytes:
+        """End the array."""
         return b"\n]\n" if self._started else b"[]\n"
 
 
 def escape_line_separators(frames: bytes) -> bytes:
-    """The frames, with what Unicode also calls the end of a line escaped: JSON has it in strings only."""
+    """Escape Unicode line separators in JSON frames.
+
+    Readers that split text with `splitlines`, as httpx does for several SDKs, would otherwise break such frames.
+    """
     if frames.isascii() or not (b"\xe2\x80" in frames or b"\xc2\x85" in frames):
         return frames
     return (

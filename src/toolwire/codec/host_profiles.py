@@ -1,7 +1,7 @@
-"""Host profiles: how a server that speaks a protocol departs from it.
+"""Host profiles: deviations of a server from the protocol that it speaks.
 
-A profile is data. The encoder asks it for requests of another protocol, and reports every step that it causes. A
-request of the same protocol passes as the client wrote it.
+A profile is plain data. Encoders consult it for requests translated from another protocol, and report every change that
+it causes. Requests in the same protocol pass unchanged.
 """
 
 import re
@@ -12,29 +12,30 @@ from msgspec.structs import replace
 
 
 class HostProfile(Struct, frozen=True, kw_only=True):
-    """What a host takes of its protocol, which is Chat Completions unless said; the defaults are the protocol's own."""
+    """Features of the protocol that a host accepts. Defaults are those of OpenAI's Chat Completions."""
 
     name: str
-    hostnames: tuple[str, ...] = ()  # patterns of the host name in a base URL
-    string_content: bool = False  # texts of a message only as one string
-    developer_role: bool = True  # the role `developer`
-    late_system_messages: bool = True  # system messages after the leading run, and several of them
-    user_after_tool: bool = True  # a user message right after a `tool` message
-    message_names: bool = True  # `name` and `refusal` on messages
-    null_content: bool = True  # `content: null` beside calls
-    reasoning_content: bool = True  # where the model is known to want its reasoning back
+    hostnames: tuple[str, ...] = ()  # patterns for the host name of a base URL
+    string_content: bool = False  # accepts message text only as a single string
+    developer_role: bool = True  # accepts the role `developer`
+    late_system_messages: bool = True  # accepts system messages after the first, and later in the conversation
+    user_after_tool: bool = True  # accepts a user message right after a `tool` message
+    message_names: bool = True  # accepts `name` and `refusal` on messages
+    null_content: bool = True  # accepts `content: null` beside tool calls
+    reasoning_content: bool = True  # accepts `reasoning_content` for models that need their reasoning back
     output_limit_field: str = "max_completion_tokens"  # the field of the output limit
-    reasoning_effort: bool = True  # `reasoning_effort`; at Ollama, `think`
-    effort_levels: bool = True  # at Ollama, words for `think` besides true and false
-    cache_marks: bool = True  # `prompt_cache_breakpoint`
-    freeform_tools: bool = True  # `custom` tools
-    bare_functions: bool = True  # functions without `parameters`, and `strict: false`
-    allowed_tools: bool = True  # a choice among some of the tools
-    web_search: bool = True  # `web_search_options`
-    stream_usage: bool = True  # `stream_options.include_usage`
-    user_pattern: re.Pattern[str] | None = None  # legal values of `user`; others are sent as a digest
-    unsupported_fields: tuple[str, ...] = ()  # other fields of the body, as pointers without the first slash
-    stores_by_default: bool = False  # the host keeps answers unless `store` is false
+    reasoning_effort: bool = True  # accepts `reasoning_effort`; for Ollama, `think`
+    effort_levels: bool = True  # for Ollama: accepts effort levels as `think`, not only true and false
+    cache_marks: bool = True  # accepts `prompt_cache_breakpoint`
+    freeform_tools: bool = True  # accepts `custom` tools
+    bare_functions: bool = True  # accepts functions without `parameters`, and `strict: false`
+    allowed_tools: bool = True  # accepts a tool choice among some of the tools
+    web_search: bool = True  # accepts `web_search_options`
+    stream_usage: bool = True  # accepts `stream_options.include_usage`
+    user_pattern: re.Pattern[str] | None = None  # legal values of `user`; other values are sent as a digest
+    # further fields of the body that it rejects, as JSON pointers without the leading slash
+    unsupported_fields: tuple[str, ...] = ()
+    stores_by_default: bool = False  # stores responses unless `store` is false
 
 
 OPENAI = HostProfile(name="openai", hostnames=("api.openai.com", "*.api.openai.com"), stores_by_default=True)
@@ -72,7 +73,7 @@ GENERIC = HostProfile(
         "verbosity",
     ),
 )
-"""The form that every known host takes, for one that is not known."""
+"""The subset that every known host accepts, used for unknown hosts."""
 
 # 422 `extra_forbidden` for `user` and `stream_options.include_usage`, and code 3230 for a user message after a result.
 # Usage comes in the last chunk anyway.
@@ -89,17 +90,17 @@ MISTRAL = replace(
 GROQ = replace(GENERIC, name="groq", hostnames=("api.groq.com",), reasoning_content=False)
 
 COMPATIBLE = replace(OPENAI, name="compatible", hostnames=(), stores_by_default=False)
-"""A host that is taken to accept its whole protocol."""
+"""A host that is assumed to accept the entire protocol."""
 
-PROFILES = {one.name: one for one in (OPENAI, AZURE, GENERIC, MISTRAL, GROQ)}
+PROFILES = {profile.name: profile for profile in (OPENAI, AZURE, GENERIC, MISTRAL, GROQ)}
 
 
-# A proxy in front of OpenAI's own models, which refuse `max_tokens`.
+# OpenAI's own models behind a proxy: they reject `max_tokens`.
 _OPENAI_MODELS = re.compile(r"(?:openai/)?(?:gpt-\d|chatgpt-|o\d)")
 
 
 def profile_for_host(hostname: str) -> HostProfile | None:
-    """Return the profile of a host name, if it is known."""
+    """Return the profile of a known host name, or None."""
     for profile in PROFILES.values():
         if any(fnmatchcase(hostname.lower(), pattern) for pattern in profile.hostnames):
             return profile
@@ -107,5 +108,5 @@ def profile_for_host(hostname: str) -> HostProfile | None:
 
 
 def default_profile(protocol: str, model: str) -> HostProfile:
-    """Return the profile of a host that nothing is known of but its protocol and the name of the model."""
+    """Return the profile of an unknown host, by its protocol and the model's name."""
     return GENERIC if protocol == "openai-chat" and not _OPENAI_MODELS.match(model) else COMPATIBLE

@@ -1,8 +1,4 @@
-"""Log probabilities of an answer's tokens, between protocols that tell the same of them in two places: of a candidate,
-or of each of its texts. In a stream they are handed on as they arrive, and once more with all that was told.
-
-What a protocol is to the rest of toolwire: one record of functions, and what they are given.
-"""
+"""The interface of a protocol codec: one record of functions, and the values that they exchange."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -30,17 +26,16 @@ TokenLogprobs = list[dict[str, Any]]
 
 
 class LogprobsLayout(Struct, frozen=True):
-    """Where a protocol keeps them, always as `logprobs`: in the extras of texts, or else of candidates. `read` gives
-    None for what can't be told elsewhere."""
+    """The place and format of token log probabilities in a protocol."""
 
-    family: str
-    per_text: bool
-    decode: Callable[[Raw], TokenLogprobs | None]
+    family: str  # of the extras, in which they always have the key `logprobs`
+    per_text: bool  # kept in the extras of texts, or else of candidates
+    decode: Callable[[Raw], TokenLogprobs | None]  # returns None if other protocols cannot represent the value
     encode: Callable[[TokenLogprobs], Raw]
 
 
 class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a protocol keeps outside its body: in the address, or in headers."""
+    """Request data outside the body: in the URL or in headers."""
 
     path: str | None = None
     model: str | None = None
@@ -50,61 +45,60 @@ class Route(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """What is known of the one who will read a request. `issued_ids`: it issued all the call ids itself. `site` and
-    `title` are the application's, for a provider that wants to know who asks. `host` is the profile of the server."""
+    """Facts about the recipient of a request."""
 
     model: str | None = None
     version: str | None = None
     stream: bool | None = None
-    realm: str | None = None
-    site: str | None = None
-    title: str | None = None
-    issued_ids: bool = False
+    realm: str | None = None  # the deployment or account whose signatures the target accepts
+    site: str | None = None  # the application's URL, for providers that ask for it
+    title: str | None = None  # the application's name, for providers that ask for it
+    issued_ids: bool = False  # the target issued all call ids itself
+    # keep binary tool results, or replace them by a summary line
     binary_results: Literal["native", "summary"] = "native"
-    hosted_tools: Literal["drop", "function", "refuse"] = "drop"
+    hosted_tools: Literal["drop", "function", "refuse"] = "drop"  # handling of hosted tools that the target lacks
     host: HostProfile = OPENAI
 
 
 class OriginalTool(Struct, frozen=True):
-    """A tool as the client knows it. `parameters`: its schema, if the target gives null for what is absent. `native`:
-    what its vendor calls a call of it, if it is no function there."""
+    """A tool as the client declared it."""
 
     name: str
     namespace: str | None = None
-    freeform: bool = False
-    parameters: Raw | None = None
-    native: str | None = None
+    freeform: bool = False  # a freeform tool that was declared as a function
+    parameters: Raw | None = None  # the schema, if the target sends null for absent properties
+    native: str | None = None  # the vendor's own call type, if the tool is not a function there
 
 
 class ResponseMapping(Struct):
-    """How to raise an answer again to what the client asked: aliases and what was lowered; `taken` are all names that
-    the target knows. `integers` is the request whose schemas say where it wants integers, if another protocol's model
-    answers; `screen` what its calls that drive a screen are told again by."""
+    """The mapping from a response's tool calls back to the tools that the client declared."""
 
-    tools: dict[str, OriginalTool] = field(default_factory=dict)
-    used_names: set[str] = field(default_factory=set)
+    tools: dict[str, OriginalTool] = field(default_factory=dict)  # by the name that the target knows
+    used_names: set[str] = field(default_factory=set)  # all tool names that the target knows
+    # the request whose schemas tell where integers belong, if another protocol's model answers
     integer_schemas: Request | None = None
-    computer_use: "ScreenContext | None" = None
+    computer_use: "ScreenContext | None" = None  # context for translating computer calls back to the client's form
 
     @property
     def is_empty(self) -> bool:
-        """Whether an answer stays as it is."""
+        """Return whether responses need no mapping."""
         return not self.tools and self.integer_schemas is None and self.computer_use is None
 
 
 class ResponseContext(Struct, frozen=True, kw_only=True):
-    """What an answer needs besides itself. `request` is the client's. What its protocol can't keep, `carrier` hides in
-    a field that it echoes, or `withholding` holds back for somebody else to keep."""
+    """Everything besides the response itself that decoding and encoding a response needs."""
 
-    request: Request | None = None
+    request: Request | None = None  # as received from the client
     mapping: ResponseMapping = field(default_factory=ResponseMapping)
     created: int = 0
+    # seals data that the client's protocol cannot represent into a field that clients echo
     envelope_key: EnvelopeKey | None = None
+    # collects signatures that the gateway stores for the client instead
     withheld: "WithheldSignatures | None" = None
 
 
 class EncodedBody(Struct):
-    """What an encoder made: a tree of dicts, wire structs and raw JSON, with its losses still as trails."""
+    """An encoded body as a tree of dicts, wire structs and raw JSON, with unresolved losses."""
 
     body: Any
     report: LossReport
@@ -112,62 +106,53 @@ class EncodedBody(Struct):
     route: Route = field(default_factory=Route)
 
     def to_bytes(self) -> bytes:
+        """Serialize the body to JSON."""
         return msgspec.json.encode(self.body)
 
 
 class StreamDecoder(Protocol):
-    """Bytes at any split in, events out. Total: what can't be read ends the stream with ResponseFailed."""
+    """Decodes stream bytes, cut anywhere, to events. Unreadable input ends the stream with ResponseFailed."""
 
-    def feed(self, data: bytes) -> list[Event]: ...
-    def close(self) -> list[Event]: ...
+    def feed(self, data: bytes) -> list[Event]:
+        """Decode the next bytes."""
+
+    def close(self) -> list[Event]:
+        """Decode buffered bytes at the end of the stream."""
 
 
 class StreamEncoder(Protocol):
-    """Events in, bytes out. `report` speaks of the response that the events fold into; `failure`: why it can't
-    go on, if so; it waits for the ResponseFailed that says so."""
+    """Encodes events to stream bytes."""
 
-    report: LossReport
+    report: LossReport  # losses, relative to the response that the events fold into
 
     @property
-    def failure(self) -> ApiError | None: ...
-    def encode(self, events: Iterable[Event]) -> bytes: ...
-    def close(self) -> bytes: ...
+    def failure(self) -> ApiError | None:
+        """The error because of which no further event can be encoded; the caller sends it as ResponseFailed."""
+
+    def encode(self, events: Iterable[Event]) -> bytes:
+        """Encode the next events."""
+
+    def close(self) -> bytes:
+        """Complete the stream."""
 
 
 class SharedExtra(Struct, frozen=True):
-    """An extra that another protocol of the same vendor has, too: where it is, and how both words for it are turned
-    into the common one and back. None: it can't be said. `spelt` are other spellings of the key, which are read."""
+    """An extra that another protocol of the same vendor has as well, under its own name and format."""
 
     family: str
     key: str
-    decode: Callable[[Raw], Raw | None]
-    encode: Callable[[Raw], Raw | None]
-    key_aliases: tuple[str, ...] = ()
+    decode: Callable[[Raw], Raw | None]  # to the common format; None if that is impossible
+    encode: Callable[[Raw], Raw | None]  # from the common format; None if that is impossible
+    key_aliases: tuple[str, ...] = ()  # other spellings of the key that are accepted
 
 
 class Codec(Struct, frozen=True, kw_only=True):
-    """One protocol. `families` key the extras that it writes back, its own first; `names` gives wire names to canonical
-    fields, for losses; `surface` says where it is spoken, `carriage` is the field that its clients echo, `counting` how
-    it counts tokens, if there is one. Of what it shares with another protocol of its family, `known` are the extras
-    that it has, too, by canonical type, and `spelling` the tokens of `form` that mean the same in both;
-    `alike` are, by canonical type, those that a protocol of another family has, too, but the same vendor.
-    `probabilities`: where it tells those of tokens, if as others do.
-    `failing`: an answer can say itself that it failed; else only an error in its place does.
-    `stop_message`: the extra of a candidate that says in words why it stopped.
-    `announced`: its streams begin with an event of their own, so that a start alone does not promise content.
-    `resets`: settings may change within a conversation.
-    `repair_request` mends what the provider is known to refuse: a translation does without it, the gateway does not.
-    `demand`: why only its own provider can do what is asked, as the error by which its clients learn to ask otherwise.
-    `glance`: an ordinary answer without its words, for who passes it on as it is: its names, its stops and its usage.
-    None if it must be decoded to be understood.
-    `frame_filter`: changes frames of a stream that is passed on as it came, if this client did not ask for them;
-    `closing` ends such a stream, if its provider left that out; `cumulative`: the event that ends one repeats all of
-    the answer."""
+    """One protocol, as a record of functions and facts."""
 
     name: str
-    families: tuple[str, ...]
-    wire_names: WireNames
-    surface: Surface
+    families: tuple[str, ...]  # of the extras that it writes back, its own first
+    wire_names: WireNames  # wire names of canonical fields, for loss paths
+    surface: Surface  # its HTTP endpoints and headers
     decode_request: Callable[[bytes, Route], Request]
     encode_request: Callable[[Request, Target], EncodedBody]
     decode_response: Callable[[bytes, ResponseContext], Response]
@@ -178,21 +163,28 @@ class Codec(Struct, frozen=True, kw_only=True):
     encode_model: Callable[[ModelCard], Any]
     stream_decoder: Callable[[ResponseContext], StreamDecoder]
     stream_encoder: Callable[[ResponseContext], StreamEncoder]
-    check_request: Callable[..., list[Finding]]
+    check_request: Callable[..., list[Finding]]  # returns the findings that make the provider reject a request
+    # repairs what the provider is known to reject; used by the gateway, not by `translate`
     repair_request: Callable[[Request, Target, WireNames, LossReport], Request] | None = None
-    envelope_field: EnvelopeField | None = None
+    envelope_field: EnvelopeField | None = None  # the field in which clients echo an envelope
+    # the error to return if a request needs a feature that only this protocol's provider has
     native_only_error: Callable[[Request], ApiError | None] = lambda _: None
+    # reads ids, stop reasons and usage of a response without its content; None if it must be decoded
     peek: Callable[[bytes], Response | None] = lambda _: None
+    # rewrites frames of a passed-through stream that the client did not request
     frame_filter: Callable[[ResponseContext], FrameFilter | None] = lambda _: None
-    stream_end: bytes = b""
-    end_event_repeats_response: bool = False
-    token_count: TokenCountApi | None = None
-    errors_in_body: bool = False
-    stop_message_key: str | None = None
-    has_start_event: bool = True
-    mid_conversation_settings: bool = False
+    stream_end: bytes = b""  # completes a passed-through stream whose provider omitted the end
+    end_event_repeats_response: bool = False  # the last event of a stream contains the complete response
+    token_count: TokenCountApi | None = None  # its endpoint for counting tokens
+    errors_in_body: bool = False  # a response can report its own failure, besides an error in its place
+    stop_message_key: str | None = None  # the extra of a candidate that explains the stop reason in words
+    has_start_event: bool = True  # streams begin with an event of their own, so that a start does not promise content
+    mid_conversation_settings: bool = False  # settings may change within a conversation
+    # by canonical type, extras that another protocol of the family has as well
     shared_fields: Mapping[str, frozenset[str]] = {}
+    # wire_form tokens with the same meaning in another protocol of the family
     shared_wire_forms: frozenset[str] = frozenset()
+    # by canonical type, extras that a protocol of another family, but the same vendor, has as well
     vendor_extras: Mapping[str, Mapping[str, SharedExtra]] = {}
-    logprobs: LogprobsLayout | None = None
-    computer_use: "ComputerUseAdapter | None" = None
+    logprobs: LogprobsLayout | None = None  # its layout of log probabilities, if other protocols can represent them
+    computer_use: "ComputerUseAdapter | None" = None  # its format of computer calls

@@ -1,14 +1,13 @@
-"""Extras that one answer after the other has: what was found out about them is kept with them.
+"""Collect losses where they happen, and resolve them to JSON pointers into the source.
 
-Collecting losses where they happen, and naming them once, as pointers into the source.
-
-An encoder knows canonical values only. It reports a *trail* from the root of what it encodes, such as
-`("messages", 2, "parts", 0)`, and a field. `resolve` walks the trail: a node's own `at`, else the wire name that the
-source codec's `names` gives for the field (`"Message.parts": "/content"`; `""` for a canonical group without a wire
-object of its own; `"//parallel_tool_calls"` for a field that stands at the root instead) and the index.
+An encoder sees only canonical values. It reports a *source path* from the root of what it encodes, such as
+`("messages", 2, "parts", 0)`, and a field. `LossReport.resolve` follows the path. Each step contributes the node's own
+`at`, or else the wire name from the source codec's `wire_names` and the index. Wire names are pointers:
+`"Message.parts": "/content"`. `""` stands for a canonical group without a wire object of its own, and
+`"//parallel_tool_calls"` for a field at the root.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import attrgetter
 from types import UnionType
@@ -24,10 +23,10 @@ from toolwire.canonical.response import Response, Usage
 
 
 class SharedExtras(dict[str, dict[str, Raw]]):
-    """The extras of answers that a server tells alike: these of the answer itself, always the same ones of its usage,
-    and no others. As all extras are, they are only read.
+    """Extras shared by consecutive responses of a server that differ only in their content.
 
-    `found`: what they come to, by who asked and what for.
+    They belong to the response itself; its usage always has the same extras, and nothing else has any. `memo` caches
+    the losses derived from them, by families or by report. Like all extras they are read-only.
     """
 
     def __init__(self, extras: Extras, wire_form: tuple[str, ...], usage: Usage) -> None:
@@ -37,7 +36,7 @@ class SharedExtras(dict[str, dict[str, Raw]]):
         self.memo: dict[Any, Any] = {}
 
     def matches(self, root: Node) -> bool:
-        """Whether the answer still is as it was read, but for its words."""
+        """Return whether a response is as decoded, apart from its content."""
         if type(root) is not Response or root.wire_form is not self._wire_form or (usage := root.usage) is None:
             return False
         if usage.extras is not self._usage_extras or usage.wire_form is not self._usage_wire_form:
@@ -54,54 +53,58 @@ N = TypeVar("N", bound=Node)
 FieldChanges = Sequence[tuple[Literal["approximated", "dropped"], str, str]]
 
 _ExtraKeys = tuple[str, ...]
-"""Of several extras of one value, in place of a field."""
+"""Keys of several extras of one value, in place of a field."""
 
 UNLOCATED = "?"
-"""Before a text that was invented, in place of where: that is known when the whole is written."""
+"""Prefix of an added text whose target pointer is only known once the body is complete."""
 
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 REWORDED = ":reworded"
-"""After a family: its extras are no values, but places of what is told in other words."""
+"""Suffix of a family whose extras are not values, but mark fields that are sent in another form."""
 
 LIMIT_MEMO_SIZE = 2048
 LIMIT_MEMO_ENTRIES = 64
-NO_COUNTERPART = "the target has no counterpart"
+NO_SUCH_FIELD = "the target has no such field"
+NO_EQUIVALENT = "no equivalent in the target protocol"
 
 
 class LossReport:
-    """The losses of one encoding, as trails. `guarded`: one of them may not be."""
+    """The losses of one encoding, as source paths into the canonical value."""
 
     def __init__(self) -> None:
         self.has_constraint = False
         self._entries: list[tuple[LossKind, SourcePath, str | _ExtraKeys, str, str | None, bool]] = []
         self._rewritten: list[tuple[SourcePath, str, FieldChanges]] = []
-        self._shared_root: Node | None = None  # of which only the words are its own
+        self._shared_root: Node | None = None  # a response whose extras are `SharedExtras`
 
     def __bool__(self) -> bool:
         return bool(self._entries or self._rewritten)
 
     def dropped(
-        self, path: SourcePath, field: str = "", reason: str = NO_COUNTERPART, *, constraint: bool = False
+        self, path: SourcePath, field: str = "", reason: str = NO_SUCH_FIELD, *, constraint: bool = False
     ) -> None:
+        """Report a field that the target does not receive; `constraint` marks a safety limit."""
         self._entries.append(("dropped", path, field, reason, None, constraint))
         self.has_constraint = self.has_constraint or constraint
 
     def approximated(self, path: SourcePath, field: str, reason: str) -> None:
+        """Report a field that the target receives in another form."""
         self._entries.append(("approximated", path, field, reason, None, False))
 
     def added(self, path: SourcePath, field: str, target: str, reason: str) -> None:
+        """Report a value at the pointer `target` that the source does not have."""
         self._entries.append(("added", path, field, reason, target, False))
 
     def rewritten(self, path: SourcePath, field: str, changes: FieldChanges) -> None:
-        """Changes inside a value that is one field, each as kind, pointer below the field, and why."""
+        """Report changes inside a single field, each as kind, pointer below the field, and reason."""
         if changes:
             self._rewritten.append((path, field, changes))
 
     def include(self, other: "LossReport", below: SourcePath = ()) -> None:
-        """What was reported of a part of the same, which stands below this trail."""
-        for kind, trail, field, why, target, guarded in other._entries:  # noqa: SLF001
-            self._entries.append((kind, below + trail, field, why, target, guarded))
+        """Add the losses of a separately encoded part, located at `below`."""
+        for kind, path, field, reason, target, constraint in other._entries:  # noqa: SLF001
+            self._entries.append((kind, below + path, field, reason, target, constraint))
 
     def report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
         """Report all extras below `root` that belong to none of these families."""
@@ -110,175 +113,192 @@ class LossReport:
             self._report_foreign_extras(root, families)
             return
         self._shared_root = root
-        if (known := shared.memo.get(families)) is None:
+        if (cached := shared.memo.get(families)) is None:
             before = len(self._entries)
             self._report_foreign_extras(root, families)
             if not self.has_constraint:
                 shared.memo[families] = self._entries[before:]
         else:
-            self._entries += known
+            self._entries += cached
 
     def _report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
-        cited = True
-        for kind, trail, field, *_ in self._entries:
-            if kind == "dropped" and not field and trail[-2:-1] == ("annotations",):
-                cited = False
-        for trail, family, kept in foreign_extras(root, families, has_citations=cited):
-            guarded = family.endswith(":constraint")
-            self.has_constraint = self.has_constraint or guarded
-            why = "may not be dropped" if guarded else "a field that only its own protocol has"
+        """Search the extras below `root` and report the foreign ones."""
+        has_citations = True
+        for kind, path, field, *_ in self._entries:
+            if kind == "dropped" and not field and path[-2:-1] == ("annotations",):
+                has_citations = False
+        for path, family, extras in foreign_extras(root, families, has_citations=has_citations):
+            constraint = family.endswith(":constraint")
+            self.has_constraint = self.has_constraint or constraint
+            reason = "may not be dropped: the target cannot enforce it" if constraint else NO_EQUIVALENT
             kind = "dropped"
             if family.endswith(REWORDED):
-                kind, why = "approximated", "told by what comes nearest to it"
-            self._entries.append((kind, trail, _extra_keys(kept), why, None, guarded))
+                kind, reason = "approximated", "replaced by the closest equivalent"
+            self._entries.append((kind, path, _extra_keys(extras), reason, None, constraint))
 
     def resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
-        """Each as a pointer into the source, whose names these are."""
+        """Return the losses with JSON pointers into the source, using its wire names."""
         shared = root.extras
         if type(shared) is not SharedExtras or root is not self._shared_root or self._rewritten:
             return self._resolve(root, wire_names)
-        asked: tuple[Any, ...] = (id(wire_names), *self._entries)
-        if (known := shared.memo.get(asked)) is None:
-            known = self._resolve(root, wire_names)
-            # What lies deeper is of its words.
-            if len(shared.memo) < LIMIT_MEMO_ENTRIES and all(len(trail) < 2 for _, trail, *_ in self._entries):
-                shared.memo[asked] = known
-        return known.copy()
+        key: tuple[Any, ...] = (id(wire_names), *self._entries)
+        if (losses := shared.memo.get(key)) is None:
+            losses = self._resolve(root, wire_names)
+            # Deeper paths lead to content, which differs between responses.
+            if len(shared.memo) < LIMIT_MEMO_ENTRIES and all(len(path) < 2 for _, path, *_ in self._entries):
+                shared.memo[key] = losses
+        return losses.copy()
 
     def _resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
-        facts: list[_LossEntry] = []
-        places: dict[SourcePath, _Location] = {}
+        """Resolve all entries without the memo of shared extras."""
+        entries: list[_LossEntry] = []
+        locations: dict[SourcePath, _Location] = {}
         size = 0
-        for kind, trail, field, why, target, guarded in self._entries:
-            if (place := places.get(trail)) is None:
-                place = places[trail] = _follow_path(root, trail, wire_names)
+        for kind, path, field, reason, target, constraint in self._entries:
+            if (location := locations.get(path)) is None:
+                location = locations[path] = _follow_path(root, path, wire_names)
             if isinstance(field, tuple):
-                facts.append((kind, place[1], field, why, target, guarded))
-                size += len(place[1]) + len(why) + sum(map(len, field))
+                entries.append((kind, location[1], field, reason, target, constraint))
+                size += len(location[1]) + len(reason) + sum(map(len, field))
                 continue
-            for path in _field_pointers(place, field, wire_names):
-                facts.append((kind, path, (), why, target, guarded))
-                size += len(path) + len(why)
-        for trail, field, changes in self._rewritten:
-            (base,) = source_pointers(root, trail, field, wire_names)
-            facts += [(change, base + below, (), why, None, False) for change, below, why in changes]
+            for pointer in _field_pointers(location, field, wire_names):
+                entries.append((kind, pointer, (), reason, target, constraint))
+                size += len(pointer) + len(reason)
+        for path, field, changes in self._rewritten:
+            (base,) = source_pointers(root, path, field, wire_names)
+            entries += [(change, base + below, (), reason, None, False) for change, below, reason in changes]
         return list(
-            _build_losses_cached(*facts) if size < LIMIT_MEMO_SIZE and not self._rewritten else _build_losses(*facts)
+            _build_losses_cached(*entries)
+            if size < LIMIT_MEMO_SIZE and not self._rewritten
+            else _build_losses(*entries)
         )
 
 
 _LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool]
-"""The kind, where, and if several are meant that stand there, their keys; why, the target, and whether guarded."""
+"""Kind, pointer, keys below the pointer (if several), reason, target pointer, and whether it is a constraint."""
 
 
 def _build_losses(*entries: _LossEntry) -> tuple[Loss, ...]:
-    """Each thing once; and of what holds another, only itself."""
-    found: dict[tuple[str, str, str | None], Loss] = {}
-    for kind, base, keys, why, target, guarded in entries:
+    """Deduplicate the losses, and omit those below a dropped value."""
+    losses = _distinct_losses(entries)
+    # A field that is missing in one place may be approximated in another; then it is not dropped.
+    approximated = {loss.path for loss in losses if loss.kind == "approximated"}
+    remaining = [loss for loss in losses if loss.reason != NO_SUCH_FIELD or loss.path not in approximated]
+    dropped = {loss.path for loss in remaining if loss.kind == "dropped"}
+    return tuple(
+        [loss for loss in remaining if loss.constraint or loss.kind == "added" or not _is_below(loss.path, dropped)]
+    )
+
+
+def _distinct_losses(entries: Iterable[_LossEntry]) -> list[Loss]:
+    """Return one loss for each kind, path and target; constraints take precedence."""
+    losses: dict[tuple[str, str, str | None], Loss] = {}
+    for kind, base, keys, reason, target, constraint in entries:
         for path in [f"{base}/{key}" for key in keys] or (base,):
             key = (kind, path, target)
-            if guarded or key not in found:
-                found[key] = Loss(kind=kind, path=path, reason=why, target=target, constraint=guarded)
-    # What one place has no counterpart for, another may have told in other words: then it is not dropped.
-    told = {path for kind, path, _ in found if kind == "approximated"}
-    kept = [one for one in found.values() if one.reason != NO_COUNTERPART or one.path not in told]
-    gone = {one.path for one in kept if one.kind == "dropped"}
-    return tuple([one for one in kept if one.constraint or one.kind == "added" or not _is_below(one.path, gone)])
+            if constraint or key not in losses:
+                losses[key] = Loss(kind=kind, path=path, reason=reason, target=target, constraint=constraint)
+    return list(losses.values())
 
 
-# The same is lost of one answer after the other.
+# Consecutive responses usually have the same losses.
 _build_losses_cached = lru_cache(maxsize=1024)(_build_losses)
 
 
 def _is_below(path: str, dropped: Container[str]) -> bool:
-    """Whether something that holds this place is gone: that says all of it."""
-    while above := path.rpartition("/")[0]:
-        if above in dropped:
+    """Return whether an ancestor of the pointer was dropped, which implies its own loss."""
+    while parent := path.rpartition("/")[0]:
+        if parent in dropped:
             return True
-        path = above
+        path = parent
     return False
 
 
 def _extra_keys(extras: dict[str, Raw]) -> _ExtraKeys:
-    """The keys of extras; of a list, those of its elements."""
+    """Return the keys of extras; for a list, the pointers to its elements."""
     if b"[" in b"".join(extras.values()):
-        return tuple([place for key, value in extras.items() for place in element_pointers(value, key)])
+        return tuple([pointer for key, value in extras.items() for pointer in element_pointers(value, key)])
     return tuple(extras)
 
 
 def element_pointers(value: Raw, pointer: str) -> list[str]:
-    """The path of a value; of a list, those of its elements, since naming a list says too little."""
-    found: list[str] = []
-    open_values = [(value, pointer)]  # no recursion: lists may be nested as deeply as the decoder takes them
-    while open_values:
-        value, pointer = open_values.pop()
-        if bytes(value)[:1] != b"[" or not (inner := _decode_array(value)):
-            found.append(pointer)
+    """Return the pointer of a value; for a list, those of its elements, at any depth."""
+    pointers: list[str] = []
+    pending = [(value, pointer)]  # no recursion: lists may be nested as deeply as the decoder takes them
+    while pending:
+        value, pointer = pending.pop()
+        if bytes(value)[:1] != b"[" or not (elements := _decode_array(value)):
+            pointers.append(pointer)
         else:
-            elements = [(element, f"{pointer}/{index}") for index, element in enumerate(inner)]
-            open_values += reversed(elements)
-    return found
+            pending += reversed([(element, f"{pointer}/{index}") for index, element in enumerate(elements)])
+    return pointers
 
 
 def source_pointers(root: Node, path: SourcePath, field: str, wire_names: WireNames) -> list[str]:
-    """Where the field of the node that the trail leads to stands in the source; if it is a list, its elements."""
+    """Return the pointer to a field of the node at `path`; if the field is a list, those of its elements."""
     return _field_pointers(_follow_path(root, path, wire_names), field, wire_names)
 
 
 _Location = tuple[Any, str, str]
-"""What a trail leads to, and where it stands; of a list, also the name of its elements' field."""
+"""A value and its pointer; for a list, also the wire pointer of the field that holds the elements."""
 
 
 def _follow_path(root: Node, source_path: SourcePath, wire_names: WireNames) -> _Location:
+    """Find the node at a source path, and its pointer."""
     if not source_path:
         return root, "", ""
     node: Any = root
-    path = ""
+    pointer = ""
     steps = iter(source_path)
     for step in steps:
         owner, name = node, str(step)
         node = getattr(owner, name)
-        place = _wire_pointer(owner, name, wire_names)
+        step_pointer = _wire_pointer(owner, name, wire_names)
         if isinstance(node, tuple):
             index = next(steps, None)
             if index is None:
-                return node, path, place
+                return node, pointer, step_pointer
             if int(index) >= len(node):
-                return owner, path, ""  # it was put there by whoever encodes
+                return owner, pointer, ""  # the encoder added this element
             node = node[int(index)]
-            place = f"{place}/{index}" if place else ""
+            step_pointer = f"{step_pointer}/{index}" if step_pointer else ""
         at = getattr(node, "at", None)
-        place = place if at is None else at
-        path = place[1:] if place.startswith("//") else path + place
-    return node, path, ""
+        step_pointer = step_pointer if at is None else at
+        pointer = step_pointer[1:] if step_pointer.startswith("//") else pointer + step_pointer
+    return node, pointer, ""
 
 
 def _field_pointers(location: _Location, field: str, wire_names: WireNames) -> list[str]:
-    node, path, place = location
+    """Return the pointers to a field of a located node."""
+    node, pointer, wire_pointer = location
     if isinstance(node, tuple):
-        return _tuple_pointers(node, path, place)
+        return _tuple_pointers(node, pointer, wire_pointer)
     if field.startswith("//"):
-        return [f"{path}/{field[2:]}"]
+        return [f"{pointer}/{field[2:]}"]
     if not field:
-        return [path]
-    place = _wire_pointer(node, field, wire_names)
-    if place.startswith("//"):
-        path, place = "", place[1:]
+        return [pointer]
+    wire_pointer = _wire_pointer(node, field, wire_names)
+    if wire_pointer.startswith("//"):
+        pointer, wire_pointer = "", wire_pointer[1:]
     value: Any = getattr(node, field, None)
     if not isinstance(value, tuple) or any(token.endswith(f":{field}:string") for token in node.wire_form):
         value = ()
-    return _tuple_pointers(value, path, place)
+    return _tuple_pointers(value, pointer, wire_pointer)
 
 
 def _tuple_pointers(values: tuple[Any, ...], path: str, wire_pointer: str) -> list[str]:
+    """Return the pointers of list elements, or that of the list if it is empty."""
     if not values:
         return [path + wire_pointer]
-    ats = [element.at if isinstance(element, Node) else None for element in values]
-    return [path + (at if at is not None else f"{wire_pointer}/{index}") for index, at in enumerate(ats)]
+    positions = [element.at if isinstance(element, Node) else None for element in values]
+    return [
+        path + (position if position is not None else f"{wire_pointer}/{index}")
+        for index, position in enumerate(positions)
+    ]
 
 
 def _wire_pointer(node: Node, field: str, wire_names: WireNames) -> str:
-    """The wire name of a field, as a pointer. A decoder that met another spelling of it says so in `form`."""
+    """Return the wire name of a field as a pointer; a `name` token in `wire_form` overrides the table."""
     if node.wire_form:
         mark = f":name:{field}="
         for token in node.wire_form:
@@ -288,15 +308,17 @@ def _wire_pointer(node: Node, field: str, wire_names: WireNames) -> str:
 
 
 def with_source_positions(owner: N, wire_names: WireNames, field: str = "parts") -> N:
-    """The same with each element of a list told where it stands, so that others may be put between them."""
-    place = _wire_pointer(owner, field, wire_names)
+    """Return the node with `at` set on each list element, so that elements can be inserted between them."""
+    pointer = _wire_pointer(owner, field, wire_names)
     elements = enumerate(getattr(owner, field))
-    fixed = [one if one.at is not None else replace(one, at=f"{place}/{index}") for index, one in elements]
-    return replace(owner, **{field: tuple(fixed)})
+    positioned = [
+        element if element.at is not None else replace(element, at=f"{pointer}/{index}") for index, element in elements
+    ]
+    return replace(owner, **{field: tuple(positioned)})
 
 
 def has_extras(value: Any) -> bool:
-    """Whether there are extras of any family in a value."""
+    """Return whether a value contains extras of any family, at any depth."""
     kind: type = type(value)
     if (fields := node_fields(kind)) is None:
         return False
@@ -317,12 +339,14 @@ ForeignExtras = list[tuple[SourcePath, str, dict[str, Raw]]]
 
 
 def foreign_extras(root: Node, families: Container[str], *, has_citations: bool = True) -> ForeignExtras:
-    """By trail and family: those of a value. What a family `...:constraint` holds may not be dropped. Those that
-    `form` calls told are only there to be written back: what they say is canonical, too. So is what it calls cited,
-    where citations arrived."""
-    found: ForeignExtras = []
-    _collect_foreign_extras(root, (), families, found, has_citations)
-    return found
+    """Return the extras below `root` that belong to none of the families, with path and family.
+
+    A family ending in `:constraint` holds safety limits that may not be dropped. Extras that `wire_form` marks as
+    `canonical` only repeat canonical data and are skipped, as are `cited` ones if citations were encoded.
+    """
+    collected: ForeignExtras = []
+    _collect_foreign_extras(root, (), families, collected, has_citations)
+    return collected
 
 
 def _collect_foreign_extras(
@@ -332,43 +356,48 @@ def _collect_foreign_extras(
     collected: ForeignExtras,
     has_citations: bool,  # noqa: FBT001 - called for every node
 ) -> None:
+    """Collect foreign extras recursively; subtrees without any are skipped by one comparison."""
     if value.extras:
         marks = " ".join(value.wire_form)
         marked = ":canonical:" in marks or ":cited:" in marks
-        for family, kept in value.extras.items():
+        for family, extras in value.extras.items():
             if family not in families:
-                own = _without_canonical(kept, family, value.wire_form, has_citations=has_citations) if marked else kept
-                if own:
-                    collected.append((path, family, own))
+                foreign = (
+                    _without_canonical(extras, family, value.wire_form, has_citations=has_citations)
+                    if marked
+                    else extras
+                )
+                if foreign:
+                    collected.append((path, family, foreign))
     for field in _NODE_FIELD_GETTERS[type(value)][0]:
         if not (child := getattr(value, field)):
             continue
         if type(child) is tuple:
             for index, element in enumerate(child):
-                _, get, nothing = _NODE_FIELD_GETTERS[type(element)]
-                if get(element) != nothing:  # a trail is only made where it may lead to something
+                _, get, empty = _NODE_FIELD_GETTERS[type(element)]
+                if get(element) != empty:  # build a path only where it may lead to extras
                     _collect_foreign_extras(element, (*path, field, index), families, collected, has_citations)
         else:
-            _, get, nothing = _NODE_FIELD_GETTERS[type(child)]
-            if get(child) != nothing:
+            _, get, empty = _NODE_FIELD_GETTERS[type(child)]
+            if get(child) != empty:
                 _collect_foreign_extras(child, (*path, field), families, collected, has_citations)
 
 
 class _NodeFieldGetters(dict[type, tuple[tuple[str, ...], Callable[[Any], Any], Any]]):
-    """By type: the fields of `children`; and how to get at once what is in them and in extras, which for most parts
-    gives this: nothing. Of what is no canonical value, there is nothing to get."""
+    """By type: the fields that hold nodes, a getter for these fields and `extras`, and its result if all are empty."""
 
     def __missing__(self, kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any]:
+        """Compute and cache the entry of a type; other types than nodes have nothing to get."""
         fields = node_fields(kind)
         if fields is None:
-            found: tuple[tuple[str, ...], Callable[[Any], Any], Any] = ((), lambda _: None, None)
+            entry: tuple[tuple[str, ...], Callable[[Any], Any], Any] = ((), lambda _: None, None)
         else:
-            get, nothing = attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
-            found = fields, get, nothing
+            get, empty = attrgetter("extras", *fields), (None,) * (1 + len(fields)) if fields else None
+            entry = fields, get, empty
             if hasattr(kind, "plain"):
-                found = fields, lambda value: nothing if value.plain else get(value), nothing
-        self[kind] = found
-        return found
+                entry = fields, lambda value: empty if value.plain else get(value), empty
+        self[kind] = entry
+        return entry
 
 
 _NODE_FIELD_GETTERS = _NodeFieldGetters()
@@ -377,21 +406,22 @@ _NODE_FIELD_GETTERS = _NodeFieldGetters()
 def _without_canonical(
     extras: dict[str, Raw], family: str, wire_form: Container[str], *, has_citations: bool
 ) -> dict[str, Raw]:
-    words = ("canonical", "cited") if has_citations else ("canonical",)
-    return {key: raw for key, raw in extras.items() if not any(f"{family}:{word}:{key}" in wire_form for word in words)}
+    """Leave out extras that only repeat canonical data."""
+    marks = ("canonical", "cited") if has_citations else ("canonical",)
+    return {key: raw for key, raw in extras.items() if not any(f"{family}:{mark}:{key}" in wire_form for mark in marks)}
 
 
 def holds_constraint(root: Node, families: Container[str]) -> bool:
-    """Whether something below may not be dropped, and would be."""
-    _, get, nothing = _NODE_FIELD_GETTERS[type(root)]
-    if get(root) == nothing:
+    """Return whether a foreign constraint stands below `root`, which must not be dropped."""
+    _, get, empty = _NODE_FIELD_GETTERS[type(root)]
+    if get(root) == empty:
         return False
     return any(family.endswith(":constraint") for _, family, _ in foreign_extras(root, families))
 
 
 @cache
 def node_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a canonical type that can hold other canonical values; None if it is no canonical type."""
+    """Return the fields of a canonical type that can hold nodes, or None for other types."""
     if not issubclass(kind, Node):
         return None
     hints = get_type_hints(kind)
@@ -399,6 +429,7 @@ def node_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def _holds_nodes(hint: Any) -> bool:
+    """Return whether a type annotation admits nodes."""
     if get_origin(hint) in (Union, UnionType, tuple):
         return any(_holds_nodes(member) for member in get_args(hint))
     return isinstance(hint, type) and issubclass(hint, Node)

@@ -1,12 +1,8 @@
-"""Credentials, recognized by their shape: API keys, tokens, private keys.
+"""Credentials and personal data, recognized by their shape.
 
-Each shape is searched for by its prefix. In a large body that is many times faster than a pattern that may match
-anywhere.
-
-Sensitive data in the schemas of a request.
-
-Providers cache and log schemas in other places, and for longer, than messages. Property names, enum and const values,
-defaults, examples and patterns should hold no credentials and no personal data.
+Each credential pattern is searched for by its prefix, which in a large body is many times faster than a pattern that
+may match anywhere. `check_schemas` searches the schemas of a request: providers cache and log them apart from messages,
+and for longer. Schemas should hold no credentials and no personal data.
 """
 
 import re
@@ -25,7 +21,7 @@ from toolwire.codec.validation import (
     word_set,
 )
 
-# Not in the middle of a word; `\n` and `\u00e9` in JSON end in a letter, and are none.
+# A word boundary that also holds after JSON escapes such as `\n` and `\u00e9`, which end in a letter.
 _WORD_START = rb"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
 _TOKEN_CHARACTER = rb"[A-Za-z0-9_-]"
 _CREDENTIAL_PATTERNS: tuple[tuple[bytes, int, re.Pattern[bytes]], ...] = tuple(
@@ -70,6 +66,7 @@ def find_credentials(data: bytes) -> list[tuple[int, int]]:
 
 
 def _find_spans(data: bytes, prefix: bytes, offset: int, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of one pattern, `offset` bytes before each occurrence of its prefix."""
     at = data.find(prefix)
     while at >= 0:
         match = pattern.match(data, max(0, at - offset))
@@ -97,25 +94,26 @@ def check_schemas(body: object, protocol: str) -> Findings:
     for at, schema in _find_schemas(body):
         for path, literal in _find_literals(schema):
             if (kind := _sensitive_kind(literal)) is not None:
-                said = f"the schema holds {kind}; providers cache and log schemas apart from messages"
-                yield Finding(f"{protocol}.schema-sensitive", json_pointer((*at, *path)), said, "warning")
+                message = f"the schema holds {kind}; providers cache and log schemas apart from messages"
+                yield Finding(f"{protocol}.schema-sensitive", json_pointer((*at, *path)), message, "warning")
 
 
 def _find_schemas(body: object) -> Iterator[tuple[JsonPath, object]]:
     """Yield every schema of a tool or a response format, in any protocol. The conversation holds none."""
-    waiting: list[tuple[JsonPath, object]] = [((), body)]
-    while waiting:
-        path, value = waiting.pop()
+    stack: list[tuple[JsonPath, object]] = [((), body)]
+    while stack:
+        path, value = stack.pop()
         if isinstance(value, list):
-            waiting += [((*path, index), item) for index, item in enumerate(value)]
+            stack += [((*path, index), item) for index, item in enumerate(value)]
         for key, item in object_of(value).items():
             if key in _SCHEMA_KEYS and isinstance(item, dict):
                 yield (*path, key), item
             if not (path == () and key in _CONVERSATION_KEYS):
-                waiting.append(((*path, key), item))
+                stack.append(((*path, key), item))
 
 
 def _find_literals(schema: object) -> Iterator[tuple[JsonPath, str]]:
+    """Yield the property names and literal values of a schema, with their paths."""
     for path, part in subschemas(schema):
         for name in object_of(part.get("properties")):
             yield (*path, "properties", name), name
@@ -128,10 +126,12 @@ def _find_literals(schema: object) -> Iterator[tuple[JsonPath, str]]:
 
 
 def _literal_text(value: object) -> str:
+    """Return a literal as text."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _sensitive_kind(literal: str) -> str | None:
+    """Name the kind of sensitive data in a literal, or return None."""
     if find_credentials(literal.encode(errors="surrogatepass")):
         return "what looks like a credential"
     if _EMAIL.search(literal):

@@ -1,4 +1,4 @@
-"""Where a protocol is spoken over HTTP: the addresses that take its requests, and what its headers say."""
+"""The HTTP surface of a protocol: endpoints, headers and error statuses."""
 
 from msgspec import Struct
 
@@ -22,16 +22,15 @@ _STATUSES: dict[ErrorKind, int] = {
 
 
 class Endpoint(Struct, frozen=True):
-    """An address. `{model}` in it stands for a model's name; `stream` is None where the body says it. `counts`: it is
-    for counting the tokens of a request, not for answering it."""
+    """A URL path that accepts requests; `{model}` in it stands for a model name."""
 
     path: str
-    stream: bool | None = None
-    counts_tokens: bool = False
+    stream: bool | None = None  # None: the body decides
+    counts_tokens: bool = False  # counts the tokens of a request instead of answering it
 
 
 class EndpointMatch(Struct, frozen=True):
-    """What an address says of the request sent to it."""
+    """Facts about a request that its path determines."""
 
     model: str | None = None
     stream: bool | None = None
@@ -39,33 +38,29 @@ class EndpointMatch(Struct, frozen=True):
 
 
 class ModelCard(Struct, frozen=True):
-    """A model on offer."""
+    """An entry in a list of models."""
 
     id: str
     owner: str = "toolwire"
 
 
 class Surface(Struct, frozen=True, kw_only=True):
-    """`key_header` is where the provider wants the key, `headers` what else it wants with every request. `pauses`: it
-    may stop in the middle of its own work, and wants to be asked to go on. `streams`: a request that does not say
-    whether to stream does. `comments`: its clients pass over comments in a stream. `events_word`: a stream is one JSON
-    array unless the query holds it. `passed`: a header in which a client names what it uses of the protocol, lists of
-    words; a provider of the same protocol has to know."""
+    """The HTTP conventions of a protocol."""
 
     endpoints: tuple[Endpoint, ...]
-    key_header: str
-    headers: tuple[tuple[str, str], ...] = ()
+    key_header: str  # the header that carries the API key
+    headers: tuple[tuple[str, str], ...] = ()  # sent with every request to the provider
     version_header: str | None = None
-    passthrough_header: str | None = None
-    stream_type: str = "text/event-stream"
-    sse_query: bytes | None = None
-    statuses: dict[ErrorKind, int] = {}
-    can_pause: bool = False
-    streams_by_default: bool = False
-    allows_comments: bool = True
+    passthrough_header: str | None = None  # a header with feature names that a provider of the same protocol must see
+    stream_type: str = "text/event-stream"  # media type of a stream
+    sse_query: bytes | None = None  # the query parameter that selects SSE; without it, a stream is one JSON array
+    statuses: dict[ErrorKind, int] = {}  # by error kind, where they differ from the usual ones
+    can_pause: bool = False  # the provider may pause its own work (`pause_turn`) and expects a request to continue
+    streams_by_default: bool = False  # requests stream unless they decline
+    allows_comments: bool = True  # clients ignore SSE comments
 
     def match(self, path: str) -> EndpointMatch | None:
-        """What the path says, if it is one of this protocol's."""
+        """Return the facts that a path determines, or None if it belongs to another protocol."""
         for endpoint in self.endpoints:
             before, placeholder, after = endpoint.path.partition("{model}")
             if not placeholder:
@@ -78,16 +73,17 @@ class Surface(Struct, frozen=True, kw_only=True):
         return None
 
     def is_framed(self, data: bytes) -> bool:
-        """Whether a stream that begins with this is of events or lines, and not one JSON array."""
+        """Return whether a stream that begins with this data consists of frames, not one JSON array."""
         return self.sse_query is None or data.lstrip()[:1] not in b"[{"
 
     def is_json_array(self, query: bytes) -> bool:
-        """Whether a stream that is asked for with this query is one JSON array."""
+        """Return whether a stream requested with this query is one JSON array."""
         return self.sse_query is not None and self.sse_query not in query.split(b"&")
 
     def status_of(self, kind: ErrorKind) -> int:
+        """Return the HTTP status of an error kind."""
         return self.statuses.get(kind) or _STATUSES[kind]
 
     def auth_header(self, key: str) -> tuple[str, str]:
-        """The header that a key is sent in."""
+        """Return the header that sends an API key."""
         return self.key_header, f"Bearer {key}" if self.key_header == "authorization" else key

@@ -1,4 +1,4 @@
-"""Findings, what a provider would reject in a body, and the walks over JSON that rule files share."""
+"""Findings about bodies that a provider would reject, and JSON traversal for the rule files."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +13,10 @@ JsonObject = dict[str, object]
 
 
 class Finding(msgspec.Struct, frozen=True):
+    """One problem in a request body."""
+
     rule: str
-    path: str
+    path: str  # JSON pointer to the problem
     message: str
     level: Level = "error"
 
@@ -23,39 +25,47 @@ Findings = Iterator[Finding]
 
 
 def json_pointer(path: JsonPath) -> str:
+    """Join steps to a JSON pointer (RFC 6901)."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
-# ---- reading values of any shape
+# ---- accessors that tolerate any type
 
 
 def object_of(value: object) -> JsonObject:
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def list_of(value: object) -> list[object]:
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str:
+    """Return the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def number_of(value: object) -> float | None:
+    """Return the value if it is a number (not a boolean), else None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def value_at(value: object, *names: str) -> object:
+    """Return the value at nested member names, or None."""
     for name in names:
         value = object_of(value).get(name)
     return value
 
 
 def object_items(value: object, path: JsonPath) -> list[tuple[JsonPath, JsonObject]]:
+    """Return the objects of a list, each with its path."""
     return [((*path, index), item) for index, item in enumerate(list_of(value)) if isinstance(item, dict)]
 
 
 def json_type(value: object) -> str:
+    """Return the JSON Schema type name of a value."""
     match value:
         case None:
             return "null"
@@ -73,23 +83,25 @@ def json_type(value: object) -> str:
             return "object"
 
 
-# ---- tables of known fields, in a notation of one line an object
+# ---- tables of known fields, one line per object
 
 
 class Field(NamedTuple):
-    """One known field: its JSON types, or the words it takes."""
+    """A known field: its JSON types, or the values that it accepts."""
 
     name: str
     required: bool
     types: tuple[str, ...]
     choices: tuple[str, ...] = ()
-    is_closed: bool = True
+    is_closed: bool = True  # other values than `choices` are errors, not warnings
 
 
 Fields = tuple[Field, ...]
 
 
 class FieldError(NamedTuple):
+    """A field that is missing, or has the wrong type or an unknown value."""
+
     kind: Literal["missing", "type", "word"]
     field: Field
     value: object
@@ -99,22 +111,26 @@ _FIELD_NOTATION = re.compile(r"([\w-]+)(!?)([:=~])(\S+)")
 
 
 def word_set(text: str) -> frozenset[str]:
+    """Return the set of whitespace-separated words."""
     return frozenset(text.split())
 
 
 @cache
 def parse_fields(notation: str) -> Fields:
-    """`id!:string role!=user|tool tier~auto|flex`: ! required, = all words, ~ known words."""
+    """Parse a table of fields such as `id!:string role!=user|tool tier~auto|flex`.
+
+    `!` marks a required field, `:` its types, `=` a closed list of values, `~` a list that may grow.
+    """
     table = []
     for name, required, sign, choices in _FIELD_NOTATION.findall(notation):
         options = tuple(choices.split("|"))
-        types, known = (options, ()) if sign == ":" else (("string",), options)
-        table.append(Field(name, bool(required), types, known, sign == "="))
+        types, values = (options, ()) if sign == ":" else (("string",), options)
+        table.append(Field(name, bool(required), types, values, sign == "="))
     return tuple(table)
 
 
 def parse_shapes(*rows: str) -> dict[str, tuple[str, Fields]]:
-    """`"tool_use,server_tool_use a id!:string"`: tags, a word of the protocol's own choice, fields."""
+    """Parse rows such as `"tool_use,server_tool_use a id!:string"`: tags, a protocol-defined word, fields."""
     table = {}
     for row in rows:
         tags, word, notation = row.split(" ", 2)
@@ -123,26 +139,28 @@ def parse_shapes(*rows: str) -> dict[str, tuple[str, Fields]]:
 
 
 def field_errors(value: JsonObject, table: Fields) -> Iterator[FieldError]:
+    """Yield the violations of a table of fields."""
     for field in table:
-        found = value.get(field.name)
+        content = value.get(field.name)
         if field.name not in value:
             if field.required:
                 yield FieldError("missing", field, None)
-        elif found is None and not field.required:
+        elif content is None and not field.required:
             continue
-        elif not _has_type(found, field.types):
-            yield FieldError("type", field, found)
-        elif field.choices and found not in field.choices:
-            yield FieldError("word", field, found)
+        elif not _has_type(content, field.types):
+            yield FieldError("type", field, content)
+        elif field.choices and content not in field.choices:
+            yield FieldError("word", field, content)
 
 
 def _has_type(value: object, types: tuple[str, ...]) -> bool:
+    """Return whether a value has one of the JSON types."""
     kind = json_type(value)
     return kind in types or (kind == "integer" and "number" in types)
 
 
 class ErrorWording(NamedTuple):
-    """How one provider names places and JSON types, and words a field that does not fit."""
+    """A provider's wording of paths, types and field errors."""
 
     protocol: str
     format_path: Callable[[JsonPath], str]
@@ -153,33 +171,34 @@ class ErrorWording(NamedTuple):
     last_separator: str = " or "
 
     def finding(self, rule: str, path: JsonPath, message: str, level: Level = "error") -> Finding:
-        """`{at}` in what is said stands for the place."""
+        """Create a finding; `{at}` in the message stands for the path."""
         return Finding(
             f"{self.protocol}.{rule}", json_pointer(path), message.replace("{at}", self.format_path(path)), level
         )
 
     def check_fields(self, path: JsonPath, value: object, table: Fields, tag: str = "") -> Findings:
-        """The known fields of an object; some providers put its tag into the name of the place."""
-        for kind, field, found in field_errors(value, table) if isinstance(value, dict) else ():
-            at = (*path, field.name)
-            said = {"missing": self.missing_message, "type": self.type_message, "word": self.choice_message}[
+        """Yield findings for the known fields of an object; `tag` becomes part of the displayed path."""
+        for kind, field, content in field_errors(value, table) if isinstance(value, dict) else ():
+            field_path = (*path, field.name)
+            message = {"missing": self.missing_message, "type": self.type_message, "word": self.choice_message}[
                 kind
             ].format(
-                at=self.format_path((*path, tag, field.name) if tag else at),
+                at=self.format_path((*path, tag, field.name) if tag else field_path),
                 types=" or ".join(self.type_names.get(name, name) for name in field.types),
                 words=self.join_choices(field.choices),
-                got=self.type_names.get(json_type(found), json_type(found)),
-                value=text_of(found),
+                got=self.type_names.get(json_type(content), json_type(content)),
+                value=text_of(content),
             )
             # A word we don't know may be a newer wire's: only a closed list makes it an error.
             level: Level = "warning" if kind == "word" and not field.is_closed else "error"
-            yield Finding(f"{self.protocol}.field-{kind}", json_pointer(at), said, level)
+            yield Finding(f"{self.protocol}.field-{kind}", json_pointer(field_path), message, level)
 
     def join_choices(self, options: Iterable[str]) -> str:
-        *most, last = (f"'{option}'" for option in options or ("",))
+        """Join quoted options, as the provider lists them."""
+        *first, last = (f"'{option}'" for option in options or ("",))
         return (
-            f"{', '.join(most)}{self.last_separator if most[1:] else self.last_separator.lstrip(',')}{last}"
-            if most
+            f"{', '.join(first)}{self.last_separator if first[1:] else self.last_separator.lstrip(',')}{last}"
+            if first
             else last
         )
 
@@ -192,23 +211,23 @@ _NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
 
 
 def subschemas(schema: object) -> Iterator[tuple[JsonPath, JsonObject]]:
-    """The schema and all schemas in it; a property that is called `items` is not taken for the keyword."""
-    waiting: list[tuple[JsonPath, object]] = [((), schema)]
-    while waiting:
-        path, found = waiting.pop()
-        if not isinstance(found, dict):
+    """Yield the schema and all schemas in it; a property named `items` is not mistaken for the keyword."""
+    stack: list[tuple[JsonPath, object]] = [((), schema)]
+    while stack:
+        path, node = stack.pop()
+        if not isinstance(node, dict):
             continue
-        yield path, found
-        inner: list[tuple[JsonPath, object]] = [((*path, key), found[key]) for key in _ONE_SCHEMA if key in found]
+        yield path, node
+        inner: list[tuple[JsonPath, object]] = [((*path, key), node[key]) for key in _ONE_SCHEMA if key in node]
         for key in _LISTED_SCHEMAS:
-            inner += [((*path, key, index), item) for index, item in enumerate(list_of(found.get(key)))]
+            inner += [((*path, key, index), item) for index, item in enumerate(list_of(node.get(key)))]
         for key in _NAMED_SCHEMAS:
-            inner += [((*path, key, name), item) for name, item in object_of(found.get(key)).items()]
-        waiting += reversed(inner)
+            inner += [((*path, key, name), item) for name, item in object_of(node.get(key)).items()]
+        stack += reversed(inner)
 
 
 def strict_violations(schema: object, unsupported_keywords: frozenset[str]) -> Iterator[tuple[str, JsonPath, str]]:
-    """Where a schema leaves a strict subset: an `open` object, an `optional` property, a refused `keyword`."""
+    """Yield deviations from the strict subset: `open` objects, `optional` properties, refused `keyword`s."""
     for path, part in subschemas(schema):
         properties = object_of(part.get("properties"))
         if part.get("type") == "object" or "properties" in part:

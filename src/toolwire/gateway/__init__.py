@@ -1,1 +1,1 @@
-"""Serving any protocol in front of any other."""
+"""The gateway: serves clients of any supported protocol in front of providers of any other."""

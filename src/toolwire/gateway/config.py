@@ -1,4 +1,7 @@
-"""`toolwire.toml`: read, resolved from the environment, and refused with the key's name where it is wrong."""
+"""`toolwire.toml`: its sections, and reading it with `env:NAME` values resolved.
+
+An invalid or unknown key raises `ConfigError`, which names the key.
+"""
 
 import os
 import re
@@ -29,17 +32,19 @@ _URL_PATH = re.compile(r"/[\x21-\x7e]*")
 
 
 class ConfigError(ToolwireError):
-    """The configuration is wrong; the message names the key."""
+    """An invalid configuration; the message names the key."""
 
 
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A table of the file: a key that it doesn't know is an error."""
+    """A table of `toolwire.toml`; unknown keys are errors."""
 
 
 _Section = TypeVar("_Section", bound=Section | McpServer)
 
 
 class ServerSection(Section, frozen=True, kw_only=True):
+    """`[server]`: the listening address, keys, and allowed hosts and origins."""
+
     host: str = "127.0.0.1"
     port: int = 4000
     keys: tuple[str, ...] = ()
@@ -49,6 +54,8 @@ class ServerSection(Section, frozen=True, kw_only=True):
 
 
 class ProviderSection(Section, frozen=True, kw_only=True):
+    """`[providers.NAME]`: an upstream API, its credentials and its models."""
+
     protocol: str
     base_url: str
     api_key: str | None = None
@@ -63,7 +70,7 @@ class ProviderSection(Section, frozen=True, kw_only=True):
 
 
 class RouteSection(Section, frozen=True, kw_only=True):
-    """First match wins."""
+    """`[[routes]]`: the providers and options for matching model names; the first match wins."""
 
     match: str = "*"
     provider: str | None = None
@@ -79,11 +86,12 @@ class RouteSection(Section, frozen=True, kw_only=True):
 
     @property
     def provider_names(self) -> tuple[str, ...]:
+        """Return the providers to try, in order."""
         return self.providers or (() if self.provider is None else (self.provider,))
 
 
 class LimitsSection(Section, frozen=True, kw_only=True):
-    """Sizes in bytes, times in seconds."""
+    """`[limits]`: sizes in bytes, times in seconds."""
 
     head: int = 64 * 1024
     body: int = 32 * 1024 * 1024
@@ -110,7 +118,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
 
 
 class StateSection(Section, frozen=True, kw_only=True):
-    """What is kept for clients."""
+    """`[state]`: the store of responses and conversations; sizes in bytes, `ttl` in seconds."""
 
     path: str | None = None
     ttl: float = 30 * 24 * 3600
@@ -120,7 +128,7 @@ class StateSection(Section, frozen=True, kw_only=True):
 
 
 class JournalSection(Section, frozen=True, kw_only=True):
-    """Sizes in bytes."""
+    """`[journal]`: the record of exchanges; sizes in bytes."""
 
     enabled: bool = False
     path: str | None = None
@@ -131,7 +139,7 @@ class JournalSection(Section, frozen=True, kw_only=True):
 
 
 class PolicySection(Section, frozen=True, kw_only=True):
-    """What an agent may do: rules as `parse_rule` reads them."""
+    """`[policy]`: the tool calls an agent may make, as rules for `parse_rule`."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -139,11 +147,12 @@ class PolicySection(Section, frozen=True, kw_only=True):
 
     @property
     def rules_by_verdict(self) -> dict[Verdict, tuple[str, ...]]:
+        """Return the rules of each verdict."""
         return {"allow": self.allow, "ask": self.ask, "deny": self.deny}
 
 
 class SearchSection(Section, frozen=True, kw_only=True):
-    """A service that finds pages, and answers in JSON: where what it found stands in its answer."""
+    """`[search]`: a web search service that answers in JSON, and the names of its result fields."""
 
     url: str | None = None
     api_key: str | None = None
@@ -156,8 +165,10 @@ class SearchSection(Section, frozen=True, kw_only=True):
 
 
 class ToolsSection(Section, frozen=True, kw_only=True):
-    """What the built-in tools may reach beyond the workspace, and what they may not within it. Without `sandbox`,
-    commands have all rights of the user."""
+    """`[tools]`: access of the built-in tools beyond the workspace, and files hidden within it.
+
+    Without `sandbox`, commands run with all rights of the user.
+    """
 
     network: bool = False
     sandbox: bool = True
@@ -167,7 +178,7 @@ class ToolsSection(Section, frozen=True, kw_only=True):
 
 
 class BrowserSection(Section, frozen=True, kw_only=True):
-    """The browser of an agent: where it may go, how it looks and what it hides. Sizes are in CSS pixels."""
+    """`[browser]`: the agent's browser: allowed hosts, screen size in CSS pixels, and redaction."""
 
     chromium: str | None = None
     hosts: tuple[str, ...] = ()
@@ -184,13 +195,15 @@ class BrowserSection(Section, frozen=True, kw_only=True):
 
 
 class SimulatorSection(Section, frozen=True, kw_only=True):
-    """The embedded model, which answers where there is no provider."""
+    """`[simulator]`: the built-in model, used if no provider is configured."""
 
     script: str | None = None
     pace: float = 0
 
 
 class Config(Section, frozen=True, kw_only=True):
+    """All of `toolwire.toml`."""
+
     server: ServerSection = ServerSection()
     providers: dict[str, ProviderSection] = field(default_factory=dict)
     routes: tuple[RouteSection, ...] = ()
@@ -206,6 +219,7 @@ class Config(Section, frozen=True, kw_only=True):
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read a configuration file; errors name the file and the key."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -219,20 +233,21 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Conf
 
 
 def key_variables(path: Path) -> dict[str, str]:
-    """Which variable of the environment each provider's key comes from, in a file that was read before."""
+    """Return the environment variable of each provider's `api_key`, for providers that use `env:`."""
     providers = tomllib.loads(path.read_text(encoding="utf-8")).get("providers", {})
     keys = {name: str(table.get("api_key", "")) for name, table in providers.items()}
     return {name: key.removeprefix(_ENV_PREFIX) for name, key in keys.items() if key.startswith(_ENV_PREFIX)}
 
 
 def override_server(config: Config, host: str | None, port: int | None) -> Config:
-    """The configuration, with what was said elsewhere about where to listen."""
+    """Return the configuration with another host or port."""
     server = config.server
     server = replace(server, host=server.host if host is None else host, port=server.port if port is None else port)
     return replace(config, server=server)
 
 
 def parse_config(text: str, environment: Mapping[str, str]) -> Config:
+    """Parse and validate the text of a configuration file."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -254,6 +269,7 @@ def parse_config(text: str, environment: Mapping[str, str]) -> Config:
 
 
 def _convert_section(table: Any, kind: type[_Section], location: str) -> _Section:
+    """Convert one table; errors start with its location."""
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -261,7 +277,7 @@ def _convert_section(table: Any, kind: type[_Section], location: str) -> _Sectio
 
 
 def _resolve_environment(value: Any, location: str, environment: Mapping[str, str]) -> Any:
-    """Replace each `env:NAME` by what the environment has."""
+    """Replace each `env:NAME` by the value of that environment variable."""
     if isinstance(value, dict):
         return {
             key: _resolve_environment(inner, f"{location}.{key}" if location else key, environment)
@@ -271,86 +287,95 @@ def _resolve_environment(value: Any, location: str, environment: Mapping[str, st
         return [_resolve_environment(inner, f"{location}[{index}]", environment) for index, inner in enumerate(value)]
     if isinstance(value, str) and value.startswith(_ENV_PREFIX):
         name = value.removeprefix(_ENV_PREFIX)
-        found = environment.get(name)
-        if not found:
-            raise ConfigError(f"{location}: the environment variable {name} is not set")
-        return found
+        variable = environment.get(name)
+        if not variable:
+            raise ConfigError(f"{location}: environment variable {name} is not set")
+        return variable
     return value
 
 
 def _describe_error(message: str, location: str) -> str:
-    """What msgspec said, with the key first."""
+    """Rephrase a msgspec error with the key first."""
     if (unknown := _UNKNOWN_FIELD.fullmatch(message)) is not None:
         return f"unknown key {_join_key(location, unknown[2] or '', unknown[1])}"
-    told = _ERROR_WITH_PATH.fullmatch(message)
-    why, place = (message, "") if told is None else (told[1], told[2])
-    return f"{_join_key(location, place)}: {why[0].lower()}{why[1:]}"
+    match = _ERROR_WITH_PATH.fullmatch(message)
+    problem, path = (message, "") if match is None else (match[1], match[2])
+    return f"{_join_key(location, path)}: {problem[0].lower()}{problem[1:]}"
 
 
 def _join_key(*parts: str) -> str:
+    """Join the parts of a dotted key, leaving out empty ones."""
     return ".".join(stripped for part in parts if (stripped := part.strip(".")))
 
 
 def _check_config(config: Config) -> None:
+    """Check rules that the types can't express."""
     for name, section in config.providers.items():
         _check_provider(section, f"providers.{name}")
     _check_routes(config)
     for index, key in enumerate(config.server.keys):
         if len(key) < 8:
-            raise ConfigError(f"server.keys[{index}]: shorter than 8 characters")
+            raise ConfigError(f"server.keys[{index}]: must have at least 8 characters")
     if config.limits.connections is not None and config.limits.connections < 1:
-        raise ConfigError("limits.connections: must be more than 0")
+        raise ConfigError("limits.connections: must be greater than 0")
     if not 0 < config.limits.key_share <= 1:
-        raise ConfigError("limits.key_share: must be more than 0 and at most 1")
+        raise ConfigError("limits.key_share: must be greater than 0 and at most 1")
     for name in ("days", "size", "queue"):
         if getattr(config.journal, name) <= 0:
-            raise ConfigError(f"journal.{name}: must be more than 0")
+            raise ConfigError(f"journal.{name}: must be greater than 0")
     _check_runtime(config)
 
 
 def _check_provider(section: ProviderSection, location: str) -> None:
+    """Check the protocol, addresses and credentials of one provider."""
     if section.protocol not in PROTOCOLS:
-        raise ConfigError(f"{location}.protocol: {section.protocol!r} is none of {', '.join(PROTOCOLS)}")
+        raise ConfigError(
+            f"{location}.protocol: unknown protocol {section.protocol!r}; expected one of {', '.join(PROTOCOLS)}"
+        )
     try:
         parse_origin(section.base_url)
     except ValueError as error:
         raise ConfigError(f"{location}.base_url: {error}") from None
     for header, value in section.headers.items():
         if not _HEADER_NAME.fullmatch(header) or "\n" in value or "\r" in value:
-            raise ConfigError(f"{location}.headers.{header}: not a header")
+            raise ConfigError(f"{location}.headers.{header}: not a valid header")
     if section.host is not None and section.protocol not in ("openai-chat", "openai-responses"):
-        raise ConfigError(f"{location}.host: only for openai-chat and openai-responses, not {section.protocol}")
+        raise ConfigError(f"{location}.host: only valid for openai-chat and openai-responses, not {section.protocol}")
     if section.host is not None and section.host not in PROFILES:
-        raise ConfigError(f"{location}.host: {section.host!r} is none of {', '.join(PROFILES)}")
+        raise ConfigError(f"{location}.host: unknown host {section.host!r}; expected one of {', '.join(PROFILES)}")
     if section.path is not None and not _URL_PATH.fullmatch(section.path):
         raise ConfigError(
-            f"{location}.path: {section.path!r} is no path: begin with '/', and percent-encode what needs it"
+            f"{location}.path: invalid path {section.path!r}: start with '/' and percent-encode special characters"
         )
     if section.api_key is not None and not section.api_key.isprintable():
-        raise ConfigError(f"{location}.api_key: has characters that no header has")
+        raise ConfigError(f"{location}.api_key: contains characters that are not allowed in a header")
 
 
 def _check_routes(config: Config) -> None:
+    """Check that routes name existing providers and MCP servers."""
     for index, route in enumerate(config.routes):
-        at = f"routes[{index}]"
+        location = f"routes[{index}]"
         if not route.provider_names:
-            raise ConfigError(f"{at}: names no provider")
+            raise ConfigError(f"{location}: no provider given")
         for name in route.provider_names:
             if name not in config.providers:
-                raise ConfigError(f"{at}: there is no provider {name!r}")
+                raise ConfigError(f"{location}: unknown provider {name!r}")
         for name in route.tools:
             if name not in config.mcp.servers:
-                raise ConfigError(f"{at}.tools: there is no MCP server {name!r}")
+                raise ConfigError(f"{location}.tools: unknown MCP server {name!r}")
 
 
 def _check_runtime(config: Config) -> None:
+    """Check the sections that agents use."""
     if config.simulator.pace < 0:
-        raise ConfigError("simulator.pace: must not be less than 0")
+        raise ConfigError("simulator.pace: must not be negative")
     search = config.search
     if search.url is not None and "{query}" not in search.url:
-        raise ConfigError("search.url: has no {query}, where the words go that are looked for")
+        raise ConfigError("search.url: must contain {query}, the placeholder for the search words")
     if search.api_key is not None and "{key}" not in (search.url or ""):
-        raise ConfigError("search.api_key: search.url has no {key} for it; or name the key in search.headers")
+        raise ConfigError(
+            "search.api_key: search.url has no {key} placeholder; add it, or pass the key in search.headers"
+        )
     for verdict, texts in config.policy.rules_by_verdict.items():
         for index, text in enumerate(texts):
             try:
@@ -361,6 +386,7 @@ def _check_runtime(config: Config) -> None:
 
 
 def _check_browser(section: BrowserSection) -> None:
+    """Check hosts, sizes, actions and patterns of `[browser]`."""
     for name in ("hosts", "resources", "private"):
         for index, text in enumerate(getattr(section, name)):
             try:
@@ -369,21 +395,25 @@ def _check_browser(section: BrowserSection) -> None:
                 raise ConfigError(f"browser.{name}[{index}]: {error}") from None
     for name in ("width", "height", "scale"):
         if getattr(section, name) <= 0:
-            raise ConfigError(f"browser.{name}: must be more than 0")
+            raise ConfigError(f"browser.{name}: must be greater than 0")
     for index, kind in enumerate(section.actions):
         if kind not in ACTION_KINDS:
-            raise ConfigError(f"browser.actions[{index}]: {kind!r} is none of {', '.join(ACTION_KINDS)}")
+            raise ConfigError(
+                f"browser.actions[{index}]: unknown action {kind!r}; expected one of {', '.join(ACTION_KINDS)}"
+            )
     try:
         re.compile(section.sensitive or "")
     except re.error as error:
-        raise ConfigError(f"browser.sensitive: no regular expression: {error}") from None
+        raise ConfigError(f"browser.sensitive: invalid regular expression: {error}") from None
 
 
 def build_provider(name: str, section: ProviderSection) -> Provider:
+    """Build the provider that a section configures."""
     return Provider(name=name, **msgspec.structs.asdict(section))
 
 
 def state_directory(environment: Mapping[str, str]) -> Path:
+    """Return the directory for state files: `$XDG_STATE_HOME/toolwire` or `~/.local/state/toolwire`."""
     base = environment.get("XDG_STATE_HOME") or str(
         Path(environment.get("HOME", "~")).expanduser() / ".local" / "state"
     )
@@ -391,16 +421,17 @@ def state_directory(environment: Mapping[str, str]) -> Path:
 
 
 _SECRET_NAME = re.compile("key|token|secret|password|credential", re.IGNORECASE)
-"""Other variables hold ordinary words, which must not be taken out of everything."""
+"""Names of environment variables whose values are redacted; others hold common words."""
 
 
 def journal_path(config: Config, environment: Mapping[str, str]) -> Path:
-    named = config.journal.path
-    return state_directory(environment) / "journal.db" if named is None else Path(named).expanduser()
+    """Return the path of the journal's database."""
+    path = config.journal.path
+    return state_directory(environment) / "journal.db" if path is None else Path(path).expanduser()
 
 
 def configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterator[str]:
-    """What must be in no record: everybody's keys, and what is configured to be sent along with them."""
+    """Yield every configured key, token and credential, for redaction."""
     yield from (*config.server.keys, *config.server.seal_keys)
     yield from (config.search.api_key or "", *config.search.headers.values())
     for server in config.mcp.servers.values():

@@ -1,4 +1,4 @@
-"""What would keep the gateway from working: who may ask it, its files, and whether each provider answers to its key."""
+"""Diagnostics for `toolwire doctor`: server access, database files and provider keys."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
-LIMIT_RESPONSE = 16 * 1024 * 1024
+_LIMIT_MODEL_LIST = 16 * 1024 * 1024
 _MODEL_LIST_PATHS = {
     "anthropic": "/v1/models",
     "openai-chat": "/v1/models",
@@ -28,12 +28,12 @@ _MODEL_LIST_PATHS = {
     "ollama": "/api/tags",
     "openrouter": "/api/v1/models",
 }
-# Their lists of models are public, so that an answer says nothing of the key.
+# Their model lists are public, so a successful response does not prove the key.
 _PUBLIC_MODEL_LISTS = ("openrouter", "ollama")
 
 
 class Finding(Struct, frozen=True):
-    """How one thing is; `advice`, what to do about it, if something is wrong."""
+    """The result of one check; `advice` is set if there is a problem."""
 
     subject: str
     detail: str
@@ -41,6 +41,7 @@ class Finding(Struct, frozen=True):
 
     @property
     def is_ok(self) -> bool:
+        """Return whether the check passed."""
         return not self.advice
 
     def __str__(self) -> str:
@@ -52,73 +53,79 @@ class Finding(Struct, frozen=True):
 async def diagnose(
     config: Config, variables: Mapping[str, str], environment: Mapping[str, str], timeout: float
 ) -> list[Finding]:
-    """Look at everything. `variables`: which one of the environment each provider's key is configured to come from."""
-    found = [check_server(config.server), *check_files(config, environment)]
+    """Check everything; `variables` maps a provider to the environment variable of its key."""
+    findings = [check_server(config.server), *check_files(config, environment)]
     providers = {name: build_provider(name, section) for name, section in config.providers.items()}
     if not providers:
         providers, variables = discover_providers(environment), KEY_VARIABLES
     if not providers:
         names = ", ".join(dict.fromkeys(KEY_VARIABLES.values()))
-        found.append(Finding("providers", f"none, so that the embedded simulator answers (no {names})"))
+        findings.append(Finding("providers", f"none configured; using the built-in simulator (no {names})"))
     transport = Transport()
     try:
-        checks = (_check_provider(one, variables.get(one.name), transport, timeout) for one in providers.values())
-        return found + await asyncio.gather(*checks)
+        checks = (
+            _check_provider(provider, variables.get(provider.name), transport, timeout)
+            for provider in providers.values()
+        )
+        return findings + await asyncio.gather(*checks)
     finally:
         transport.close()
 
 
 def check_server(server: ServerSection) -> Finding:
+    """Check that a server reachable from other machines requires keys."""
     if server.keys:
-        return Finding("server", f"{server.host}:{server.port}, for {len(server.keys)} keys")
+        return Finding(
+            "server", f"{server.host}:{server.port}, {len(server.keys)} {'key' if len(server.keys) == 1 else 'keys'}"
+        )
     if is_loopback(server.host):
-        return Finding("server", f"{server.host}:{server.port}, for this machine only, without a key")
-    said = f"{server.host} can be reached from outside, and there are no keys"
-    return Finding("server", said, "set server.keys, or listen on 127.0.0.1")
+        return Finding("server", f"{server.host}:{server.port}, this machine only, no key required")
+    detail = f"{server.host} is reachable from other machines, and no keys are set"
+    return Finding("server", detail, "set server.keys, or listen on 127.0.0.1")
 
 
 def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """The files of state, journal and runs, as far as they are there: the others are made when they are needed."""
+    """Check the state, journal and run databases that exist; missing ones are created when needed."""
     journal = journal_path(config, environment)
     files = [
         ("state", state_path(config.state, environment), STATE),
         ("journal", journal, JOURNAL),
         ("runs", journal.with_name("runs.db"), RUNS),
     ]
-    for about, path, schema in files:
+    for subject, path, schema in files:
         if path.is_file():
             try:
                 inspect_database(path, schema)
-            except DatabaseUnusable as trouble:
+            except DatabaseUnusable as error:
                 yield Finding(
-                    about, f"{path}: {trouble.reason}", trouble.advice or "see who uses it, and whether it may"
+                    subject,
+                    f"{path}: {error.reason}",
+                    error.advice or "check which process uses the file, and its permissions",
                 )
             else:
-                yield Finding(about, str(path))
+                yield Finding(subject, str(path))
 
 
 async def _check_provider(provider: Provider, variable: str | None, transport: Transport, timeout: float) -> Finding:
-    """Ask for the list of models: it costs nothing."""
+    """Request the provider's model list, which is free, and report whether the key is accepted."""
     key = "without a key" if provider.api_key is None else f"key from {variable or 'the configuration'}"
-    about, where = provider.name, f"{provider.base_url}, {key}"
+    name, location = provider.name, f"{provider.base_url}, {key}"
     address = replace(provider, path=None).request_target(_MODEL_LIST_PATHS[provider.protocol])
     headers = provider.request_headers(PROTOCOLS[provider.protocol].surface)
     head = request_head(provider.origin, address, headers.items(), "GET")
     try:
-        answer = await transport.send(provider.origin, head, None, read_timeout=timeout, connect_timeout=timeout)
-        status = answer.status
-        await answer.read(LIMIT_RESPONSE)
+        response = await transport.send(provider.origin, head, None, read_timeout=timeout, connect_timeout=timeout)
+        status = response.status
+        await response.read(_LIMIT_MODEL_LIST)
     except TransportError as error:
-        return Finding(about, f"{where}: {error}", "see whether base_url is right and the network lets it through")
+        return Finding(name, f"{location}: {error}", "check base_url and your network connection")
     if status in (401, 403):
-        named = f"providers.{about}.api_key" if variable is None else variable
-        return Finding(about, f"{where}: refused the key ({status})", f"set {named} to a key that is valid there")
+        key_setting = f"providers.{name}.api_key" if variable is None else variable
+        return Finding(name, f"{location}: key rejected ({status})", f"set {key_setting} to a valid key")
     if status in (404, 405):
-        return Finding(about, f"{where}: answers, and has no list of models")
+        return Finding(name, f"{location}: reachable, but has no model list")
     if status >= 300:
-        advice = "a redirect is not followed: set base_url to where it leads" if status < 400 else "try again later"
-        return Finding(about, f"{where}: answered {status}", advice)
-    unsure = (
-        " (its list of models is for anyone: the key was not tried)" if provider.protocol in _PUBLIC_MODEL_LISTS else ""
-    )
-    return Finding(about, f"{where}: answers{unsure if provider.api_key else ''}")
+        advice = "redirects are not followed: set base_url to the final address" if status < 400 else "try again later"
+        return Finding(name, f"{location}: status {status}", advice)
+    caveat = " (its model list is public: the key was not checked)" if provider.protocol in _PUBLIC_MODEL_LISTS else ""
+    return Finding(name, f"{location}: reachable{caveat if provider.api_key else ''}")

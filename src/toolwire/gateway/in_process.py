@@ -1,6 +1,6 @@
-"""The gateway without a server: a model for the runtime, asked in the words of whichever provider its name leads to.
+"""The gateway without a server: a model for the runtime.
 
-Routing, retries, fall-back and the errors are those of every other client; only the bytes of a client are missing.
+Routing, retries, failover and errors are the same as for HTTP clients.
 """
 
 import contextlib
@@ -37,89 +37,97 @@ from toolwire.upstream.transport import Transport
 
 
 class GatewayModel:
-    """`name` is what a client would ask for; without one, what that leads to. `losses` are those of the last answer's
-    request; `search` is how its provider looks for tools itself, if it does."""
+    """A runtime model that sends its requests through the gateway's dispatcher."""
 
     def __init__(
         self, dispatcher: Dispatcher, router: Router, name: str, exit_stack: contextlib.AsyncExitStack
     ) -> None:
+        """Route `name`; an empty name selects the default model."""
         self.losses: list[Loss] = []
+        """Losses of the last request that was encoded."""
+
         self._dispatcher = dispatcher
         self._route_match = router.route(name)
-        way = self._route_match.backends[0]
-        self.search = native_search(way.provider.protocol, way.model or "")
-        self.name = name or _backend_name(way)
+        backend = self._route_match.backends[0]
+        self.search = native_search(backend.provider.protocol, backend.model or "")
+        """The provider's own tool search; None if it has none."""
+
+        self.name = name or _backend_name(backend)
         self._exit_stack = exit_stack
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
-        for number, way in enumerate(self._route_match.backends):
+        """Yield the events of one response, trying the route's backends in order."""
+        for number, backend in enumerate(self._route_match.backends):
             try:
-                answer, codec, context = await self._start_response(request, way)
-            except RequestRejected as refused:
-                last = number == len(self._route_match.backends) - 1
-                if last or not refused.failover:
-                    raise ModelFailed(refused.error) from None
+                response, codec, context = await self._start_response(request, backend)
+            except RequestRejected as rejection:
+                is_last = number == len(self._route_match.backends) - 1
+                if is_last or not rejection.failover:
+                    raise ModelFailed(rejection.error) from None
                 continue
-            async for event in _decode_events(answer, codec, context):
+            async for event in _decode_events(response, codec, context):
                 yield event
             return
 
     async def _start_response(
         self, request: Request, backend: Backend
     ) -> tuple[StreamingResponse, Codec, ResponseContext]:
-        """The answer, once its first event is there."""
+        """Send the request to one backend and return the response once its first event has arrived."""
         request = decode_computer_use(request, CANONICAL_ADAPTER)
         codec = PROTOCOLS[backend.provider.protocol]
         host = await self._dispatcher.capabilities.profile_for(backend.provider, backend.model, request)
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, host=host)
         try:
-            asking = (
-                disable_storage(request) if target.host.stores_by_default else request
-            )  # the runtime keeps its own history
-            encoding = codec.encode_request(replace(asking, model=backend.model), target)
+            # The runtime keeps its own history, so the provider need not store the response.
+            upstream_request = disable_storage(request) if target.host.stores_by_default else request
+            encoding = codec.encode_request(replace(upstream_request, model=backend.model), target)
             self.losses = encoding.report.resolve(request, codec.wire_names) if encoding.report else []
             raise_for_losses(self.losses, codec.name, strict=False)
-        except LossyTranslationError as refused:
-            raise RequestRejected(ApiError(kind="invalid_request", message=str(refused))) from None
+        except LossyTranslationError as error:
+            raise RequestRejected(ApiError(kind="invalid_request", message=str(error))) from None
         context = ResponseContext(request=request, mapping=encoding.mapping, created=int(time.time()))
         body = encoding.to_bytes()
-        asked = ClientRequest(codec=codec, body=body, route=encoding.route, tenant="", created=context.created)
-        # What passes is read and written in one form: only here it becomes common actions.
-        passing = replace(context, mapping=replace(encoding.mapping, computer_use=None))
-        sent = UpstreamRequest(backend, codec, passing, [], encoding.route, body)
-        answer = await self._dispatcher.send_to_backend(asked, replace(request, stream=True), sent)
-        return cast("StreamingResponse", answer), codec, context
+        client_request = ClientRequest(codec=codec, body=body, route=encoding.route, tenant="", created=context.created)
+        # The stream passes through in the provider's form; `_decode_events` makes computer actions canonical.
+        passthrough_context = replace(context, mapping=replace(encoding.mapping, computer_use=None))
+        prepared = UpstreamRequest(backend, codec, passthrough_context, [], encoding.route, body)
+        response = await self._dispatcher.send_to_backend(client_request, replace(request, stream=True), prepared)
+        return cast("StreamingResponse", response), codec, context
 
     async def close(self) -> None:
+        """Close the dispatcher and the embedded simulator."""
         self._dispatcher.close()
         await self._exit_stack.aclose()
 
 
 def _backend_name(backend: Backend) -> str:
+    """Format a backend as `provider/model`, or as the provider's name if it has no model."""
     return f"{backend.provider.name}/{backend.model}" if backend.model else backend.provider.name
 
 
 async def _decode_events(response: StreamingResponse, codec: Codec, context: ResponseContext) -> AsyncIterator[Event]:
-    """What it says, under the names that the request has for its tools, each call with an id."""
-    decoder, raiser, names = (
+    """Decode a stream into events, with the request's own tool names and an id for every call."""
+    decoder, restore, call_ids = (
         codec.stream_decoder(context),
         CallRestoreStage(context.mapping, CANONICAL_ADAPTER, codec.wire_names),
         CallIdStage(context),
     )
     async with contextlib.aclosing(response.chunks()) as chunks:
         async for data in chunks:
-            for event in raiser.process(_with_call_ids(names, decoder.feed(data))):
+            for event in restore.process(_with_call_ids(call_ids, decoder.feed(data))):
                 yield _raise_on_failure(event)
-    for event in raiser.process(_with_call_ids(names, decoder.close())):
+    for event in restore.process(_with_call_ids(call_ids, decoder.close())):
         yield _raise_on_failure(event)
 
 
 def _with_call_ids(call_ids: CallIdStage, events: list[Event]) -> list[Event]:
-    changed = call_ids.replacements(events)
-    return [changed.get(id(event), event) for event in events] if changed else events
+    """Return the events with missing call ids filled in."""
+    replacements = call_ids.replacements(events)
+    return [replacements.get(id(event), event) for event in events] if replacements else events
 
 
 def _raise_on_failure(event: Event) -> Event:
+    """Return the event, or raise `ModelFailed` if it reports that the response failed."""
     if type(event) is ResponseFailed:
         raise ModelFailed(event.error)
     return event
@@ -128,21 +136,26 @@ def _raise_on_failure(event: Event) -> Event:
 async def open_model(
     name: str | None, config: Config | None = None, environment: Mapping[str, str] = os.environ
 ) -> GatewayModel:
-    """The model of that name; with no name, the default of the only provider there is. With no provider at all the
-    embedded simulator answers."""
+    """Open the model with this name.
+
+    Without a name, the default model of the only provider is used. Without any provider, the built-in simulator
+    answers.
+    """
     config = config or Config()
     resources = contextlib.AsyncExitStack()
-    providers, embedded = resolve_providers(config, environment)
-    if embedded is not None:
-        resources.enter_context(embedded)
+    providers, simulator_socket = resolve_providers(config, environment)
+    if simulator_socket is not None:
+        resources.enter_context(simulator_socket)
     try:
         router = Router(providers, config.routes)
-        spoken = {way.provider.protocol for way in router.route(name or "").backends}
-        await resources.enter_async_context(embedded_simulator(embedded, config.simulator, spoken))
-        memory = ConversationState(open_store(config.state, environment), config.limits.streams, config.limits.answer)
+        protocols = {backend.provider.protocol for backend in router.route(name or "").backends}
+        await resources.enter_async_context(embedded_simulator(simulator_socket, config.simulator, protocols))
+        conversation_state = ConversationState(
+            open_store(config.state, environment), config.limits.streams, config.limits.answer
+        )
         redactor = Redactor(configured_secrets(config, providers.values()))
-        exchanger = Dispatcher(router, Transport(), config.limits, [], memory, redactor=redactor)
-        return GatewayModel(exchanger, router, name or "", resources)
+        dispatcher = Dispatcher(router, Transport(), config.limits, [], conversation_state, redactor=redactor)
+        return GatewayModel(dispatcher, router, name or "", resources)
     except RouteNotFound:
         await resources.aclose()
         raise

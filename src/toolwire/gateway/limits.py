@@ -1,9 +1,8 @@
-"""Bounds on what runs at once: in all, and for one key.
+"""Bounds on concurrent work and on request size, and worker threads for large bodies.
 
-Large bodies: decoded and encoded in worker threads, so that nobody else waits for them, and bounded in number.
-
-A thread that runs Python gives way every few milliseconds. One that decodes a single long string does not:
-`limits.body` keeps that short. See docs/decisions/0018-large-bodies-leave-the-event-loop.md.
+Large bodies are decoded and encoded in threads, so that other requests need not wait. A thread that runs Python yields
+the GIL every few milliseconds, but one that decodes a single long string does not: `limits.body` keeps that short. See
+docs/decisions/0018-large-bodies-leave-the-event-loop.md.
 """
 
 import asyncio
@@ -24,9 +23,10 @@ from toolwire.upstream.provider import Provider
 
 
 class Quota:
-    """Places for streams or websockets. One key may hold `share` of them; `publish` is told how many are taken."""
+    """A limit on concurrent streams, websockets or background responses, in total and for each key."""
 
     def __init__(self, noun: str, limit: int, share: int, publish: Callable[[int], None] | None = None) -> None:
+        """Create a quota of `limit` uses, of which one key may hold `share`; `publish` receives the number in use."""
         self.used = 0
         self._noun = noun
         self._limit = limit
@@ -35,23 +35,25 @@ class Quota:
         self._used_by_tenant: Counter[str] = Counter()
 
     def acquire(self, tenant: str) -> None:
-        """Take a place, or raise `Refused`."""
+        """Take one use for this key, or raise `RequestRejected`."""
         if self.used >= self._limit:
-            why = f"too many {self._noun} at once"
-            raise RequestRejected(ApiError(kind="overloaded", message=why, status=503))
+            message = f"too many {self._noun} at once"
+            raise RequestRejected(ApiError(kind="overloaded", message=message, status=503))
         if self._used_by_tenant[tenant] >= self._share:
-            why = f"this key has {self._share} {self._noun} at once, its share of all (limits.key_share): end one first"
-            raise RequestRejected(ApiError(kind="rate_limit", message=why, status=429))
+            message = f"this key already has {self._share} {self._noun}, its share (limits.key_share): end one first"
+            raise RequestRejected(ApiError(kind="rate_limit", message=message, status=429))
         self._used_by_tenant[tenant] += 1
         self._adjust(1)
 
     def release(self, tenant: str) -> None:
+        """Return one use taken by this key."""
         self._used_by_tenant[tenant] -= 1
         if not self._used_by_tenant[tenant]:
             del self._used_by_tenant[tenant]
         self._adjust(-1)
 
     def _adjust(self, delta: int) -> None:
+        """Change the number in use, and publish it."""
         self.used += delta
         if self._publish is not None:
             self._publish(self.used)
@@ -62,92 +64,118 @@ R = TypeVar("R")
 SMALL_BODY = 32 * 1024
 LARGE_BODY = 512 * 1024
 MANY_OBJECTS = 1_000
-"""What a body of a size in between has to hold to be worth a thread: time goes by objects, not by bytes."""
+"""The number of JSON objects from which a mid-size body is handled in a thread: decoding time grows with objects."""
 
 BODY_THREADS = 2
 UNCOUNTED_BODY = 1024 * 1024
 _STEP = 1024 * 1024
+_SLICE = 2000
 
 _MESSAGE_FIELDS = ("messages", "contents", "input", "steps")
+_STRING_MESSAGES = frozenset({"gemini"})
+"""Protocols in which a message may be a string, so that `is_heavy_body` does not see how many there are."""
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
 
 def is_heavy_body(body: bytes) -> bool:
-    """Whether decoding a body may hold the event loop for more than a few milliseconds."""
+    """Return whether decoding a body may block the event loop for more than a few milliseconds."""
     size = len(body)
-    return size > SMALL_BODY and (size > LARGE_BODY or body.count(b"{") > MANY_OBJECTS)
+    return size > SMALL_BODY and (size > LARGE_BODY or _has_more_objects(body, MANY_OBJECTS))
+
+
+def _has_more_objects(body: bytes, most: int) -> bool:
+    """Count opening braces, and stop above `most`. `replace` finds them by memchr; `count` looks at each byte."""
+    for at in range(0, len(body), _SLICE):
+        piece = body[at : at + _SLICE]
+        most -= len(piece) - len(piece.replace(b"{", b""))
+        if most < 0:
+            return True
+    return False
 
 
 class BodyExecutor:
-    """Worker threads for heavy bodies; all others are dealt with at once."""
+    """Worker threads for heavy bodies; work on other bodies runs inline."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, body: bytes, function: Callable[..., R], *args: Any) -> R:
-        """Do the work that this body makes. It must not touch the event loop."""
-        if not is_heavy_body(body):
-            return function(*args)
+        """Run the work that a body causes, in a thread if the body is heavy.
+
+        The function must not touch the event loop.
+        """
+        return await self.run_in_thread(function, *args) if is_heavy_body(body) else function(*args)
+
+    async def run_in_thread(self, function: Callable[..., R], *args: Any) -> R:
+        """Run the work that a heavy body causes. The function must not touch the event loop."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(BODY_THREADS, thread_name_prefix="toolwire-body")
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
     def close(self) -> None:
+        """Stop the threads without waiting for them."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class BodyBudget(Struct):
-    """The bytes of all large requests under way: `limits.bodies`."""
+    """A limit on the bytes of all large request bodies held at once (`limits.bodies`)."""
 
     limit: int
     used: int = 0
 
     def reserve(self, reserved: int, size: int) -> int:
-        """Make room for a body of this size, of which `held` bytes are counted; returns how many are now."""
+        """Reserve room for a body of `size` bytes, `reserved` of them counted already; return the new reservation."""
         if size <= UNCOUNTED_BODY:
             return reserved
         if self.used + size - reserved > self.limit:
-            why = "too many large requests at once (limits.bodies): try again"
-            raise RequestRejected(ApiError(kind="overloaded", message=why, status=503, retry_after=1))
+            message = "too many large requests at once (limits.bodies): try again"
+            raise RequestRejected(ApiError(kind="overloaded", message=message, status=503, retry_after=1))
         self.used += size - reserved
         return size
 
 
 async def run_in_thread_if(work: Callable[..., R], *args: Any, heavy: bool) -> R:
-    """Do work that is not tied to an exchange: in a thread if it is heavy. It must not touch the event loop."""
+    """Run a function, in a thread if it is heavy; it must not touch the event loop."""
     return await asyncio.to_thread(work, *args) if heavy else work(*args)
 
 
 def check_values(body: bytes, limits: LimitsSection) -> None:
-    """Refuse a body with more JSON values than allowed: one call into C decodes them all, and never yields the GIL."""
-    most = limits.values
-    if len(body) > 2 * most and _count_signs(body, 0, len(body)) > most and _has_more_values(body, most):
-        why = f"the request has more than the {most} JSON values that limits.values allows"
-        raise RequestRejected(ApiError(kind="too_large", message=why, status=413))
+    """Reject a body with more than `limits.values` JSON values: decoding is one C call that never yields the GIL."""
+    maximum = limits.values
+    if len(body) > 2 * maximum and _count_signs(body, 0, len(body)) > maximum and _has_more_values(body, maximum):
+        message = f"the request has more than {maximum} JSON values (limits.values)"
+        raise RequestRejected(ApiError(kind="too_large", message=message, status=413))
 
 
-def _has_more_values(body: bytes, most: int) -> bool:
-    """Count the values outside strings, in steps: texts may hold any number of commas and brackets."""
-    count, at = 0, 0
-    while count <= most:
-        quote = body.find(b'"', at)
-        count += _count_signs(body, at, len(body) if quote < 0 else quote)
-        if quote < 0 or (at := _end_of_string(body, quote + 1)) == 0:
+def _has_more_values(body: bytes, maximum: int) -> bool:
+    """Return whether a body has more than `maximum` values, not counting commas and brackets inside strings."""
+    count, position = 0, 0
+    while count <= maximum:
+        quote = body.find(b'"', position)
+        count += _count_signs(body, position, len(body) if quote < 0 else quote)
+        if quote < 0 or (position := _end_of_string(body, quote + 1)) == 0:
             break
-    return count > most
+    return count > maximum
 
 
 def _count_signs(body: bytes, start: int, end: int) -> int:
-    """Count what separates or opens values: there are at most as many values, and one more."""
+    """Count commas and opening brackets: an upper bound of the number of values, less one.
+
+    The count goes in steps, so that the GIL is released in between.
+    """
     return sum(
-        [body.count(sign, at, min(at + _STEP, end)) for at in range(start, end, _STEP) for sign in (b",", b"[", b"{")]
+        [
+            body.count(separator, position, min(position + _STEP, end))
+            for position in range(start, end, _STEP)
+            for separator in (b",", b"[", b"{")
+        ]
     )
 
 
 def _end_of_string(body: bytes, start: int) -> int:
-    """Return where a string ends that starts here; 0 if it does not end."""
+    """Return the position after the string that starts here; 0 if it is unterminated."""
     while (end := body.find(b'"', start)) >= 0:
         text = body[start:end]
         start = end + 1
@@ -156,11 +184,24 @@ def _end_of_string(body: bytes, start: int) -> int:
     return 0
 
 
-def check_body_counts(body: bytes, limits: LimitsSection) -> None:
-    """Refuse a body with more values, messages or tools than allowed, before they are decoded."""
+def uncounted_size(limits: LimitsSection) -> int:
+    """Return the size up to which a body can exceed no limit: a tool or a part takes at least two bytes."""
+    return min(SMALL_BODY, 2 * min(limits.parts, limits.tools))
+
+
+def check_body_counts(body: bytes, limits: LimitsSection, protocol: str) -> None:
+    """Reject a body with more values, messages or tools than allowed, before it is decoded.
+
+    Decoding a body smaller than `LARGE_BODY` is cheaper than scanning it; `check_request_counts` checks it afterwards.
+    """
     if len(body) <= SMALL_BODY:
         return
     check_values(body, limits)
+    if len(body) > LARGE_BODY or protocol in _STRING_MESSAGES:
+        _check_wire_counts(body, limits)
+
+
+def _check_wire_counts(body: bytes, limits: LimitsSection) -> None:
     try:
         members = _decode_members(body)
         for name in (*_MESSAGE_FIELDS, "tools"):
@@ -169,36 +210,45 @@ def check_body_counts(body: bytes, limits: LimitsSection) -> None:
                 limit = "tools" if name == "tools" else "messages"
                 _check_count(len(_decode_elements(value)), limit, getattr(limits, limit), name)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return  # the decoder of its protocol says what is wrong
+        return  # the protocol's decoder reports what is wrong
 
 
-def check_request_counts(request: Request, limits: LimitsSection) -> None:
-    """Refuse a request that holds more than allowed: some protocols group tools, and all of them parts."""
-    _check_count(len(request.tools or ()), "tools", limits.tools, "tools")
+def check_request_counts(request: Request, limits: LimitsSection, body: bytes) -> None:
+    """Reject a decoded request with too many tools or message parts, which some protocols group.
+
+    Each message of the body is a message or a part of the request, so the body is counted only if these are many.
+    """
     count = sum([len(message.parts) for message in request.messages])
+    tools = len(request.tools or ())
+    if len(body) > SMALL_BODY and (count + len(request.messages) > limits.messages or tools > limits.tools):
+        _check_wire_counts(body, limits)
+    _check_count(tools, "tools", limits.tools, "tools")
     _check_count(count, "parts", limits.parts, "parts of messages")
 
 
 def check_loss_count(losses: list[Loss], limits: LimitsSection, target: str) -> None:
+    """Reject a request whose losses exceed `limits.losses`."""
     if len(losses) > limits.losses:
-        why = f"{len(losses)} fields of the request can't be carried to {target}: at most {limits.losses} are reported"
-        raise RequestRejected(ApiError(kind="invalid_request", message=f"{why} (limits.losses)", status=400))
+        message = f"{len(losses)} fields of the request have no equivalent in {target}, the limit is {limits.losses}"
+        raise RequestRejected(ApiError(kind="invalid_request", message=f"{message} (limits.losses)", status=400))
 
 
 def _check_count(count: int, limit_name: str, maximum: int, noun: str) -> None:
+    """Raise `RequestRejected` (413) if there are more than `maximum` items of one kind."""
     if count > maximum:
-        why = f"the request has {count} {noun}, more than the {maximum} that limits.{limit_name} allows"
-        raise RequestRejected(ApiError(kind="too_large", message=why, status=413))
+        message = f"the request has {count} {noun}, the limit is {maximum} (limits.{limit_name})"
+        raise RequestRejected(ApiError(kind="too_large", message=message, status=413))
 
 
 class StreamBudget(Struct):
-    """The bytes that may still be read of one streamed answer."""
+    """The bytes that may still be read of one upstream stream (`limits.stream`)."""
 
     provider: Provider
     bytes_left: int
 
     def consume(self, data: bytes) -> None:
+        """Count received data, and raise `RequestRejected` if the stream is too long."""
         self.bytes_left -= len(data)
         if self.bytes_left < 0:
-            why = "sent a longer stream than limits.stream of this gateway allows"
-            raise RequestRejected(provider_error(self.provider, "server", why), attempt="unknown")
+            reason = "sent a stream longer than this gateway allows (limits.stream)"
+            raise RequestRejected(provider_error(self.provider, "server", reason), attempt="unknown")

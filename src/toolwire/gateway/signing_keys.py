@@ -1,4 +1,4 @@
-"""The keys that carries are sealed with: configured, or derived from the server's keys, or made once and kept."""
+"""Keys that sign envelopes: configured, derived from the server's keys, or generated once and saved."""
 
 import hashlib
 import os
@@ -10,7 +10,10 @@ from toolwire.gateway.config import ServerSection, state_directory
 
 
 def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os.environ) -> list[bytes]:
-    """The first one seals, all of them open: replicas that share keys share carries."""
+    """Return the signing keys: the first one signs, all of them verify.
+
+    Replicas that share keys accept each other's envelopes.
+    """
     if server.seal_keys:
         return [key.encode() for key in server.seal_keys]
     if server.keys:
@@ -19,21 +22,21 @@ def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os
 
 
 def _load_or_create_key(path: Path) -> bytes:
-    """The key in this file, which is made if it is not there; only the user may read it."""
+    """Read the key in this file, or create the file, readable only by the user."""
     try:
-        kept = bytes.fromhex(path.read_text(encoding="ascii").strip())
-        if len(kept) >= 32:
-            return kept
+        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
+        if len(key) >= 32:
+            return key
     except (OSError, ValueError):
         pass
-    made = secrets.token_bytes(32)
+    new_key = secrets.token_bytes(32)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(made.hex() + "\n")
-        fresh.replace(path)
+            file.write(new_key.hex() + "\n")
+        temporary.replace(path)
     except OSError:
-        pass  # nowhere to keep it: it lives as long as this process
-    return made
+        pass  # it can't be saved: the key lasts as long as this process
+    return new_key

@@ -1,1 +1,1 @@
-"""What happened: exchanges, recorded, shown, exported and replayed."""
+"""The journal: recorded exchanges and runs, their export, comparison and telemetry."""

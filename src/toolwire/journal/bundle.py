@@ -1,4 +1,4 @@
-"""Exchanges in one file, for a bug report."""
+"""Export recorded exchanges as a zip file for a bug report."""
 
 import io
 import json
@@ -12,20 +12,20 @@ from toolwire.journal.records import Record, body_content, record_as_json
 from toolwire.journal.redaction import Redactor
 
 _README = """\
-Exchanges recorded by toolwire, for a bug report. Known keys, and what looks like one, were taken out; everything else
-is as it was: read it before you pass it on. `toolwire journal replay` sends such an exchange again.
+Exchanges recorded by toolwire, for a bug report. Known keys, and text that looks like a key, were removed. Everything
+else is unchanged: review it before you share it. `toolwire journal replay` sends such an exchange again.
 
-    ID/record.json      what is known of the exchange, its losses included
-    ID/request.*        what the client sent
-    ID/translated.*     what was made of it for the provider
-    ID/response.*       what the client was answered
+    ID/record.json      metadata of the exchange, including losses
+    ID/request.*        the client's request
+    ID/translated.*     the translated request, as sent to the provider
+    ID/response.*       the response to the client
 
-The last three are there if bodies were recorded.
+The last three exist only if bodies were recorded.
 """
 
 
 def build_bundle(records: Sequence[Record], redactor: Redactor, version: str) -> bytes:
-    """A zip file. Whose key it was is left out, and secrets that became known since they were recorded, too."""
+    """Build the zip file, without tenants and without secrets, including those known only since the recording."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README.txt", _README)
@@ -38,8 +38,8 @@ def build_bundle(records: Sequence[Record], redactor: Redactor, version: str) ->
             )
             for name, data in bodies.items():
                 if data:
-                    kind = "txt" if isinstance(body_content(data), str) else "json"
-                    archive.writestr(f"{record.id}/{name}.{kind}", data)
+                    extension = "txt" if isinstance(body_content(data), str) else "json"
+                    archive.writestr(f"{record.id}/{name}.{extension}", data)
     return file.getvalue()
 
 

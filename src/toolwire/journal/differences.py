@@ -1,4 +1,4 @@
-"""What an exchange came to, told apart field by field from what it came to before."""
+"""Compare recorded exchanges field by field."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from msgspec import Struct
 from toolwire.codec.wire.reader import escape_pointer
 from toolwire.journal.records import Record, body_content, recorded_response_body
 
-# What every answer has anew: ids, moments, durations and proofs.
+# Fields that differ between any two responses: ids, times, durations and signatures.
 _VOLATILE_FIELDS = frozenset(
     (
         *("id", "call_id", "tool_use_id", "item_id", "interaction_id", "responseId", "system_fingerprint"),
@@ -22,10 +22,11 @@ _MAX_VALUE_LENGTH = 120
 
 
 class Difference(Struct, frozen=True):
-    """One field that is not the same. `path` is a JSON pointer."""
+    """One field that differs."""
 
     kind: Literal["changed", "added", "removed"]
     path: str
+    """JSON pointer."""
     before: Any = None
     after: Any = None
 
@@ -40,6 +41,7 @@ class Difference(Struct, frozen=True):
 
 
 def _format_value(value: Any) -> str:
+    """Format a value as JSON, shortened if it is long."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}... ({len(text)} characters)"
 
@@ -47,51 +49,56 @@ def _format_value(value: Any) -> str:
 def find_differences(
     before: Any, after: Any, path: str = "", *, include_volatile: bool = False
 ) -> Iterator[Difference]:
-    """Every field that differs; those that every answer has anew only if asked for."""
+    """Yield every field that differs between two JSON values; ids, times and signatures only if requested."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in before | after:
             if name in _VOLATILE_FIELDS and not include_volatile:
                 continue
-            place = f"{path}/{escape_pointer(name)}"
+            member_path = f"{path}/{escape_pointer(name)}"
             if name not in after:
-                yield Difference("removed", place, before=before[name])
+                yield Difference("removed", member_path, before=before[name])
             elif name not in before:
-                yield Difference("added", place, after=after[name])
+                yield Difference("added", member_path, after=after[name])
             else:
-                yield from find_differences(before[name], after[name], place, include_volatile=include_volatile)
+                yield from find_differences(before[name], after[name], member_path, include_volatile=include_volatile)
     elif isinstance(before, list) and isinstance(after, list):
         for index in range(max(len(before), len(after))):
-            place = f"{path}/{index}"
+            item_path = f"{path}/{index}"
             if index >= len(after):
-                yield Difference("removed", place, before=before[index])
+                yield Difference("removed", item_path, before=before[index])
             elif index >= len(before):
-                yield Difference("added", place, after=after[index])
+                yield Difference("added", item_path, after=after[index])
             else:
-                yield from find_differences(before[index], after[index], place, include_volatile=include_volatile)
+                yield from find_differences(before[index], after[index], item_path, include_volatile=include_volatile)
     elif before != after or type(before) is not type(after):
         yield Difference("changed", path, before, after)
 
 
 def compare_records(before: Record, after: Record, *, include_volatile: bool = False) -> dict[str, list[Difference]]:
-    """What differs, part by part. Requests are compared if they went to the same protocol."""
-    found: dict[str, list[Difference]] = {}
+    """Compare two records: status, translated request, losses and response.
+
+    Requests are compared only if both went to the same protocol.
+    """
+    differences: dict[str, list[Difference]] = {}
     if before.status != after.status:
-        found["status"] = [Difference("changed", "", before.status, after.status)]
+        differences["status"] = [Difference("changed", "", before.status, after.status)]
     if before.protocol == after.protocol and before.bodies is not None and after.bodies is not None:
-        pair = body_content(before.bodies.translated), body_content(after.bodies.translated)
-        found["request"] = list(find_differences(*pair, include_volatile=True))
-    found["losses"] = list(_loss_differences(before, after))
-    then, now = body_content(recorded_response_body(before)), body_content(recorded_response_body(after))
-    found["response"] = list(find_differences(then, now, include_volatile=include_volatile))
-    return {part: told for part, told in found.items() if told}
+        requests = body_content(before.bodies.translated), body_content(after.bodies.translated)
+        differences["request"] = list(find_differences(*requests, include_volatile=True))
+    differences["losses"] = list(_loss_differences(before, after))
+    responses = body_content(recorded_response_body(before)), body_content(recorded_response_body(after))
+    differences["response"] = list(find_differences(*responses, include_volatile=include_volatile))
+    return {section: items for section, items in differences.items() if items}
 
 
 def _loss_differences(before: Record, after: Record) -> Iterator[Difference]:
-    """What is lost only now, or was only then; its path is that of the loss."""
-    then, now = ([(loss.path, f"{loss.kind}: {loss.reason}") for loss in record.losses] for record in (before, after))
-    for path, told in then:
-        if (path, told) not in now:
-            yield Difference("removed", path, before=told)
-    for path, told in now:
-        if (path, told) not in then:
-            yield Difference("added", path, after=told)
+    """Yield the losses that only one of the records has, at the path of the loss."""
+    losses_before, losses_after = (
+        [(loss.path, f"{loss.kind}: {loss.reason}") for loss in record.losses] for record in (before, after)
+    )
+    for path, text in losses_before:
+        if (path, text) not in losses_after:
+            yield Difference("removed", path, before=text)
+    for path, text in losses_after:
+        if (path, text) not in losses_before:
+            yield Difference("added", path, after=text)

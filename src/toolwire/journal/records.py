@@ -1,7 +1,4 @@
-"""What is kept of one exchange.
-
-What was said in a recorded exchange, in the canonical model.
-"""
+"""Records of exchanges: their fields, their packed encoding, and decoding of recorded bodies to the canonical model."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -22,19 +19,24 @@ from toolwire.protocols import PROTOCOLS
 
 USAGE_COUNTS = ("input_tokens", "output_tokens", "cache_read", "cache_write", "reasoning", "tool_use", "total")
 UniqueFields = tuple[str, float, float | None, float | None, float, str | None, tuple[int | None, ...]]
+"""The fields that differ in every record: id, times, response id and usage."""
 
 
 class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
-    """What went over the wire: the client's request, what was made of it for the provider, and the client's answer.
-    `folded`: of a stream only the answer that it told is kept."""
+    """The bodies of one exchange, as sent and received."""
 
     request: bytes = b""
+    """The client's request."""
     translated: bytes = b""
+    """The request to the provider."""
     response: bytes = b""
+    """The response to the client."""
     folded: bool = False
+    """The response was a stream, and is stored as one buffered response."""
 
     @property
     def by_name(self) -> dict[str, bytes]:
+        """The bodies by name."""
         return {"request": self.request, "translated": self.translated, "response": self.response}
 
     def __len__(self) -> int:
@@ -42,56 +44,69 @@ class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
 
 
 class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
-    """One exchange. `at` is when it came, in seconds since the epoch; `sent`, `answered` and `ended` are seconds after
-    that: the translated request was ready, the answer began, the client had all of it. `toolwire` is the version that
-    did it, `client` and `protocol` what was spoken on either side, `parent` the trace that it belongs to. `answer` is
-    how the provider named its answer, `answered_by` how its model, and `stops` why it ended."""
+    """The record of one exchange."""
 
     id: str
     at: float
+    """Arrival of the request, in seconds since the epoch."""
     toolwire: str
+    """Version of toolwire."""
     client: str
+    """Protocol of the client."""
     path: str
     route: Route = field(default_factory=Route)
     tenant: str = ""
     strict: bool = False
     provider: str = ""
     protocol: str = ""
+    """Protocol of the provider."""
     model: str = ""
     status: int = 0
     streamed: bool = False
     error: str = ""
     sent: float | None = None
+    """Seconds until the translated request was ready."""
     answered: float | None = None
+    """Seconds until the response began."""
     ended: float = 0.0
+    """Seconds until the client had the complete response."""
     usage: dict[str, int] = field(default_factory=dict)
     response_id: str | None = None
+    """Provider's id of the response."""
     response_model: str | None = None
+    """Model as reported by the provider."""
     stop_reasons: list[str] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     traceparent: str = ""
+    """W3C trace context of the client's request."""
     bodies: Bodies | None = None
 
     @property
     def size(self) -> int:
+        """Approximate size in bytes."""
         return record_size(self.losses, self.bodies)
 
     @property
     def unique_fields(self) -> UniqueFields:
+        """The fields that differ in every record."""
         counts = tuple([self.usage.get(name) for name in USAGE_COUNTS])
         return self.id, self.at, self.sent, self.answered, self.ended, self.response_id, counts
 
     @property
     def repeated_fields(self) -> tuple[Any, ...]:
+        """The fields that consecutive records often share, for comparison."""
         return _repeated_fields(self)
 
     def to_record(self) -> "Record":
+        """Return the record itself, as a `JournalEntry`."""
         return self
 
 
 class JournalEntry(Protocol):
-    """What is to be recorded. `own` is what is each one's, and `shared` what one has as the one before it, mostly:
-    then the record itself need not be made."""
+    """An exchange to be recorded.
+
+    If `repeated_fields` equal those of the previous entry, only `unique_fields` are stored and no `Record` is built.
+    """
 
     @property
     def at(self) -> float: ...
@@ -107,7 +122,7 @@ class JournalEntry(Protocol):
 
 
 def record_size(losses: Sequence[Loss], bodies: Bodies | None) -> int:
-    """What it takes to keep a record, roughly."""
+    """Estimate the size of a record in bytes."""
     return 500 + 200 * len(losses) + (0 if bodies is None else len(bodies))
 
 
@@ -118,27 +133,30 @@ _DECODER = msgspec.msgpack.Decoder(list[Record | UniqueFields])
 
 
 class PackedRecords(Struct, gc=False):
-    """Records as they are kept, one after the other. `at` is when the last of them came, `bodies` whether they have
-    any."""
+    """Consecutive records, encoded as MessagePack."""
 
     data: bytes
     count: int
     at: float
+    """Arrival of the latest request."""
     bodies: bool
+    """At least one record has bodies."""
 
 
 def pack_records(entries: Sequence[JournalEntry], redact: Callable[[Record], Record]) -> PackedRecords:
-    """Not as JSON: bodies are bytes, and stay as they are. Of an exchange that is like the one before it only what is
-    its own is kept."""
+    """Encode entries as MessagePack, which stores bodies as bytes.
+
+    An entry that repeats the fields of the previous one is stored as its unique fields only.
+    """
     data = bytearray()
-    before: tuple[Any, ...] = ()
+    previous_fields: tuple[Any, ...] = ()
     at, bodies = 0.0, False
     for entry in entries:
-        shared = entry.repeated_fields
-        if entry.bodies is not None or shared != before:
+        repeated_fields = entry.repeated_fields
+        if entry.bodies is not None or repeated_fields != previous_fields:
             bodies = bodies or entry.bodies is not None
             _ENCODER.encode_into(redact(entry.to_record()), data, -1)
-            before = shared
+            previous_fields = repeated_fields
         else:
             _ENCODER.encode_into(entry.unique_fields, data, -1)
         at = max(at, entry.at)
@@ -146,58 +164,63 @@ def pack_records(entries: Sequence[JournalEntry], redact: Callable[[Record], Rec
 
 
 class RecordBatch:
-    """Some records, as they are written at once."""
+    """Packed records that are written together."""
 
     def __init__(self, packs: Sequence[PackedRecords]) -> None:
         self.count = sum([pack.count for pack in packs])
         self._packs = packs
 
     def __bytes__(self) -> bytes:
-        """All of them as one list."""
+        """Encode the records as one MessagePack array."""
         return b"\xdd%b%b" % (self.count.to_bytes(4, "big"), b"".join([pack.data for pack in self._packs]))
 
     @property
     def at(self) -> float:
+        """Arrival of the latest request."""
         return max(pack.at for pack in self._packs)
 
     @property
     def bodies(self) -> bool:
+        """True if at least one record has bodies."""
         return any(pack.bodies for pack in self._packs)
 
     @cached_property
     def records(self) -> list[Record]:
+        """The records, decoded on first use."""
         return decode_records(bytes(self))
 
 
 def encode_records(records: Sequence[Record]) -> bytes:
+    """Encode records as one MessagePack array."""
     return bytes(RecordBatch([pack_records(records, Record.to_record)]))
 
 
 def decode_records(data: bytes) -> list[Record]:
+    """Decode a MessagePack array of records; those stored as unique fields are completed from the previous one."""
     records: list[Record] = []
-    for found in _DECODER.decode(data):
-        if isinstance(found, Record):
-            records.append(found)
+    for item in _DECODER.decode(data):
+        if isinstance(item, Record):
+            records.append(item)
         elif not records:
-            raise msgspec.ValidationError("the first record is told by one before it")
+            raise msgspec.ValidationError("the first record has only unique fields")
         else:
-            id, at, sent, answered, ended, answer, counts = found
+            id, at, sent, answered, ended, response_id, counts = item
             usage = {name: count for name, count in zip(USAGE_COUNTS, counts, strict=False) if count is not None}
-            own = {"id": id, "at": at, "sent": sent, "answered": answered, "ended": ended, "response_id": answer}
-            records.append(replace(records[-1], **own, usage=usage, bodies=None))
+            times = {"at": at, "sent": sent, "answered": answered, "ended": ended}
+            records.append(replace(records[-1], id=id, **times, response_id=response_id, usage=usage, bodies=None))
     return records
 
 
 def record_as_json(record: Record) -> dict[str, object]:
-    """The record as JSON data: bodies as JSON where they are, else as text."""
-    whole: dict[str, object] = msgspec.to_builtins(replace(record, bodies=None))
+    """Convert a record to JSON data, with bodies as JSON where possible, else as text."""
+    fields: dict[str, object] = msgspec.to_builtins(replace(record, bodies=None))
     if record.bodies is not None:
-        whole["bodies"] = {name: body_content(data) for name, data in record.bodies.by_name.items() if data}
-    return whole
+        fields["bodies"] = {name: body_content(data) for name, data in record.bodies.by_name.items() if data}
+    return fields
 
 
 def body_content(data: bytes) -> object:
-    """A body as the JSON that it is, or else as text."""
+    """Decode a body as JSON, or else as text."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -205,7 +228,7 @@ def body_content(data: bytes) -> object:
 
 
 def decode_recorded_request(record: Record) -> Request | None:
-    """What the client asked; None if that is not known, or can't be read."""
+    """Decode the client's request; None if it was not recorded or is invalid."""
     if record.bodies is None:
         return None
     try:
@@ -215,7 +238,7 @@ def decode_recorded_request(record: Record) -> Request | None:
 
 
 def decode_recorded_response(record: Record) -> Response | None:
-    """What the client was answered, streamed or whole; None if that is not known, or was no answer."""
+    """Decode the response to the client, streamed or buffered; None if it was not recorded or is an error."""
     request = decode_recorded_request(record)
     if record.bodies is None or request is None or (record.status >= 300 and not record.streamed):
         return None
@@ -230,7 +253,7 @@ def decode_recorded_response(record: Record) -> Response | None:
 
 
 def recorded_response_body(record: Record) -> bytes:
-    """What the client was answered: a stream as the answer that it tells."""
+    """Return the body of the response to the client, with a stream folded to one buffered response."""
     if record.bodies is None:
         return b""
     if record.bodies.folded or not record.streamed or (response := decode_recorded_response(record)) is None:

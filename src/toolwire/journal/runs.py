@@ -1,16 +1,12 @@
-"""Leases: who holds a run, for how long, and whether it is certain that a holder is gone.
+"""The store of runs and their steps: one SQLite file, with a lease for each run in progress.
 
-A holder renews its leases from a thread of its own. A process number says nothing beyond its own PID namespace, so that
-only the death of a process of the same system and namespace is certain; any other holder is believed until its lease
-has run out.
-
-Runs, and their named steps: one SQLite file that only its user may read.
-
-1. A step is one row: its intent is there before its effect, its outcome after it. Both are on the disk when `begin` and
-   `finish` return, also after a power cut (`synchronous = FULL`).
-2. Whoever takes a run gets a token and a lease on it. A run that is held is refused to everybody else: to other threads
-   and tasks of the same process, too.
-3. Every write of a step checks the token: who lost the lease stops before the next effect.
+1. A step is one row: its intent is written before its effect, its outcome after it. Both are durable when `begin` and
+   `finish` return, even after a power failure (`synchronous = FULL`).
+2. A process that starts or resumes a run gets a token and a lease. Until the lease ends, no other process, thread or
+   task can resume the run.
+3. Every write checks the token, so a process that lost its lease stops before the next effect.
+4. A thread renews the leases. A pid is only meaningful in its PID namespace, so only a holder of the same boot and
+   namespace can be found dead. Any other holder keeps the run until its lease expires.
 """
 
 import contextlib
@@ -42,31 +38,36 @@ _RENEW_LEASE = "UPDATE runs SET until = ? WHERE id = ? AND token = ?"
 
 
 class LeaseTerms(Struct, frozen=True):
-    """`seconds` that a lease lasts, and between two renewals. `clock` is that of the day: other machines read it."""
+    """The duration of leases, in seconds."""
 
     seconds: float = 30.0
+    """Time until a lease expires."""
     renewal_interval: float = 5.0
     clock: Callable[[], float] = time.time
+    """Wall clock, because other machines compare with it."""
 
     def expiry(self) -> float:
+        """Return when a lease that starts now expires."""
         return self.clock() + self.seconds
 
 
 class LeaseHolder(Struct, frozen=True):
-    """A process. `boot` and `namespace` say where its number means anything; empty where the system does not tell."""
+    """The process that holds a lease. Fields are empty where the system does not provide them."""
 
     pid: int
     start_ticks: str = ""
+    """Start of the process in clock ticks since boot, since pids are reused."""
     boot_id: str = ""
     pid_namespace: str = ""
     host: str = ""
 
     def encode(self) -> str:
+        """Encode as JSON."""
         return msgspec.json.encode(self).decode()
 
     @property
     def is_local(self) -> bool:
-        """Whether its number can be looked up from here."""
+        """True if the pid is meaningful here: same boot and PID namespace."""
         return bool(self.boot_id and self.pid_namespace) and (self.boot_id, self.pid_namespace) == (
             _boot_id(),
             _pid_namespace(),
@@ -74,7 +75,7 @@ class LeaseHolder(Struct, frozen=True):
 
     @property
     def is_dead(self) -> bool:
-        """Whether it is certain that the process has ended. Numbers come again, moments of start do not."""
+        """True if the process has certainly ended."""
         return self.is_local and bool(self.start_ticks) and _process_start(self.pid) != self.start_ticks
 
     def __str__(self) -> str:
@@ -82,20 +83,22 @@ class LeaseHolder(Struct, frozen=True):
 
 
 def current_holder() -> LeaseHolder:
-    number, host = os.getpid(), platform.node()
+    """Return this process as a lease holder."""
+    pid, host = os.getpid(), platform.node()
     try:
-        seen = os.readlink("/proc/self")  # noqa: PTH115 - it leads to no file
+        proc_pid = os.readlink("/proc/self")  # noqa: PTH115 - the target is a pid, not a path
     except OSError:
-        seen = ""
-    if seen != str(number):  # no /proc, or that of another namespace: numbers can't be looked up
-        return LeaseHolder(number, host=host)
-    return LeaseHolder(number, _process_start(number), _boot_id(), _pid_namespace(), host)
+        proc_pid = ""
+    if proc_pid != str(pid):  # no /proc, or that of another PID namespace: pids can't be looked up
+        return LeaseHolder(pid, host=host)
+    return LeaseHolder(pid, _process_start(pid), _boot_id(), _pid_namespace(), host)
 
 
 def decode_holder(text: str | None) -> LeaseHolder | None:
+    """Decode a stored lease holder; None if there is none or it is not readable."""
     try:
         return None if text is None else msgspec.json.decode(text, type=LeaseHolder)
-    except msgspec.MsgspecError:  # from before leases
+    except msgspec.MsgspecError:
         return None
 
 
@@ -108,13 +111,13 @@ def _boot_id() -> str:
 
 def _pid_namespace() -> str:
     try:
-        return os.readlink(_PID_NAMESPACE_PATH)  # noqa: PTH115 - it leads to no file
+        return os.readlink(_PID_NAMESPACE_PATH)  # noqa: PTH115 - the target is an id, not a path
     except OSError:
         return ""
 
 
 def _process_start(pid: int) -> str:
-    """When a process started, in ticks since the system did; empty if it has ended."""
+    """Return the start of a process in clock ticks since boot; empty if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
@@ -123,7 +126,7 @@ def _process_start(pid: int) -> str:
 
 
 class LeaseHeartbeat:
-    """Renews the leases of one process on the runs of one file, for as long as it holds any."""
+    """A thread that renews this process's leases on the runs of one file, while it holds any."""
 
     def __init__(self, path: Path, schema: DatabaseSchema, terms: LeaseTerms) -> None:
         self._path = path
@@ -135,13 +138,15 @@ class LeaseHeartbeat:
         self._thread: threading.Thread | None = None
 
     def add(self, run: str, token: str) -> None:
+        """Renew the lease of a run from now on."""
         with self._lock:
             self._tokens[token] = run
-            if self._thread is None or not self._thread.is_alive():  # a process that forked took none along
+            if self._thread is None or not self._thread.is_alive():  # threads do not survive a fork
                 self._thread = threading.Thread(target=self._renew_leases, name="toolwire-leases", daemon=True)
                 self._thread.start()
 
     def remove(self, token: str) -> None:
+        """Stop renewing a lease."""
         with self._lock:
             self._tokens.pop(token, None)
 
@@ -154,12 +159,12 @@ class LeaseHeartbeat:
                 if not self._tokens:
                     self._thread = None
                     return
-                held = [(self._terms.expiry(), run, token) for token, run in self._tokens.items()]
-            # A renewal that fails is made up for by the next one: a lease outlasts several.
+                renewals = [(self._terms.expiry(), run, token) for token, run in self._tokens.items()]
+            # A lease outlasts several renewals, so one that fails does no harm.
             with contextlib.suppress(sqlite3.Error, DatabaseUnusable):
                 connection = open_database(self._path, self._schema, skip_check=True)
                 with contextlib.closing(connection):
-                    connection.executemany(_RENEW_LEASE, held)
+                    connection.executemany(_RENEW_LEASE, renewals)
 
 
 _DAY = 86_400.0
@@ -192,7 +197,7 @@ T = TypeVar("T")
 
 
 class RunInUse(JournalError):
-    """Somebody else is at the run. `seconds`: how long the lease still lasts, if it is not renewed."""
+    """Another process holds the run. `lease_seconds` is the remaining time of its lease, unless renewed."""
 
     def __init__(self, message: str, lease_seconds: float) -> None:
         super().__init__(message)
@@ -200,19 +205,24 @@ class RunInUse(JournalError):
 
 
 class LeaseLost(JournalError):
-    """The run was taken over while its holder was not heard of: nothing more may be done for it here."""
+    """Another process resumed the run after the lease expired, so this one must stop."""
 
 
 class StoredRun(Struct, frozen=True):
-    """`about` is how it was started, `ended` how it ended, if it did."""
+    """A run as stored."""
 
     id: str
     at: float
+    """Start of the run, in seconds since the epoch."""
     metadata: bytes
+    """Prompt and settings, as JSON."""
     end_event: bytes | None
+    """The `RunEnded` event as JSON; None while the run is unfinished."""
 
 
 class StoredStep(Struct, frozen=True):
+    """A step of a run as stored; `outcome` is None if it did not finish."""
+
     name: str
     intent: bytes
     outcome: bytes | None
@@ -221,15 +231,15 @@ class StoredStep(Struct, frozen=True):
 
 
 def decode_stored(data: bytes, expected_type: type[T], name: str) -> T:
-    """What was written to the journal as JSON; `name` says in an error which entry is damaged."""
+    """Decode JSON from the journal; `name` identifies the entry in the error for damaged data."""
     try:
         return msgspec.json.decode(data, type=expected_type)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise JournalError(f"{name} can't be read from the journal: it is damaged ({error})") from None
+        raise JournalError(f"the journal is damaged: {name}: {error}") from None
 
 
 class SharedConnection:
-    """A connection that several threads share: one statement at a time."""
+    """A SQLite connection that threads share, one statement at a time."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
@@ -237,10 +247,11 @@ class SharedConnection:
         self._lock = threading.Lock()
 
     def select(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        """Execute a query, and return its rows."""
         return self._execute(statement, values)[0]
 
     def update(self, statement: str, values: Any = ()) -> int:
-        """How many rows it changed."""
+        """Execute a statement, and return the number of changed rows."""
         return self._execute(statement, values)[1]
 
     def _execute(self, statement: str, values: Any) -> tuple[list[tuple[Any, ...]], int]:
@@ -256,8 +267,10 @@ class SharedConnection:
 
 
 class RunStepLog:
-    """The steps of one run, for whoever holds it under this token. The holder is alone with them: which steps there are
-    is remembered, so that the file is not asked for what is not there."""
+    """The durable step log of one run, for the holder of its lease.
+
+    No other process writes steps meanwhile, so their names are cached to avoid queries for missing ones.
+    """
 
     def __init__(self, connection: SharedConnection, run: str, token: str, heartbeat: LeaseHeartbeat) -> None:
         self._connection = connection
@@ -279,37 +292,39 @@ class RunStepLog:
         self._write(_FINISH_STEP, name, outcome)
 
     def end(self, end_event: bytes) -> None:
-        """Note how the run ended, and let go of it; nothing, if somebody else has it by now."""
+        """Record the end of the run and release the lease; without effect if the lease was lost."""
         self._heartbeat.remove(self._token)
         statement = "UPDATE runs SET ended = ?, holder = NULL, token = NULL WHERE id = ? AND token = ?"
         self._connection.update(statement, (end_event, self._run, self._token))
 
     def release(self) -> None:
-        """Let go of a run that has not ended."""
+        """Release the lease of an unfinished run."""
         self._heartbeat.remove(self._token)
         statement = "UPDATE runs SET holder = NULL, token = NULL WHERE id = ? AND token = ?"
         self._connection.update(statement, (self._run, self._token))
 
     def _write(self, statement: str, name: str, data: bytes) -> None:
-        held = {"run": self._run, "token": self._token}
+        """Write a step; raise `LeaseLost` if another process holds the run."""
+        lease = {"run": self._run, "token": self._token}
         values = {"name": name, "number": len(self._step_names), "data": data, "now": time.time()}
-        if self._connection.update(statement, held | values) != 1:
+        if self._connection.update(statement, lease | values) != 1:
             self._heartbeat.remove(self._token)
-            raise LeaseLost(f"the run {self._run} was taken up elsewhere meanwhile: it goes on there, and stops here")
+            raise LeaseLost(f"another process resumed run {self._run}: it continues there and stops here")
         self._step_names.add(name)
 
     def _column(self, column: str, name: str) -> bytes | None:
+        """Return the intent or outcome of a step; None if there is none."""
         if name not in self._step_names:
             return None
         rows = self._connection.select(
-            f"SELECT {column} FROM steps WHERE run = ? AND name = ?",  # noqa: S608 - one of two words of ours
+            f"SELECT {column} FROM steps WHERE run = ? AND name = ?",  # noqa: S608 - `intent` or `outcome`
             (self._run, name),
         )
         return rows[0][0] if rows else None
 
 
 class RunStore:
-    """All runs there are. `days`: how long one is kept after it began; `lease`: for how long one is held."""
+    """The store of all runs, which are deleted `max_age_days` after they began."""
 
     def __init__(self, path: Path, *, max_age_days: float = 90.0, lease_terms: LeaseTerms | None = None) -> None:
         try:
@@ -325,6 +340,7 @@ class RunStore:
         self._heartbeat = LeaseHeartbeat(path, SCHEMA, self._lease_terms)
 
     def begin(self, run: str, metadata: bytes) -> RunStepLog:
+        """Store a new run, and return its step log with a lease."""
         self._prune()
         token = secrets.token_hex(16)
         self._connection.update(
@@ -334,25 +350,28 @@ class RunStore:
         return self._start_heartbeat(run, token)
 
     def resume(self, run: str) -> RunStepLog:
-        """The steps of a run that is to go on. Refused while anybody holds it, unless that process is surely gone."""
+        """Take the lease of an existing run, and return its step log.
+
+        Raises `RunInUse` while another process holds the run, unless that process has certainly ended.
+        """
         rows = self._connection.select("SELECT holder, token, until FROM runs WHERE id = ?", (run,))
         if not rows:
-            raise JournalError(f"there is no run {run!r} in {self.path}")
-        holder, before, until = rows[0]
-        self._refuse_if_held(run, holder, before, until)
+            raise JournalError(f"no run {run!r} in {self.path}")
+        holder, old_token, until = rows[0]
+        self._refuse_if_held(run, holder, old_token, until)
         token = secrets.token_hex(16)
-        taken = self._connection.update(
+        changed_rows = self._connection.update(
             """UPDATE runs SET holder = ?, token = ?, until = ?, ended = NULL
             WHERE id = ? AND token IS ? AND until IS ?""",
-            (current_holder().encode(), token, self._lease_terms.expiry(), run, before, until),
+            (current_holder().encode(), token, self._lease_terms.expiry(), run, old_token, until),
         )
-        if taken != 1:
+        if changed_rows != 1:
             raise RunInUse(
-                f"the run {run} is still going on, in a process that has just taken it up", self._lease_terms.seconds
+                f"run {run} is still running, in a process that has just resumed it", self._lease_terms.seconds
             )
-        # The runs that it handed tasks to went with it, whatever is left of their leases.
-        below = "UPDATE runs SET token = NULL WHERE id >= ? AND id < ? AND holder IS ? AND token IS NOT NULL"
-        self._connection.update(below, (f"{run}/", f"{run}0", holder))
+        # Its sub-agents' runs (`RUN/...`) had the same holder, so their leases end as well.
+        release_children = "UPDATE runs SET token = NULL WHERE id >= ? AND id < ? AND holder IS ? AND token IS NOT NULL"
+        self._connection.update(release_children, (f"{run}/", f"{run}0", holder))
         return self._start_heartbeat(run, token)
 
     def _start_heartbeat(self, run: str, token: str) -> RunStepLog:
@@ -363,20 +382,21 @@ class RunStore:
         return RunStepLog(self._connection, run, token, self._heartbeat)
 
     def _refuse_if_held(self, run: str, encoded_holder: str | None, token: str | None, until: float | None) -> None:
-        left = self._lease_seconds_left(encoded_holder, token, until)
-        if left <= 0:
+        """Raise `RunInUse` if another process holds the run."""
+        lease_seconds = self._lease_seconds_left(encoded_holder, token, until)
+        if lease_seconds <= 0:
             return
         holder = decode_holder(encoded_holder)
         if holder is not None and holder.is_local:
-            raise RunInUse(f"the run {run} is still going on, in {holder}", left)
+            raise RunInUse(f"run {run} is still running, in {holder}", lease_seconds)
         raise RunInUse(
-            f"the run {run} is held by {holder or 'another process'}, which can't be seen from here: "
-            f"if it is gone, the run can be taken up in {left:.0f} seconds",
-            left,
+            f"run {run} is held by {holder or 'another process'}, which can't be checked from here: "
+            f"if it has ended, the run can be resumed in {lease_seconds:.0f} seconds",
+            lease_seconds,
         )
 
     def _lease_seconds_left(self, encoded_holder: str | None, token: str | None, until: float | None) -> float:
-        """For how many seconds the run is still held; 0, if nobody holds it."""
+        """Return the remaining seconds of a lease; 0 if there is none or its holder has ended."""
         if token is None or until is None:
             return 0.0
         holder = decode_holder(encoded_holder)
@@ -385,44 +405,50 @@ class RunStore:
         return max(0.0, until - self._lease_terms.clock())
 
     def latest(self, count: int = 20) -> list[StoredRun]:
+        """Return the latest runs, newest first."""
         rows = self._connection.select(
             "SELECT id, at, about, ended FROM runs ORDER BY at DESC, id DESC LIMIT ?", (count,)
         )
         return [StoredRun(*row) for row in rows]
 
     def find(self, run: str) -> StoredRun:
-        """By its id, or by how it begins if only one does; `last` is the latest."""
-        if run == "last" and (found := self.latest(1)):
-            return found[0]
+        """Return a run by its id or a unique prefix of it; `last` is the latest run."""
+        if run == "last" and (latest := self.latest(1)):
+            return latest[0]
         rows = self._connection.select(
             "SELECT id, at, about, ended FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
             (run, run + chr(0x10FFFF)),
         )
         if not rows or not run:
-            raise JournalError(f"there is no run {run!r} in {self.path}")
-        if len(rows) > 1 and rows[0][0] != run:  # those of its agents begin as it does
+            raise JournalError(f"no run {run!r} in {self.path}")
+        if len(rows) > 1 and rows[0][0] != run:  # an exact id wins: ids of its sub-agents begin with it
             raise JournalError(f"more than one run begins with {run!r}")
         return StoredRun(*rows[0])
 
     def has(self, run: str) -> bool:
+        """Return True if a run with this id is stored."""
         return bool(self._connection.select("SELECT 1 FROM runs WHERE id = ?", (run,)))
 
     def steps(self, run: str) -> Sequence[StoredStep]:
+        """Return the steps of a run in the order in which they began."""
         rows = self._connection.select(
             "SELECT name, intent, outcome, begun, finished FROM steps WHERE run = ? ORDER BY number, name", (run,)
         )
         return [StoredStep(*row) for row in rows]
 
     def is_held(self, run: str) -> bool:
+        """Return True while a process holds the lease of the run."""
         rows = self._connection.select("SELECT holder, token, until FROM runs WHERE id = ?", (run,))
         return bool(rows) and self._lease_seconds_left(*rows[0]) > 0
 
     def close(self) -> None:
+        """Stop renewing leases, and close the file."""
         self._heartbeat.close()
         self._connection.close()
 
     def _prune(self) -> None:
-        oldest = time.time() - self._max_age_days * _DAY
-        for (run,) in self._connection.select("SELECT id FROM runs WHERE at < ?", (oldest,)):
+        """Delete runs past their age limit."""
+        cutoff = time.time() - self._max_age_days * _DAY
+        for (run,) in self._connection.select("SELECT id FROM runs WHERE at < ?", (cutoff,)):
             self._connection.update("DELETE FROM steps WHERE run = ?", (run,))
             self._connection.update("DELETE FROM runs WHERE id = ?", (run,))

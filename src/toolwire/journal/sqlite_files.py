@@ -1,7 +1,7 @@
-"""SQLite files that only their user may read, and that several processes may open at once.
+"""SQLite files with mode 0600 that several processes may open at once.
 
-A file carries the version of its schema in `user_version`. Opening it brings an older one up to date, refuses one that
-a newer program wrote, and checks that it can be used, so that later statements fail for reasons of the moment only.
+A file stores the version of its schema in `user_version`. Opening a file migrates an older schema, refuses a newer one,
+and checks that the file is usable.
 """
 
 import contextlib
@@ -15,30 +15,32 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import ToolwireError
 
-LOCK_TIMEOUT = 5.0  # seconds, for others that use the same file
+LOCK_TIMEOUT = 5.0  # seconds to wait for other processes
 MAX_CHECKED_BYTES = 64 * 1024 * 1024
-"""Larger files are not read through when they are opened: `quick_check` takes more than a millisecond per megabyte."""
+"""Larger files are not checked when opened: `quick_check` takes more than a millisecond per megabyte."""
 
-_REPLACE_ADVICE = "move the file away to start with a new one, or restore it from a copy"
+_REPLACE_ADVICE = "move the file away to start a new one, or restore it from a backup"
 
 
 class DatabaseSchema(Struct, frozen=True):
-    """The tables of one kind of file.
-
-    `steps[n]` are the statements that bring version n to version n + 1. Files from before versions count as 0, so that
-    the first step repeats harmlessly. `columns` are those that the program uses, by table.
-    """
+    """The tables of one kind of file."""
 
     migrations: tuple[tuple[str, ...], ...]
+    """`migrations[n]` are the statements from version n to n + 1; the first must also work on unversioned files."""
     columns: Mapping[str, frozenset[str]]
+    """Required columns by table."""
 
     @property
     def version(self) -> int:
+        """The current version of the schema."""
         return len(self.migrations)
 
 
 class DatabaseUnusable(ToolwireError):
-    """A file can't be used. `advice` is for who looks after it; `busy`: another program holds it, which may pass."""
+    """A database file can't be used.
+
+    `advice` says how to fix it. `busy` means that another process holds a lock, so a retry may succeed.
+    """
 
     def __init__(self, reason: str, advice: str = "", *, busy: bool = False) -> None:
         super().__init__(f"{reason}; {advice}" if advice else reason)
@@ -48,15 +50,16 @@ class DatabaseUnusable(ToolwireError):
 
 
 def prepare_database(path: Path, schema: DatabaseSchema) -> None:
-    """Make the file if there is none, and check it."""
+    """Create the file unless it exists, migrate it and check it."""
     open_database(path, schema, create=True).close()
 
 
 def create_private_file(path: Path) -> None:
+    """Create a file with mode 0600, and set that mode if it exists; symbolic links are refused."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        os.fchmod(descriptor, 0o600)  # SQLite gives its other files the same mode
+        os.fchmod(descriptor, 0o600)  # SQLite creates its WAL and shared-memory files with the same mode
     finally:
         os.close(descriptor)
 
@@ -70,11 +73,10 @@ def open_database(
     durable: bool = False,
     skip_check: bool = False,
 ) -> sqlite3.Connection:
-    """Open a file at the present version of its schema.
+    """Open a file, migrated to the current version of its schema.
 
-    `make`: it is made for its user alone, should it not be there (any more). `threads`: several may use the connection,
-    one after the other. `durable`: what was committed survives a power cut, not only the end of the process. `checked`:
-    the file was found sound a moment ago.
+    `create` creates a missing file. `multithreaded` allows use by several threads, one at a time. `durable` makes
+    commits survive a power failure, not only the end of the process. `skip_check` omits the integrity check.
     """
     try:
         if create:
@@ -97,13 +99,13 @@ def open_database(
 
 
 def _connect(path: Path | str, *, multithreaded: bool = False) -> sqlite3.Connection:
-    """Open a file that is there, or a database in memory. SQLite itself would make a missing file for all to read."""
+    """Open an existing file, or a database in memory. SQLite would create a missing file readable by everyone."""
     uri = "file::memory:" if path == ":memory:" else f"{Path(path).absolute().as_uri()}?mode=rw"
     return sqlite3.connect(uri, LOCK_TIMEOUT, isolation_level=None, check_same_thread=not multithreaded, uri=True)
 
 
 def inspect_database(path: Path, schema: DatabaseSchema) -> None:
-    """Check that a file can be read and written, without changing it; raises `DatabaseUnusable`."""
+    """Check that a file can be read and written, without changing it; raise `DatabaseUnusable` if not."""
     try:
         with contextlib.closing(_connect(path)) as connection:
             _refuse_newer(version := _schema_version(connection), schema)
@@ -115,17 +117,17 @@ def inspect_database(path: Path, schema: DatabaseSchema) -> None:
 
 
 def migrate(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:
-    """Bring a file to the version of this schema; one that is there already is not written to.
+    """Migrate a file to the current version of the schema; a current one is not written to.
 
-    Two processes that lay out the same new file at once are in each other's way while its journal's mode changes, and
-    SQLite does not wait for that as it does for other locks.
+    SQLite does not wait for the lock that a change of `journal_mode` needs, so that two processes may collide on a new
+    file. Hence the retries.
     """
-    until = time.monotonic() + LOCK_TIMEOUT
+    deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             _migrate_once(connection, schema)
         except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() > until:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
@@ -139,9 +141,9 @@ def _migrate_once(connection: sqlite3.Connection, schema: DatabaseSchema) -> Non
     if _schema_version(connection) == schema.version:
         return
     with transaction(connection):
-        _refuse_newer(version := _schema_version(connection), schema)  # another process may have been faster
-        for step in schema.migrations[version:]:
-            for statement in step:
+        _refuse_newer(version := _schema_version(connection), schema)  # another process may have migrated it
+        for statements in schema.migrations[version:]:
+            for statement in statements:
                 connection.execute(statement)
         version = schema.version
         connection.execute(f"PRAGMA user_version = {version:d}")
@@ -149,7 +151,7 @@ def _migrate_once(connection: sqlite3.Connection, schema: DatabaseSchema) -> Non
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing: an error leaves no transaction open, and is not hidden by a rollback that fails as well."""
+    """Run a transaction, rolled back on errors; a failing rollback does not hide the error."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         yield
@@ -160,7 +162,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """End the transaction, if there is still one: on a full disk SQLite has ended it by itself."""
+    """Roll back the open transaction, if any; on a full disk, SQLite has already done so."""
     if connection.in_transaction:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
@@ -173,47 +175,53 @@ def _schema_version(connection: sqlite3.Connection) -> int:
 def _refuse_newer(version: int, schema: DatabaseSchema) -> None:
     if version > schema.version:
         raise DatabaseUnusable(
-            f"a newer toolwire wrote it (schema version {version}; this one knows {schema.version})",
-            "upgrade toolwire, or name another file",
+            f"the file was written by a newer toolwire (schema version {version}, supported: {schema.version})",
+            "upgrade toolwire, or use another file",
         )
 
 
 def _check_database(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:
-    for table, wanted in schema.columns.items():
-        there = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
-        if missing := sorted(wanted - there):
-            what = f"has no column {', '.join(missing)}" if there else "is missing"
-            raise DatabaseUnusable(f"the file is damaged, or not of toolwire: table {table} {what}", _REPLACE_ADVICE)
+    """Check the columns, and the integrity of a small file; raise `DatabaseUnusable` if they are wrong."""
+    for table, required in schema.columns.items():
+        existing = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        if missing := sorted(required - existing):
+            problem = f"has no column {', '.join(missing)}" if existing else "is missing"
+            raise DatabaseUnusable(
+                f"the file is damaged or was not created by toolwire: table {table} {problem}", _REPLACE_ADVICE
+            )
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     if pages * connection.execute("PRAGMA page_size").fetchone()[0] > MAX_CHECKED_BYTES:
         return
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise DatabaseUnusable(f"the file is damaged ({_collapse_whitespace(found)})", _REPLACE_ADVICE)
+    (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if result != "ok":
+        raise DatabaseUnusable(f"the file is damaged ({_collapse_whitespace(result)})", _REPLACE_ADVICE)
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another program holds the file."""
+    """Return True if another process holds a lock on the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def database_unusable(error: OSError | sqlite3.Error) -> DatabaseUnusable:
-    """An error of the system or of SQLite, with what to do about it."""
+    """Convert an error of the system or of SQLite, with advice where there is any."""
     if isinstance(error, OSError):
         return DatabaseUnusable(os_error_reason(error))
     if is_busy(error):
-        return DatabaseUnusable("another program holds a lock on the file (database is locked)", busy=True)
+        return DatabaseUnusable("another process holds a lock on the file (database is locked)", busy=True)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return DatabaseUnusable("the file is damaged, or not of SQLite (file is not a database)", _REPLACE_ADVICE)
+        return DatabaseUnusable(
+            "the file is damaged or not a SQLite database (file is not a database)", _REPLACE_ADVICE
+        )
     if code == sqlite3.SQLITE_CORRUPT:
         return DatabaseUnusable(f"the file is damaged ({error})", _REPLACE_ADVICE)
-    if code == sqlite3.SQLITE_ERROR:  # a statement and the tables do not fit
-        return DatabaseUnusable(f"the file is damaged, or not of toolwire ({error})", _REPLACE_ADVICE)
+    if code == sqlite3.SQLITE_ERROR:  # the tables differ from what a statement expects
+        return DatabaseUnusable(f"the file is damaged or was not created by toolwire ({error})", _REPLACE_ADVICE)
     return DatabaseUnusable(str(error))
 
 
 def os_error_reason(error: OSError) -> str:
+    """Return the system's description of an error, without number and path."""
     return error.strerror or str(error)
 
 

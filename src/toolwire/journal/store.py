@@ -1,8 +1,8 @@
-"""Where records are kept: one SQLite file that only its user may read, bounded in age and size.
+"""The SQLite store of exchange records, limited in age and size.
 
-A row is a batch, as the writer hands it over: a row for each record would cost more than all the rest of recording it.
-Rows are numbered as they come, so that the oldest ones are first and nothing has to be searched to forget them. There
-is no index of ids: a look-up is for a person, who can wait for a scan.
+A row holds a batch of records, because a row per record would dominate the cost of recording. Rows are numbered in
+order, so pruning deletes from the start. There is no index of ids: a lookup scans the file, which is fast enough for a
+user at the command line.
 """
 
 import os
@@ -37,20 +37,30 @@ SCHEMA = DatabaseSchema(
 
 
 class JournalError(ToolwireError):
-    """The journal can't be opened or read, or does not hold what is asked for."""
+    """The journal can't be opened or read, or does not contain an entry."""
 
 
 class RecordStore(RecordSink, Protocol):
-    """Keeps records, and finds them again."""
+    """Stores records and finds them by id or number."""
 
-    def find(self, id: str) -> Record | None: ...
-    def latest(self, count: int) -> list[tuple[int, Record]]: ...
-    def records_after(self, number: int) -> list[tuple[int, Record]]: ...
+    def find(self, id: str) -> Record | None:
+        """Return the record with this id, or None."""
+        ...
+
+    def latest(self, count: int) -> list[tuple[int, Record]]:
+        """Return the latest records, oldest first, each with its batch number."""
+        ...
+
+    def records_after(self, number: int) -> list[tuple[int, Record]]:
+        """Return the records of later batches, each with its batch number."""
+        ...
 
 
 class SqliteRecordStore:
-    """`days` and `size`: how old a record gets, and how many bytes all of them take; `bodies`: they are kept.
-    `checked`: the file was found sound when it was prepared."""
+    """A record store in a SQLite file.
+
+    `max_age_days` and `max_bytes` limit the file. `is_prepared` means that it was just checked by `prepare_database`.
+    """
 
     def __init__(
         self,
@@ -69,10 +79,11 @@ class SqliteRecordStore:
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:
-        """Opened by the thread that uses it, and not taken along by a process that forks."""
+        """The connection, opened on first use by the thread that uses it, so after a fork."""
         return open_database(self._path, SCHEMA, create=self._is_prepared, skip_check=self._is_prepared)
 
     def add(self, batch: RecordBatch) -> None:
+        """Write a batch, then prune the file."""
         data = bytes(batch)
         if batch.bodies and not self._store_bodies:
             data = encode_records([replace(record, bodies=None) for record in batch.records])
@@ -81,10 +92,11 @@ class SqliteRecordStore:
             self._prune(time.time())
         except sqlite3.Error as error:
             if not is_busy(error):
-                self.close()  # the next batch opens the file anew
+                self.close()  # the next batch reopens the file
             raise database_unusable(error) from None
 
     def find(self, id: str) -> Record | None:
+        """Return the record with this id, or None."""
         for _, records in self._read_batches("SELECT number, records FROM batches ORDER BY number DESC"):
             for record in records:
                 if record.id == id:
@@ -92,39 +104,41 @@ class SqliteRecordStore:
         return None
 
     def latest(self, count: int) -> list[tuple[int, Record]]:
-        """The last ones, oldest first, each with a number for `after`."""
-        found: list[tuple[int, Record]] = []
+        """Return the latest records, oldest first, each with its batch number for `records_after`."""
+        latest: list[tuple[int, Record]] = []
         for number, records in self._read_batches("SELECT number, records FROM batches ORDER BY number DESC"):
-            found = [(number, record) for record in records] + found
-            if len(found) >= count:
+            latest = [(number, record) for record in records] + latest
+            if len(latest) >= count:
                 break
-        return found[len(found) - min(count, len(found)) :]
+        return latest[len(latest) - min(count, len(latest)) :]
 
     def records_after(self, number: int) -> list[tuple[int, Record]]:
-        read = self._read_batches(
+        """Return the records of up to 100 later batches, each with its batch number."""
+        batches = self._read_batches(
             "SELECT number, records FROM batches WHERE number > ? ORDER BY number LIMIT 100", number
         )
-        return [(one, record) for one, records in read for record in records]
+        return [(batch_number, record) for batch_number, records in batches for record in records]
 
     def close(self) -> None:
         if (connection := self.__dict__.pop("_connection", None)) is not None:
             connection.close()
 
     def _read_batches(self, statement: str, *values: int) -> Iterator[tuple[int, list[Record]]]:
+        """Yield number and records of the selected batches; raise `JournalError` if they can't be read."""
         try:
             for number, data in self._connection.execute(statement, values):
                 yield number, decode_records(data)
         except DatabaseUnusable as error:
-            raise JournalError(f"the journal can't be read: {self._path}: {error}") from None
+            raise JournalError(f"can't read the journal: {self._path}: {error}") from None
         except sqlite3.Error as error:
-            raise JournalError(f"the journal can't be read: {self._path}: {database_unusable(error)}") from None
+            raise JournalError(f"can't read the journal: {self._path}: {database_unusable(error)}") from None
         except msgspec.MsgspecError as error:
-            raise JournalError(f"the journal holds what is no record: {error}") from None
+            raise JournalError(f"the journal contains an invalid record: {error}") from None
 
     def _prune(self, now: float) -> None:
-        """Let go of what is too old, and of the oldest while it is too much."""
-        oldest = None if self._max_age_days is None else now - self._max_age_days * _DAY
-        while (oldest is not None and self._has_record_before(oldest)) or self._is_too_large():
+        """Delete records past their age limit, then the oldest until the file fits."""
+        cutoff = None if self._max_age_days is None else now - self._max_age_days * _DAY
+        while (cutoff is not None and self._has_record_before(cutoff)) or self._is_too_large():
             self._connection.execute("DELETE FROM batches WHERE number = (SELECT min(number) FROM batches)")
             self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
@@ -135,10 +149,10 @@ class SqliteRecordStore:
     def _is_too_large(self) -> bool:
         if self._max_bytes is None:
             return False
-        used = (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
-        return (
-            used > self._max_bytes and self._connection.execute("SELECT 1 FROM batches LIMIT 1").fetchone() is not None
-        )
+        used_bytes = (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
+        if used_bytes <= self._max_bytes:
+            return False
+        return self._connection.execute("SELECT 1 FROM batches LIMIT 1").fetchone() is not None
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
@@ -147,7 +161,7 @@ class SqliteRecordStore:
 def open_record_store(
     path: Path, *, max_age_days: float, max_bytes: int, store_bodies: bool = True
 ) -> SqliteRecordStore:
-    """A journal to write to, which is made if it is not there."""
+    """Open a journal for writing, and create it unless it exists."""
     try:
         prepare_database(path, SCHEMA)
     except DatabaseUnusable as error:
@@ -158,14 +172,14 @@ def open_record_store(
 
 
 def open_existing_store(path: Path) -> SqliteRecordStore:
-    """A journal that is there, to look at."""
+    """Open an existing journal for reading."""
     if not path.is_file():
-        raise JournalError(f"there is no journal at {path}: set journal.enabled, or name another with --journal")
+        raise JournalError(f"no journal at {path}: set journal.enabled, or pass another file with --journal")
     return SqliteRecordStore(path)
 
 
 def write_private_file(path: Path, data: bytes) -> None:
-    """A file that only its user may read, and that is not there yet."""
+    """Write a new file with mode 0600; raise `JournalError` if it exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:

@@ -1,6 +1,7 @@
-"""OpenTelemetry: a span and two metrics for each exchange, where an exporter is configured; what was said only if
-that is asked for. The names are those of the semantic conventions for generative AI, which are not final yet: this
-file is the only place that knows them.
+"""OpenTelemetry export: a span and two metrics per exchange, if an exporter is configured.
+
+Attribute names follow the semantic conventions for generative AI, which are not stable yet. Message content is exported
+only on request.
 """
 
 import json
@@ -25,7 +26,7 @@ _EXPORTER_VARIABLES = (
     "OTEL_METRICS_EXPORTER",
 )
 _CAPTURE_CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-# The conventions' names for who answers.
+# `gen_ai.provider.name` by protocol.
 _PROVIDER_NAMES = {
     "anthropic": "anthropic",
     "openai-chat": "openai",
@@ -45,7 +46,7 @@ _NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 def configure_telemetry(environment: Mapping[str, str], warn: Callable[[str], None]) -> "Telemetry | None":
-    """What exports, if the environment wants that, or a program around this one has set it up already."""
+    """Return the exporter if the environment or the embedding program configures OpenTelemetry; else None."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     if "opentelemetry.sdk.trace" in sys.modules and _is_configured():
@@ -53,19 +54,23 @@ def configure_telemetry(environment: Mapping[str, str], warn: Callable[[str], No
     if not any(environment.get(name, "none") != "none" for name in _EXPORTER_VARIABLES):
         return None
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-        warn("telemetry is asked for, and opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'")
+        warn("telemetry is configured, but opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'")
         return None
     return Telemetry(environment)
 
 
 def _is_configured() -> bool:
-    from opentelemetry import trace  # noqa: PLC0415 - only where it is there anyway
+    """Return True if the embedding program has set a global tracer provider."""
+    from opentelemetry import trace  # noqa: PLC0415 - called only if it is loaded already
 
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 class Telemetry:
-    """Takes records. `content`: what was said goes along; `around`: the program around this one exports."""
+    """Exports records as spans and metrics.
+
+    With `use_global_providers`, the providers of the embedding program are used instead of new ones.
+    """
 
     def __init__(self, environment: Mapping[str, str], *, use_global_providers: bool = False) -> None:
         self.captures_content = environment.get(_CAPTURE_CONTENT_VARIABLE, "").lower() in (
@@ -81,19 +86,22 @@ class Telemetry:
 
     @property
     def tracer(self) -> "Tracer":
+        """The tracer, created on first use."""
         return self._get_instruments()[0]
 
     def add(self, batch: RecordBatch) -> None:
-        tracer, seconds, tokens = self._get_instruments()
+        """Export a span, the duration and the token counts of each record."""
+        tracer, durations, tokens = self._get_instruments()
         for record in batch.records:
             self._record_span(tracer, record)
-            named = _shared_attributes(record)
-            seconds.record(record.ended, named)
-            for count, kind in (("input_tokens", "input"), ("output_tokens", "output")):
+            attributes = _shared_attributes(record)
+            durations.record(record.ended, attributes)
+            for count, token_type in (("input_tokens", "input"), ("output_tokens", "output")):
                 if count in record.usage:
-                    tokens.record(record.usage[count], {**named, "gen_ai.token.type": kind})
+                    tokens.record(record.usage[count], {**attributes, "gen_ai.token.type": token_type})
 
     def close(self) -> None:
+        """Shut down the providers that were created here."""
         for provider in self._providers:
             provider.shutdown()
 
@@ -103,8 +111,8 @@ class Telemetry:
         return self._instruments
 
     def _create_instruments(self) -> "tuple[Tracer, Histogram, Histogram]":
-        """Here, in the thread that exports: a process that forks takes no exporter along."""
-        from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra
+        """Create the tracer and the histograms, in the exporting thread because threads do not survive a fork."""
+        from opentelemetry import metrics, trace  # noqa: PLC0415 - optional dependency
 
         spans: TracerProvider = trace.get_tracer_provider()
         meters: MeterProvider = metrics.get_meter_provider()
@@ -122,7 +130,8 @@ class Telemetry:
         )
 
     def _record_span(self, tracer: "Tracer", record: Record) -> None:
-        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415 - an extra
+        """Export one exchange as a span, under the client's trace if it sent a `traceparent`."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415 - optional dependency
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
         parent = (
@@ -141,15 +150,15 @@ class Telemetry:
 
 
 def create_providers(environment: Mapping[str, str]) -> "list[Any]":
-    """Providers of spans and of metrics that export as OpenTelemetry's own variables say."""
-    from opentelemetry.sdk.metrics import MeterProvider as Meters  # noqa: PLC0415 - an extra
+    """Create the tracer and meter providers that the `OTEL_*` variables configure."""
+    from opentelemetry.sdk.metrics import MeterProvider as Meters  # noqa: PLC0415 - optional dependency
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import TracerProvider as Spans  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
-    named = environment.get("OTEL_SERVICE_NAME") or "toolwire"
-    resource = Resource.create({"service.name": named})
+    service_name = environment.get("OTEL_SERVICE_NAME") or "toolwire"
+    resource = Resource.create({"service.name": service_name})
     spans = Spans(resource=resource, shutdown_on_exit=False)
     if (exporter := _create_exporter(environment, "trace", "TRACES", "Span")) is not None:
         spans.add_span_processor(BatchSpanProcessor(exporter))
@@ -159,37 +168,39 @@ def create_providers(environment: Mapping[str, str]) -> "list[Any]":
 
 
 def _create_exporter(environment: Mapping[str, str], folder: str, signal: str, name: str) -> Any:
+    """Create the exporter of a signal: OTLP, console, or None. The arguments are its names in modules and variables."""
     kind = environment.get(f"OTEL_{signal}_EXPORTER") or "otlp"
     if kind == "none":
         return None
     if kind == "console":
         package = "trace" if name == "Span" else "metrics"
         return getattr(import_module(f"opentelemetry.sdk.{package}.export"), f"Console{name}Exporter")()
-    spoken = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-    package = "grpc" if spoken == "grpc" else "http"
+    protocol = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    package = "grpc" if protocol == "grpc" else "http"
     module = import_module(f"opentelemetry.exporter.otlp.proto.{package}.{folder}_exporter")
     return getattr(module, f"OTLP{name}Exporter")()
 
 
-# ---- what is told
+# Attributes
 
 
 def _shared_attributes(record: Record) -> dict[str, Any]:
-    """What spans and metrics share: few values each."""
-    found: dict[str, Any] = {
+    """Return the attributes of both spans and metrics, each with few distinct values."""
+    attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": _PROVIDER_NAMES.get(record.protocol, record.protocol) or "unknown",
         "gen_ai.request.model": record.model,
     }
     if record.status >= 400:
-        found["error.type"] = str(record.status)
+        attributes["error.type"] = str(record.status)
     elif record.error:
-        found["error.type"] = "stream"
-    return found
+        attributes["error.type"] = "stream"
+    return attributes
 
 
 def _span_attributes(record: Record) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    """Return the attributes of spans only."""
+    attributes: dict[str, Any] = {
         "toolwire.exchange": record.id,
         "toolwire.client": record.client,
         "toolwire.provider": record.provider,
@@ -198,23 +209,25 @@ def _span_attributes(record: Record) -> dict[str, Any]:
         "toolwire.losses": len(record.losses),
     }
     if record.stop_reasons:
-        found["gen_ai.response.finish_reasons"] = record.stop_reasons
-    named = {"gen_ai.response.id": record.response_id, "gen_ai.response.model": record.response_model}
-    found |= {name: value for name, value in named.items() if value is not None}
-    return found | {name: record.usage[count] for count, name in _USAGE_ATTRIBUTES.items() if count in record.usage}
+        attributes["gen_ai.response.finish_reasons"] = record.stop_reasons
+    identity = {"gen_ai.response.id": record.response_id, "gen_ai.response.model": record.response_model}
+    attributes |= {name: value for name, value in identity.items() if value is not None}
+    usage = {name: record.usage[count] for count, name in _USAGE_ATTRIBUTES.items() if count in record.usage}
+    return attributes | usage
 
 
 def _content_attributes(record: Record) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    """Return the messages of the exchange as span attributes."""
+    attributes: dict[str, Any] = {}
     if (request := decode_recorded_request(record)) is not None:
-        found["gen_ai.input.messages"] = _to_json([_message_json(one) for one in request.messages])
+        attributes["gen_ai.input.messages"] = _to_json([_message_json(message) for message in request.messages])
         if request.system:
             texts = [{"type": "text", "content": part.text} for part in request.system]
-            found["gen_ai.system_instructions"] = _to_json(texts)
+            attributes["gen_ai.system_instructions"] = _to_json(texts)
     if (response := decode_recorded_response(record)) is not None:
-        messages = [_message_json(message) for one in response.candidates for message in one.messages]
-        found["gen_ai.output.messages"] = _to_json(messages)
-    return found
+        messages = [_message_json(message) for candidate in response.candidates for message in candidate.messages]
+        attributes["gen_ai.output.messages"] = _to_json(messages)
+    return attributes
 
 
 def _message_json(message: Message) -> dict[str, Any]:
@@ -222,16 +235,17 @@ def _message_json(message: Message) -> dict[str, Any]:
 
 
 def _part_json(part: Part) -> dict[str, Any]:
+    """Convert a part to the conventions' JSON; other parts are named by type only."""
     match part:
         case Text() | Refusal():
             return {"type": "text", "content": part.text}
         case Reasoning():
-            texts = [one.text for one in part.content if not isinstance(one, Media)]
+            texts = [content.text for content in part.content if not isinstance(content, Media)]
             return {"type": "reasoning", "content": "".join(texts)}
         case ToolCall():
             return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": part.arguments}
         case ToolResult():
-            result = [_part_json(one) for one in part.content or ()]
+            result = [_part_json(content) for content in part.content or ()]
             return {"type": "tool_call_response", "id": part.call_id, "response": result}
         case Data():
             return {"type": "data", "content": bytes(part.json).decode()}

@@ -1,11 +1,11 @@
-"""From the event loop to the file: records wait in a bounded queue, and one thread writes them in batches.
+"""The journal writer: a bounded queue of records, written in batches by one thread.
 
-1. `add` never waits. What does not fit in the queue is counted and dropped.
-2. Secrets are taken out before anybody else sees a record.
-3. What goes wrong in writing is counted and told, and never reaches an exchange.
+1. `add` never blocks. Records that do not fit in the queue are counted and dropped.
+2. Secrets are redacted before any sink receives a record.
+3. Write errors are counted and reported, and never affect an exchange.
 
-Records without bodies are packed by whoever adds them, a few at a time: what waits in memory for the thread costs more
-than to be done with it. Large ones are left to the thread.
+Records without bodies are packed by the caller of `add`, several at a time, which costs less than keeping them for the
+thread. Records with bodies are packed by the thread.
 """
 
 import threading
@@ -22,18 +22,29 @@ _MAX_BATCH_RECORDS, _MAX_BATCH_BYTES = 1000, 4 * 1024 * 1024
 
 
 class RecordSink(Protocol):
-    """Takes every batch, without its secrets."""
+    """A destination of records: the journal file, or telemetry."""
 
-    def add(self, batch: RecordBatch) -> None: ...
-    def close(self) -> None: ...
+    def add(self, batch: RecordBatch) -> None:
+        """Take a batch of redacted records."""
+        ...
+
+    def close(self) -> None:
+        """Release resources after the last batch."""
+        ...
 
 
 class JournalWriter:
-    """A queue of records, written in batches by a thread of its own.
+    """Writes records to sinks in batches, from its own thread.
 
-    `limit` is how many bytes may wait; `complain` gets the first failure of each kind; `publish` gets how many records
-    were written and dropped; `trouble` is the last failure, until a batch is written.
+    At most `max_queued_bytes` wait to be written. `report_error` receives each error that differs from the last one.
     """
+
+    written_count: int
+    """Records written."""
+    publish_counts: Callable[[int, int], None] | None
+    """Receives the numbers of records written and dropped after each batch."""
+    last_error: str
+    """The last error; empty after a batch is written."""
 
     def __init__(
         self,
@@ -43,7 +54,7 @@ class JournalWriter:
         report_error: Callable[[str], None],
     ) -> None:
         self.written_count = 0
-        self.publish_counts: Callable[[int, int], None] | None = None
+        self.publish_counts = None
         self._rejected_count = self._failed_count = 0
         self._sinks = tuple(sinks)
         self._redactor = redactor
@@ -51,11 +62,11 @@ class JournalWriter:
         self._report_error = report_error
         self._reported_error = ""
         self.last_error = ""
-        self._lock = threading.Lock()  # of what waits to be packed, and of how much waits
+        self._lock = threading.Lock()  # guards the unpacked entries and the byte counts
         self._small_entries: list[JournalEntry] = []
         self._large_entries: list[JournalEntry] = []
-        self._queue: deque[tuple[PackedRecords, int]] = deque()  # each with how much was added for it
-        # The difference is what waits.
+        self._queue: deque[tuple[PackedRecords, int]] = deque()  # with the bytes counted for each
+        # The difference is the size of the queue.
         self._added_bytes = self._taken_bytes = 0
         self._wake = threading.Event()
         self._is_awake = False
@@ -64,6 +75,7 @@ class JournalWriter:
         self._thread: threading.Thread | None = None
 
     def add(self, entry: JournalEntry) -> None:
+        """Queue an entry without blocking; drop it if the queue is full."""
         if self._closed:
             self._rejected_count += 1
             return
@@ -90,8 +102,9 @@ class JournalWriter:
         return self._added_bytes - self._taken_bytes + size <= self._max_queued_bytes
 
     def _pack_small(self) -> None:
-        fresh, self._small_entries = self._small_entries, []
-        if (pack := self._pack_entries(fresh)) is None:
+        """Pack the entries without bodies, and queue them if there is room. The caller holds the lock."""
+        entries, self._small_entries = self._small_entries, []
+        if (pack := self._pack_entries(entries)) is None:
             return
         if self._has_room(size := len(pack.data)):
             self._added_bytes += size
@@ -100,27 +113,29 @@ class JournalWriter:
             self._rejected_count += pack.count
 
     def _pack_entries(self, entries: list[JournalEntry]) -> PackedRecords | None:
+        """Redact and pack entries; None if that fails."""
         try:
             return pack_records(entries, self._redactor.redact_record)
-        except Exception as error:  # noqa: BLE001 - it may be an exchange that is under way
+        except Exception as error:  # noqa: BLE001 - the caller may be serving an exchange
             self._failed_count += len(entries)
             self._note_error(f"{type(error).__name__}: {error}")
             return None
 
     def _wake_up(self) -> None:
+        """Wake the thread, and start it on first use."""
         self._is_awake = True
         self._wake.set()
-        if self._thread is None:  # not before: a process that forks takes no thread along
+        if self._thread is None:  # not earlier: threads do not survive a fork
             self._thread = threading.Thread(target=self._run, name="toolwire-journal", daemon=True)
             self._thread.start()
 
     @property
     def dropped_count(self) -> int:
-        """How many did not fit, or could not be written."""
+        """Records that did not fit in the queue or could not be written."""
         return self._rejected_count + self._failed_count
 
     def close(self) -> None:
-        """Write what waits, and stop."""
+        """Write the queued records, and stop the thread."""
         self._closed = True
         self._closing.set()
         self._wake.set()
@@ -130,6 +145,7 @@ class JournalWriter:
             self._thread.join(10)
 
     def _run(self) -> None:
+        """Write batches until closed, as the body of the thread."""
         closing = False
         while not closing:
             self._wake.wait()
@@ -144,6 +160,7 @@ class JournalWriter:
         self._close_sinks()
 
     def _pack_remaining(self) -> None:
+        """Pack all entries that are not packed yet."""
         with self._lock:
             if self._small_entries:
                 self._pack_small()
@@ -155,19 +172,20 @@ class JournalWriter:
                 self._queue.append((pack, entry.size))
 
     def _take_batch(self) -> list[tuple[PackedRecords, int]]:
-        """Some of what waits: not too many, and not too much."""
-        taken: list[tuple[PackedRecords, int]] = []
+        """Take packs from the queue, up to the batch limits."""
+        packs: list[tuple[PackedRecords, int]] = []
         count = size = 0
         while self._queue and count < _MAX_BATCH_RECORDS and size < _MAX_BATCH_BYTES:
-            taken.append(self._queue.popleft())
-            count, size = count + taken[-1][0].count, size + taken[-1][1]
-        return taken
+            packs.append(self._queue.popleft())
+            count, size = count + packs[-1][0].count, size + packs[-1][1]
+        return packs
 
     def _close_sinks(self) -> None:
         for sink in self._sinks:
             sink.close()
 
     def _write_batch(self, packs: list[tuple[PackedRecords, int]]) -> None:
+        """Pass a batch to every sink, and count it as written or failed."""
         batch = RecordBatch([pack for pack, _ in packs])
         failed = False
         for sink in self._sinks:
@@ -184,6 +202,7 @@ class JournalWriter:
             self.last_error = ""
 
     def _note_error(self, error: str) -> None:
+        """Set the last error, and report it if it is new."""
         self.last_error = error
         if error != self._reported_error:
             self._reported_error = error

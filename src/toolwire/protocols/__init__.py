@@ -1,4 +1,4 @@
-"""The registry of protocols: the built-in ones, and those that other packages bring."""
+"""The registry of protocols: built-in codecs, and plug-ins found through the `toolwire.protocols` entry points."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -21,7 +21,7 @@ _BUILT_IN = {
 
 
 class Protocols(Mapping[str, Codec]):
-    """Codecs by name, each loaded when it is first asked for."""
+    """Codecs by protocol name, each loaded on first use."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Codec] = {}
@@ -32,30 +32,31 @@ class Protocols(Mapping[str, Codec]):
         return self._loaded[name]
 
     def _load(self, name: str) -> Codec:
+        """Import a built-in codec or load the plug-in of that name."""
         if name in _BUILT_IN:
             codec = import_module(_BUILT_IN[name]).CODEC
         else:
-            found = next((one for one in _plugin_entry_points() if one.name == name), None)
-            if found is None:
+            entry_point = next((candidate for candidate in _plugin_entry_points() if candidate.name == name), None)
+            if entry_point is None:
                 raise KeyError(name)
-            codec = found.load()
+            codec = entry_point.load()
         if not isinstance(codec, Codec):
-            raise TypeError(f"{name} is not a Codec")
+            raise TypeError(f"protocol {name!r}: expected a Codec, got {type(codec).__name__}")
         return codec
 
     def __iter__(self) -> Iterator[str]:
         yield from _BUILT_IN
-        for found in _plugin_entry_points():
-            if found.name not in _BUILT_IN:
-                yield found.name
+        for entry_point in _plugin_entry_points():
+            if entry_point.name not in _BUILT_IN:
+                yield entry_point.name
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
 def _plugin_entry_points() -> "EntryPoints":
-    """Protocols of other packages, looked for only when one is asked for that is not built in, or all are listed."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - it loads half the standard library
+    """Return the entry points of plug-in codecs, looked up only for unknown names and for listings."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import
 
     return entry_points(group="toolwire.protocols")
 

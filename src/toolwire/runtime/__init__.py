@@ -1,1 +1,1 @@
-"""Running tools: declare, request, validate, authorise, execute, continue."""
+"""The agent runtime: runs, tool calls, approvals, tool search, MCP and sandboxes."""

@@ -1,9 +1,7 @@
-"""What a docstring says of a function and of its parameters, in any of the three common styles.
+"""Tools from Python functions: the signature becomes the schema, the docstring the description.
 
-A Python function as a tool: its signature is the schema, its docstring the description.
-
-Types may be anything that msgspec or pydantic know. A parameter annotated with `Calling` is not the model's: it is
-given the call itself.
+Parameter types may be any that msgspec or pydantic support. A parameter annotated with `ToolContext` is hidden from the
+model and receives the context of the call.
 """
 
 import asyncio
@@ -13,6 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import msgspec
@@ -31,44 +30,68 @@ _PARAMETER_SECTIONS = ("Args", "Arguments", "Parameters")
 
 
 class ParsedDocstring(Struct, frozen=True):
+    """A function's docstring, split into summary and parameter descriptions."""
+
     summary: str
     parameters: dict[str, str]
 
 
 def parse_docstring(text: str) -> ParsedDocstring:
-    """The text before the first section, and one line or paragraph for each parameter."""
+    """Parse a docstring in Google, NumPy or Sphinx style.
+
+    The summary is the text before the first section.
+    """
+    parser = _DocstringParser()
     lines = text.splitlines()
-    summary: list[str] = []
-    found: dict[str, list[str]] = {}
-    section, numpy, current = "", False, None
-    for place, line in enumerate(lines):
-        head = _SECTION_HEADING.match(line)
-        if head is not None:
-            section, current = head[1], None
-            numpy = place + 1 < len(lines) and set(lines[place + 1].strip()) == {"-"}
+    for line, next_line in pairwise([*lines, ""]):
+        parser.feed(line, next_line)
+    return parser.result()
+
+
+class _DocstringParser:
+    """Collects the summary and the parameter descriptions of a docstring, line by line."""
+
+    def __init__(self) -> None:
+        self._summary: list[str] = []
+        self._descriptions: dict[str, list[str]] = {}
+        self._section = ""
+        self._is_numpy = False
+        self._parameter: str | None = None
+
+    def feed(self, line: str, next_line: str) -> None:
+        """Take one line. `next_line` shows whether a heading is underlined, as in NumPy style."""
+        if (heading := _SECTION_HEADING.match(line)) is not None:
+            self._section, self._parameter = heading[1], None
+            self._is_numpy = set(next_line.strip()) == {"-"}
         elif (sphinx := _SPHINX_PARAMETER.match(line)) is not None:
-            section, current = "sphinx", sphinx["name"]
-            found[current] = [sphinx["text"]]
+            self._section = "sphinx"
+            self._start_parameter(sphinx["name"], sphinx["text"])
         elif line.startswith(":"):
-            section, current = "sphinx", None
-        elif not section:
-            summary.append(line)
-        elif (
-            section in _PARAMETER_SECTIONS
-            and (named := (_NUMPY_PARAMETER if numpy else _GOOGLE_PARAMETER).match(line))
-            and not _is_continuation(line, current)
-        ):
-            current = named["name"]
-            found[current] = [] if numpy else [named["text"]]
-        elif current is not None and line.strip():
-            found[current].append(line.strip())
-    texts = {name: " ".join(part for part in parts if part).strip() for name, parts in found.items()}
-    return ParsedDocstring("\n".join(summary).strip(), {name: said for name, said in texts.items() if said})
+            self._section, self._parameter = "sphinx", None
+        elif not self._section:
+            self._summary.append(line)
+        elif (match := self._match_parameter(line)) is not None:
+            self._start_parameter(match["name"], "" if self._is_numpy else match["text"])
+        elif self._parameter is not None and line.strip():
+            self._descriptions[self._parameter].append(line.strip())
 
+    def result(self) -> ParsedDocstring:
+        """Return what was collected, without parameters that have no description."""
+        texts = {name: " ".join(filter(None, parts)).strip() for name, parts in self._descriptions.items()}
+        return ParsedDocstring("\n".join(self._summary).strip(), {name: text for name, text in texts.items() if text})
 
-def _is_continuation(line: str, current: str | None) -> bool:
-    """A line that is indented further than a name would be."""
-    return current is not None and line.startswith(" " * 8)
+    def _match_parameter(self, line: str) -> re.Match[str] | None:
+        """Match a line that starts a parameter in a Google or NumPy section."""
+        if self._section not in _PARAMETER_SECTIONS:
+            return None
+        # A deeper indent than a parameter name has continues the previous description.
+        if self._parameter is not None and line.startswith(" " * 8):
+            return None
+        return (_NUMPY_PARAMETER if self._is_numpy else _GOOGLE_PARAMETER).match(line)
+
+    def _start_parameter(self, name: str, text: str) -> None:
+        self._parameter = name
+        self._descriptions[name] = [text]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,11 +101,11 @@ _REF_TEMPLATE = "#/$defs/{name}"
 
 
 class InvalidToolFunction(ToolwireError):
-    """A function that can't be made a tool; the message says why."""
+    """A function can't be converted to a tool."""
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
-    """What `@tool` was told."""
+    """The options passed to `@tool`."""
 
     name: str | None = None
     description: str | None = None
@@ -120,43 +143,45 @@ def tool(
 
 
 def tool(function: Any = None, **options: Any) -> Any:
-    """Mark a function as a tool. It stays the function that it is; an agent reads the mark.
+    """Set tool options on a function. The function itself stays callable as before.
 
-    `output_schema` is a JSON Schema, or a type that gives one; with a `grammar` the function takes one text.
+    `output_schema` is a JSON Schema or a type. With a `grammar`, the function takes one text parameter.
     """
-    said = {key: options.pop(key) for key in Annotations.__struct_fields__ if key in options}
-    made = ToolOptions(annotations=Annotations(**said), **options)
+    hints = {key: options.pop(key) for key in Annotations.__struct_fields__ if key in options}
+    tool_options = ToolOptions(annotations=Annotations(**hints), **options)
 
-    def mark(marked: F) -> F:
-        setattr(marked, _OPTIONS_ATTRIBUTE, made)
-        as_tool(marked)  # what is wrong with it is said where it is written
-        return marked
+    def decorate(decorated: F) -> F:
+        setattr(decorated, _OPTIONS_ATTRIBUTE, tool_options)
+        as_tool(decorated)  # raise for an invalid function where it is defined, not where it is used
+        return decorated
 
-    return mark if function is None else mark(function)
+    return decorate if function is None else decorate(function)
 
 
 def as_tool(function: Callable[..., Any]) -> Tool:
-    """The tool that a function is, marked or not."""
+    """Convert a function to a tool, with the options of `@tool` if it has any."""
     options = getattr(function, _OPTIONS_ATTRIBUTE, ToolOptions())
     name = options.name or getattr(function, "__name__", "")
     if not name or name == "<lambda>":
-        raise InvalidToolFunction(f"{function!r} has no name: give it one with @tool(name=...)")
-    reading = _Signature(function, name)
-    about = parse_docstring(inspect.getdoc(function) or "")
-    grammar, output = options.grammar, options.output_schema
+        raise InvalidToolFunction(f"{function!r} has no name: pass one with @tool(name=...)")
+    signature = _Signature(function, name)
+    docstring = parse_docstring(inspect.getdoc(function) or "")
+    output_schema = options.output_schema
+    if output_schema is not None and not isinstance(output_schema, dict):
+        output_schema = _schema_of(output_schema, {})
     return Tool(
         name=name,
-        description=options.description or about.summary,
-        parameters=reading.schema(about.parameters),
-        grammar=grammar,
-        output_schema=output if output is None or isinstance(output, dict) else _schema_of(output, {}),
+        description=options.description or docstring.summary,
+        parameters=signature.schema(docstring.parameters),
+        grammar=options.grammar,
+        output_schema=output_schema,
         annotations=options.annotations,
         locus=options.locus,
         timeout=options.timeout,
         rate=options.rate,
         output_limit=options.output_limit,
         defer=options.defer,
-        run=_FunctionCall(function, reading),
+        run=_FunctionCall(function, signature),
         stoppable=_is_async_callable(_underlying_callable(function)),
     )
 
@@ -168,47 +193,53 @@ class _Parameter(Struct, frozen=True):
 
 
 class _Signature:
-    """What a function takes: from the model, and from us."""
+    """The parameters of a function, split into model arguments and the `ToolContext` parameter."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        called = inspect.unwrap(function)
-        hints = get_type_hints(called if inspect.isroutine(called) else type(called).__call__, include_extras=True)
+        hints = get_type_hints(_underlying_callable(inspect.unwrap(function)), include_extras=True)
         self.parameters: list[_Parameter] = []
         self.context_parameter: str | None = None
         for parameter in inspect.signature(function).parameters.values():
-            kind = hints.get(parameter.name, Any)
+            annotation = hints.get(parameter.name, Any)
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise InvalidToolFunction(f"{name}: {parameter} can't be given by name")
-            if kind is ToolContext:
+                raise InvalidToolFunction(f"{name}: parameter {parameter} can't be passed by name")
+            if annotation is ToolContext:
                 self.context_parameter = parameter.name
             else:
-                self.parameters.append(_Parameter(parameter.name, kind, parameter.default))
+                self.parameters.append(_Parameter(parameter.name, annotation, parameter.default))
 
     def schema(self, descriptions: Mapping[str, str]) -> dict[str, Any]:
+        """Build the JSON Schema of the model arguments."""
         definitions: dict[str, Any] = {}
         properties: dict[str, Any] = {}
-        for one in self.parameters:
-            found = dict(_schema_of(one.annotation, definitions))
-            note = _annotated_description(one.annotation) or descriptions.get(one.name)
-            if note is not None:
-                found.setdefault("description", note)
-            if one.default is not inspect.Parameter.empty:
-                with contextlib.suppress(TypeError, ValueError):  # the function knows it; the model need not
-                    found.setdefault("default", msgspec.to_builtins(one.default))
-            properties[one.name] = found
-        required = [one.name for one in self.parameters if one.default is inspect.Parameter.empty]
-        made: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        for parameter in self.parameters:
+            property_schema = dict(_schema_of(parameter.annotation, definitions))
+            description = _annotated_description(parameter.annotation) or descriptions.get(parameter.name)
+            if description is not None:
+                property_schema.setdefault("description", description)
+            if parameter.default is not inspect.Parameter.empty:
+                # A default that is not JSON is left out: the function applies it anyway.
+                with contextlib.suppress(TypeError, ValueError):
+                    property_schema.setdefault("default", msgspec.to_builtins(parameter.default))
+            properties[parameter.name] = property_schema
+        required = [parameter.name for parameter in self.parameters if parameter.default is inspect.Parameter.empty]
+        schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
         if required:
-            made["required"] = required
-        return made | ({"$defs": definitions} if definitions else {})
+            schema["required"] = required
+        return schema | ({"$defs": definitions} if definitions else {})
 
     def convert_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the types that the function asks for."""
-        kinds = {one.name: one.annotation for one in self.parameters}
-        return {name: _convert_value(value, kinds[name], name) for name, value in arguments.items() if name in kinds}
+        """Convert JSON arguments to the annotated types of the parameters."""
+        annotations = {parameter.name: parameter.annotation for parameter in self.parameters}
+        return {
+            name: _convert_value(value, annotations[name], name)
+            for name, value in arguments.items()
+            if name in annotations
+        }
 
 
 def _underlying_callable(function: Callable[..., Any]) -> Any:
+    """Return the function itself, or the `__call__` method of a callable object."""
     return function if inspect.isroutine(function) else type(function).__call__
 
 
@@ -217,7 +248,7 @@ def _is_async_callable(function: Any) -> bool:
 
 
 class _FunctionCall:
-    """Calls the function: a coroutine function here, any other in a thread."""
+    """Runs a function as a tool: coroutine functions on the event loop, others in a thread."""
 
     def __init__(self, function: Callable[..., Any], signature: _Signature) -> None:
         self._function = function
@@ -225,56 +256,59 @@ class _FunctionCall:
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> Any:
         if isinstance(arguments, Mapping):
-            given = self._signature.convert_arguments(arguments)
+            kwargs = self._signature.convert_arguments(arguments)
         else:
-            given = {self._signature.parameters[0].name: arguments}
+            kwargs = {self._signature.parameters[0].name: arguments}
         if self._signature.context_parameter is not None:
-            given[self._signature.context_parameter] = context
+            kwargs[self._signature.context_parameter] = context
         if inspect.iscoroutinefunction(_underlying_callable(self._function)):
-            return await self._function(**given)
-        value = await asyncio.to_thread(partial(self._call, given))
+            return await self._function(**kwargs)
+        value = await asyncio.to_thread(partial(self._call, kwargs))
         if inspect.isasyncgen(value):
             return await _collect_async(value)
         return await value if inspect.isawaitable(value) else value
 
     def _call(self, kwargs: dict[str, Any]) -> Any:
-        """Call the function. A generator runs to its end here, in the same thread."""
+        """Call the function, and exhaust a returned generator in the same thread."""
         value = self._function(**kwargs)
         return collect_items(value) if inspect.isgenerator(value) else value
 
 
 async def _collect_async(items: AsyncGenerator[Any, Any]) -> list[Any]:
-    found = list[Any]()
+    """Collect the items of an async generator, up to `MAX_ITEMS`."""
+    collected = list[Any]()
     async with aclosing(items):
-        async for one in items:
-            if len(found) == MAX_ITEMS:
-                return [*found, TRUNCATION_NOTE]
-            found.append(one)
-    return found
+        async for item in items:
+            if len(collected) == MAX_ITEMS:
+                return [*collected, TRUNCATION_NOTE]
+            collected.append(item)
+    return collected
 
 
 def _annotated_description(annotation: Any) -> str | None:
-    """`Annotated[int, "how many"]`."""
-    said = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return next((one for one in said if isinstance(one, str)), None)
+    """Return the description in an annotation such as `Annotated[int, "page number"]`."""
+    metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((value for value in metadata if isinstance(value, str)), None)
 
 
 def _schema_of(annotation: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Build the JSON Schema of a type, and add the types that it refers to to `definitions`."""
     if annotation is Any:
         return {}
     try:
         if _uses_pydantic(annotation):
-            found: dict[str, Any] = _type_adapter(annotation).json_schema(ref_template="#/$defs/{model}")
-            definitions.update(found.pop("$defs", {}))
-            return found
-        (schema,), parts = msgspec.json.schema_components([annotation], ref_template=_REF_TEMPLATE)
-        definitions.update(parts)
+            pydantic_schema: dict[str, Any] = _type_adapter(annotation).json_schema(ref_template="#/$defs/{model}")
+            definitions.update(pydantic_schema.pop("$defs", {}))
+            return pydantic_schema
+        (schema,), components = msgspec.json.schema_components([annotation], ref_template=_REF_TEMPLATE)
+        definitions.update(components)
     except TypeError as error:
-        raise InvalidToolFunction(f"{annotation!r} can't be told in a schema: {error}") from None
+        raise InvalidToolFunction(f"no JSON Schema for type {annotation!r}: {error}") from None
     return schema
 
 
 def _convert_value(value: Any, annotation: Any, name: str) -> Any:
+    """Convert one JSON value to its annotated type."""
     if annotation is Any:
         return value
     try:
@@ -288,13 +322,13 @@ def _convert_value(value: Any, annotation: Any, name: str) -> Any:
 
 
 def _uses_pydantic(annotation: Any) -> bool:
-    """Whether pydantic is meant, anywhere in the type."""
+    """Return True if the type, or a type inside it, is pydantic's."""
     if hasattr(annotation, "model_json_schema") or hasattr(annotation, "__pydantic_fields__"):
         return True
-    return any(_uses_pydantic(one) or type(one).__module__.startswith("pydantic") for one in get_args(annotation))
+    return any(_uses_pydantic(arg) or type(arg).__module__.startswith("pydantic") for arg in get_args(annotation))
 
 
 def _type_adapter(annotation: Any) -> Any:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - whoever uses its types has it
+    from pydantic import TypeAdapter  # noqa: PLC0415 - installed if pydantic types are used
 
     return TypeAdapter(annotation)

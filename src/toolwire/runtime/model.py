@@ -1,4 +1,4 @@
-"""Whom the loop asks: anything that turns a canonical request into canonical events."""
+"""The model interface that a run uses."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -9,7 +9,7 @@ from toolwire.canonical.request import Request
 
 
 class ModelFailed(ToolwireError):
-    """The model could not be asked, or its answer can't be used: the run stops."""
+    """The model request failed or its response is unusable, so the run stops."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.message)
@@ -17,9 +17,17 @@ class ModelFailed(ToolwireError):
 
 
 class Model(Protocol):
-    """`ask` gives the events of one answer, from its start to its end, and raises `ModelFailed` if there is none."""
+    """A model that answers canonical requests with canonical events."""
 
     name: str
 
-    def stream(self, request: Request) -> AsyncIterator[Event]: ...
-    async def close(self) -> None: ...
+    def stream(self, request: Request) -> AsyncIterator[Event]:
+        """Yield the events of one response, from its start to its end.
+
+        Raises `ModelFailed` if the provider returned an error or an unusable response.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release the connections that the model holds."""
+        ...

@@ -1,11 +1,11 @@
-"""What may run: rules by tool and arguments, written as `tool` or `tool(argument=pattern, ...)`.
+"""Permission rules for tool calls, written `TOOL` or `TOOL(ARG=PATTERN, ...)`.
 
-1. A call that any `deny` rule matches is denied, whatever else is said; else `ask` wins over `allow`.
-2. With no rule, reading inside the workspace is allowed, and everything else asks.
-3. Patterns are globs over a whole value; `*` stands for anything. What is no string is matched as its JSON text. A path
-   of the workspace is matched as it really is, absolute or from the workspace on.
-4. A call that stands for several (the commands of a shell line) is allowed only if each of them is, and denied or asked
-   for if one of them is.
+1. `deny` rules win over `ask` rules, which win over `allow` rules.
+2. Without a matching rule, reading inside the workspace is allowed and everything else asks.
+3. Patterns are globs that match the complete value; non-string values are matched as JSON text. A workspace path
+   matches by its resolved form, absolute or relative to the workspace.
+4. A call with subcalls, such as the commands of a shell line, is allowed only if every subcall is. It is denied, or
+   needs approval, if any subcall does.
 """
 
 import re
@@ -25,42 +25,48 @@ _RULE_PATTERN = re.compile(r"\s*(?P<tool>[^\s()]+)\s*(?:\((?P<arguments>.*)\)\s*
 _ARGUMENT_PATTERN = re.compile(r"\s*(?P<name>[^\s=,()]+)\s*=\s*(?P<pattern>(?:\\.|[^\\,])*)(?:,|$)", re.DOTALL)
 _MAX_SUGGESTED_LENGTH = 200
 _SPECIAL_CHARACTER = re.compile(r"[\\,*?\[]")
-# In a rule a backslash takes the next character as it is; in a glob, brackets do.
+# A backslash escapes for the rule syntax, brackets escape for the glob.
 _ESCAPES = {"\\": r"\\", ",": r"\,", "*": "[*]", "?": "[?]", "[": "[[]"}
 NO_RULE = "no rule allows it"
 INPUT_ARGUMENT = "input"
-"""What the text of a grammar tool is called in a rule."""
+"""Argument name under which rules match the text input of a grammar tool."""
 
 
 class PolicyError(ToolwireError):
-    """A rule can't be read."""
+    """A permission rule has invalid syntax."""
 
 
 class Rule(Struct, frozen=True):
-    """`definition`: the rule is only for the tool that has this digest, and not for another of the same name."""
+    """One permission rule: a verdict for calls of a tool whose arguments match."""
 
     verdict: Verdict
     tool: str
+    """Glob over tool names."""
     arguments: tuple[tuple[str, str], ...] = ()
+    """Argument names with the glob that each value must match."""
     definition_digest: str = ""
+    """If set, the rule applies only to the tool with this `Tool.definition_digest`."""
 
     def applies_to(self, tool: Tool) -> bool:
+        """Return True if the rule covers this tool, whatever its arguments."""
         return fnmatchcase(tool.name, self.tool) and self.definition_digest in (
             "",
             tool.definition_digest if self.definition_digest else "",
         )
 
     def matches(self, tool: Tool, values: Mapping[str, Any]) -> bool:
+        """Return True if the rule covers a call of this tool with these arguments."""
         if not self.applies_to(tool):
             return False
         return all(key in values and _value_matches(values[key], pattern) for key, pattern in self.arguments)
 
     def __str__(self) -> str:
-        bounds = ", ".join(f"{name}={pattern}" for name, pattern in self.arguments)
-        return f"{self.tool}({bounds})" if bounds else self.tool
+        conditions = ", ".join(f"{name}={pattern}" for name, pattern in self.arguments)
+        return f"{self.tool}({conditions})" if conditions else self.tool
 
 
 def _value_matches(value: Any, pattern: str) -> bool:
+    """Match one argument value, or its alias, against a glob."""
     if isinstance(value, AliasedValue) and fnmatchcase(value.alias, pattern):
         return True
     return fnmatchcase(_value_text(value), pattern)
@@ -71,29 +77,33 @@ def _value_text(value: Any) -> str:
 
 
 def parse_rule(verdict: Verdict, text: str) -> Rule:
-    """`run_shell_command(command=git status*)`; a comma in a pattern is written `\\,`."""
-    found = _RULE_PATTERN.fullmatch(text)
-    if found is None:
-        raise PolicyError(f"{text!r} is no rule: write tool, or tool(argument=pattern, ...)")
-    bounds, rest = list[tuple[str, str]](), found["arguments"] or ""
-    while rest.strip():
-        one = _ARGUMENT_PATTERN.match(rest)
-        if one is None:
-            raise PolicyError(f"{text!r}: {rest.strip()!r} is not argument=pattern")
-        bounds.append((one["name"], re.sub(r"\\(.)", r"\1", one["pattern"].strip())))
-        rest = rest[one.end() :]
-    return Rule(verdict, found["tool"], tuple(bounds))
+    """Parse a rule such as `run_shell_command(command=git status*)`.
+
+    A comma inside a pattern is written `\\,`.
+    """
+    rule_match = _RULE_PATTERN.fullmatch(text)
+    if rule_match is None:
+        raise PolicyError(f"invalid rule {text!r}: expected TOOL or TOOL(ARG=PATTERN, ...)")
+    conditions, remaining = list[tuple[str, str]](), rule_match["arguments"] or ""
+    while remaining.strip():
+        match = _ARGUMENT_PATTERN.match(remaining)
+        if match is None:
+            raise PolicyError(f"invalid rule {text!r}: expected ARG=PATTERN, got {remaining.strip()!r}")
+        conditions.append((match["name"], re.sub(r"\\(.)", r"\1", match["pattern"].strip())))
+        remaining = remaining[match.end() :]
+    return Rule(verdict, rule_match["tool"], tuple(conditions))
 
 
 class Decision(Struct, frozen=True):
-    """`by` names the rule, or says that there is none."""
+    """The verdict of a policy on one call."""
 
     verdict: Verdict
     reason: str
+    """The rule that decided, or the default that applies without one."""
 
 
 class Policy:
-    """Rules as texts, by what they say; `rules` as they are."""
+    """An ordered set of permission rules, given as texts by verdict or as `Rule` objects."""
 
     def __init__(
         self,
@@ -103,64 +113,74 @@ class Policy:
         deny: Iterable[str] = (),
         rules: Iterable[Rule] = (),
     ) -> None:
-        said: tuple[tuple[Verdict, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
-        read = [parse_rule(verdict, text) for verdict, texts in said for text in texts]
-        self.rules: tuple[Rule, ...] = (*rules, *read)
+        texts_by_verdict: tuple[tuple[Verdict, Iterable[str]], ...] = (("allow", allow), ("ask", ask), ("deny", deny))
+        parsed = [parse_rule(verdict, text) for verdict, texts in texts_by_verdict for text in texts]
+        self.rules: tuple[Rule, ...] = (*rules, *parsed)
 
     def with_rules(self, *rules: Rule) -> "Policy":
+        """Return a policy with more rules."""
         return Policy(rules=(*self.rules, *rules)) if rules else self
 
     def decide(self, tool: Tool, arguments: Arguments) -> Decision:
-        stands_for: Sequence[Arguments] | None = [arguments]
+        """Decide whether a call is allowed, denied or needs approval."""
+        subcalls: Sequence[Arguments] | None = [arguments]
         if tool.subcalls is not None:
-            stands_for = tool.subcalls(arguments)
-        # Nobody can tell what it amounts to: rules against it still read it as it is written.
-        readings = [_argument_values(one) for one in (*(stands_for or ()), arguments)]
+            subcalls = tool.subcalls(arguments)
+        # `deny` and `ask` rules are also matched against the call as written, in case its subcalls are unknown.
+        readings = [_argument_values(subcall) for subcall in (*(subcalls or ()), arguments)]
         for verdict in ("deny", "ask"):
             for values in readings:
                 if (rule := self._first_match(verdict, tool, values)) is not None:
-                    return Decision(rule.verdict, f"the rule {verdict} {rule}")
-        return self._allow_decision(tool, stands_for) or _default_decision(tool, arguments)
+                    return Decision(rule.verdict, f"matches rule '{verdict} {rule}'")
+        return self._allow_decision(tool, subcalls) or _default_decision(tool, arguments)
 
     def _first_match(self, verdict: str, tool: Tool, values: Mapping[str, Any]) -> Rule | None:
-        found = (rule for rule in self.rules if rule.verdict == verdict and rule.matches(tool, values))
-        return next(found, None)
+        """Return the first rule with this verdict that matches the call."""
+        matching = (rule for rule in self.rules if rule.verdict == verdict and rule.matches(tool, values))
+        return next(matching, None)
 
     def _allow_decision(self, tool: Tool, subcalls: Sequence[Arguments] | None) -> Decision | None:
+        """Decide by the `allow` rules; None if they do not cover every subcall."""
         if (rule := self._unconditional_allow(tool)) is not None:
             if subcalls is None and self._has_conditional_restriction(tool):
-                return Decision("ask", "nobody can tell what it amounts to, and a rule forbids some of it")
-            return Decision("allow", f"the rule allow {rule}")
+                return Decision("ask", "the call can't be analyzed, and a rule restricts some calls of this tool")
+            return Decision("allow", f"matches rule 'allow {rule}'")
         if not subcalls:
             return None
-        found = [
-            self._first_match("allow", tool, _argument_values(one)) for one in subcalls if not tool.is_read_only(one)
+        rules = [
+            self._first_match("allow", tool, _argument_values(subcall))
+            for subcall in subcalls
+            if not tool.is_read_only(subcall)
         ]
-        return Decision("allow", f"the rule allow {found[0]}" if found else "it only looks") if all(found) else None
+        if not all(rules):
+            return None
+        return Decision("allow", f"matches rule 'allow {rules[0]}'" if rules else "read-only")
 
     def _has_conditional_restriction(self, tool: Tool) -> bool:
+        """Return True if a `deny` or `ask` rule restricts some calls of this tool by their arguments."""
         return any(rule.arguments and rule.verdict != "allow" and rule.applies_to(tool) for rule in self.rules)
 
     def _unconditional_allow(self, tool: Tool) -> Rule | None:
-        allowing = (rule for rule in self.rules if rule.verdict == "allow" and not rule.arguments)
-        return next((rule for rule in allowing if rule.applies_to(tool)), None)
+        """Return the first rule that allows all calls of this tool."""
+        rules = (rule for rule in self.rules if rule.verdict == "allow" and not rule.arguments)
+        return next((rule for rule in rules if rule.applies_to(tool)), None)
 
 
 def suggest_rules(tool: Tool, arguments: Arguments) -> tuple[str, ...]:
-    """The narrowest rules under which such a call would be allowed, as texts."""
-    stands_for = [arguments] if tool.subcalls is None else tool.subcalls(arguments)
-    if not stands_for:
+    """Return the narrowest `allow` rules, as texts, that would permit this call."""
+    subcalls = [arguments] if tool.subcalls is None else tool.subcalls(arguments)
+    if not subcalls:
         return (tool.name,)
-    return tuple(dict.fromkeys(_suggest_rule(tool, one) for one in stands_for))
+    return tuple(dict.fromkeys(_suggest_rule(tool, subcall) for subcall in subcalls))
 
 
 def _suggest_rule(tool: Tool, arguments: Arguments) -> str:
-    """It binds what the tool can't do without, of which the first says what it is about."""
+    """Return a rule bound to the first argument, required ones first, or the tool name alone."""
     names = [*tool.parameters.get("required", ()), *tool.parameters.get("properties", ())]
     if isinstance(arguments, Mapping):
-        names += arguments  # what stands for a call may have names of its own
-    found = next((name for name in names if isinstance(arguments, Mapping) and name in arguments), None)
-    value = None if found is None else arguments[found]
+        names += arguments  # a subcall may have arguments that the schema does not list
+    argument = next((name for name in names if isinstance(arguments, Mapping) and name in arguments), None)
+    value = None if argument is None else arguments[argument]
     if (
         not isinstance(value, str)
         or not value.isprintable()
@@ -168,17 +188,19 @@ def _suggest_rule(tool: Tool, arguments: Arguments) -> str:
         or value != value.strip()
     ):
         return tool.name
-    return f"{tool.name}({found}={_SPECIAL_CHARACTER.sub(lambda one: _ESCAPES[one[0]], value)})"
+    return f"{tool.name}({argument}={_SPECIAL_CHARACTER.sub(lambda match: _ESCAPES[match[0]], value)})"
 
 
 def _argument_values(arguments: Arguments) -> Mapping[str, Any]:
+    """Return the arguments by name; the text of a grammar tool is named `input`."""
     return arguments if isinstance(arguments, Mapping) else {INPUT_ARGUMENT: arguments}
 
 
 def _default_decision(tool: Tool, arguments: Arguments) -> Decision:
-    says = tool.annotations
-    if tool.locus == "local" and says.read_only and not says.open_world:
-        return Decision("allow", "it only reads, inside the workspace")
+    """Decide without a rule: allow local read-only tools and questions to the user, ask otherwise."""
+    annotations = tool.annotations
+    if tool.locus == "local" and annotations.read_only and not annotations.open_world:
+        return Decision("allow", "read-only in the workspace")
     if tool.locus == "human":
-        return Decision("allow", "it only asks a person")
+        return Decision("allow", "it only asks the user")
     return Decision("ask", NO_RULE)

@@ -1,4 +1,4 @@
-"""For code that is not asynchronous: one event loop in a thread of its own, for as long as the process lives."""
+"""A background event loop for synchronous callers, shared by the whole process."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def has_running_loop() -> bool:
-    """Whether whoever asks runs in an event loop already."""
+    """Return True if the current thread is running an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -19,7 +19,10 @@ def has_running_loop() -> bool:
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run it there, and wait. An interrupt stops it."""
+    """Run a coroutine on the background loop and wait for its result.
+
+    An exception in the waiting thread, such as `KeyboardInterrupt`, cancels the coroutine.
+    """
     future = asyncio.run_coroutine_threadsafe(coroutine, _portal_loop())
     try:
         return future.result()
@@ -30,6 +33,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 @lru_cache(maxsize=1)
 def _portal_loop() -> asyncio.AbstractEventLoop:
+    """Start the background loop in a daemon thread, once."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="toolwire", daemon=True).start()
     return loop

@@ -1,10 +1,7 @@
-"""A tool as the runtime knows it: what the model is told of it, what bounds it, and how it is run.
+"""Types of tools, toolsets and tool results.
 
-Where a tool comes from makes no difference after this: a Python function, a built-in, an MCP server or another agent is
-validated, authorised, bounded and journalled alike.
-
-Who may call a tool: the model itself, or a program that it wrote. It is no guard: what is called is validated and
-decided on, whoever calls.
+Python functions, built-in tools, MCP tools and sub-agents all become a `Tool`. The runtime validates, authorizes,
+limits and records their calls in the same way.
 """
 
 import hashlib
@@ -20,14 +17,14 @@ from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, Native
 from toolwire.runtime.calls.approval import Approver
 
 Locus = Literal["local", "mcp", "provider", "sandbox", "human"]
-"""Where a call is carried out."""
+"""Where a call is executed."""
 
 Arguments: TypeAlias = Any
-"""What a call was given, validated: an object, or the text of a grammar tool."""
+"""Validated arguments of a call: an object, or the text input of a grammar tool."""
 
 
 class Annotations(Struct, frozen=True, kw_only=True):
-    """What a tool says of itself; nothing said is False. Policy believes it of local tools only."""
+    """Behavior hints of a tool, as in MCP. The policy trusts them for local tools only."""
 
     read_only: bool = False
     destructive: bool = False
@@ -36,39 +33,45 @@ class Annotations(Struct, frozen=True, kw_only=True):
 
 
 class RateLimit(Struct, frozen=True):
-    """At most so many calls in so many seconds."""
+    """A maximum number of calls per time window."""
 
     calls: int
     seconds: float = 60.0
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
-    """What a call gave: parts for the model, `structured` for who checks or computes with it. `kind`: what went wrong,
-    in one word of ours, if `is_error`. `screen` is what it says of a screen besides its picture. `usage` are the tokens
-    that models used for it, which the run counts as its own."""
+    """The result of a tool call."""
 
     content: tuple[Part, ...] = ()
+    """Parts for the model."""
     is_error: bool = False
     structured: Any = None
+    """The result as JSON data, for programs and output schemas."""
     error_kind: str = ""
+    """One-word error class for the record, such as `timeout`, if `is_error`."""
     screen: ScreenObservation | None = None
+    """Screen state that accompanies the screenshot of a computer tool."""
     usage: Usage | None = None
+    """Tokens used by models inside the tool; they count toward the run."""
 
 
 class AliasedValue(str):
-    """A value that is also written in another way, such as a path from the workspace on: a rule may use either."""
+    """An argument value with a second spelling that policy rules may match, such as a workspace-relative path."""
 
     __slots__ = ("alias",)
     alias: str
 
     def __new__(cls, value: str, alias: str) -> Self:
-        made = super().__new__(cls, value)
-        made.alias = alias
-        return made
+        aliased = super().__new__(cls, value)
+        aliased.alias = alias
+        return aliased
 
 
 class ToolError(Exception):
-    """The tool can't do what it was asked: the message is for the model. `kind` is the class of error in the record."""
+    """A tool failure whose message is shown to the model.
+
+    `kind` is the one-word error class that the call record stores.
+    """
 
     def __init__(self, message: str, kind: str = "tool") -> None:
         super().__init__(message)
@@ -76,82 +79,99 @@ class ToolError(Exception):
 
 
 class CallDeferred(Exception):
-    """A person will decide later on what a tool calls: the run waits, and takes the tool up again with it. It is raised
-    only where that can be done."""
+    """A nested call waits for a later approval, so the run pauses and resumes the calling tool afterward.
+
+    Raised only inside tools that are `resumable`.
+    """
 
 
 class ToolCaller(Protocol):
-    """Runs another tool of the same run. `id` tells this call from the others of its caller, also when the run is taken
-    up again; without it they are counted."""
+    """Calls another tool of the same run.
+
+    `id` identifies the nested call when the run is resumed. Without it, nested calls are numbered in order.
+    """
 
     def __call__(self, name: str, arguments: Arguments, id: str | None = None, /) -> Awaitable[ToolOutput]: ...
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
-    """What a tool may know of the call that it carries out. `key` is the same for every try of one call, and for no
-    other call; `progress` tells who watches how far it is; `call` runs another tool of the same run, under the same
-    rules, and `person` is whom to ask. `tokens` is how many the run may still use, None if it has no cap."""
+    """The context of the call that a tool is executing."""
 
     run: str
+    """Id of the run."""
     id: str
+    """Id of the call."""
     tool: str
+    """Name of the tool."""
     idempotency_key: str
+    """Unique per call; the same for every attempt."""
     approver: Approver
+    """Answers the tool's questions to the user."""
     attempt: int = 1
     remaining_tokens: int | None = None
+    """Tokens that the run may still use; None if it has no limit."""
     report_progress: Callable[[str], None] = lambda _: None
+    """Emits a progress event for this call."""
     call: ToolCaller | None = None
+    """Calls another tool of the run, under the same policy."""
 
 
 ToolFunction: TypeAlias = Callable[[Arguments, ToolContext], Awaitable[Any]]
-"""Gives text, JSON data, a part, several parts, or an `Output`."""
+"""Returns text, JSON data, a part, several parts, or a `ToolOutput`."""
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """`parameters` is a JSON Schema; with a `grammar` the input is text instead. Times are in seconds, `output_limit`
-    is in characters. `source` says who offers it.
-
-    `stoppable`: a call that is cancelled has ended; a thread or another machine may work on.
-    `resumable`: a call that was interrupted is run again, since it remembers itself what was done.
-    `touches` names what a call changes: calls of a batch that touch the same wait for each other, None is everything.
-    `amounts_to` are the calls that one call stands for (the commands of a shell line), which all must be allowed; None:
-    nobody can tell; what only `looks` needs no rule. `always_ask` says why a person is to be asked even though a rule
-    allows it, and `in_person` that no flag or earlier answer stands for one. `preview` is what that person is shown.
-    `native` is how the model is told of it, where that is no function."""
+    """A tool that the model can call: its declaration, its limits and the function that runs it."""
 
     name: str
     run: ToolFunction
     description: str = ""
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
+    """JSON Schema of the arguments; unused with a `grammar`."""
     grammar: Grammar | None = None
+    """Grammar of a free-form text input, instead of JSON arguments."""
     output_schema: dict[str, Any] | None = None
     annotations: Annotations = Annotations()
     locus: Locus = "local"
     source: str = "python"
+    """Origin of the tool, such as the name of an MCP server."""
     timeout: float = 120.0
+    """Seconds per attempt."""
     rate: RateLimit | None = None
     output_limit: int = 40_000
+    """Maximum characters of text in the result."""
     retries: int = 2
     stoppable: bool = True
+    """Cancelling a call ends it. False for threads and remote servers, which may keep working."""
     resumable: bool = False
+    """An interrupted call is run again, because the tool itself records its progress."""
     defer: bool = False
+    """Declared to the model only after a tool search finds it."""
     allowed_callers: tuple[str, ...] | None = None
+    """Callers that may use the tool: `direct` for the model, other names for its programs; None for all."""
     resources: Callable[[Arguments], frozenset[str] | None] = lambda _: frozenset()
+    """Resources that a call changes. Calls that share one run one after the other; None means all resources."""
     subcalls: Callable[[Arguments], Sequence[Arguments] | None] | None = None
+    """The calls that a call consists of, such as the commands of a shell line; None if it can't be analyzed."""
     is_read_only: Callable[[Arguments], bool] = lambda _: False
+    """Subcalls for which this is True need no `allow` rule."""
     approval_reason: Callable[[Arguments], str | None] = lambda _: None
+    """Reason to ask for approval even if a rule allows the call, or None."""
     requires_human: Callable[[Arguments], bool] = lambda _: False
+    """Neither `--yes` nor an earlier approval may approve the call."""
     preview: Callable[[Arguments], str | None] = lambda _: None
+    """Description of the call's effect for the approval prompt."""
     native: NativeTool | None = None
+    """Declaration as a provider's built-in tool, instead of a function."""
 
     @property
     def definition_digest(self) -> str:
-        """The definition that a person was shown, or could have been: a tool that is redefined has another one."""
-        shown = [self.name, self.source, self.description, self.parameters, self.output_schema, self.annotations]
-        return hashlib.sha256(msgspec.json.encode([*shown, self.grammar], order="deterministic")).hexdigest()
+        """Digest of the definition, so that approvals do not carry over to a redefined tool."""
+        definition = [self.name, self.source, self.description, self.parameters, self.output_schema, self.annotations]
+        return hashlib.sha256(msgspec.json.encode([*definition, self.grammar], order="deterministic")).hexdigest()
 
     def declaration(self) -> FunctionTool | FreeformTool | NativeTool:
-        """What the model is told."""
+        """Return the tool as declared to the model."""
         if self.native is not None:
             return self.native
         if self.grammar is not None:
@@ -166,60 +186,79 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Toolset(Protocol):
-    """Tools that come and go together: a server's, a browser's. `tools` is asked before every turn."""
+    """Tools with a common lifetime, such as those of an MCP server or a browser."""
 
     name: str
 
-    async def open(self) -> None: ...
-    async def tools(self) -> Sequence[Tool]: ...
-    async def close(self) -> None: ...
+    async def open(self) -> None:
+        """Connect to or start whatever provides the tools."""
+        ...
+
+    async def tools(self) -> Sequence[Tool]:
+        """List the current tools. Called before every turn."""
+        ...
+
+    async def close(self) -> None:
+        """Release what `open` acquired."""
+        ...
 
 
 @runtime_checkable
 class SupportsWarnings(Protocol):
-    """A toolset that has something to say which stops nothing: `warned` is that, since the last time."""
+    """A toolset that reports problems which do not stop the run."""
 
-    def take_warnings(self) -> list[str]: ...
+    def take_warnings(self) -> list[str]:
+        """Return the warnings since the last call and clear them."""
+        ...
 
 
 @runtime_checkable
 class SupportsRunEnd(Protocol):
-    """A toolset that keeps something for each run."""
+    """A toolset that holds state for each run."""
 
-    async def end_run(self, run: str) -> None: ...
+    async def end_run(self, run: str) -> None:
+        """Release the state of this run."""
+        ...
 
 
 @runtime_checkable
 class SupportsStaticTools(Protocol):
-    """A toolset whose tools are known before it is opened: to play them again, nothing needs to be there."""
+    """A toolset whose tools are known before it is opened, so that replays need not open it."""
 
-    def static_tools(self) -> Sequence[Tool]: ...
+    def static_tools(self) -> Sequence[Tool]:
+        """List the tools without opening the toolset."""
+        ...
 
 
 class SupportsAsTool(Protocol):
-    """Something that can be a tool, such as another agent."""
+    """An object that converts to a tool, such as an agent."""
 
-    def as_tool(self) -> Tool: ...
+    def as_tool(self) -> Tool:
+        """Convert to a tool."""
+        ...
 
 
 ToolSource: TypeAlias = Tool | Toolset | NativeTool | SupportsAsTool | Callable[..., Any]
-"""What an agent can be given as a tool: a function becomes one."""
+"""Anything that an agent accepts in `tools`; a function is converted to a tool."""
 
 
 class ToolCatalog(Struct, frozen=True):
-    """The tools of one turn, by name, and what the provider runs itself."""
+    """The tools of one turn."""
 
     tools: Mapping[str, Tool]
+    """Tools that the runtime executes, by name."""
     native_tools: tuple[NativeTool, ...] = ()
+    """Tools that the provider executes."""
 
 
 DIRECT_CALLER = "direct"
 
 
 def takes_direct_calls(tool: Tool) -> bool:
+    """Return True if the model may call the tool directly."""
     return tool.allowed_callers is None or DIRECT_CALLER in tool.allowed_callers
 
 
 def takes_program_calls(tool: Tool) -> bool:
-    """Each vendor has its own word for its programs: all but the model itself are meant."""
+    """Return True if programs may call the tool: any allowed caller other than `direct`, whatever the vendor's name."""
     return tool.allowed_callers is None or any(caller != DIRECT_CALLER for caller in tool.allowed_callers)

@@ -1,4 +1,7 @@
-"""The tools of an agent, from wherever they come: gathered before every turn, since servers' tools come and go."""
+"""The tools of an agent, gathered from functions, toolsets and other agents.
+
+Toolsets are listed again before every turn, because a server may add or remove tools.
+"""
 
 import asyncio
 from collections import deque
@@ -13,42 +16,51 @@ from toolwire.runtime.tool import SupportsRunEnd, SupportsWarnings, Tool, ToolCa
 
 
 class DuplicateToolName(ToolwireError):
-    """Two tools of an agent have one name."""
+    """Two tools of an agent share a name."""
 
 
 class Toolbox:
-    """What is given in code must be right; of a toolset, what is wrong is left out, and `warnings` says so. `recent` is
-    when tools were run, by any run, and `apart` what runs now."""
+    """All tools of an agent, shared by its runs.
+
+    An invalid tool passed in code raises. An invalid tool of a toolset is skipped with a warning.
+    """
+
+    recent_calls: dict[str, deque[float]]
+    """Start times of recent calls by tool name, for rate limits that hold across runs."""
+    locks: ResourceLocks
+    """Locks on the resources that running calls use, across runs."""
+    warnings: list[str]
+    """Problems that stop nothing, collected until `take_warnings` is called."""
 
     def __init__(self, sources: Iterable[ToolSource]) -> None:
-        self.recent_calls: dict[str, deque[float]] = {}
+        self.recent_calls = {}
         self.locks = ResourceLocks()
-        self.warnings: list[str] = []
+        self.warnings = []
         self._static_tools: dict[str, Tool] = {}
         self._native_tools: list[NativeTool] = []
         self._toolsets: list[Toolset] = []
         self._open_toolsets: list[Toolset] = []
         self._is_open = False
         self._open_lock = asyncio.Lock()
-        for one in sources:
-            match one:
+        for source in sources:
+            match source:
                 case Tool():
-                    self._add(one)
+                    self._add(source)
                 case NativeTool():
-                    self._native_tools.append(one)
+                    self._native_tools.append(source)
                 case Toolset():
-                    self._toolsets.append(one)
+                    self._toolsets.append(source)
                 case _:
-                    self._add(one.as_tool() if hasattr(one, "as_tool") else as_tool(one))
+                    self._add(source.as_tool() if hasattr(source, "as_tool") else as_tool(source))
 
     def _add(self, tool: Tool) -> None:
         if tool.name in self._static_tools:
-            raise DuplicateToolName(f"there are two tools named {tool.name!r}")
+            raise DuplicateToolName(f"duplicate tool name {tool.name!r}")
         check_schema(tool)
         self._static_tools[tool.name] = tool
 
     async def open(self) -> None:
-        """A set that can't be opened leaves the others working."""
+        """Open all toolsets. One that fails to open is skipped with a warning."""
         if self._is_open:
             return
         async with self._open_lock:
@@ -57,49 +69,56 @@ class Toolbox:
                 self._is_open = True
 
     async def _open_all(self) -> None:
-        opened = await asyncio.gather(*(one.open() for one in self._toolsets), return_exceptions=True)
-        for one, error in zip(self._toolsets, opened, strict=True):
+        errors = await asyncio.gather(*(toolset.open() for toolset in self._toolsets), return_exceptions=True)
+        for toolset, error in zip(self._toolsets, errors, strict=True):
             if error is None:
-                self._open_toolsets.append(one)
+                self._open_toolsets.append(toolset)
             elif isinstance(error, Exception):
-                self.warnings.append(f"{one.name} is not there: {error}")
+                self.warnings.append(f"{toolset.name} failed to start: {error}")
             else:
                 raise error
 
     async def catalog(self) -> ToolCatalog:
+        """Return the tools available now, opening the toolsets if needed."""
         await self.open()
-        found = dict(self._static_tools)
-        for one in self._open_toolsets:
-            try:
-                listed = await one.tools()
-            except Exception as error:  # noqa: BLE001 - as above
-                self.warnings.append(f"{one.name} does not say what it has: {error}")
+        tools = dict(self._static_tools)
+        for toolset in self._open_toolsets:
+            await self._add_toolset_tools(toolset, tools)
+        return ToolCatalog(tools, tuple(self._native_tools))
+
+    async def _add_toolset_tools(self, toolset: Toolset, tools: dict[str, Tool]) -> None:
+        """Add the valid tools of one toolset to `tools`, with a warning for each one skipped."""
+        try:
+            listed = await toolset.tools()
+        except Exception as error:  # noqa: BLE001 - a broken toolset must not stop the others
+            self.warnings.append(f"{toolset.name}: listing its tools failed: {error}")
+            return
+        if isinstance(toolset, SupportsWarnings):
+            self.warnings += toolset.take_warnings()
+        for tool in listed:
+            if tool.name in tools:
+                self.warnings.append(f"{toolset.name}: skipped {tool.name}: duplicate tool name")
                 continue
-            if isinstance(one, SupportsWarnings):
-                self.warnings += one.take_warnings()
-            for tool in listed:
-                if tool.name in found:
-                    self.warnings.append(f"{one.name}: {tool.name} is left out: there is another tool of that name")
-                    continue
-                try:
-                    check_schema(tool)
-                except InvalidSchema as error:
-                    self.warnings.append(f"{one.name}: {error}")
-                    continue
-                found[tool.name] = tool
-        return ToolCatalog(found, tuple(self._native_tools))
+            try:
+                check_schema(tool)
+            except InvalidSchema as error:
+                self.warnings.append(f"{toolset.name}: {error}")
+                continue
+            tools[tool.name] = tool
 
     def take_warnings(self) -> list[str]:
-        """What there is to say since the last time."""
-        said, self.warnings = self.warnings, []
-        return said
+        """Return the warnings since the last call and clear them."""
+        warnings, self.warnings = self.warnings, []
+        return warnings
 
     async def end_run(self, run: str) -> None:
-        for one in self._open_toolsets:
-            if isinstance(one, SupportsRunEnd):
-                await one.end_run(run)
+        """Tell the toolsets to release their state for this run."""
+        for toolset in self._open_toolsets:
+            if isinstance(toolset, SupportsRunEnd):
+                await toolset.end_run(run)
 
     async def close(self) -> None:
-        for one in reversed(self._open_toolsets):
-            await one.close()
+        """Close the open toolsets, last opened first."""
+        for toolset in reversed(self._open_toolsets):
+            await toolset.close()
         self._open_toolsets, self._is_open = [], False

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Translation of bodies and streams between protocols, with every loss reported."""

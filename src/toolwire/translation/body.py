@@ -1,7 +1,4 @@
-"""Translating from one protocol to another, with every loss named.
-
-Where invented texts came to stand: that is known when the whole is written.
-"""
+"""Translate requests, responses and errors between protocols, with every loss reported."""
 
 import json
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
@@ -29,26 +26,29 @@ from toolwire.translation.stream import StreamTranslator, TranslatedStream
 
 
 def is_unlocated(loss: Loss) -> bool:
-    """Whether it is of an invented text that may stand anywhere."""
+    """Return whether a loss concerns an added text whose position is still unknown."""
     return loss.target is not None and loss.target.startswith(UNLOCATED)
 
 
 def locate_added_texts(losses: list[Loss], value: Any) -> list[Loss]:
-    """Say of each invented text where it came to stand; the same ones are in the order of the conversation."""
+    """Set the target pointer of each added text; equal texts follow the order of the conversation."""
     texts = {loss.target for loss in losses if loss.target is not None and is_unlocated(loss)}
-    places = {text: _pointers_of(text.removeprefix(UNLOCATED), value, "") for text in texts}
-    return [replace(loss, target=next(places[loss.target], "")) if loss.target in places else loss for loss in losses]
+    pointers = {text: _pointers_of(text.removeprefix(UNLOCATED), value, "") for text in texts}
+    return [
+        replace(loss, target=next(pointers[loss.target], "")) if loss.target in pointers else loss for loss in losses
+    ]
 
 
-def _pointers_of(text: str, value: Any, path: str) -> Iterator[str]:
+def _pointers_of(text: str, value: Any, pointer: str) -> Iterator[str]:
+    """Yield the pointers to all occurrences of a text."""
     if value == text:
-        yield path
+        yield pointer
     elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _pointers_of(text, inner, f"{path}/{escape_pointer(name)}")
+        for name, child in value.items():
+            yield from _pointers_of(text, child, f"{pointer}/{escape_pointer(name)}")
     elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _pointers_of(text, inner, f"{path}/{index}")
+        for index, child in enumerate(value):
+            yield from _pointers_of(text, child, f"{pointer}/{index}")
 
 
 Body = bytes | bytearray | str | dict[str, Any] | list[Any]
@@ -57,7 +57,7 @@ HostedTools = Literal["drop", "function", "refuse"]
 
 
 class Translation:
-    """A translated body: as plain JSON data, as bytes, with its losses and where it goes."""
+    """A translated body, with its losses and the route to send it to."""
 
     def __init__(self, encoded_body: EncodedBody, losses: Callable[[], list[Loss]]) -> None:
         self.route = encoded_body.route
@@ -67,17 +67,19 @@ class Translation:
 
     @cached_property
     def losses(self) -> list[Loss]:
-        """Each with its place in the source: found when it is asked for."""
+        """Return the losses with JSON pointers into the source, resolved on first use."""
         losses = self._losses()
         return locate_added_texts(losses, self.value) if any(map(is_unlocated, losses)) else losses
 
     def to_bytes(self) -> bytes:
+        """Return the body as JSON bytes."""
         if self._bytes is None:
             self._bytes = self._encoded_body.to_bytes()
         return self._bytes
 
     @property
     def value(self) -> Any:
+        """Return the body as parsed JSON."""
         try:
             return json.loads(self.to_bytes())
         except ValueError:  # an integer of more digits than Python converts
@@ -105,28 +107,41 @@ def translate(
     strict: bool = False,
     host: str = OPENAI.name,
 ) -> Translation:
-    """Translate one body.
+    """Translate one body from one protocol to another.
 
-    `request`, for a response: the request that it answers, as the client wrote it, in the target's protocol. It lets
-    renamed, flattened and lowered tools be raised again; `hosted_tools` is then what it was sent with. `model` and
-    `stream` are for protocols that keep them in the address, and override what the body says. `site` and `title` tell a
-    provider that asks for them who is asking; they are headers of the route. `carrier` seals into an answer what its
-    target has no place for, and opens it again in the next request. `strict` refuses any loss. `host` names the profile
-    of the server that takes a Chat request, or that answered it: `generic` for one that is not OpenAI's own.
+    Args:
+        body: The body to translate, as JSON text or parsed JSON.
+        source: The protocol of the body.
+        target: The protocol to translate to.
+        kind: Whether the body is a request, a response or an error.
+        request: For a response: the client's request that it answers, in the target protocol. Needed to restore renamed
+            and flattened tools.
+        model: The model, for protocols that keep it in the URL; overrides the body.
+        stream: Whether to stream, for protocols that keep it in the URL; overrides the body.
+        version: The version of the target's API.
+        binary_results: Send binary tool results natively, or replace them by a summary line.
+        hosted_tools: Drop, refuse or turn into functions those hosted tools that the target lacks. For a response: the
+            value that its request was sent with.
+        site: The application's URL, for providers that ask for it in a header.
+        title: The application's name, for providers that ask for it in a header.
+        envelope_key: Seals data that the target cannot represent into a response, and opens it in the next request.
+        strict: Raise `LossyTranslationError` for any loss, not only for dropped safety limits.
+        host: The profile of the Chat Completions server; `generic` for servers other than OpenAI's.
+
     """
     reader, writer = get_codec(source), get_codec(target)
     data = body_bytes(body, source)
     root: Any
-    lost: list[Loss] = []
+    restore_losses: list[Loss] = []
     match kind:
         case "request":
             root = reader.decode_request(data, Route(model=model, stream=stream))
             if has_envelopes(root):
-                asked = root
-                root, missing = restore_envelopes(
-                    asked, reader, envelope_key, same_protocol=asked.origin == writer.name
+                received = root
+                root, restore_report = restore_envelopes(
+                    received, reader, envelope_key, same_protocol=received.origin == writer.name
                 )
-                lost = missing.resolve(asked, reader.wire_names)
+                restore_losses = restore_report.resolve(received, reader.wire_names)
             options = Target(
                 model=model,
                 version=version,
@@ -138,46 +153,51 @@ def translate(
                 host=get_host_profile(host),
             )
             root = apply_setting_changes(isolate_foreign_extras(root, reader, writer), reader, writer)
-            encoding = writer.encode_request(root, options)
+            encoded_body = writer.encode_request(root, options)
         case "response":
             context = replace(
                 response_context(request, reader, writer, hosted_tools, get_host_profile(host)),
                 envelope_key=envelope_key,
             )
             root = adapt_response(reader.decode_response(data, context), reader, writer, context)
-            encoding = writer.encode_response(root, context)
+            encoded_body = writer.encode_response(root, context)
         case "error":
             root = isolate_foreign_extras(reader.decode_error(data, None), reader, writer)
-            encoding = writer.encode_error(root)
+            encoded_body = writer.encode_error(root)
         case _:
-            raise ValueError(f"kind is request, response or error, not {kind!r}")
-    encoded = Translation(encoding, lambda: lost + encoding.report.resolve(root, reader.wire_names))
-    if strict or encoding.report.has_constraint:
-        raise_for_losses(encoded.losses, target, strict=strict)
-    return encoded
+            raise ValueError(f"unknown kind {kind!r}; expected request, response or error")
+    translation = Translation(
+        encoded_body, lambda: restore_losses + encoded_body.report.resolve(root, reader.wire_names)
+    )
+    if strict or encoded_body.report.has_constraint:
+        raise_for_losses(translation.losses, target, strict=strict)
+    return translation
 
 
 def raise_for_losses(losses: list[Loss], target: str, *, strict: bool) -> None:
+    """Raise for dropped constraints, or with `strict` for any loss."""
     if losses and (refused := losses if strict else [loss for loss in losses if loss.constraint]):
         raise LossyTranslationError(refused, target)
 
 
 def get_codec(name: str) -> Codec:
+    """Return the codec of a protocol."""
     try:
         return PROTOCOLS[name]
     except KeyError:
-        raise ValueError(f"no protocol {name!r}: there are {', '.join(PROTOCOLS)}") from None
+        raise ValueError(f"unknown protocol {name!r}; expected one of {', '.join(PROTOCOLS)}") from None
 
 
 def get_host_profile(host: str) -> HostProfile:
+    """Return a host profile by its name."""
     try:
         return PROFILES[host]
     except KeyError:
-        raise ValueError(f"no host {host!r}: there are {', '.join(PROFILES)}") from None
+        raise ValueError(f"unknown host profile {host!r}; expected one of {', '.join(PROFILES)}") from None
 
 
 def body_bytes(body: Body, protocol: str) -> bytes:
-    """The body as JSON text. Integers of any size pass; what JSON can't say is the sender's fault."""
+    """Return the body as JSON bytes; raise `DecodeError` for values that JSON cannot express."""
     try:
         if isinstance(body, (bytes, bytearray)):
             if not body.isascii():
@@ -193,22 +213,29 @@ def body_bytes(body: Body, protocol: str) -> bytes:
 def response_context(
     request: Body | None, reader: Codec, writer: Codec, hosted_tools: HostedTools = "drop", host: HostProfile = OPENAI
 ) -> ResponseContext:
-    """What the answer to this request needs, when `reader` reads it from the provider and `writer` writes it."""
+    """Return the context for a response to this request, decoded by `reader` and encoded by `writer`."""
     if request is None:
         return ResponseContext()
-    asked = writer.decode_request(body_bytes(request, writer.name), Route())
-    undo = reader.encode_request(asked, Target(hosted_tools=hosted_tools, host=host)).mapping
+    decoded = writer.decode_request(body_bytes(request, writer.name), Route())
+    mapping = reader.encode_request(decoded, Target(hosted_tools=hosted_tools, host=host)).mapping
     if reader is not writer:
-        undo.integer_schemas = asked
-    return ResponseContext(request=asked, mapping=undo)
+        mapping.integer_schemas = decoded
+    return ResponseContext(request=decoded, mapping=mapping)
 
 
 def adapt_response(response: Response, reader: Codec, writer: Codec, context: ResponseContext) -> Response:
-    """An answer as `reader` read it, made ready for `writer`'s client: its calls have ids, its tools the client's
-    names, and what its protocol has no place for is carried."""
-    own = response if reader is writer else assign_call_ids(isolate_foreign_extras(response, reader, writer), context)
+    """Prepare a decoded response for a client of the writer's protocol.
+
+    Calls get ids and the client's tool names, and envelopes hold what the protocol cannot represent.
+    """
+    prepared = (
+        response if reader is writer else assign_call_ids(isolate_foreign_extras(response, reader, writer), context)
+    )
     return embed_envelopes(
-        restore_calls(own, context.mapping, writer.computer_use, reader.wire_names), writer, reader.wire_names, context
+        restore_calls(prepared, context.mapping, writer.computer_use, reader.wire_names),
+        writer,
+        reader.wire_names,
+        context,
     )
 
 
@@ -222,11 +249,13 @@ def translate_stream(
     envelope_key: EnvelopeKey | None = None,
     host: str = OPENAI.name,
 ) -> TranslatedStream:
-    """Translate a stream as it arrives, at any split. `request`, `hosted_tools`, `carrier` and `host` as in
-    `translate`."""
+    """Translate a stream of bytes, cut anywhere, as it arrives.
+
+    The other parameters are the same as in `translate`.
+    """
     reader, writer = get_codec(source), get_codec(target)
     context = replace(
         response_context(request, reader, writer, hosted_tools, get_host_profile(host)), envelope_key=envelope_key
     )
-    translation = StreamTranslator(reader, writer, context)
-    return TranslatedStream(translation, [chunks] if isinstance(chunks, bytes) else chunks)
+    translator = StreamTranslator(reader, writer, context)
+    return TranslatedStream(translator, [chunks] if isinstance(chunks, bytes) else chunks)

@@ -1,12 +1,12 @@
-"""What a client's conversation says, as a digest: the same for every way in which its clients may repeat it.
+"""Digests of a conversation, and restoration of what clients could not send back themselves.
 
-Ids, marks, spelling, reasoning and system text are not in it, and texts in a row are one, since clients merge, mark,
-renumber and leave them out. What was said, called and answered is: whoever changes that has another conversation.
+A digest is the same for every form in which clients may resend a conversation. It ignores ids, cache marks, spelling,
+reasoning and system text, and joins consecutive texts. It covers text, calls and results: a client that changes those
+has a different conversation.
 
-What the carries of a request hold, put back where it stood.
-
-A carry that can't be opened is never sent on. It takes all earlier seals with it: an issuer proves its reasoning as one
-chain, and refuses one with a gap. At home, where the client's own provider reads the request, no carry is for it.
+`restore_envelopes` puts the contents of envelopes back into a request. An invalid envelope is never sent on and
+invalidates all earlier signatures, since an issuer verifies its reasoning as one chain without gaps. Envelopes are
+removed from requests to the client's own provider.
 """
 
 import hashlib
@@ -37,52 +37,52 @@ from toolwire.canonical.node import Extras
 from toolwire.canonical.request import Request
 from toolwire.codec.envelope import EnvelopeKey, EnvelopePayload, is_envelope
 from toolwire.codec.interface import Codec
-from toolwire.codec.losses import LossReport, SourcePath, WireNames, with_source_positions
+from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, WireNames, with_source_positions
 
 _EMPTY_ASSISTANT_MESSAGE = Message(role="assistant", parts=())
 _EMPTY_USER_MESSAGE = Message(role="user", parts=())
 
 
 def digest_before(messages: Sequence[Message]) -> str:
-    """The digest of what an answer to these messages comes after."""
+    """Return the digest of the conversation that a response to these messages continues."""
     return digests_before_turns((*messages, _EMPTY_ASSISTANT_MESSAGE))[-1]
 
 
 def digests_before_turns(messages: Sequence[Message]) -> list[str]:
-    """For each message the digest of what is before the turn that it belongs to."""
-    running = hashlib.blake2b(digest_size=16)
-    speaking = before = ""
-    found: list[str] = []
+    """Return, for each message, the digest of the conversation before its turn."""
+    digest = hashlib.blake2b(digest_size=16)
+    role = before = ""
+    digests: list[str] = []
     for message in messages:
         if message.role in ("user", "assistant"):
-            if message.role != speaking:
-                before = running.hexdigest()
-                speaking = message.role
-                running.update(b"\0" + speaking.encode())
+            if message.role != role:
+                before = digest.hexdigest()
+                role = message.role
+                digest.update(b"\0" + role.encode())
             for text in _digest_texts(message.parts):
-                running.update(text.encode(errors="surrogatepass"))
-        found.append(before)
-    return found
+                digest.update(text.encode(errors="surrogatepass"))
+        digests.append(before)
+    return digests
 
 
 def assistant_turns(messages: Sequence[Message]) -> list[tuple[int, int, str]]:
-    """Each turn of an assistant that nothing parts: its first message, the one after its last, and the digest of all
-    that was said up to there."""
-    found: list[tuple[int, int, str]] = []
-    first, after, parted = -1, -1, False
-    for number, before in enumerate(digests_before_turns((*messages, _EMPTY_USER_MESSAGE))):
+    """Return each uninterrupted assistant turn: first message, end, and digest including the turn."""
+    turns: list[tuple[int, int, str]] = []
+    first, end, interrupted = -1, -1, False
+    for number, digest in enumerate(digests_before_turns((*messages, _EMPTY_USER_MESSAGE))):
         role = messages[number].role if number < len(messages) else "user"
         if role == "assistant":
-            parted = parted or (first >= 0 and after != number)
-            first, after = number if first < 0 else first, number + 1
+            interrupted = interrupted or (first >= 0 and end != number)
+            first, end = number if first < 0 else first, number + 1
         elif role == "user":
-            if first >= 0 and not parted:
-                found.append((first, after, before))
-            first, parted = -1, False
-    return found
+            if first >= 0 and not interrupted:
+                turns.append((first, end, digest))
+            first, interrupted = -1, False
+    return turns
 
 
 def _digest_texts(parts: Sequence[Part]) -> Iterator[str]:
+    """Yield the texts of parts that belong to the digest."""
     for part in parts:
         match part:
             case Text() | Refusal():
@@ -102,6 +102,7 @@ def _digest_texts(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _source_text(part: Media) -> str:
+    """Return the text that identifies a media source."""
     match part.source:
         case Inline() as source:
             return source.data
@@ -116,7 +117,7 @@ def _source_text(part: Media) -> str:
 
 
 def _normalize_arguments(arguments: str) -> str:
-    """One spelling of the same arguments: clients read them and write them anew."""
+    """Return a canonical spelling of the arguments, since clients parse and rewrite them."""
     try:
         return json.dumps(json.loads(arguments, parse_float=_parse_number), sort_keys=True)
     except (ValueError, RecursionError):
@@ -124,45 +125,50 @@ def _normalize_arguments(arguments: str) -> str:
 
 
 def _parse_number(text: str) -> Any:
+    """Parse a number; integral floats become integers."""
     value = float(text)
     return int(value) if value.is_integer() else value
 
 
 _Location = tuple[int, int]
 _SIGNED_TYPES = frozenset({Reasoning, Text, ToolCall, Media})
-_INVALID_ENVELOPE = "what proved it was not sealed here, or for something else"
-_BROKEN_CHAIN = "a later proof is missing, without which this one is refused"
+_INVALID_ENVELOPE = "its envelope is invalid, or belongs to another conversation"
+_BROKEN_CHAIN = "a later signature is missing, without which the provider rejects this one"
 
 
 def has_envelopes(request: Request) -> bool:
-    """Whether there is anything to restore: mostly not, and it is asked of every request."""
+    """Return whether a request contains envelopes; usually not."""
     for message in request.messages:
         if message.role == "assistant":
             for part in message.parts:
-                if type(part) in _SIGNED_TYPES and (seal := part.signature) is not None and is_envelope(seal.data):  # type: ignore[union-attr]
-                    return True
+                if type(part) in _SIGNED_TYPES:
+                    signature = part.signature  # type: ignore[union-attr]
+                    if signature is not None and is_envelope(signature.data):
+                        return True
     return False
 
 
 def restore_envelopes(
     request: Request, reader: Codec, envelope_key: EnvelopeKey | None, *, same_protocol: bool = False
 ) -> tuple[Request, LossReport]:
-    """The request with what its carries hold, and what of it was lost, as trails into the request as it was."""
+    """Return the request with the contents of its envelopes, and losses relative to the original request."""
     report = LossReport()
-    sealed = {
+    signatures = {
         (number, position): part.signature
         for number, message in enumerate(request.messages)
         for position, part in enumerate(message.parts)
         if isinstance(part, Reasoning | Text | ToolCall | Media) and part.signature is not None
     }
-    if not any(is_envelope(seal.data) for seal in sealed.values()):
+    if not any(is_envelope(signature.data) for signature in signatures.values()):
         return request, report
-    restoring = _EnvelopeContents(request, reader, report, same_protocol=same_protocol)
-    restoring.open(sealed, None if same_protocol else envelope_key)
-    return restoring.restored_request(reader.wire_names), report
+    contents = _EnvelopeContents(request, reader, report, same_protocol=same_protocol)
+    contents.open(signatures, None if same_protocol else envelope_key)
+    return contents.restored_request(reader.wire_names), report
 
 
 class _EnvelopeContents:
+    """The contents of a request's envelopes, and the changes that restore them."""
+
     def __init__(self, request: Request, reader: Codec, report: LossReport, *, same_protocol: bool) -> None:
         self._request = request
         self._report = report
@@ -174,39 +180,40 @@ class _EnvelopeContents:
         self._removed: set[_Location] = set()
 
     def open(self, signatures: dict[_Location, Signature], envelope_key: EnvelopeKey | None) -> None:
-        messages = self._request.messages
-        before = digests_before_turns(messages)
+        """Open all envelopes, and find the parts that their signatures belong to."""
+        digests = digests_before_turns(self._request.messages)
         gap: _Location | None = None
-        receivers: dict[_Location, _Location] = {}
-        for place, seal in signatures.items():
-            if not is_envelope(seal.data):
+        owners: dict[_Location, _Location] = {}
+        for location, signature in signatures.items():
+            if not is_envelope(signature.data):
                 continue
-            carried = None if envelope_key is None else envelope_key.open(seal.data, before[place[0]])
-            if carried is not None and carried.signature is not None:
-                if (receiver := self._signed_part(place, carried)) is None:
-                    carried = None
+            payload = None if envelope_key is None else envelope_key.open(signature.data, digests[location[0]])
+            if payload is not None and payload.signature is not None:
+                if (owner := self._signed_part(location, payload)) is None:
+                    payload = None
                 else:
-                    receivers[place] = receiver
-            self._payloads[place] = carried
-            if carried is None:
-                gap = place
+                    owners[location] = owner
+            self._payloads[location] = payload
+            if payload is None:
+                gap = location
         if gap is not None:
-            self._unsigned = {place for place in signatures if place <= gap}
-            for place in signatures:
-                if place <= gap:
-                    why = (
-                        _INVALID_ENVELOPE
-                        if place in self._payloads and self._payloads[place] is None
-                        else _BROKEN_CHAIN
-                    )
-                    self._report.dropped((*_source_path(place), "signature"), "", why)
-        for place, receiver in receivers.items():
-            proven = self._payloads[place]
-            if place not in self._unsigned and proven is not None and proven.signature is not None:
-                self._signatures[receiver] = proven.signature
+            self._drop_signatures_until(gap, signatures)
+        for location, owner in owners.items():
+            payload = self._payloads[location]
+            if location not in self._unsigned and payload is not None and payload.signature is not None:
+                self._signatures[owner] = payload.signature
+
+    def _drop_signatures_until(self, gap: _Location, signatures: dict[_Location, Signature]) -> None:
+        """Drop all signatures up to an invalid envelope, since the issuer would reject the incomplete chain."""
+        for location in signatures:
+            if location <= gap:
+                self._unsigned.add(location)
+                invalid = location in self._payloads and self._payloads[location] is None
+                reason = _INVALID_ENVELOPE if invalid else _BROKEN_CHAIN
+                self._report.dropped((*_source_path(location), "signature"), "", reason)
 
     def _signed_part(self, location: _Location, payload: EnvelopePayload) -> _Location | None:
-        """The part whose proof a carry holds: the one that it stands on, or the next of its kind in the turn."""
+        """Return the part whose signature a payload holds: its own, or the next of its kind."""
         messages = self._request.messages
         if not isinstance(messages[location[0]].parts[location[1]], Reasoning):
             return location
@@ -224,24 +231,28 @@ class _EnvelopeContents:
         return None
 
     def restored_request(self, wire_names: WireNames) -> Request:
+        """Return the request with the contents of its envelopes in place."""
         request = self._request
-        for place, carried in self._payloads.items():
-            if carried is not None:
-                self._remove_shown_reasoning(place, carried)
+        for location, payload in self._payloads.items():
+            if payload is not None:
+                self._remove_shown_reasoning(location, payload)
         touched = {number for number, _ in (*self._payloads, *self._unsigned, *self._signatures, *self._removed)}
-        changed: list[Message | None] = []
+        restored: list[Message | None] = []
         for number, message in enumerate(request.messages):
-            changed.append(self._restore_message(number, message, wire_names) if number in touched else message)
-        if None in changed:
-            pins = with_source_positions(request, wire_names, "messages").messages
-            changed = [None if one is None else replace(one, at=pin.at) for one, pin in zip(changed, pins, strict=True)]
-        messages = [message for message in changed if message is not None]
-        parts = [part for number in touched if (one := changed[number]) is not None for part in one.parts]
+            restored.append(self._restore_message(number, message, wire_names) if number in touched else message)
+        changed = [restored[number] for number in touched]
+        parts = [part for message in changed if message is not None for part in message.parts]
+        if None in restored:  # the remaining messages shift, so they need their source positions
+            originals = with_source_positions(request, wire_names, "messages").messages
+            pairs = zip(restored, originals, strict=True)
+            messages = [replace(message, at=original.at) for message, original in pairs if message is not None]
+        else:
+            messages = [message for message in restored if message is not None]
         plain = request.plain and not any(part.extras for part in parts)
         return replace(request, messages=tuple(messages), plain=plain)
 
     def _remove_shown_reasoning(self, location: _Location, payload: EnvelopePayload) -> None:
-        """Take away the reasoning that a client's protocol showed beside the carry which holds it."""
+        """Remove reasoning that the client's protocol showed beside its envelope."""
         texts = [_reasoning_text(part) for part in payload.parts if isinstance(part, Reasoning)]
         number, position = location
         messages = self._request.messages
@@ -252,156 +263,174 @@ class _EnvelopeContents:
                     continue
                 if not isinstance(part, Reasoning) or part.signature is not None or part.extras:
                     return
-                if (text := _reasoning_text(part)) and any(text in one for one in texts):
+                if (text := _reasoning_text(part)) and any(text in sealed for sealed in texts):
                     self._removed.add((number, index))
             number -= 1
             position = len(messages[number].parts)
 
     def _restore_message(self, number: int, message: Message, wire_names: WireNames) -> Message | None:
-        """None for one that was nothing but a carry."""
+        """Return the message with its envelopes restored; None if it only held an envelope."""
         parts: list[Part] = []
         moved: list[tuple[Part, tuple[int, int]]] = []
-        for position, part in enumerate(with_source_positions(message, wire_names).parts):
-            place = (number, position)
-            made = self._restore_part(place, part)
-            carried = self._payloads.get(place)
-            if carried is not None and carried.positions:
-                moved += zip(made, carried.positions, strict=False)
-                made = made[len(carried.positions) :]
-            parts += made
-        for one, after in moved:
-            parts.insert(_insertion_index(parts, *after), one)
+        for index, part in enumerate(with_source_positions(message, wire_names).parts):
+            location = (number, index)
+            restored = self._restore_part(location, part)
+            payload = self._payloads.get(location)
+            if payload is not None and payload.positions:
+                moved += zip(restored, payload.positions, strict=False)
+                restored = restored[len(payload.positions) :]
+            parts += restored
+        for part, position in moved:
+            parts.insert(_insertion_index(parts, *position), part)
         if len(parts) == len(message.parts):
-            # Nothing moved.
-            parts = [replace(one, at=was.at) for one, was in zip(parts, message.parts, strict=True)]
+            # No part moved.
+            parts = [replace(part, at=original.at) for part, original in zip(parts, message.parts, strict=True)]
         return replace(message, parts=tuple(parts)) if parts or not message.parts else None
 
     def _restore_part(self, location: _Location, part: Part) -> list[Part]:
+        """Return the parts that replace a part: sealed parts, and the part itself with its signature restored."""
         if location in self._removed:
             return []
-        carried, lost = self._payloads.get(location), location in self._unsigned
         if location in self._payloads and isinstance(part, Reasoning):
-            if carried is None:
-                return [] if self._same_protocol else [replace(part, signature=None)]
-            held = [self._put_in_place(one, part, drop_signature=lost) for one in carried.parts]
-            return _with_client_extras(held, part, _source_path(location), self._report)
+            return self._restore_reasoning(location, part)
         if location in self._payloads and isinstance(part, Text | ToolCall):
-            before = (
-                [] if carried is None else [self._put_in_place(one, part, drop_signature=lost) for one in carried.parts]
-            )
-            own = replace(part, signature=self._signatures.get(location) or self._placeholder_signature(part, location))
-            return [*before, own] if isinstance(part, ToolCall) or part.text or own.signature is not None else before
+            sealed = self._sealed_parts(location, part)
+            signature = self._signatures.get(location) or self._placeholder_signature(part, location)
+            if isinstance(part, Text) and not part.text and signature is None:
+                return sealed
+            return [*sealed, replace(part, signature=signature)]
         if location in self._signatures and isinstance(part, Text | ToolCall):
             return [replace(part, signature=self._signatures[location])]
-        if lost and isinstance(part, Reasoning | Text | ToolCall | Media):
+        if location in self._unsigned and isinstance(part, Reasoning | Text | ToolCall | Media):
             if self._same_protocol and isinstance(part, Reasoning):
                 return []
             return [replace(part, signature=self._placeholder_signature(part, location))]
         return [part]
 
+    def _restore_reasoning(self, location: _Location, part: Reasoning) -> list[Part]:
+        """Return the parts sealed in a reasoning; with an invalid envelope, the unsigned reasoning if it may stay."""
+        if self._payloads[location] is None:
+            return [] if self._same_protocol else [replace(part, signature=None)]
+        sealed = self._sealed_parts(location, part)
+        return _with_client_extras(sealed, part, _source_path(location), self._report)
+
+    def _sealed_parts(self, location: _Location, envelope_part: Part) -> list[Part]:
+        """Return the parts of an opened envelope, at the source position of the part that held it."""
+        if (payload := self._payloads[location]) is None:
+            return []
+        drop_signature = location in self._unsigned
+        return [self._put_in_place(part, envelope_part, drop_signature=drop_signature) for part in payload.parts]
+
     def _put_in_place(self, part: Part, envelope_part: Part, *, drop_signature: bool) -> Part:
-        """A part that was carried, in the place of what carried it."""
+        """Return a sealed part with the source position of the part that held its envelope."""
         if drop_signature and isinstance(part, Reasoning | Text):
             return replace(part, signature=None, at=envelope_part.at)
         return replace(part, at=envelope_part.at)
 
     def _placeholder_signature(self, part: Part, location: _Location) -> Signature | None:
-        """In place of a proof that a call has lost, for its own provider, what it takes for none."""
-        carriage = self._envelope_field
-        if (
-            not self._same_protocol
-            or carriage is None
-            or carriage.placeholder is None
-            or not isinstance(part, ToolCall)
-        ):
+        """Return the placeholder that the provider accepts for a call without a signature."""
+        field = self._envelope_field
+        if not self._same_protocol or field is None or field.placeholder is None or not isinstance(part, ToolCall):
             return None
         self._report.added(
-            (*_source_path(location), "signature"), "", "", "the call must have a proof: the check is skipped"
+            (*_source_path(location), "signature"),
+            "",
+            "",
+            "the provider requires a signature: added a placeholder that skips the check",
         )
-        return Signature(issuer=carriage.issuer, data=carriage.placeholder, kind=carriage.kind)
+        return Signature(issuer=field.issuer, data=field.placeholder, kind=field.kind)
 
 
 def _source_path(location: _Location) -> SourcePath:
+    """Return the source path of a location."""
     return ("messages", location[0], "parts", location[1])
 
 
 def _insertion_index(parts: list[Part], calls: int, characters: int) -> int:
-    """The place after so many calls, so many characters since, and what was put there before."""
-    called = said = 0
+    """Return the index after so many calls, so many characters, and parts already inserted there."""
+    seen_calls = seen_characters = 0
     for index, part in enumerate(parts):
         if isinstance(part, ToolCall) and part.executor == "client":
-            if called == calls:
+            if seen_calls == calls:
                 return index
-            called, said = called + 1, 0
+            seen_calls, seen_characters = seen_calls + 1, 0
         elif isinstance(part, Text) and part.text:
-            if called == calls and said >= characters:
+            if seen_calls == calls and seen_characters >= characters:
                 return index
-            said += len(part.text)
+            seen_characters += len(part.text)
     return len(parts)
 
 
 def _reasoning_text(part: Reasoning) -> str:
-    return "".join("".join(one.text.split()) for one in part.content if isinstance(one, ReasoningText))
+    """Return the text of a reasoning without whitespace."""
+    return "".join("".join(block.text.split()) for block in part.content if isinstance(block, ReasoningText))
 
 
 def _with_client_extras(parts: list[Part], envelope_part: Part, path: SourcePath, report: LossReport) -> list[Part]:
-    """What a client added to the carrying block is still to be reported."""
+    """Keep extras that the client added to the part that held an envelope, so that they are reported."""
     if not envelope_part.extras:
         return parts
     if not parts:
-        for kept in envelope_part.extras.values():
-            for key in kept:
-                report.dropped(path, "//" + key, "a field that only its own protocol has")
+        for fields in envelope_part.extras.values():
+            for key in fields:
+                report.dropped(path, "//" + key, NO_EQUIVALENT)
         return parts
-    extras: Extras = {family: dict(kept) for family, kept in (parts[0].extras or {}).items()}
-    for family, kept in envelope_part.extras.items():
-        extras.setdefault(family, {}).update(kept)
+    extras: Extras = {family: dict(fields) for family, fields in (parts[0].extras or {}).items()}
+    for family, fields in envelope_part.extras.items():
+        extras.setdefault(family, {}).update(fields)
     return [replace(parts[0], extras=extras), *parts[1:]]
 
 
 def reinsert_turn(messages: Sequence[Message], turn: tuple[int, int], original: Sequence[Message]) -> list[Message]:
-    """The conversation with a turn as it was said. What the client itself added to it is still to be reported, and its
-    results answer the calls under the ids that these had."""
-    first, after = turn
-    repeated = messages[first:after]
-    calls, said = _client_calls(repeated), _client_calls(original)
-    added = [node.extras for message in repeated for node in (message, *message.parts) if node.extras]
-    back = [
-        replace(message, at=repeated[0].at, parts=tuple([replace(one, at="") for one in message.parts]))
+    """Return the conversation with an assistant turn replaced by its original.
+
+    Extras that the client added are kept, to be reported. Results refer to the calls by their original ids.
+    """
+    first, end = turn
+    repeated = messages[first:end]
+    calls, original_calls = _client_calls(repeated), _client_calls(original)
+    client_extras = [node.extras for message in repeated for node in (message, *message.parts) if node.extras]
+    restored = [
+        replace(message, at=repeated[0].at, parts=tuple([replace(part, at="") for part in message.parts]))
         for message in original
     ]
-    back[0] = replace(back[0], extras=_merge_extras([back[0].extras or {}, *added]))
-    following = list(messages[after:])
-    ids = {call.id: issued.id for call, issued in zip(calls, said, strict=False) if call.id}
-    nameless = [issued for call, issued in zip(calls, said, strict=False) if not call.id]
+    restored[0] = replace(restored[0], extras=_merge_extras([restored[0].extras or {}, *client_extras]))
+    following = list(messages[end:])
+    ids = {call.id: original_call.id for call, original_call in zip(calls, original_calls, strict=False) if call.id}
+    calls_without_id = [
+        original_call for call, original_call in zip(calls, original_calls, strict=False) if not call.id
+    ]
     for number, message in enumerate(following):
         if message.role == "assistant":
             break
-        parts = tuple([_with_original_call_id(part, ids, nameless) for part in message.parts])
+        parts = tuple([_with_original_call_id(part, ids, calls_without_id) for part in message.parts])
         following[number] = replace(message, parts=parts)
-    return [*messages[:first], *back, *following]
+    return [*messages[:first], *restored, *following]
 
 
 def _client_calls(messages: Iterable[Message]) -> list[ToolCall]:
+    """Return the calls that the client must answer."""
     parts = [part for message in messages for part in message.parts]
     return [part for part in parts if isinstance(part, ToolCall) and part.executor == "client"]
 
 
 def _with_original_call_id(part: Part, ids: dict[str, str | None], calls_without_id: list[ToolCall]) -> Part:
+    """Return a result with the original id of its call."""
     if not isinstance(part, ToolResult):
         return part
     if part.call_id:
         return replace(part, call_id=ids.get(part.call_id, part.call_id))
     if not calls_without_id:
         return part
-    call = next((one for one in calls_without_id if one.name == part.name), calls_without_id[0])
+    call = next((candidate for candidate in calls_without_id if candidate.name == part.name), calls_without_id[0])
     calls_without_id.remove(call)
     return replace(part, call_id=call.id)
 
 
 def _merge_extras(all_extras: Iterable[Extras]) -> Extras | None:
-    joined: Extras = {}
+    """Merge extras; earlier ones win."""
+    merged: Extras = {}
     for extras in all_extras:
-        for family, kept in extras.items():
-            joined[family] = {**kept, **joined.get(family, {})}
-    return joined or None
+        for family, fields in extras.items():
+            merged[family] = {**fields, **merged.get(family, {})}
+    return merged or None

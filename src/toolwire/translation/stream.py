@@ -1,7 +1,4 @@
-"""Fields and frames of a stream that the folded answer has no place for: they are losses all the same.
-
-A stream on its way from one protocol to another, with every loss named.
-"""
+"""Translate a stream between protocols as it arrives, with every loss reported."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
@@ -29,7 +26,7 @@ from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data
 from toolwire.codec.interface import Codec, ResponseContext
-from toolwire.codec.losses import LossReport, SourcePath, foreign_extras, holds_constraint
+from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import escape_pointer
 from toolwire.translation.stages.call_ids import CallIdStage
 from toolwire.translation.stages.envelopes import EnvelopeStage
@@ -43,8 +40,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class FrameFieldLosses:
-    """Collects them from the events of a stream, in order, for a target that writes the extras of `families`. Each is
-    kept once, however often the stream repeats it."""
+    """Collects fields and frames of a stream that the folded response cannot hold, each once."""
 
     def __init__(self, families: tuple[str, ...]) -> None:
         self._families = families
@@ -54,54 +50,65 @@ class FrameFieldLosses:
         self._frames: dict[str, None] = {}
 
     def add_all(self, events: Iterable[Event]) -> None:
+        """Collect the foreign extras of events, in order."""
         for event in events:
             if isinstance(event, PartStart):
                 message = ("candidates", event.candidate, "messages", event.message)
-                place = self._counts.get(message, 0)
-                self._counts[message] = place + 1
-                self._paths[event.candidate, event.index] = (*message, "parts", place)
+                position = self._counts.get(message, 0)
+                self._counts[message] = position + 1
+                self._paths[event.candidate, event.index] = (*message, "parts", position)
             if not event.extras:
                 continue
             if isinstance(event, PartStart | PartDelta | PartEnd):
-                trail = self._paths.get((event.candidate, event.index), ())
-                for family, kept in event.extras.items():
+                path = self._paths.get((event.candidate, event.index), ())
+                for family, fields in event.extras.items():
                     if family not in self._families:
-                        self._fields.update(dict.fromkeys([(trail, key) for key in kept]))
+                        self._fields.update(dict.fromkeys([(path, key) for key in fields]))
             elif isinstance(event, Notice) and event.kind == UNKNOWN_FRAME:
                 self._add_frame(event)
 
     def _add_frame(self, event: Notice) -> None:
-        for family, kept in (event.extras or {}).items():
+        """Remember the type of an unknown frame."""
+        for family, fields in (event.extras or {}).items():
             if family not in self._families:
-                members = _decode_members(kept["frame"])
+                members = _decode_members(fields["frame"])
                 name = members.get("type", members.get("event_type", _UNNAMED_FRAME))
                 self._frames[bytes(name).decode().strip('"')] = None
 
     def report(self, response: Response, report: LossReport) -> None:
         """Report everything collected that is not in the folded `response`."""
         for name in self._frames:
-            report.dropped((), "//" + escape_pointer(name), "a frame that nobody here knows")
+            report.dropped((), "//" + escape_pointer(name), "unknown stream event")
         if not self._fields:
             return
         foreign = foreign_extras(response, self._families)
-        folded = {key.partition("/")[0] for _, _, kept in foreign for key in kept}
-        for trail, key in self._fields:
+        folded = {key.partition("/")[0] for _, _, fields in foreign for key in fields}
+        for path, key in self._fields:
             if key.removeprefix("delta/") not in folded:
-                report.dropped(trail, "//" + key, "a field that only its own protocol has")
+                report.dropped(path, "//" + key, NO_EQUIVALENT)
 
 
 _DONE_MARKER = b"[DONE]"
 _MAX_UNENCODED = 1024
-"""Events passed on that may wait to be encoded: only a stream that breaks off needs them."""
+"""Limit of forwarded events that are not yet encoded; only a stream that breaks off needs them."""
 
 
 class StreamTranslator:
-    """One stream on its way: bytes in, bytes out. `losses` and `error` are complete once it was closed; `begun`: it has
-    said something that is no error; `has_content`: parts of an answer are among that. `change` sees all events first,
-    and says what becomes of them; `finish` gets the answer as the client has it, once it is complete. After its
-    terminal event a stream says nothing more, and no further input is decoded. The answer is folded as it comes, and
-    only if something reads it: its losses, or `finish`. A stream of one protocol on both sides of which nothing is to
-    be changed is passed on frame by frame; its failures are passed through `redact`."""
+    """Translates one stream: bytes in, bytes out.
+
+    After its terminal event a stream produces nothing more, and further input is not decoded. `losses` and `error` are
+    complete once it is closed. A stream between equal protocols without any mapping is forwarded frame by frame.
+
+    Args:
+        reader: The codec of the incoming stream.
+        writer: The codec of the outgoing stream.
+        context: The client's request and the mapping of its tools.
+        transform: Receives all events first, and returns those to continue with.
+        on_response: Receives the complete response as the client has it. Without it, the response is folded only if its
+            losses are needed.
+        redact: Rewrites failures before they are passed on.
+
+    """
 
     def __init__(
         self,
@@ -114,8 +121,8 @@ class StreamTranslator:
         redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
     ) -> None:
         self.error: ApiError | None = None
-        self.broken = False
-        self.started = self.has_content = False
+        self.broken = False  # the stream was cut or unreadable
+        self.started = self.has_content = False  # something other than an error arrived; parts among it
         self.usage: Usage | None = None
         self._context = context
         self._reader = reader
@@ -149,36 +156,39 @@ class StreamTranslator:
         self._first_frames = b""
 
     def feed(self, data: bytes) -> bytes:
+        """Translate the next bytes."""
         if self._frames is not None:
             return self._forward_data(data, self._frames)
         return b"" if self._finished else self._process(self._decoder.feed(data))
 
     def continue_with_new_stream(self) -> None:
-        """Another stream continues this one."""
+        """Expect another stream that continues this one."""
         self._decoder = self._reader.stream_decoder(self._context)
 
     def flush_decoder(self) -> bytes:
-        """What the decoder still held, at the end of a stream that another one may continue."""
+        """Translate what the decoder buffered, at the end of a stream that another may continue."""
         if self._frames is not None:
             return self._close_frames(self._frames)
         return b"" if self._finished else self._process(self._decoder.close())
 
     def inject(self, *events: Event) -> bytes:
-        """Events that are not in the stream itself."""
+        """Translate events that are not part of the stream itself."""
         return self._process(list(events))
 
     def translate_events(self, events: Iterable[Event]) -> bytes:
-        """All of a stream that was none: an answer that came at once."""
+        """Translate a response that did not arrive as a stream."""
         return self._process(list(events)) + self.end()
 
     def fail(self, error: ApiError) -> bytes:
-        """End the stream with an error: what carries it broke."""
+        """End the stream with an error because the connection broke."""
         return self._end_with_failure(ResponseFailed(error=error, broken=True)) + self.end()
 
     def close(self) -> bytes:
+        """Translate what is buffered, and end the stream."""
         return self.flush_decoder() + self.end()
 
     def end(self) -> bytes:
+        """End the outgoing stream."""
         self._closed = True
         if self._finished:
             return b""
@@ -188,21 +198,23 @@ class StreamTranslator:
 
     @property
     def has_outcome(self) -> bool:
-        """Whether it is known to have failed, or to be an answer. If it stopped without content, only its end tells; so
-        it is where content comes with the first frame, or not at all."""
-        promising = self.started and self._reader.has_start_event and not self._stops
-        return promising or self.has_content or self.error is not None
+        """Return whether the stream is known to have failed or to be a response.
+
+        A stream that stopped without content, or whose protocol has no start event, is only known at its end.
+        """
+        promises_content = self.started and self._reader.has_start_event and not self._stops
+        return promises_content or self.has_content or self.error is not None
 
     @property
     def summary(self) -> Response:
-        """The answer without its words: its names, its stops and its usage."""
+        """Return the response without its content: ids, stop reasons and usage."""
         start, stops = self._start, sorted(self._stops.items())
         candidates = tuple([Candidate(index=index, stop=stop) for index, stop in stops])
         return Response(origin=start.origin, id=start.id, model=start.model, candidates=candidates, usage=self.usage)
 
     @property
     def losses(self) -> list[Loss]:
-        """Those of the answer that the events told, as its body has them. They are worked out when somebody asks."""
+        """Return the losses of the folded response, computed on first use after the end."""
         if self._losses is None:
             if not self._closed:
                 return []
@@ -210,63 +222,42 @@ class StreamTranslator:
         return self._losses
 
     def _find_losses(self) -> list[Loss]:
+        """Compute the losses from the folded response."""
         if self._accumulator is None or (self._same_protocol and not self._encoder.report):
-            return []  # home is exact
+            return []  # same protocol: nothing is lost
         response, writer, failed = self._accumulator.response(), self._writer, self._failed
         if failed is not None and failed.status is None and failed.error.at is None:
-            response = replace(response, error=replace(failed.error, at=""))  # it has a frame of its own
+            response = replace(response, error=replace(failed.error, at=""))  # the error has a frame of its own
         if response.origin in writer.families:
             report = self._encoder.report
             report.report_foreign_extras(response, writer.families)
         else:
-            # An error ends the stream: it is told as one, not in an answer, nor by why that stopped.
-            whole = response if response.error is None else without_error(response)
-            report = writer.encode_response(whole, self._context).report
+            # A stream ends with an error event, not with a failed response or its stop reason.
+            without_failure = response if response.error is None else without_error(response)
+            report = writer.encode_response(without_failure, self._context).report
             if response.error is not None:
                 report.include(writer.encode_error(response.error).report, ("error",))
-        for trail in self._envelopes.messages_without_id:
-            report.dropped(trail, "id")
+        for path in self._envelopes.messages_without_id:
+            report.dropped(path, "id")
         if self._frame_fields is not None:
             self._frame_fields.report(response, report)
         return report.resolve(response, self._reader.wire_names)
 
     def _process(self, events: list[Event]) -> bytes:
+        """Run events through all stages and encode them."""
         if self._finished:
             return b""
-        if self._redact is not None and events and type(failed := events[-1]) is ResponseFailed:
-            events[-1] = self._redact(failed)
+        if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
+            events[-1] = self._redact(last)
         if self._transform is not None:
             events = self._transform(events)
-        if self._shares_extras:
-            events = [
-                one if type(one) is PartDelta and one.plain else isolate_foreign_extras(one, self._reader, self._writer)
-                for one in events
-            ]
-        if self._logprobs is not None:
-            events = self._logprobs.process(events)
-        told = _non_trivial_events(events)
-        if (
-            told
-            and self._call_ids is not None
-            and (named := self._call_ids.replacements(told) | self._failures.replacements(told))
-        ):
-            events = [named.get(id(event), event) for event in events]
-            told = _non_trivial_events(events)
-        ready = self._call_restore.process(events)
+        events, non_trivial = self._run_stages(events)
         if not self._same_protocol:
-            ready = self._envelopes.process(ready)
-        if ready is not events:
-            events = ready if type(ready) is list else list(ready)
-            told = _non_trivial_events(events)
-        for event in told:
-            if (
-                not self._same_protocol
-                and type(event) is not PartDelta
-                and holds_constraint(event, self._writer.families)
-            ):
-                return self._refuse_constraint(events, events.index(event))
-        self._accumulate(events, told)
-        for event in told:
+            for event in non_trivial:
+                if type(event) is not PartDelta and holds_constraint(event, self._writer.families):
+                    return self._refuse_constraint(events, events.index(event))
+        self._accumulate(events, non_trivial)
+        for event in non_trivial:
             if type(event) is not PartDelta:
                 self._observe(event)
         out = self._encoder.encode(events)
@@ -274,74 +265,112 @@ class StreamTranslator:
             out += self._abort(ResponseFailed(error=failure, broken=True))
         return escape_line_separators(out)
 
-    # ---- frame by frame
+    def _run_stages(self, events: list[Event]) -> tuple[list[Event], list[Event]]:
+        """Return the events after all stages, and those among them that are not plain deltas."""
+        if self._shares_extras:
+            events = [
+                event
+                if type(event) is PartDelta and event.plain
+                else isolate_foreign_extras(event, self._reader, self._writer)
+                for event in events
+            ]
+        if self._logprobs is not None:
+            events = self._logprobs.process(events)
+        non_trivial = _non_trivial_events(events)
+        if non_trivial and self._call_ids is not None:
+            replacements = self._call_ids.replacements(non_trivial) | self._failures.replacements(non_trivial)
+            if replacements:
+                events = [replacements.get(id(event), event) for event in events]
+                non_trivial = _non_trivial_events(events)
+        restored = self._call_restore.process(events)
+        if not self._same_protocol:
+            restored = self._envelopes.process(restored)
+        if restored is not events:
+            events = restored if type(restored) is list else list(restored)
+            non_trivial = _non_trivial_events(events)
+        return events, non_trivial
+
+    # ---- forwarding frames
 
     def _forward_data(self, data: bytes, frames: FrameSplitter) -> bytes:
-        """Pass on whole frames as they came. They are decoded for what they say of the answer as a whole."""
+        """Forward complete frames unchanged, and decode them for the summary."""
         if not self._received_data:
             if not data.strip():
                 return b""
             self._received_data = True
             if not self._reader.surface.is_framed(data):
-                self._frames = None  # a JSON array, which is told in events
+                self._frames = None  # a JSON array, which the client gets as events
                 return self.feed(data)
         try:
-            found = frames.feed(data)
+            complete = frames.feed(data)
         except ValueError as error:
             return self._end_with_failure(
                 ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)
             )
-        return self._forward_frames(found)
+        return self._forward_batches(complete, frames)
 
-    def _forward_frames(self, frames: list[bytes]) -> bytes:
-        if self._finished or not frames:
-            return b"".join(map(self._forward_done_marker, frames))
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        events = self._decoder.feed(data)
-        told = _non_trivial_events(events)
-        if told and type(failed := told[-1]) is ResponseFailed:
-            passed = escape_line_separators(b"".join(self._frames_before_failure(frames, failed.error)))
-            self._observe_forwarded(events[:-1], told[:-1])
-            return passed + self._end_with_failure(failed)
-        if not data.isascii() and not _is_utf8(data):
-            frames = [_without_invalid_lines(frame) for frame in frames]
-            data = b"".join(frames)
-        self._observe_forwarded(events, told)
+    def _forward_batches(self, batches: list[bytes], frames: FrameSplitter) -> bytes:
+        """Forward batches of frames up to the end of the response, or to a failure."""
+        if len(batches) == 1:
+            return self._forward_batch(batches[0], frames)
+        return b"".join([self._forward_batch(batch, frames) for batch in batches])
+
+    def _forward_batch(self, data: bytes, frames: FrameSplitter) -> bytes:
+        """Forward one batch, separating its frames only where the response ends or fails."""
         if self._finished:
-            frames = self._frames_until(frames, lambda event: type(event) is ResponseEnd)
-            data = b"".join(frames)
-            self._done_marker_sent = any(frame_data(frame) == _DONE_MARKER for frame in frames)
+            return b"".join(map(self._forward_done_marker, frames.split(data)))
+        events = self._decoder.feed(data)
+        non_trivial = _non_trivial_events(events)
+        if non_trivial and type(failure := non_trivial[-1]) is ResponseFailed:
+            valid_frames = self._frames_before_failure(frames.split(data), failure.error)
+            self._observe_forwarded(events[:-1], non_trivial[:-1])
+            return escape_line_separators(b"".join(valid_frames)) + self._end_with_failure(failure)
+        if not data.isascii() and not _is_utf8(data):
+            data = b"".join(map(_without_invalid_lines, frames.split(data)))
+        self._observe_forwarded(events, non_trivial)
+        if self._finished:
+            data = self._forward_end(frames.split(data))
         elif not self._first_frames:
-            self._first_frames = b"".join(frames[:2])
+            self._first_frames = frames.first_two(data)
         if self._filter is not None:
-            data = b"".join(map(self._filter, frames))
+            data = b"".join(map(self._filter, frames.split(data)))
         return escape_line_separators(data)
 
-    def _frames_before_failure(self, frames: list[bytes], error: ApiError) -> list[bytes]:
-        """The frames before the one that failed."""
-        message = error.message
+    def _forward_end(self, frames: list[bytes]) -> bytes:
+        """Forward the frames up to the terminal event, and a `[DONE]` marker after it."""
+        # A probe that lacks the start of the stream may fail at a marker that ends it.
         upto = self._frames_until(
-            frames, lambda event: type(event) is ResponseFailed and event.error.message == message
+            frames, lambda event, frame: type(event) is ResponseEnd or frame_data(frame) == _DONE_MARKER
         )
-        return [frame for frame in upto[:-1] if _is_utf8(frame)]
+        self._done_marker_sent = any(frame_data(frame) == _DONE_MARKER for frame in upto)
+        return b"".join([*upto, *map(self._forward_done_marker, frames[len(upto) :])])
 
-    def _frames_until(self, frames: list[bytes], is_last: Callable[[Event], bool]) -> list[bytes]:
-        """The frames up to the one with the last event, and a mark behind it.
+    def _frames_before_failure(self, frames: list[bytes], error: ApiError) -> list[bytes]:
+        """Return the valid frames before the one that failed."""
+        message = error.message
+        until_failure = self._frames_until(
+            frames, lambda event, _: type(event) is ResponseFailed and event.error.message == message
+        )
+        return [frame for frame in until_failure[:-1] if _is_utf8(frame)]
 
-        Each is tried by a decoder that knows only how the stream began.
+    def _frames_until(self, frames: list[bytes], is_last: Callable[[Event, bytes], bool]) -> list[bytes]:
+        """Return the frames up to the one with the last event.
+
+        A new decoder reads them again. If the stream began in an earlier batch, each frame gets its own decoder, which
+        knows only the first frames.
         """
+        probe = self._reader.stream_decoder(self._context)
         for number, frame in enumerate(frames[:-1], 1):
-            probe = self._reader.stream_decoder(self._context)
-            probe.feed(self._first_frames)
+            if self._first_frames:
+                probe = self._reader.stream_decoder(self._context)
+                probe.feed(self._first_frames)
             events = probe.feed(frame)
-            if events and is_last(events[-1]):
-                return frames[:number] + [
-                    frame for frame in frames[number : number + 1] if frame_data(frame) == _DONE_MARKER
-                ]
+            if events and is_last(events[-1], frame):
+                return frames[:number]
         return frames
 
     def _observe_forwarded(self, events: list[Event], non_trivial: list[Event]) -> None:
-        """Note what events say that are passed on as they came."""
+        """Record forwarded events."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
         if self._writer.end_event_repeats_response:
@@ -355,38 +384,40 @@ class StreamTranslator:
                 self._observe(event)
 
     def _forward_done_marker(self, frame: bytes) -> bytes:
-        """The mark that some streams end with, behind an answer that is complete; nothing else follows it."""
+        """Return a `[DONE]` marker after a complete response, and drop all other frames."""
         if self._done_marker_sent or self.error is not None or frame_data(frame) != _DONE_MARKER or not _is_utf8(frame):
             return b""
         self._done_marker_sent = True
         return frame
 
     def _close_frames(self, frames: FrameSplitter) -> bytes:
-        out = self._forward_frames(frames.close())
+        """Forward the buffered frames, and complete the stream if its end is missing."""
+        out = self._forward_batches(frames.close(), frames)
         if self._finished:
             return out
         events = self._decoder.close()
-        if events and type(failed := events[-1]) is ResponseFailed:
-            return out + self._end_with_failure(failed)
+        if events and type(failure := events[-1]) is ResponseFailed:
+            return out + self._end_with_failure(failure)
         self._observe_forwarded(events, _non_trivial_events(events))
         return out + self._writer.stream_end
 
-    def _end_with_failure(self, failed: ResponseFailed) -> bytes:
+    def _end_with_failure(self, failure: ResponseFailed) -> bytes:
+        """Encode a failure after forwarded frames."""
         if self._finished:
             return b""
         self._encode_forwarded()
-        return self._process([failed])
+        return self._process([failure])
 
     def _encode_forwarded(self) -> None:
-        """Encode events that the client has already, so that the encoder can end the answer."""
+        """Feed already forwarded events to the encoder, so that it can end the response."""
         if self._unencoded:
             self._encoder.encode(self._unencoded)
             self._unencoded = []
 
-    # ---- what is known of it
+    # ---- state of the response
 
     def _observe(self, event: Any) -> None:
-        """What an event says of the answer as a whole."""
+        """Update the summary from an event."""
         kind = type(event)
         if kind is ResponseFailed:
             self._finished, self._failed = True, event
@@ -407,38 +438,39 @@ class StreamTranslator:
                     self._on_response(self._accumulator.response())
 
     def _accumulate(self, events: list[Event], non_trivial: list[Event]) -> None:
-        """Add events to what is known of the answer; `told` are those of them that do more than make a text grow."""
+        """Add events to the folded response; `non_trivial` excludes plain deltas."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
         if non_trivial and self._frame_fields is not None:
             self._frame_fields.add_all(non_trivial)
 
     def _refuse_constraint(self, events: list[Event], index: int) -> bytes:
-        """End the stream before an event that may not be dropped: what it guards is not passed on without it."""
-        before, upto = events[:index], events[: index + 1]
-        self._accumulate(upto, _non_trivial_events(upto))
+        """End the stream before an event with a constraint that the target cannot express."""
+        before, including = events[:index], events[: index + 1]
+        self._accumulate(including, _non_trivial_events(including))
         for event in _non_trivial_events(before):
             if type(event) is not PartDelta:
                 self._observe(event)
         return self._encoder.encode(before) + self._abort(ResponseFailed(error=self._constraint_error()))
 
-    def _abort(self, failed: ResponseFailed) -> bytes:
-        """End the stream here: what still comes is not passed on."""
-        self._accumulate([failed], [failed])
-        self._observe(failed)
-        return self._encoder.encode([failed])
+    def _abort(self, failure: ResponseFailed) -> bytes:
+        """End the stream here, and ignore all further input."""
+        self._accumulate([failure], [failure])
+        self._observe(failure)
+        return self._encoder.encode([failure])
 
     def _constraint_error(self) -> ApiError:
+        """Return an error that names the constraints that the target cannot express."""
         if self._accumulator is None:
-            raise AssertionError("a stream to another protocol is folded")
+            raise AssertionError("streams to another protocol are always folded")
         report, response = LossReport(), self._accumulator.response()
         report.report_foreign_extras(response, self._writer.families)
-        guarded = [loss for loss in report.resolve(response, self._reader.wire_names) if loss.constraint]
-        return ApiError(kind="invalid_request", message=str(LossyTranslationError(guarded, self._writer.name)))
+        constraints = [loss for loss in report.resolve(response, self._reader.wire_names) if loss.constraint]
+        return ApiError(kind="invalid_request", message=str(LossyTranslationError(constraints, self._writer.name)))
 
 
 def _non_trivial_events(events: list[Event]) -> list[Event]:
-    """The few events that do more than make a text grow."""
+    """Return the few events that are not plain deltas."""
     return [event for event in events if type(event) is not PartDelta or not event.plain]
 
 
@@ -451,6 +483,7 @@ def _without_invalid_lines(frame: bytes) -> bytes:
 
 
 def _is_utf8(data: bytes) -> bool:
+    """Return whether data is valid UTF-8."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -459,7 +492,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 class TranslatedStream:
-    """The stream as bytes, as they become ready. Iterate it, or iterate it asynchronously; then see `losses`."""
+    """The translated stream as an iterator of bytes, synchronous or asynchronous."""
 
     def __init__(self, translator: StreamTranslator, chunks: Iterable[bytes] | AsyncIterable[bytes]) -> None:
         self._translator = translator
@@ -467,26 +500,27 @@ class TranslatedStream:
 
     @property
     def losses(self) -> list[Loss]:
+        """Return the losses; complete once the stream is exhausted."""
         return self._translator.losses
 
     @property
     def error(self) -> ApiError | None:
-        """What ended the stream early, if something did."""
+        """Return the error that ended the stream, if any."""
         return self._translator.error
 
     @property
     def broken(self) -> bool:
-        """Whether it was the stream itself: cut, or not of its protocol."""
+        """Return whether the stream was cut or violated its protocol."""
         return self._translator.broken
 
     def __iter__(self) -> Iterator[bytes]:
         if not isinstance(self._chunks, Iterable):
-            raise TypeError("these chunks arrive asynchronously: use 'async for'")
+            raise TypeError("the chunks are asynchronous: use 'async for'")
         for chunk in self._chunks:
             if data := self._translator.feed(chunk):
                 yield data
             if self._translator.error is not None:
-                break  # a stream that failed is over
+                break  # a failed stream has ended
         if data := self._translator.close():
             yield data
 

@@ -1,1 +1,1 @@
-"""Who answers: providers, the one place that opens connections to them, and a simulated one for when there is none."""
+"""Upstream providers: their settings, the HTTP transport to them, and a simulator."""

@@ -1,48 +1,50 @@
-"""Bodies that come compressed: undone as they arrive, in any number of layers, bounded in size."""
+"""Incremental decoding of compressed bodies (`Content-Encoding`), with limits on size and on the number of layers."""
 
 import zlib
 
-_ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS  # zlib itself tells gzip and its own form apart
+_ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS  # lets zlib detect the gzip or zlib header
 _WINDOW_BITS = {"gzip": _ZLIB_OR_GZIP, "x-gzip": _ZLIB_OR_GZIP, "deflate": _ZLIB_OR_GZIP}
 _MAX_LAYERS = 4
-# zlib copies all of its input that is left after each gzip member: the input is short, and the members are few.
+# zlib copies the rest of its input after each gzip member: keep the input short and the members few.
 _INPUT_CHUNK = 16 * 1024
 _MAX_MEMBERS = 1000
 
 
 class ContentEncodingError(ValueError):
-    """It is packed in a way that is not known here, or not packed as it says."""
+    """The encoding is not supported, or the data does not match it."""
 
 
 class DecodedBodyTooLarge(ContentEncodingError):
-    """It would take more room than there is for it."""
+    """The decoded body exceeds its limit."""
 
 
 class ContentDecoder:
-    """Takes what `content-encoding` says, in the order in which it was applied."""
+    """Decodes a body with the encodings that its `Content-Encoding` header lists."""
 
     def __init__(self, encoding: str) -> None:
-        names = [one for part in encoding.lower().split(",") if (one := part.strip()) not in ("", "identity")]
+        names = [name for item in encoding.lower().split(",") if (name := item.strip()) not in ("", "identity")]
         for name in names:
             if name not in _WINDOW_BITS:
-                raise ContentEncodingError(f"the content-encoding {name!r} is not known")
+                raise ContentEncodingError(f"unsupported content-encoding {name!r}")
         if len(names) > _MAX_LAYERS:
             raise ContentEncodingError(f"more than {_MAX_LAYERS} content-encodings")
         self._layers = [_Layer(_WINDOW_BITS[name]) for name in reversed(names)]
 
     def feed(self, data: bytes, limit: int) -> bytes:
-        """What is known of the body now: never more than the limit at a time."""
+        """Decode a chunk. Raises `DecodedBodyTooLarge` if that gives more than `limit` bytes."""
         for layer in self._layers:
             data = layer.feed(data, limit)
         return data
 
     def close(self) -> None:
-        """There is no more: an EncodingError if that is too early."""
+        """Signal the end of the body. Raises `ContentEncodingError` if it is truncated."""
         if not all(layer.is_complete for layer in self._layers):
-            raise ContentEncodingError("the packed body is cut")
+            raise ContentEncodingError("the compressed body is truncated")
 
 
 class _Layer:
+    """Decodes one encoding."""
+
     def __init__(self, window_bits: int) -> None:
         self._window_bits = window_bits
         self._decompressor = zlib.decompressobj(window_bits)
@@ -53,25 +55,26 @@ class _Layer:
         return self._decompressor.eof or not self._started
 
     def feed(self, data: bytes, limit: int) -> bytes:
-        pieces: list[bytes] = []
+        """Decompress a chunk into at most `limit` bytes."""
+        chunks: list[bytes] = []
         size = members = 0
         view = memoryview(data)
         for start in range(0, len(data), _INPUT_CHUNK):
-            left: bytes | memoryview = view[start : start + _INPUT_CHUNK]
-            while left:
-                if self._decompressor.eof:  # gzip may hold several files, one after the other
+            remaining: bytes | memoryview = view[start : start + _INPUT_CHUNK]
+            while remaining:
+                if self._decompressor.eof:  # a gzip stream may have several members
                     members += 1
                     if members > _MAX_MEMBERS:
                         raise ContentEncodingError(f"more than {_MAX_MEMBERS} gzip members at once")
                     self._decompressor = zlib.decompressobj(self._window_bits)
                 self._started = True
                 try:
-                    piece = self._decompressor.decompress(left, limit - size + 1)
+                    chunk = self._decompressor.decompress(remaining, limit - size + 1)
                 except zlib.error as error:
-                    raise ContentEncodingError(f"not packed as it says: {error}") from None
-                size += len(piece)
+                    raise ContentEncodingError(f"invalid compressed data: {error}") from None
+                size += len(chunk)
                 if size > limit:
-                    raise DecodedBodyTooLarge(f"unpacked it is longer than {limit} bytes")
-                pieces.append(piece)
-                left = self._decompressor.unconsumed_tail or self._decompressor.unused_data
-        return b"".join(pieces)
+                    raise DecodedBodyTooLarge(f"the decompressed body exceeds {limit} bytes")
+                chunks.append(chunk)
+                remaining = self._decompressor.unconsumed_tail or self._decompressor.unused_data
+        return b"".join(chunks)

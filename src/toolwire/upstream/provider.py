@@ -1,4 +1,4 @@
-"""A provider: who speaks which protocol, where, and with which key."""
+"""A provider: its protocol, base URL, key and request settings."""
 
 import re
 from functools import lru_cache
@@ -14,7 +14,7 @@ _UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
 class Origin(Struct, frozen=True):
-    """Where connections go."""
+    """The scheme, host and port of a connection."""
 
     scheme: str
     host: str
@@ -22,6 +22,7 @@ class Origin(Struct, frozen=True):
 
     @property
     def authority(self) -> str:
+        """Return host and port as in a URL; the default port is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -30,23 +31,28 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """`realm` is whose proofs of reasoning this provider accepts: by default its own."""
+    """The settings of one provider."""
 
     name: str
     protocol: str
     base_url: str
     api_key: str | None = None
+    # Seconds that the provider may send nothing.
     timeout: float = 600
     connect_timeout: float = 10
+    # Headers and query parameters added to every request.
     headers: dict[str, str] = field(default_factory=dict)
     query: dict[str, str] = field(default_factory=dict)
+    # The path of every request, instead of the protocol's.
     path: str | None = None
+    # Names or globs of the models that it serves.
     models: tuple[str, ...] = ()
     default_model: str | None = None
+    # The name of its host profile; by default it is derived from the host name.
     host: str | None = None
 
     def profile(self, model: str | None) -> HostProfile:
-        """Return the profile of the server: the configured one, or what its host name or else the model tells."""
+        """Return the configured host profile, or the one for the host name, or else for protocol and model."""
         return _host_profile(self.host, self.base_url) or default_profile(self.protocol, model or "")
 
     @property
@@ -54,50 +60,56 @@ class Provider(Struct, frozen=True, kw_only=True):
         return parse_origin(self.base_url)
 
     def request_target(self, path: str) -> str:
-        """What is asked for at the origin, for a protocol's own path."""
-        own, _, query = path.partition("?")
-        whole = self.path or join_path(urlsplit(self.base_url).path, own)
-        asked = "&".join(part for part in (query, urlencode(self.query)) if part)
-        return f"{whole}?{asked}" if asked else whole
+        """Return the request target (path and query) for a path of the protocol."""
+        protocol_path, _, protocol_query = path.partition("?")
+        full_path = self.path or join_path(urlsplit(self.base_url).path, protocol_path)
+        query = "&".join(part for part in (protocol_query, urlencode(self.query)) if part)
+        return f"{full_path}?{query}" if query else full_path
 
     def request_headers(self, surface: Surface) -> dict[str, str]:
-        """The headers of every request to this provider. What is configured wins over what the protocol wants."""
-        found = dict(surface.headers)
+        """Return the headers of every request. Configured headers override the protocol's."""
+        headers = dict(surface.headers)
         if self.api_key is not None:
             name, value = surface.auth_header(self.api_key)
-            found[name] = value
-        return found | {name.lower(): value for name, value in self.headers.items()}
+            headers[name] = value
+        return headers | {name.lower(): value for name, value in self.headers.items()}
 
 
 @lru_cache(maxsize=256)
 def _host_profile(host: str | None, base_url: str) -> HostProfile | None:
+    """Return the profile named `host`, or else the one for the host of the base URL."""
     return profile_for_host(parse_origin(base_url).host) if host is None else PROFILES[host]
 
 
 def parse_origin(url: str) -> Origin:
-    """The origin of a base URL; a ValueError says what is wrong with it."""
+    """Parse the origin of a base URL. Raises ValueError if the URL can't be used as one."""
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS:
         raise ValueError(f"{url!r} does not start with http:// or https://")
     if not parts.hostname:
-        raise ValueError(f"{url!r} names no host")
+        raise ValueError(f"{url!r} has no host")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("a base URL holds no user name or password: use api_key or headers")
+        raise ValueError("a base URL must not contain a user name or password: use api_key or headers")
     if parts.query or parts.fragment:
-        raise ValueError(f"{url!r} has a query: use the query setting")
+        raise ValueError(f"{url!r} has a query or fragment: use the query setting")
     if _UNSAFE.search(url):
-        raise ValueError(f"{url!r} has characters that no URL has")
+        raise ValueError(f"{url!r} contains characters that are not allowed in a URL")
     return Origin(parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS[parts.scheme])
 
 
 def join_path(base: str, path: str) -> str:
-    """A protocol's path below a base that is a root, or that already has the version segment, or part of the path."""
-    segments = [part for part in base.split("/") if part]
-    wanted = [part for part in path.split("/") if part]
-    for length in range(min(len(segments), len(wanted)), 0, -1):
-        if segments[-length:] == wanted[:length]:
-            return "/" + "/".join(segments + wanted[length:])
-    if any(_VERSION_SEGMENT.fullmatch(part) for part in segments):
-        version = next((place for place, part in enumerate(wanted) if _VERSION_SEGMENT.fullmatch(part)), -1)
-        wanted = wanted[version + 1 :]
-    return "/" + "/".join(segments + wanted)
+    """Join the path of a base URL and a path of the protocol.
+
+    The base may be a root, or already end with the version segment or with the beginning of the path.
+    """
+    base_segments = [segment for segment in base.split("/") if segment]
+    path_segments = [segment for segment in path.split("/") if segment]
+    for length in range(min(len(base_segments), len(path_segments)), 0, -1):
+        if base_segments[-length:] == path_segments[:length]:
+            return "/" + "/".join(base_segments + path_segments[length:])
+    if any(_VERSION_SEGMENT.fullmatch(segment) for segment in base_segments):
+        version = next(
+            (index for index, segment in enumerate(path_segments) if _VERSION_SEGMENT.fullmatch(segment)), -1
+        )
+        path_segments = path_segments[version + 1 :]
+    return "/" + "/".join(base_segments + path_segments)

@@ -1,11 +1,11 @@
-"""The one place that opens connections to models: HTTP/1.1 over TCP or TLS, pooled, bounded in size and time.
+"""HTTP/1.1 transport to upstreams, over TCP or TLS: connection pooling, size limits and timeouts.
 
-1. One request at a time on a connection. A connection goes back to the pool only after its answer was read to the end.
-2. A request that was written is never written again: `TransportError.sent` says so. A pooled connection is used only
-   if nothing waits to be read from it, neither the other side's close nor bytes that belong to no answer.
-3. Redirects are answers like any other: the prompt and the key go to the configured origin, or nowhere.
-4. `silence` is how long the upstream may say nothing, whole or streamed; `patience` how long connecting may take.
-   Whoever stops reading, or is cancelled, closes the connection.
+1. A connection carries one request at a time. It returns to the pool only after its response was read to the end.
+2. A request that was written is never written again: see `TransportError.sent`. A pooled connection is reused only if
+   it has no unread input, such as the peer's close or bytes that belong to no response.
+3. Redirects are not followed: the prompt and the key go only to the configured origin.
+4. `read_timeout` limits how long the upstream may send nothing, `connect_timeout` how long connecting may take. A
+   reader that stops or is cancelled closes the connection.
 """
 
 import asyncio
@@ -37,18 +37,19 @@ _UNSAFE = re.compile(r"[^\x21-\x7e]")
 
 
 class TransportError(Exception):
-    """The upstream could not be reached, or broke off. `sent`: it may have seen the request. `exhausted`: this process
-    has no file descriptor left, which is not the upstream's fault."""
+    """The upstream could not be reached, or the connection failed."""
 
     def __init__(self, reason: str, *, sent: bool, timed_out: bool = False, exhausted: bool = False) -> None:
         super().__init__(reason)
+        # Whether the upstream may have received the request.
         self.sent = sent
         self.timed_out = timed_out
+        # Whether this process is out of file descriptors or connections, which is not the upstream's fault.
         self.exhausted = exhausted
 
 
 class UpstreamResponse:
-    """What an upstream answers: the head at once, the body as it arrives."""
+    """The response of an upstream: status and headers at once, the body as it arrives."""
 
     def __init__(self, connection: "_Connection", pool: "Transport", read_timeout: float) -> None:
         self.status: int = connection.status
@@ -57,11 +58,11 @@ class UpstreamResponse:
         self._pool = pool
         self._read_timeout = read_timeout
         self._open = True
-        packed = connection.headers.get("content-encoding")
-        self._decoder = None if packed is None else self._build_decoder(packed)
+        encoding = connection.headers.get("content-encoding")
+        self._decoder = None if encoding is None else self._build_decoder(encoding)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body, in the pieces it comes in."""
+        """Iterate over the body as it arrives."""
         try:
             while data := await self.next():
                 yield data
@@ -69,52 +70,53 @@ class UpstreamResponse:
             self.close()
 
     def next(self) -> Awaitable[bytes]:
-        """The next piece of the body; empty at its end."""
+        """Wait for the next chunk of the body; empty at its end."""
         return self._connection.read(self._read_timeout) if self._decoder is None else self._next_decoded(self._decoder)
 
     async def _next_decoded(self, decoder: ContentDecoder) -> bytes:
-        """Nothing packed was asked for: some servers pack all the same."""
+        """Wait for the next decoded chunk. Some servers compress although `identity` was requested."""
         try:
             while data := await self._connection.read(self._read_timeout):
-                if found := decoder.feed(data, LIMIT_DECODED):
-                    return found
+                if decoded := decoder.feed(data, LIMIT_DECODED):
+                    return decoded
             decoder.close()
         except ContentEncodingError as error:
             raise TransportError(f"{self._connection.origin.authority}: {error}", sent=True) from None
         return b""
 
     def _build_decoder(self, encoding: str) -> ContentDecoder:
+        """Build the decoder for a `Content-Encoding` header."""
         try:
             return ContentDecoder(encoding)
         except ContentEncodingError as error:
             self.close()
-            raise TransportError(f"{error}, and was not asked for", sent=True) from None
+            raise TransportError(f"{error}, which was not requested", sent=True) from None
 
     async def read(self, limit: int) -> bytes:
-        """The whole body; a TransportError if it is longer than the limit."""
-        pieces = []
+        """Read the complete body. Raises `TransportError` if it is longer than `limit` bytes."""
+        chunks = []
         size = 0
         try:
             while data := await self.next():
-                pieces.append(data)
+                chunks.append(data)
                 size += len(data)
                 if size > limit:
-                    raise TransportError(f"the answer is longer than {limit} bytes", sent=True)
+                    raise TransportError(f"the response is longer than {limit} bytes", sent=True)
                 if self._decoder is None and self._connection.is_fully_read:
                     break
         finally:
             self.close()
-        return b"".join(pieces) if len(pieces) != 1 else pieces[0]
+        return b"".join(chunks) if len(chunks) != 1 else chunks[0]
 
     def close(self) -> None:
-        """Done with it: the connection is kept if the answer was read to its end, else closed."""
+        """Return the connection to the pool if the response was read to its end, else close it."""
         if self._open:
             self._open = False
             self._pool.release(self._connection)
 
 
 class Transport:
-    """Connections to upstreams, at most `limit` of them."""
+    """A pool of connections to upstreams, optionally limited in number."""
 
     def __init__(self, max_connections: int | None = None) -> None:
         self._max_connections = max_connections
@@ -125,7 +127,7 @@ class Transport:
     async def send(
         self, origin: Origin, head: bytes, body: bytes | None, *, read_timeout: float = 600, connect_timeout: float = 10
     ) -> UpstreamResponse:
-        """Send one request, whose head `head_of` made, and wait for the head of its answer."""
+        """Send one request, with a head from `request_head`, and wait for the head of the response."""
         head += b"\r\n" if body is None else b"content-length: %d\r\n\r\n" % len(body)
         connection = self._take_idle(origin) or await self._connect(origin, connect_timeout)
         try:
@@ -137,15 +139,16 @@ class Transport:
         return UpstreamResponse(connection, self, read_timeout)
 
     async def _connect(self, origin: Origin, timeout: float) -> "_Connection":
+        """Open a connection to the origin."""
         if self._max_connections is not None and len(self._open) >= self._max_connections and not self._drop_idle():
-            raise TransportError(f"there are {len(self._open)} connections to upstreams", sent=False, exhausted=True)
+            raise TransportError(f"all {len(self._open)} upstream connections are in use", sent=False, exhausted=True)
         loop = asyncio.get_running_loop()
         connection = _Connection(origin, loop, self._open.discard)
         options: dict[str, Any] = {}
         if origin.scheme == "https":
             if self._tls is None:
-                if _descriptors_exhausted():  # then it would have no certificates, for good
-                    raise TransportError("no file descriptor is left", sent=False, exhausted=True)
+                if _descriptors_exhausted():  # the context would be created without certificates, and kept
+                    raise TransportError("out of file descriptors", sent=False, exhausted=True)
                 self._tls = ssl.create_default_context()
             options = {"ssl": self._tls, "server_hostname": origin.host}
         self._open.add(connection)
@@ -153,21 +156,21 @@ class Transport:
             async with asyncio.timeout(timeout):
                 await loop.create_connection(lambda: connection, origin.host, origin.port, **options)
         except TimeoutError:
-            why = f"{origin.authority} did not take a connection within {timeout:g} seconds"
-            raise TransportError(why, sent=False, timed_out=True) from None
+            reason = f"{origin.authority} did not accept a connection within {timeout:g} seconds"
+            raise TransportError(reason, sent=False, timed_out=True) from None
         except OSError as error:
-            why = f"{origin.authority} can't be reached: {error.strerror or error}"
+            reason = f"can't connect to {origin.authority}: {error.strerror or error}"
             exhausted = error.errno in _DESCRIPTOR_ERRNOS or (
                 isinstance(error, socket.gaierror) and _descriptors_exhausted()
             )
-            raise TransportError(why, sent=False, exhausted=exhausted) from None
+            raise TransportError(reason, sent=False, exhausted=exhausted) from None
         finally:
             if not connection.is_usable:
                 self._open.discard(connection)
         return connection
 
     def _drop_idle(self) -> bool:
-        """Close a connection that waits for its next request. Return whether there was any."""
+        """Close one idle connection. Return whether there was one."""
         for idle in self._idle.values():
             if idle:
                 connection = idle.pop(0)
@@ -177,6 +180,7 @@ class Transport:
         return False
 
     def _take_idle(self, origin: Origin) -> "_Connection | None":
+        """Take an idle connection to the origin from the pool, if there is a usable one."""
         idle = self._idle.get(origin)
         now = time.monotonic()
         while idle:
@@ -187,6 +191,7 @@ class Transport:
         return None
 
     def release(self, connection: "_Connection") -> None:
+        """Return a connection to the pool, or close it if it can't be reused."""
         idle = self._idle.setdefault(connection.origin, [])
         if not connection.is_reusable or len(idle) >= IDLE_PER_ORIGIN:
             connection.abort()
@@ -195,6 +200,7 @@ class Transport:
         idle.append(connection)
 
     def close(self) -> None:
+        """Close all idle connections."""
         for idle in self._idle.values():
             for connection in idle:
                 connection.abort()
@@ -202,18 +208,18 @@ class Transport:
 
 
 def request_head(origin: Origin, target: str, headers: Headers, method: str = "POST") -> bytes:
-    """The head of a request, but for the length of its body: the same for every request to one address."""
+    """Encode the head of a request without `Content-Length`, which `Transport.send` adds."""
     if _UNSAFE.search(target):
-        raise ValueError("an address has white space, control characters or characters outside ASCII")
+        raise ValueError("a request target contains white space, control characters or non-ASCII characters")
     lines = [f"{method} {target} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     lines += [f"{name}: {value}" for name, value in headers]
     if any("\n" in line or "\r" in line for line in lines):
-        raise ValueError("a header has a line break")
+        raise ValueError("a header contains a line break")
     return "\r\n".join([*lines, ""]).encode("latin-1")
 
 
 def _descriptors_exhausted() -> bool:
-    """Return whether this process can open nothing more. Looking up a name fails without saying so."""
+    """Return whether this process is out of file descriptors. A failed name lookup does not say so."""
     try:
         os.close(os.dup(2))
     except OSError as error:
@@ -222,7 +228,7 @@ def _descriptors_exhausted() -> bool:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, and the answer that is being read from it."""
+    """A connection, and the response that is being read from it."""
 
     def __init__(
         self, origin: Origin, loop: asyncio.AbstractEventLoop, on_lost: "Callable[[_Connection], None]"
@@ -241,31 +247,34 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._chunks: list[bytes] = []
         self._buffered = 0
-        self._overhead = 0  # bytes that have come since the last packet with a piece of the body
+        self._overhead = 0  # bytes received since the last packet that had a part of the body
         self._request_sent = self._head_complete = self._complete = self._keep_alive = self._lost = self._paused = False
         self._failure: TransportError | None = None
 
-    # ---- what the pool asks
+    # ---- used by the pool and by responses
 
     @property
     def is_usable(self) -> bool:
+        """Return whether the connection is open."""
         return not self._lost and self._transport is not None and not self._transport.is_closing()
 
     @property
     def has_unread_input(self) -> bool:
-        """Whether the socket has bytes, or the end of the stream, that the event loop has not read yet."""
+        """Return whether the socket has data, or the end of the stream, that was not read yet."""
         return bool(self._poll.poll(0))
 
     @property
     def is_fully_read(self) -> bool:
-        """Whether the answer was read to its end."""
+        """Return whether the response was read to its end."""
         return self._complete and not self._chunks
 
     @property
     def is_reusable(self) -> bool:
+        """Return whether the connection can carry another request."""
         return self._keep_alive and self.is_fully_read and self.is_usable
 
     def send(self, head: bytes, body: bytes | None) -> None:
+        """Write a request and reset the state of the response."""
         self.status, self.headers = 0, {}
         self._head_complete = self._complete = self._keep_alive = False
         self._request_sent = True
@@ -273,15 +282,16 @@ class _Connection(asyncio.Protocol):
         self._chunks, self._failure = [], None
         if self._transport is None or self._lost:
             raise TransportError("the connection was closed", sent=False)
-        # At the end of the loop's turn: what many requests write is then one packet after the other.
+        # Write at the end of the event loop's iteration, so that many requests do not delay each other.
         self._loop.call_soon(self._transport.write, head + body if body else head)
 
     async def wait_for_head(self, read_timeout: float) -> None:
+        """Wait until the head of the response is complete."""
         while not self._head_complete:
             await self._wait_for_data(read_timeout)
 
     async def read(self, read_timeout: float) -> bytes:
-        """What has arrived of the body; empty at its end."""
+        """Wait for the next part of the body, and return all that has arrived; empty at its end."""
         while not self._chunks:
             if self._complete:
                 return b""
@@ -299,12 +309,12 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _wait_for_data(self, read_timeout: float) -> "asyncio.Future[None]":
-        """Waits for something to arrive."""
+        """Return a future that is done when data arrives or the connection fails."""
         if self._failure is not None:
             raise self._failure
         if self._lost:
-            why = f"{self.origin.authority} closed the connection before its answer was whole"
-            raise TransportError(why, sent=True)
+            reason = f"{self.origin.authority} closed the connection before the response was complete"
+            raise TransportError(reason, sent=True)
         self._waiter = self._loop.create_future()
         self._waiting_since = time.monotonic()
         if self._timer is None or read_timeout < self._read_timeout:
@@ -318,22 +328,23 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(seconds, self._check_timeout)
 
     def _check_timeout(self) -> None:
-        """Whether it has been silent for too long. One timer runs on for all that a connection waits for."""
+        """Fail if nothing arrived within the read timeout. One timer serves all waits of a connection."""
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
-        if (left := self._waiting_since + self._read_timeout - time.monotonic()) > 0:
-            self._set_timer(left)
+        if (remaining := self._waiting_since + self._read_timeout - time.monotonic()) > 0:
+            self._set_timer(remaining)
             return
-        why = f"{self.origin.authority} was silent for {self._read_timeout:g} seconds"
-        self._failure = TransportError(why, sent=True, timed_out=True)
+        reason = f"{self.origin.authority} sent nothing for {self._read_timeout:g} seconds"
+        self._failure = TransportError(reason, sent=True, timed_out=True)
         self._wake()
 
     def _wake(self) -> None:
+        """Complete the pending wait, if any."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # ---- what asyncio tells
+    # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -341,13 +352,13 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._request_sent or self._complete:
-            self.abort()  # nobody asked
+            self.abort()  # data without a request
             return
         before = self._buffered
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(f"{self.origin.authority} does not speak HTTP: {error}")
+            self._fail(f"{self.origin.authority} sent invalid HTTP: {error}")
         after = self._buffered
         if after == before:
             self._count_overhead(len(data))
@@ -359,18 +370,19 @@ class _Connection(asyncio.Protocol):
         self._wake()
 
     def _count_overhead(self, size: int) -> None:
-        """Bound what comes without any of the body: headers, trailers, informational answers."""
+        """Limit the bytes received without any body: headers, trailers, informational responses."""
         self._overhead += size
         if self._overhead > LIMIT_HEAD and not self._complete:
             self._fail(f"{self.origin.authority} sent more than {LIMIT_HEAD} bytes of headers")
 
     def _fail(self, reason: str) -> None:
+        """Record the failure and close the connection."""
         if self._failure is None:
             self._failure = TransportError(reason, sent=True)
         self.abort()
 
     def eof_received(self) -> bool:
-        # Without a length the end of the connection is the end of the body.
+        # Without a length, the end of the connection is the end of the body (RFC 9112, section 6.3).
         if self._head_complete and "content-length" not in self.headers and "transfer-encoding" not in self.headers:
             self._complete = True
         return False
@@ -383,7 +395,7 @@ class _Connection(asyncio.Protocol):
             self._timer.cancel()
         self._wake()
 
-    # ---- what the parser tells
+    # ---- callbacks of the parser
 
     def on_message_begin(self) -> None:
         if self._complete:
@@ -398,17 +410,17 @@ class _Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 100 or status == 101:
-            self._reject(f"answered with status {status:03}, which no request leads to")
-        if status < 200:  # an informational answer: the real one follows
+            self._reject(f"sent the unexpected status {status:03}")
+        if status < 200:  # an informational response: the final one follows
             self.headers = {}
             return
         if self.headers.get("transfer-encoding", "chunked").lower() != "chunked":
-            self._reject("answered with another transfer-encoding than chunked")
+            self._reject("sent a transfer-encoding other than chunked")
         self.status = status
         self._head_complete = True
 
     def _reject(self, reason: str) -> NoReturn:
-        """Fail, and stop the parser: what follows in the packet is no answer either."""
+        """Fail, and stop the parser: the rest of the packet is invalid too."""
         self._fail(f"{self.origin.authority} {reason}")
         raise ValueError(reason)
 

@@ -1,4 +1,4 @@
-"""Names of keys, as every vendor writes them."""
+"""Key names, as each vendor writes them."""
 
 import pytest
 
@@ -22,9 +22,9 @@ from toolwire.codec.encoding.computer import chord_of, key_of
         ("", ()),
     ],
 )
-def test_a_chord(text: str, keys: tuple[str, ...]) -> None:
+def test_chords_are_parsed(text: str, keys: tuple[str, ...]) -> None:
     assert chord_of(text) == keys
 
 
-def test_a_letter_is_no_capital_where_all_are_written_so() -> None:
+def test_letters_are_lower_cased_unless_case_sensitive() -> None:
     assert (key_of("C", case_sensitive=False), key_of("C")) == ("c", "C")

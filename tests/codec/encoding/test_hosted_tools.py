@@ -1,4 +1,4 @@
-"""Hosted tools: what a declaration means, and what becomes of it at a target that has the tool, or lacks it."""
+"""Hosted tools: decoding of declarations, and their encoding for targets with and without the tool."""
 
 import json
 import re
@@ -40,18 +40,18 @@ def native(body: Any = None, kind: str = "search", name: str | None = None) -> N
     return NativeTool(protocol="acme", kind=kind, name=name, body=raw, hosted=decode_hosted_tool(kind, raw, ACME))
 
 
-def planned(policy: Any = "drop", request: Request | None = None) -> EncodingPlan:
+def make_plan(policy: Any = "drop", request: Request | None = None) -> EncodingPlan:
     plan = EncodingPlan(RULES, LossReport(), Target(hosted_tools=policy), same_protocol=False)
     plan.request = request
     return plan
 
 
 def losses(plan: EncodingPlan, tool: NativeTool) -> list[tuple[str, str, bool]]:
-    found = plan.report.resolve(Request(origin="acme", tools=(tool,)), {})
-    return [(loss.kind, loss.path, loss.constraint) for loss in found]
+    resolved = plan.report.resolve(Request(origin="acme", tools=(tool,)), {})
+    return [(loss.kind, loss.path, loss.constraint) for loss in resolved]
 
 
-def test_a_declaration_is_read_by_its_spelling() -> None:
+def test_declaration_is_decoded_by_its_pointers() -> None:
     body = {"type": "old_search", "limits": {"uses": 2, "time": 9}, "domains": ["a"], "where": {"city": "Oslo"}, "x": 1}
     hosted = native(body, "old_search").hosted
     assert hosted is not None
@@ -61,24 +61,24 @@ def test_a_declaration_is_read_by_its_spelling() -> None:
 
 
 @pytest.mark.parametrize(("kind", "body"), [("shell", {}), ("search", []), ("search", None)])
-def test_what_nobody_else_has_or_can_read_has_no_common_meaning(kind: str, body: Any) -> None:
+def test_unknown_or_malformed_declaration_is_not_hosted(kind: str, body: Any) -> None:
     assert decode_hosted_tool(kind, Raw(json.dumps(body).encode()), ACME) is None
 
 
-def test_a_bound_of_another_type_is_left_to_its_vendor() -> None:
+def test_option_of_wrong_type_is_left_unread() -> None:
     hosted = native({"limits": {"uses": "many"}, "domains": None}).hosted
     assert hosted is not None
     assert (hosted.max_uses, hosted.allowed_domains, hosted.others) == (None, None, ("limits/uses",))
 
 
-def test_bounds_go_where_the_target_has_them() -> None:
-    tool, plan = native({"limits": {"uses": 2}, "domains": ["a"]}), planned()
+def test_supported_options_are_encoded() -> None:
+    tool, plan = native({"limits": {"uses": 2}, "domains": ["a"]}), make_plan()
     assert encode_hosted_options(tool, ("tools", 0), ACME, plan) == {"limits": {"uses": 2}, "domains": ("a",)}
     assert losses(plan, tool) == []
 
 
-def test_a_bound_that_the_target_lacks_is_reported_and_a_filter_refused() -> None:
-    tool, plan = native({"limits": {"uses": 2}, "domains": ["a", "b"], "x": {"y": 1}}), planned()
+def test_unsupported_option_is_reported_and_filter_refused() -> None:
+    tool, plan = native({"limits": {"uses": 2}, "domains": ["a", "b"], "x": {"y": 1}}), make_plan()
     assert encode_hosted_options(tool, ("tools", 0), BARE, plan) == {}
     assert losses(plan, tool) == [
         ("dropped", "/tools/0/limits/uses", False),
@@ -88,78 +88,78 @@ def test_a_bound_that_the_target_lacks_is_reported_and_a_filter_refused() -> Non
     ]
 
 
-def test_an_empty_filter_bounds_nothing() -> None:
-    tool, plan = native({"domains": []}), planned()
+def test_empty_filter_is_not_a_constraint() -> None:
+    tool, plan = native({"domains": []}), make_plan()
     encode_hosted_options(tool, ("tools", 0), BARE, plan)
     assert losses(plan, tool) == [("dropped", "/tools/0/domains", False)]
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("search", True), ("code", False), ("shell", False)])
-def test_what_a_target_has_itself(kind: str, expected: bool) -> None:
+def test_native_kinds_of_a_target(kind: str, expected: bool) -> None:
     assert has_native(native(kind=kind), BARE) is expected
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "policy", "guarded"),
+    ("kind", "body", "policy", "constraint"),
     [
         ("search", {}, "drop", False),
         ("search", {}, "refuse", True),
         ("code", {}, "function", False),
-        # What is not offered can't run unbounded.
+        # A dropped tool cannot run without its filter.
         ("search", {"domains": ["a"]}, "drop", False),
         ("mcp", {"require_approval": "never"}, "drop", False),
         ("mcp", {"require_approval": None}, "drop", False),
     ],
 )
-def test_without_native(*, kind: str, body: Any, policy: str, guarded: bool) -> None:
-    tool, plan = native(body, kind), planned(policy)
+def test_missing_native_tool_is_dropped_or_refused(*, kind: str, body: Any, policy: str, constraint: bool) -> None:
+    tool, plan = native(body, kind), make_plan(policy)
     report_missing_native(LocatedTool(tool, ("tools", 0)), plan)
-    assert losses(plan, tool) == [("dropped", "/tools/0", guarded)]
+    assert losses(plan, tool) == [("dropped", "/tools/0", constraint)]
 
 
-@pytest.mark.parametrize("asked", ["always", {"always": {"tool_names": ["x"]}}])
-def test_an_approval_that_nobody_is_asked_for_is_refused_by_its_own_name(asked: Any) -> None:
-    tool, plan = native({"require_approval": asked}, "mcp"), planned()
+@pytest.mark.parametrize("approval", ["always", {"always": {"tool_names": ["x"]}}])
+def test_dropped_approval_is_a_constraint(approval: Any) -> None:
+    tool, plan = native({"require_approval": approval}, "mcp"), make_plan()
     report_missing_native(LocatedTool(tool, ("tools", 0)), plan)
     assert losses(plan, tool) == [("dropped", "/tools/0", False), ("dropped", "/tools/0/require_approval", True)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "made", "parameter"),
+    ("kind", "name", "parameter"),
     [
         ("search", "google_web_search", "query"),
         ("old_search", "google_web_search", "query"),
         ("fetch", "web_fetch", "prompt"),
     ],
 )
-def test_functions_that_the_client_runs(kind: str, made: str, parameter: str) -> None:
-    tool, plan = native(kind=kind), planned("function")
+def test_hosted_tool_becomes_a_client_function(kind: str, name: str, parameter: str) -> None:
+    tool, plan = native(kind=kind), make_plan("function")
     (function,) = substitute_functions(Request(origin="acme", tools=(tool,)), plan).tools or ()
     assert isinstance(function, FunctionTool)
-    assert function.name == made
+    assert function.name == name
     schema = json.loads(bytes(function.parameters or b"{}"))
     assert ([*schema["properties"]], schema["required"]) == ([parameter], [parameter])
     assert losses(plan, tool) == [("approximated", "/tools/0", False)]
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "policy", "spelling"),
+    ("body", "kind", "policy", "names"),
     [({}, "code", "function", None), ({}, "search", "drop", None), ({}, "code", "function", ACME)],
 )
-def test_what_no_function_can_do_or_nobody_asked_for_stays(body: Any, kind: str, policy: str, spelling: Any) -> None:
-    tool, plan = native(body, kind), planned(policy)
-    assert substitute_functions(Request(origin="acme", tools=(tool,)), plan, spelling).tools == (tool,)
+def test_tools_without_substitute_stay(body: Any, kind: str, policy: str, names: Any) -> None:
+    tool, plan = native(body, kind), make_plan(policy)
+    assert substitute_functions(Request(origin="acme", tools=(tool,)), plan, names).tools == (tool,)
     assert losses(plan, tool) == []
 
 
-def test_a_filter_that_a_function_would_lose_is_refused() -> None:
-    tool, plan = native({"domains": ["a"]}), planned("function")
+def test_function_substitute_cannot_drop_a_filter() -> None:
+    tool, plan = native({"domains": ["a"]}), make_plan("function")
     substitute_functions(Request(origin="acme", tools=(tool,)), plan)
     assert losses(plan, tool) == [("dropped", "/tools/0", True)]
 
 
-def test_a_function_in_place_of_a_tool_keeps_the_name_that_calls_have() -> None:
-    plan = planned("function")
+def test_substituted_function_maps_back_to_its_tool() -> None:
+    plan = make_plan("function")
     substitute_functions(Request(origin="acme", tools=(native(),)), plan)
     assert plan.tool_name("web_search") == "google_web_search"
     assert plan.tools.mapping.tools == {"google_web_search": OriginalTool("web_search")}
@@ -187,17 +187,15 @@ NAMED = ToolChoice(mode="named", names=(ToolRef(name="look_up"),))
         ((SEARCH, native(kind="fetch")), None, False),
     ],
 )
-def test_a_tool_that_must_be_called_or_is_alone_is_refused_by_name(
-    tools: Any, choice: ToolChoice | None, refused: bool
-) -> None:
+def test_required_or_only_hosted_tool_is_refused(tools: Any, choice: ToolChoice | None, refused: bool) -> None:
     request = Request(origin="acme", messages=(Message("user", (Text("Go"),)),), tools=tools, tool_choice=choice)
-    plan = planned(request=request)
+    plan = make_plan(request=request)
     report_missing_native(LocatedTool(SEARCH, ("tools", 0)), plan)
     (loss,) = plan.report.resolve(request, {})
     assert loss.constraint is refused
     assert "search" in loss.reason
 
 
-def test_a_function_of_the_same_name_is_what_is_chosen() -> None:
+def test_function_of_the_same_name_takes_precedence() -> None:
     request = Request(origin="acme", tools=(SEARCH, FunctionTool(name="look_up")), tool_choice=NAMED)
     assert chosen_native_tool(request) is None

@@ -1,7 +1,4 @@
-"""Data URLs: those that can be written back as they were are inline, all others stay URLs.
-
-The size of a picture, by its first bytes.
-"""
+"""Data URLs that can be written back unchanged become inline; image sizes are read from headers."""
 
 import base64
 
@@ -39,7 +36,7 @@ def test_sources(url: str, source: Source, media_type: str | None) -> None:
 
 @settings(deadline=None)
 @given(st.text() | st.builds("data:{};base64,{}".format, st.text(max_size=8), st.text(max_size=8)))
-def test_any_url_can_be_written_back(url: str) -> None:
+def test_urls_round_trip(url: str) -> None:
     source, media_type = source_from_url(url)
     assert isinstance(source, Url | Inline)
     assert (source.url if isinstance(source, Url) else data_url(source.data, media_type)) == url
@@ -47,12 +44,12 @@ def test_any_url_can_be_written_back(url: str) -> None:
 
 @settings(deadline=None)
 @given(st.binary(), st.sampled_from([None, "image/png", "application/vnd.api+json"]))
-def test_any_content_is_read_back(content: bytes, media_type: str | None) -> None:
+def test_data_urls_round_trip(content: bytes, media_type: str | None) -> None:
     data = base64.b64encode(content).decode()
     assert source_from_url(data_url(data, media_type)) == (Inline(data=data), media_type)
 
 
-def test_many_parameters_take_no_time() -> None:
+def test_many_url_parameters_are_cheap() -> None:
     url = "data:" + ";a=b" * 20_000
     assert source_from_url(url) == (Url(url=url), None)
 
@@ -63,11 +60,14 @@ def test_a_summary_names_the_type(media_type: str | None, word: str) -> None:
     assert media_summary(media) == f"Binary content of type {word} was processed."
 
 
-def test_only_what_is_binary_is_summed_up() -> None:
-    text, sound = Text(text="a"), Media(kind="audio", source=Url(url="u"))
-    root, report = Request(origin="", messages=(Message(role="user", parts=(text, sound)),)), LossReport()
-    places = [LocatedPart(text, ("messages", 0, "parts", 0)), LocatedPart(sound, ("messages", 0, "parts", 1))]
-    assert summarize_binary(places, report) == [places[0], LocatedPart(Text(text=media_summary(sound)), places[1].path)]
+def test_only_binary_parts_are_summarized() -> None:
+    text, audio = Text(text="a"), Media(kind="audio", source=Url(url="u"))
+    root, report = Request(origin="", messages=(Message(role="user", parts=(text, audio)),)), LossReport()
+    located = [LocatedPart(text, ("messages", 0, "parts", 0)), LocatedPart(audio, ("messages", 0, "parts", 1))]
+    assert summarize_binary(located, report) == [
+        located[0],
+        LocatedPart(Text(text=media_summary(audio)), located[1].path),
+    ]
     assert [(loss.kind, loss.path) for loss in report.resolve(root, {})] == [("approximated", "/messages/0/parts/1")]
 
 
@@ -89,12 +89,12 @@ LOSSLESS = b"RIFF\x00\x00\x00\x00WEBPVP8L\x00\x00\x00\x00\x2f\xff\xc4\xc7\x00" +
         (b"", None),
     ],
 )
-def test_what_a_picture_says_of_itself(data: bytes, size: tuple[int, int] | None) -> None:
+def test_image_size_is_read_from_the_header(data: bytes, size: tuple[int, int] | None) -> None:
     text = base64.b64encode(data).decode()
     assert image_size(Media(kind="image", source=Inline(data=text))) == size
     assert image_size(Media(kind="image", source=Url(url=f"data:image/png;base64,{text}"))) == size
 
 
-def test_what_is_elsewhere_is_not_looked_at() -> None:
+def test_remote_image_has_no_known_size() -> None:
     assert image_size(Media(kind="image", source=Url(url="https://example.com/a.png"))) is None
     assert image_size(Media(kind="image", source=Inline(data="no base64!"))) is None

@@ -1,4 +1,4 @@
-"""Sequence: whatever interleaves comes out one part after the other, and nothing is lost."""
+"""The sequencer turns interleaved parts into sequential ones, without losing any event."""
 
 from collections import Counter
 
@@ -35,12 +35,12 @@ FAILED = ResponseFailed(error=ApiError(kind="server", message="cut"))
 
 
 def ordered(events: list[Event]) -> list[Event]:
-    sequence = PartSequencer()
-    return [*fed(sequence, events), *sequence.close()]
+    part_sequencer = PartSequencer()
+    return [*fed(part_sequencer, events), *part_sequencer.close()]
 
 
-def fed(sequence: PartSequencer, events: list[Event]) -> list[Event]:
-    return [told for event in events for told in sequence.order(event)]
+def fed(part_sequencer: PartSequencer, events: list[Event]) -> list[Event]:
+    return [released for event in events for released in part_sequencer.order(event)]
 
 
 def start(index: int, message: int = 0, candidate: int = 0) -> PartStart:
@@ -61,7 +61,7 @@ def key(event: Event) -> tuple[int, int] | None:
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Event]:
-    """Messages of several parts, all running at once, in any order that their own orders allow; perhaps cut."""
+    """Generate messages with concurrently running parts, in any legal order, possibly cut off."""
     threads: list[list[Event]] = []
     index = 0
     for message in range(draw(st.integers(1, 3))):
@@ -73,71 +73,73 @@ def streams(draw: st.DrawFn) -> list[Event]:
             index += 1
         threads[opening] += [Notice(kind=str(message)), MessageEnd(message=message)]
     events: list[Event] = [ResponseStart(origin="")]
-    left = [list(thread) for thread in threads]
-    while any(left):
-        ready = [thread for thread in left if thread and _may_come(thread[0], left, events)]
+    remaining = [list(thread) for thread in threads]
+    while any(remaining):
+        ready = [thread for thread in remaining if thread and _may_come(thread[0], remaining, events)]
         events.append(draw(st.sampled_from(ready)).pop(0))
     events.append(ResponseEnd())
     return events[: draw(st.integers(0, len(events)))] if draw(st.booleans()) else events
 
 
-def _may_come(event: Event, left: list[list[Event]], told: list[Event]) -> bool:
+def _may_come(event: Event, remaining: list[list[Event]], events: list[Event]) -> bool:
     if isinstance(event, PartStart):
-        return MessageStart(message=event.message) in told
+        return MessageStart(message=event.message) in events
     if isinstance(event, MessageEnd):
-        parts = [first for thread in left for first in thread if isinstance(first, PartStart)]
-        ended = {one.index for one in told if isinstance(one, PartEnd)}
-        begun = {one.index for one in told if isinstance(one, PartStart) and one.message == event.message}
-        return begun <= ended and all(one.message != event.message for one in parts)
+        parts = [first for thread in remaining for first in thread if isinstance(first, PartStart)]
+        ended = {other.index for other in events if isinstance(other, PartEnd)}
+        begun = {other.index for other in events if isinstance(other, PartStart) and other.message == event.message}
+        return begun <= ended and all(other.message != event.message for other in parts)
     return True
 
 
 @settings(deadline=None, max_examples=200)
 @given(streams())
-def test_any_interleaving_becomes_one_after_the_other(events: list[Event]) -> None:
-    told = ordered(events)
-    _assert_sequential(told)
-    # Nothing is lost or made up, and each part is told in its own order.
-    assert Counter(map(str, told)) == Counter(map(str, events))
+def test_interleaved_parts_become_sequential(events: list[Event]) -> None:
+    sequenced = ordered(events)
+    _assert_sequential(sequenced)
+    # No event is lost or added, and the order within each part is kept.
+    assert Counter(map(str, sequenced)) == Counter(map(str, events))
     for part in {key(event) for event in events} - {None}:
-        assert [event for event in told if key(event) == part] == [event for event in events if key(event) == part]
-    assert fold(told) == fold(events)
-    for event in told:
+        assert [event for event in sequenced if key(event) == part] == [event for event in events if key(event) == part]
+    assert fold(sequenced) == fold(events)
+    for event in sequenced:
         if isinstance(event, PartStart):
-            assert told.index(MessageStart(message=event.message)) < told.index(event)
+            assert sequenced.index(MessageStart(message=event.message)) < sequenced.index(event)
         if isinstance(event, MessageEnd):
-            parts = [one.index for one in told if isinstance(one, PartStart) and one.message == event.message]
-            assert all(told.index(end(index)) < told.index(event) for index in parts)
+            parts = [
+                other.index for other in sequenced if isinstance(other, PartStart) and other.message == event.message
+            ]
+            assert all(sequenced.index(end(index)) < sequenced.index(event) for index in parts)
 
 
-def _assert_sequential(told: list[Event]) -> None:
-    parts = [part for event in told if (part := key(event)) is not None]
-    runs = [part for place, part in enumerate(parts) if place == 0 or parts[place - 1] != part]
+def _assert_sequential(events: list[Event]) -> None:
+    parts = [part for event in events if (part := key(event)) is not None]
+    runs = [part for index, part in enumerate(parts) if index == 0 or parts[index - 1] != part]
     assert len(runs) == len(set(runs))
 
 
 @settings(deadline=None)
 @given(streams().filter(lambda events: ResponseEnd() in events))
-def test_what_is_in_order_passes_at_once(events: list[Event]) -> None:
-    told = ordered(events)
-    order = PartSequencer()
-    assert [order.order(event) for event in told] == [[event] for event in told]
+def test_sequential_events_pass_immediately(events: list[Event]) -> None:
+    sequenced = ordered(events)
+    part_sequencer = PartSequencer()
+    assert [part_sequencer.order(event) for event in sequenced] == [[event] for event in sequenced]
 
 
 @settings(deadline=None)
 @given(streams(), st.sampled_from([FAILED, ResponseEnd()]))
-def test_nothing_comes_after_the_end(events: list[Event], last: Event) -> None:
+def test_nothing_follows_the_terminal_event(events: list[Event], last: Event) -> None:
     events = [event for event in events if not isinstance(event, ResponseEnd)]
-    order = PartSequencer()
-    told = fed(order, [*events, last])
-    assert told[-1] == last
-    assert len(told) == len(events) + 1
-    assert [*order.close()] == []
-    _assert_sequential(told)
+    part_sequencer = PartSequencer()
+    sequenced = fed(part_sequencer, [*events, last])
+    assert sequenced[-1] == last
+    assert len(sequenced) == len(events) + 1
+    assert [*part_sequencer.close()] == []
+    _assert_sequential(sequenced)
 
 
-def test_the_first_open_part_speaks_at_once() -> None:
-    order = PartSequencer()
+def test_first_open_part_is_passed_on_immediately() -> None:
+    part_sequencer = PartSequencer()
     steps: list[tuple[Event, list[Event]]] = [
         (start(0), [start(0)]),
         (start(1), []),
@@ -149,65 +151,65 @@ def test_the_first_open_part_speaks_at_once() -> None:
         (delta(1, "c"), [delta(1, "c")]),
         (end(1), [end(1)]),
     ]
-    assert [order.order(event) for event, _ in steps] == [told for _, told in steps]
+    assert [part_sequencer.order(event) for event, _ in steps] == [released for _, released in steps]
 
 
 @settings(deadline=None)
 @given(streams())
-def test_what_was_kept_until_the_end_passes_through_again(events: list[Event]) -> None:
-    order = PartSequencer()
-    told = fed(order, events)
-    last = [*order.close()]
-    assert fed(order, last) == last
-    assert len(told) + len(last) == len(events)
+def test_events_flushed_at_close_pass_unchanged(events: list[Event]) -> None:
+    part_sequencer = PartSequencer()
+    sequenced = fed(part_sequencer, events)
+    last = [*part_sequencer.close()]
+    assert fed(part_sequencer, last) == last
+    assert len(sequenced) + len(last) == len(events)
 
 
-def test_candidates_are_told_apart() -> None:
+def test_candidates_are_kept_apart() -> None:
     events: list[Event] = [start(0), start(0, candidate=1), delta(0, "b", 1), delta(0, "a"), end(0, 1), end(0)]
     assert ordered(events) == [start(0), delta(0, "a"), end(0), start(0, candidate=1), delta(0, "b", 1), end(0, 1)]
 
 
-def test_any_number_of_parts_may_run_at_once() -> None:
+def test_many_parts_may_be_open_at_once() -> None:
     numbers = range(3_000)
-    # The one that speaks ends last: all the others then follow it at once.
+    # The open part ends last; then all the others follow at once.
     events: list[Event] = [*map(start, numbers), *map(delta, numbers), *map(end, reversed(numbers))]
-    told = ordered(events)
-    assert told == [event for number in numbers for event in (start(number), delta(number), end(number))]
+    sequenced = ordered(events)
+    assert sequenced == [event for number in numbers for event in (start(number), delta(number), end(number))]
 
 
-def test_what_belongs_to_no_part_is_kept_all_the_same() -> None:
+def test_events_of_unknown_parts_are_kept() -> None:
     events: list[Event] = [delta(7), start(0), delta(8), end(9), end(0), delta(0)]
     assert ordered(events) == [delta(7), start(0), end(0), delta(8), end(9), delta(0)]
 
 
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequencer, "LIMIT_WAITING", 10)
-    order = PartSequencer()
+    part_sequencer = PartSequencer()
     for _ in range(3):
-        told = fed(order, [start(0), start(1), *[delta(1)] * 8, end(0), end(1)])
-        assert len(told) == 12
-    assert order.failure is None
-    assert len(fed(order, [start(0), start(1), *[delta(1)] * 100])) == 1
-    assert order.failure is not None
-    assert "more than 10 events wait" in order.failure.message
-    failed = ResponseFailed(error=order.failure)
-    assert fed(order, [end(0), ResponseEnd(), failed]) == [start(1), *[delta(1)] * 9, failed]
+        sequenced = fed(part_sequencer, [start(0), start(1), *[delta(1)] * 8, end(0), end(1)])
+        assert len(sequenced) == 12
+    assert part_sequencer.failure is None
+    assert len(fed(part_sequencer, [start(0), start(1), *[delta(1)] * 100])) == 1
+    assert part_sequencer.failure is not None
+    assert "more than 10 events wait" in part_sequencer.failure.message
+    failed = ResponseFailed(error=part_sequencer.failure)
+    assert fed(part_sequencer, [end(0), ResponseEnd(), failed]) == [start(1), *[delta(1)] * 9, failed]
 
 
 @pytest.mark.parametrize("target", [name for name in ALL_PROTOCOLS if name != RESPONSES])
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_stream_in_which_too_much_waits_ends_with_an_error(
-    target: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("complete", [True, False])
+def test_stream_with_full_queue_ends_with_an_error(
+    target: str, complete: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sequencer, "LIMIT_WAITING", 2)
     wire = recorded_bodies.fixture_streams(RESPONSES)["interleaved_items"]
-    chunks = [wire] if whole else [wire[place : place + 100] for place in range(0, len(wire), 100)]
+    chunks = [wire] if complete else [wire[index : index + 100] for index in range(0, len(wire), 100)]
     stream = tw.translate_stream(chunks, RESPONSES, target)
-    told = b"".join(stream)
+    out = b"".join(stream)
     assert stream.error is not None
     assert stream.broken
     decoder = PROTOCOLS[target].stream_decoder(ResponseContext())
-    events = [*decoder.feed(told), *decoder.close()]
+    events = [*decoder.feed(out), *decoder.close()]
     (failed,) = [event for event in events if isinstance(event, ResponseFailed)]
     assert "more than 2 events wait" in failed.error.message
     assert events[-1] is failed

@@ -1,4 +1,4 @@
-"""Tools for targets that lack something: aliases, flattened groups, lowered free text, and what is never dropped."""
+"""Tools for targets with fewer features: aliases, flattened groups, freeform tools as functions, constraints."""
 
 import json
 import re
@@ -31,7 +31,7 @@ from toolwire.translation.stages.restore_calls import restore_part
 LIMIT = 32
 RULES = NameRules(re.compile(r"[a-zA-Z0-9_-]+"), LIMIT)
 
-# Few letters, so that names meet; and long ones, so that they are cut.
+# Few letters, so that names collide; and long names, so that they are truncated.
 NAMES = st.text("ab_.é/", max_size=5) | st.text("a.", min_size=LIMIT - 2, max_size=LIMIT + 6)
 KEYS = st.tuples(st.none() | st.text("ab_.", max_size=4), NAMES)
 
@@ -44,7 +44,7 @@ def plan(*, freeform: bool = False) -> ToolNamePlan:
 
 
 @pytest.mark.parametrize("name", ["f", "get_weather", "a-b", "A1", "x" * LIMIT])
-def test_a_legal_name_is_unchanged_and_needs_no_undoing(name: str) -> None:
+def test_legal_name_needs_no_mapping(name: str) -> None:
     tools = plan()
     assert tools.alias(name) == name
     assert tools.mapping.tools == {}
@@ -71,7 +71,7 @@ def test_aliases_stay_readable(name: str, namespace: str | None, readable: str) 
 
 @settings(deadline=None)
 @given(st.lists(KEYS, max_size=12))
-def test_aliases_are_legal_distinct_and_restored(keys: list[tuple[str | None, str]]) -> None:
+def test_aliases_are_legal_distinct_and_reversible(keys: list[tuple[str | None, str]]) -> None:
     tools = plan()
     aliases = {(namespace, name): tools.alias(name, namespace) for namespace, name in keys}
     assert len(set(aliases.values())) == len(aliases)
@@ -79,13 +79,13 @@ def test_aliases_are_legal_distinct_and_restored(keys: list[tuple[str | None, st
         assert RULES.pattern.fullmatch(alias)
         assert len(alias) <= LIMIT
         assert tools.alias(name, namespace) == alias
-        raised = restore_part(ToolCall(id="1", name=alias, arguments="{}"), tools.mapping)
-        assert raised == ToolCall(id="1", name=name, namespace=namespace, arguments="{}")
+        restored = restore_part(ToolCall(id="1", name=alias, arguments="{}"), tools.mapping)
+        assert restored == ToolCall(id="1", name=name, namespace=namespace, arguments="{}")
 
 
 @settings(deadline=None)
 @given(st.lists(KEYS, max_size=8), st.lists(KEYS, max_size=8))
-def test_later_tools_rename_no_earlier_one(first: list[Any], later: list[Any]) -> None:
+def test_later_tools_do_not_rename_earlier_ones(first: list[Any], later: list[Any]) -> None:
     before, after = plan(), plan()
     for namespace, name in first:
         before.alias(name, namespace)
@@ -96,23 +96,23 @@ def test_later_tools_rename_no_earlier_one(first: list[Any], later: list[Any]) -
     ]
 
 
-def test_a_name_that_looks_like_an_alias_is_told_from_it() -> None:
-    """Each tool is called what the next one would become."""
+def test_name_that_equals_an_alias_stays_distinct() -> None:
+    """Each tool has the name that the next one's alias would be."""
     names = ["a.b"]
     for _ in range(4):
-        taken = plan()
+        earlier = plan()
         for name in reversed(names):
-            last = taken.alias(name)
+            last = earlier.alias(name)
         names.append(last)
     tools = plan()
     assert len({tools.alias(name) for name in reversed(names)}) == len(set(names))
 
 
-# ---- declaring
+# ---- declarations
 
 
 @pytest.mark.parametrize(
-    ("tool", "freeform", "alias", "known"),
+    ("tool", "freeform", "alias", "original"),
     [
         (FunctionTool(name="f"), False, "f", None),
         (FunctionTool(name="f", namespace="n"), False, "n__f", OriginalTool("f", "n")),
@@ -122,22 +122,22 @@ def test_a_name_that_looks_like_an_alias_is_told_from_it() -> None:
         (FreeformTool(name="p", namespace="n"), True, "n__p", OriginalTool("p", "n")),
     ],
 )
-def test_what_is_declared_can_be_undone(
-    tool: FunctionTool | FreeformTool, freeform: bool, alias: str, known: OriginalTool | None
+def test_declared_tools_can_be_mapped_back(
+    tool: FunctionTool | FreeformTool, freeform: bool, alias: str, original: OriginalTool | None
 ) -> None:
     tools, report = plan(freeform=freeform), LossReport()
     tools.alias(tool.name, tool.namespace)  # a call in the history may come first
     assert tools.declare(tool, ("tools", 0), report) == alias
-    assert tools.mapping.tools == ({} if known is None else {alias: known})
+    assert tools.mapping.tools == ({} if original is None else {alias: original})
     losses = report.resolve(Request(origin="", tools=(tool,)), {})
-    lowered = known is not None and known.freeform
-    assert [(loss.kind, loss.path) for loss in losses] == ([("approximated", "/tools/0")] if lowered else [])
+    as_function = original is not None and original.freeform
+    assert [(loss.kind, loss.path) for loss in losses] == ([("approximated", "/tools/0")] if as_function else [])
 
 
-def test_tools_in_force_are_all_that_ever_were() -> None:
+def test_conversation_tools_include_later_and_removed_ones() -> None:
     group = ToolGroup(name="n", tools=(FunctionTool(name="g"), FreeformTool(name="h")))
     native = NativeTool(protocol="acme", kind="search", body=Raw(b"{}"))
-    # What is declared again, is the same tool; one of its name in a group is another.
+    # A repeated declaration is the same tool; one of the same name in a group is a different tool.
     again = ToolGroup(name="n", tools=(FunctionTool(name="g"), FunctionTool(name="f")))
     change = ToolChange(add=(ToolRef(name="f"), FunctionTool(name="k"), again), remove=(ToolRef(name="f"),))
     request = Request(
@@ -156,40 +156,40 @@ def test_tools_in_force_are_all_that_ever_were() -> None:
     ]
 
 
-# ---- who may call
+# ---- allowed callers
 
 
 @pytest.mark.parametrize(
-    ("callers", "guarded"),
+    ("callers", "constraint"),
     [(None, None), (("direct",), None), (("direct", "code_execution"), False), (("code_execution",), True), ((), True)],
 )
-def test_callers_that_a_target_lacks(callers: tuple[str, ...] | None, guarded: bool | None) -> None:
+def test_unsupported_callers_are_reported(callers: tuple[str, ...] | None, constraint: bool | None) -> None:
     tool, report = FunctionTool(name="f", allowed_callers=callers), LossReport()
     report_allowed_callers(tool, ("tools", 0), report)
     losses = report.resolve(Request(origin="", tools=(tool,)), {})
     assert {loss.path.startswith("/tools/0/allowed_callers") for loss in losses} == ({True} if losses else set())
-    assert {loss.constraint for loss in losses} == (set() if guarded is None else {guarded})
+    assert {loss.constraint for loss in losses} == (set() if constraint is None else {constraint})
 
 
-# ---- free text in a function
+# ---- freeform tools as functions
 
 
 @settings(deadline=None)
 @given(st.text())
-def test_lowered_input_is_raised_again(text: str) -> None:
-    lowered = wrap_freeform_input(text)
-    assert json.loads(lowered) == {"input": text}
-    assert unwrap_freeform_input(lowered) == text
+def test_wrapped_freeform_input_is_unwrapped(text: str) -> None:
+    wrapped = wrap_freeform_input(text)
+    assert json.loads(wrapped) == {"input": text}
+    assert unwrap_freeform_input(wrapped) == text
 
 
 @pytest.mark.parametrize(
     "arguments", ["", "text", "{}", "[]", '"text"', '{"input":1}', '{"input":null}', '{"in', "[" * 9999]
 )
-def test_what_the_model_wrote_otherwise_is_none(arguments: str) -> None:
+def test_arguments_of_another_shape_are_not_unwrapped(arguments: str) -> None:
     assert unwrap_freeform_input(arguments) is None
 
 
-def test_the_schema_of_a_lowered_tool() -> None:
+def test_freeform_schema_has_one_string() -> None:
     schema = json.loads(bytes(freeform_schema()))
     del schema["properties"]["input"]["description"]
     assert schema == {
@@ -201,7 +201,7 @@ def test_the_schema_of_a_lowered_tool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("description", "grammar", "told"),
+    ("description", "grammar", "expected"),
     [
         (None, None, ""),
         ("Edits.", None, "Edits."),
@@ -213,13 +213,11 @@ def test_the_schema_of_a_lowered_tool() -> None:
         (None, Grammar(syntax="regex", definition="a+"), "The input must match this regex grammar:\na+"),
     ],
 )
-def test_a_grammar_is_told_where_it_is_not_enforced(
-    description: str | None, grammar: Grammar | None, told: str
-) -> None:
-    assert freeform_description(FreeformTool(name="p", description=description, grammar=grammar)) == told
+def test_grammar_moves_into_the_description(description: str | None, grammar: Grammar | None, expected: str) -> None:
+    assert freeform_description(FreeformTool(name="p", description=description, grammar=grammar)) == expected
 
 
-def test_who_may_call_is_reported_without_the_model_itself() -> None:
+def test_direct_caller_is_not_reported() -> None:
     tool, report = FunctionTool(name="f", allowed_callers=("direct", "programs")), LossReport()
     report_allowed_callers(tool, ("tools", 0), report)
     request = Request(origin="", messages=(), tools=(tool,))
@@ -234,8 +232,8 @@ def test_who_may_call_is_reported_without_the_model_itself() -> None:
         (ToolChange(add=(ToolRef(name="f"),)), "approximated"),
     ],
 )
-def test_a_change_of_tools_is_reported_as_what_becomes_of_it(change: ToolChange, kind: str) -> None:
-    report, trail = LossReport(), ("messages", 0, "parts", 0)
-    report_tool_change(change, trail, report)
+def test_tool_changes_are_reported(change: ToolChange, kind: str) -> None:
+    report, path = LossReport(), ("messages", 0, "parts", 0)
+    report_tool_change(change, path, report)
     request = Request(origin="", messages=(Message(role="system", parts=(change,)),))
     assert [loss.kind for loss in report.resolve(request, {})] == [kind]

@@ -1,4 +1,4 @@
-"""Turns: alternating roles, results right after their calls, and every part still there or reported."""
+"""Turns: alternating roles, results right after their calls, and every part kept or reported."""
 
 import itertools
 from collections import Counter
@@ -48,7 +48,7 @@ def assembled(*messages: Message, skip: int = 0) -> tuple[list[Turn], list[Loss]
 
 
 def shown(turns: list[Turn]) -> list[str]:
-    """Turns in few words: `assistant: a [call 1]`."""
+    """Return turns in a compact notation: `assistant: a [call 1]`."""
     return [f"{turn.role}: {' '.join(_word(placed.part) for placed in turn.parts)}" for turn in turns]
 
 
@@ -105,12 +105,12 @@ def _word(part: Part) -> str:
             [assistant(call("1")), user(result("1", "a")), assistant(call("1")), user(result("1", "b"))],
             ["assistant: [call 1]", "user: [ok 1: a]", "assistant: [call 1]", "user: [ok 1: b]"],
         ),
-        # What the provider ran itself is nobody's to answer.
+        # Calls that the provider ran need no result.
         (
             [assistant(call("1", executor="server"), result("1", executor="server"), "a"), user("b")],
             ["assistant: [call 1] [ok 1: done] a", "user: b"],
         ),
-        # System text makes way, however much of it there is.
+        # System text moves after the results, however much of it there is.
         (
             [assistant(call("1")), system("s"), message("developer", "t"), user(result("1"), "a"), assistant("b")],
             ["assistant: [call 1]", "user: [ok 1: done] a", "system: s", "developer: t", "assistant: b"],
@@ -127,7 +127,7 @@ def test_turns(messages: list[Message], turns: list[str]) -> None:
     assert shown(assembled(*messages)[0]) == turns
 
 
-def test_what_was_changed_is_reported_where_it_was() -> None:
+def test_rearranged_parts_are_reported_at_their_source() -> None:
     losses = assembled(
         user(result("0", "orphan")),
         assistant(call("1"), call("2")),
@@ -140,7 +140,7 @@ def test_what_was_changed_is_reported_where_it_was() -> None:
     ]
 
 
-def test_a_conversation_in_order_is_left_alone() -> None:
+def test_ordered_conversation_is_unchanged() -> None:
     messages = (user("a"), assistant("b", call("1"), call("2")), user(result("1"), result("2"), "c"), assistant("d"))
     turns, losses = assembled(*messages)
     assert losses == []
@@ -148,13 +148,13 @@ def test_a_conversation_in_order_is_left_alone() -> None:
     assert shown(turns) == shown(one_turn_per_message(messages))
 
 
-def test_a_turn_of_several_messages_is_none_of_them() -> None:
+def test_merged_turn_has_no_single_message() -> None:
     turns, _ = assembled(user("a"), user("b"), assistant("c"))
     assert [turn.message is None for turn in turns] == [True, False]
     assert [placed.path for placed in turns[0].parts] == [("messages", 0, "parts", 0), ("messages", 1, "parts", 0)]
 
 
-def test_as_written_nothing_moves_or_merges() -> None:
+def test_one_turn_per_message_moves_nothing() -> None:
     messages = (user("a"), user(result("9"), "b"), assistant(call("1")), assistant("c"))
     turns = one_turn_per_message(messages)
     assert [turn.message for turn in turns] == [*messages]
@@ -162,7 +162,7 @@ def test_as_written_nothing_moves_or_merges() -> None:
     assert [placed.path for placed in turns[1].parts] == [("messages", 1, "parts", 0), ("messages", 1, "parts", 1)]
 
 
-def test_skipped_messages_keep_their_number() -> None:
+def test_skipped_messages_keep_their_index() -> None:
     turns, _ = assembled(system("s"), user("a"), skip=1)
     assert [placed.path for turn in turns for placed in turn.parts] == [("messages", 1, "parts", 0)]
 
@@ -177,7 +177,7 @@ def test_skipped_messages_keep_their_number() -> None:
         ([system()], 1),
     ],
 )
-def test_only_the_leading_run_of_system_text_is_lifted(messages: list[Message], count: int) -> None:
+def test_only_leading_system_messages_are_counted(messages: list[Message], count: int) -> None:
     assert leading_system_count(tuple(messages)) == count
 
 
@@ -197,8 +197,8 @@ def test_calls_without_ids_are_matched_by_name_then_by_order() -> None:
     ]
 
 
-def test_results_without_ids_find_calls_that_have_some() -> None:
-    """Google's SDK runs functions by itself, and answers with their names alone."""
+def test_results_without_ids_match_calls_with_ids() -> None:
+    """Google's SDK runs functions itself, and sends results with names only."""
     turns, losses = assembled(
         assistant(call("1", "a"), call("2", "b"), call("3", "a")),
         user(result(None, "B", name="b"), result(None, "A", name="a"), result("3", "second A")),
@@ -207,10 +207,10 @@ def test_results_without_ids_find_calls_that_have_some() -> None:
     assert losses == []
 
 
-def test_made_ids_do_not_depend_on_what_follows() -> None:
-    asked = (user("a"), assistant(call(None)))
-    first = shown(assembled(*asked)[0])
-    longer = shown(assembled(*asked, user(result(None)), assistant(call(None)))[0])
+def test_derived_ids_do_not_depend_on_later_messages() -> None:
+    conversation = (user("a"), assistant(call(None)))
+    first = shown(assembled(*conversation)[0])
+    longer = shown(assembled(*conversation, user(result(None)), assistant(call(None)))[0])
     assert longer[:2] == first
     assert longer[3] != first[1]
 
@@ -226,18 +226,18 @@ PARTS: dict[Role, st.SearchStrategy[Part]] = {
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     role = draw(st.sampled_from([*PARTS]))
-    # Calls of one turn that share an id get others: test_r_12 below.
+    # Calls of one turn that share an id get new ones: test_r_12 below.
     parts = draw(st.lists(PARTS[role], max_size=4, unique_by=lambda part: getattr(part, "id", None) or id(part)))
     return Message(role=role, parts=tuple(parts))
 
 
 def _distinct(conversation: list[Message]) -> bool:
-    """Whether no two calls share an id before the user speaks: system text that stands between them is moved."""
+    """Return whether no two calls share an id within a turn; system text between them is moved."""
     seen: set[str | None] = set()
-    for one in conversation:
-        if one.role == "user":
+    for message in conversation:
+        if message.role == "user":
             seen = set()
-        ids = [part.id for part in one.parts if isinstance(part, ToolCall)]
+        ids = [part.id for part in message.parts if isinstance(part, ToolCall)]
         if seen & {*ids} or len({*ids}) < len(ids):
             return False
         seen |= {*ids}
@@ -246,35 +246,35 @@ def _distinct(conversation: list[Message]) -> bool:
 
 @settings(deadline=None)
 @given(st.lists(messages(), max_size=7).filter(_distinct))
-def test_in_any_conversation_calls_are_answered_at_once_and_nothing_is_lost(conversation: list[Message]) -> None:
+def test_calls_are_always_answered_and_nothing_is_lost(conversation: list[Message]) -> None:
     turns, losses = assembled(*conversation)
-    talk = [turn for turn in turns if turn.role in ("user", "assistant")]
+    dialogue = [turn for turn in turns if turn.role in ("user", "assistant")]
     for index, turn in enumerate(turns):
         calls = [placed.part.id for placed in turn.parts if isinstance(placed.part, ToolCall)]
-        # Whoever has calls is answered in the very next turn, unless the conversation ends there.
-        if calls and turn is not talk[-1]:
+        # Calls are answered in the next turn, unless the conversation ends there.
+        if calls and turn is not dialogue[-1]:
             following = turns[index + 1]
             answers = [placed.part for placed in following.parts[: len(calls)]]
             assert [part.call_id for part in answers if isinstance(part, ToolResult)] == calls
         # And there are no other results.
         before = turns[index - 1] if index else None
-        asked = 0 if before is None else sum(isinstance(placed.part, ToolCall) for placed in before.parts)
-        assert sum(isinstance(placed.part, ToolResult) for placed in turn.parts) in (0, asked)
-    for first, second in itertools.pairwise(talk):
+        call_count = 0 if before is None else sum(isinstance(placed.part, ToolCall) for placed in before.parts)
+        assert sum(isinstance(placed.part, ToolResult) for placed in turn.parts) in (0, call_count)
+    for first, second in itertools.pairwise(dialogue):
         between = turns[turns.index(first) + 1 : turns.index(second)]
         assert first.role != second.role or between
-    assert _texts(turn_part for turn in turns for turn_part in turn.parts) >= _said(conversation, losses)
+    assert _texts(turn_part for turn in turns for turn_part in turn.parts) >= _kept_texts(conversation, losses)
 
 
-def _said(conversation: list[Message], losses: list[Loss]) -> Counter[str]:
-    """The texts of all parts that were not reported as dropped."""
+def _kept_texts(conversation: list[Message], losses: list[Loss]) -> Counter[str]:
+    """Return the texts of all parts that were not reported as dropped."""
     dropped = {loss.path for loss in losses if loss.kind == "dropped"}
-    said: Counter[str] = Counter()
-    for number, one in enumerate(conversation):
-        for position, part in enumerate(one.parts):
+    texts: Counter[str] = Counter()
+    for number, message in enumerate(conversation):
+        for position, part in enumerate(message.parts):
             if f"/messages/{number}/parts/{position}" not in dropped:
-                said[_text(part)] += 1
-    return said
+                texts[_text(part)] += 1
+    return texts
 
 
 def _texts(parts: Any) -> Counter[str]:
@@ -288,12 +288,12 @@ def _text(part: Part) -> str:
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-responses", "gemini-interactions", "openrouter"])
-def test_r_12_two_calls_with_one_id_get_ids_of_their_own(target: str) -> None:
-    """R-12 and F-8: small servers give one id to several calls, and Anthropic refuses it when it comes back."""
-    named = [{"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
+def test_r_12_calls_with_the_same_id_get_distinct_ids(target: str) -> None:
+    """R-12 and F-8: small servers reuse call ids, which Anthropic rejects."""
+    calls = [{"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
     results = [{"role": "tool", "tool_call_id": "x", "content": text} for text in ("one", "two")]
-    said: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": named}]
-    translated = translate({"model": "m", "messages": [*said, *results]}, "openai-chat", target)
+    history: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": calls}]
+    translated = translate({"model": "m", "messages": [*history, *results]}, "openai-chat", target)
     decoded = get_codec(target).decode_request(translated.to_bytes(), translated.route)
     parts = [part for message in decoded.messages for part in message.parts]
     ids = [(part.name, part.id) for part in parts if isinstance(part, ToolCall)]
@@ -301,7 +301,7 @@ def test_r_12_two_calls_with_one_id_get_ids_of_their_own(target: str) -> None:
     assert len({id for _, id in ids}) == 2
     answered = [(part.call_id, part.content) for part in parts if isinstance(part, ToolResult)]
     assert [id for id, _ in answered] == [id for _, id in ids]
-    texts = [one.text for _, content in answered for one in content or () if isinstance(one, Text)]
+    texts = [part.text for _, content in answered for part in content or () if isinstance(part, Text)]
     assert texts == ["one", "two"]
     changed = [loss.path for loss in translated.losses if loss.reason == "another call of the turn has the same id"]
     assert changed == ["/messages/1/tool_calls/1/id"]

@@ -1,4 +1,4 @@
-"""What the rewriter does with single keywords and references; what holds of all schemas is in `test_schema_laws.py`."""
+"""The rewriter's handling of single keywords and references; general laws are in `test_laws.py`."""
 
 import json
 from typing import Any
@@ -19,64 +19,71 @@ from toolwire.translation.stages.restore_calls import without_nulls
 
 
 def fitted(schema: Any, dialect: Dialect) -> tuple[Any, list[tuple[str, str]]]:
-    found = fit_schema(Raw(json.dumps(schema).encode()), dialect)
-    assert found.rejection is None
-    return json.loads(bytes(found.schema)), [(change.kind, change.path) for change in found.changes]
+    result = fit_schema(Raw(json.dumps(schema).encode()), dialect)
+    assert result.rejection is None
+    return json.loads(bytes(result.schema)), [(change.kind, change.path) for change in result.changes]
 
 
-def unfit(schema: Any, dialect: Dialect) -> str | None:
+def rejection(schema: Any, dialect: Dialect) -> str | None:
     return fit_schema(Raw(json.dumps(schema).encode()), dialect).rejection
 
 
-def of(properties: Any, **more: Any) -> dict[str, Any]:
+def object_schema(properties: Any, **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **more}
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/a", "#/%24defs/a", "#named"])
-def test_a_reference_by_pointer_or_anchor_is_found(reference: str) -> None:
-    schema = of({"x": {"$ref": reference}}, **{"$defs": {"a": {"$anchor": "named", "type": "string"}}})
-    made, _ = fitted(schema, PARAMETERS_SCHEMA)
-    assert made == of({"x": {"type": "string"}})
+def test_reference_resolves_by_pointer_or_anchor(reference: str) -> None:
+    schema = object_schema({"x": {"$ref": reference}}, **{"$defs": {"a": {"$anchor": "named", "type": "string"}}})
+    rewritten, _ = fitted(schema, PARAMETERS_SCHEMA)
+    assert rewritten == object_schema({"x": {"type": "string"}})
 
 
-def test_definitions_of_one_name_from_two_places_stay_apart() -> None:
-    places = {"$defs": {"a": {"type": "string"}}, "definitions": {"a": {"type": "integer"}}}
-    schema = of({"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#/definitions/a"}}, **places)
-    made, changes = fitted(schema, JSON_SCHEMA)
-    assert made["properties"] == {"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#/$defs/a_2"}}
-    assert made["$defs"] == {"a": {"type": "string"}, "a_2": {"type": "integer"}}
+def test_equally_named_definitions_stay_distinct() -> None:
+    definitions = {"$defs": {"a": {"type": "string"}}, "definitions": {"a": {"type": "integer"}}}
+    schema = object_schema({"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#/definitions/a"}}, **definitions)
+    rewritten, changes = fitted(schema, JSON_SCHEMA)
+    assert rewritten["properties"] == {"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#/$defs/a_2"}}
+    assert rewritten["$defs"] == {"a": {"type": "string"}, "a_2": {"type": "integer"}}
     assert changes == [("approximated", "/definitions"), ("approximated", "/properties/y/$ref")]
 
 
-def test_a_definition_that_nothing_refers_to_is_dropped_by_name_where_there_are_none() -> None:
-    schema = of({"x": {"$ref": "#/$defs/a"}}, **{"$defs": {"a": {"type": "string"}, "b": {"type": "integer"}}})
+def test_unused_definition_is_reported() -> None:
+    schema = object_schema(
+        {"x": {"$ref": "#/$defs/a"}}, **{"$defs": {"a": {"type": "string"}, "b": {"type": "integer"}}}
+    )
     assert fitted(schema, PARAMETERS_SCHEMA)[1] == [("approximated", "/properties/x/$ref"), ("dropped", "/$defs/b")]
 
 
-def test_a_schema_that_refers_to_its_root_may_go_on_doing_so() -> None:
-    schema = of({"child": {"$ref": "#"}})
+def test_reference_to_the_root_is_kept_where_supported() -> None:
+    schema = object_schema({"child": {"$ref": "#"}})
     assert fitted(schema, JSON_SCHEMA) == (schema, [])
-    assert fitted(schema, OPENAPI) == (of({"child": {"type": "object"}}), [("approximated", "/properties/child/$ref")])
+    assert fitted(schema, OPENAPI) == (
+        object_schema({"child": {"type": "object"}}),
+        [("approximated", "/properties/child/$ref")],
+    )
 
 
-def test_arrays_of_themselves_are_left_open_where_references_are_unrolled() -> None:
-    schema = of({"x": {"$ref": "#/$defs/a"}}, **{"$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}})
-    made, changes = fitted(schema, JSON_SCHEMA)
-    assert made["$defs"] == {"a": {"type": "array", "items": {}}}
+def test_recursive_array_items_are_left_unrestricted() -> None:
+    schema = object_schema(
+        {"x": {"$ref": "#/$defs/a"}}, **{"$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}}}}
+    )
+    rewritten, changes = fitted(schema, JSON_SCHEMA)
+    assert rewritten["$defs"] == {"a": {"type": "array", "items": {}}}
     assert changes == [("approximated", "/$defs/a/items/$ref")]
 
 
-def test_all_of_several_objects_is_one_object_that_none_of_them_closes() -> None:
-    one = of({"a": {"type": "string"}}, required=["a"], additionalProperties=False)
-    two = of({"b": {"type": "integer"}, "a": {"type": "string", "description": "Both."}}, required=["b"])
-    made, changes = fitted(of({"x": {"allOf": [one, two]}}), JSON_SCHEMA)
+def test_all_of_objects_is_merged_and_stays_open() -> None:
+    first = object_schema({"a": {"type": "string"}}, required=["a"], additionalProperties=False)
+    second = object_schema({"b": {"type": "integer"}, "a": {"type": "string", "description": "Both."}}, required=["b"])
+    rewritten, changes = fitted(object_schema({"x": {"allOf": [first, second]}}), JSON_SCHEMA)
     both = {"a": {"type": "string", "description": "Both."}, "b": {"type": "integer"}}
-    assert made["properties"]["x"] == of(both, required=["a", "b"])
+    assert rewritten["properties"]["x"] == object_schema(both, required=["a", "b"])
     assert ("dropped", "/properties/x/allOf/0/additionalProperties") in changes
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("keywords", "expected"),
     [
         ({"exclusiveMinimum": 0}, {"minimum": 0, "description": "exclusiveMinimum: 0"}),
         ({"exclusiveMinimum": 0, "minimum": 1}, {"minimum": 1, "description": "exclusiveMinimum: 0"}),
@@ -85,55 +92,66 @@ def test_all_of_several_objects_is_one_object_that_none_of_them_closes() -> None
         ({"title": "N", "$comment": "c"}, {"title": "N"}),
     ],
 )
-def test_what_is_not_taken_is_told_where_it_helps_and_is_short(said: Any, told: Any) -> None:
-    assert fitted(of({"n": {"type": "integer", **said}}), JSON_SCHEMA)[0] == of({"n": {"type": "integer", **told}})
+def test_short_unsupported_keywords_move_into_the_description(keywords: Any, expected: Any) -> None:
+    assert fitted(object_schema({"n": {"type": "integer", **keywords}}), JSON_SCHEMA)[0] == object_schema(
+        {"n": {"type": "integer", **expected}}
+    )
 
 
-def test_a_closed_map_of_one_pattern_is_a_map_of_what_the_pattern_allows() -> None:
+def test_single_pattern_becomes_additional_properties() -> None:
     schema = {"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False}
-    made, changes = fitted(schema, JSON_SCHEMA)
-    assert made["additionalProperties"] == {"type": "integer"}
+    rewritten, changes = fitted(schema, JSON_SCHEMA)
+    assert rewritten["additionalProperties"] == {"type": "integer"}
     assert changes == [("approximated", "/patternProperties"), ("approximated", "/additionalProperties")]
 
 
 @pytest.mark.parametrize(
-    ("inner", "why"),
+    ("inner", "reason"),
     [
-        ({"type": "object"}, "an open map"),
-        ({"type": "object", "additionalProperties": {"type": "string"}}, "an open map"),
-        ({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True}, "an open map"),
-        ({}, "a value of any type"),
-        ({"type": "array"}, "an array of anything"),
-        ({"$ref": "https://example.com/"}, "a reference leads nowhere within the schema"),
+        ({"type": "object"}, "objects with arbitrary properties are not supported"),
+        (
+            {"type": "object", "additionalProperties": {"type": "string"}},
+            "objects with arbitrary properties are not supported",
+        ),
+        (
+            {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": True},
+            "objects with arbitrary properties are not supported",
+        ),
+        ({}, "values without a type are not supported"),
+        ({"type": "array"}, "arrays without items are not supported"),
+        ({"$ref": "https://example.com/"}, "unresolvable reference"),
     ],
 )
-def test_strict_has_no_way_to_say_what_is_open(inner: Any, why: str) -> None:
-    assert unfit(of({"x": inner}), STRICT_SCHEMA) == why
+def test_strict_dialect_rejects_open_schemas(inner: Any, reason: str) -> None:
+    assert rejection(object_schema({"x": inner}), STRICT_SCHEMA) == reason
 
 
-def test_strict_wants_an_object_at_the_root() -> None:
-    assert unfit({"anyOf": [of({}), of({"a": {"type": "string"}})]}, STRICT_SCHEMA) == "not an object"
-    nothing = of({}, required=[], additionalProperties=False)
-    assert fitted({"type": "object"}, STRICT_SCHEMA)[0] == fitted(of({}), STRICT_SCHEMA)[0] == nothing
-    referred = {"$ref": "#/$defs/a", "$defs": {"a": of({"b": {"type": "string"}}, required=["b"])}}
-    made, _ = fitted(referred, STRICT_SCHEMA)
-    assert (made["type"], made["required"], made["additionalProperties"]) == ("object", ["b"], False)
+def test_strict_dialect_requires_an_object_at_the_root() -> None:
+    assert (
+        rejection({"anyOf": [object_schema({}), object_schema({"a": {"type": "string"}})]}, STRICT_SCHEMA)
+        == "the root must be an object"
+    )
+    empty = object_schema({}, required=[], additionalProperties=False)
+    assert fitted({"type": "object"}, STRICT_SCHEMA)[0] == fitted(object_schema({}), STRICT_SCHEMA)[0] == empty
+    referred = {"$ref": "#/$defs/a", "$defs": {"a": object_schema({"b": {"type": "string"}}, required=["b"])}}
+    rewritten, _ = fitted(referred, STRICT_SCHEMA)
+    assert (rewritten["type"], rewritten["required"], rewritten["additionalProperties"]) == ("object", ["b"], False)
 
 
-def test_anthropic_is_not_strict_about_what_leads_back_to_itself() -> None:
-    node = of({"next": {"$ref": "#/$defs/node"}}, additionalProperties=False)
-    schema = of({"root": {"$ref": "#/$defs/node"}}, additionalProperties=False, **{"$defs": {"node": node}})
-    assert unfit(schema, ANTHROPIC_STRICT) == "it leads back to itself"
+def test_anthropic_strict_rejects_recursive_schemas() -> None:
+    node = object_schema({"next": {"$ref": "#/$defs/node"}}, additionalProperties=False)
+    schema = object_schema({"root": {"$ref": "#/$defs/node"}}, additionalProperties=False, **{"$defs": {"node": node}})
+    assert rejection(schema, ANTHROPIC_STRICT) == "recursive schemas are not supported"
     assert fitted(schema, OUTPUT_SCHEMA) == (schema, [])
 
 
-def test_a_format_keeps_all_but_what_the_grammar_compiler_fails_on() -> None:
-    schema = of(
+def test_ollama_format_drops_only_unsupported_grammar() -> None:
+    schema = object_schema(
         {"a": True, "b": {"type": "string", "pattern": "^x", "not": {"const": "xx"}}}, additionalProperties=False
     )
-    made, changes = fitted(schema, FORMAT_SCHEMA)
-    told = {"type": "string", "pattern": "^x", "description": 'not: {"const":"xx"}'}
-    assert made == of({"a": {}, "b": told}, additionalProperties=False)
+    rewritten, changes = fitted(schema, FORMAT_SCHEMA)
+    described = {"type": "string", "pattern": "^x", "description": 'not: {"const":"xx"}'}
+    assert rewritten == object_schema({"a": {}, "b": described}, additionalProperties=False)
     assert changes == [("approximated", "/properties/a"), ("approximated", "/properties/b/not")]
 
 
@@ -141,25 +159,31 @@ def test_a_format_keeps_all_but_what_the_grammar_compiler_fails_on() -> None:
 @settings(max_examples=300, deadline=None)
 @given(schema=JSON)
 @example(schema={"required": ["a", "a"]})
-def test_what_needs_no_rewriter_would_not_be_rewritten(dialect: Dialect, schema: Any) -> None:
+def test_portable_schemas_are_not_changed_by_the_rewriter(dialect: Dialect, schema: Any) -> None:
     if _is_portable(schema, dialect):
         rewriter = SchemaRewriter(schema, dialect)
         assert (rewriter.rewrite(), list(rewriter.changes)) == (schema, [])
 
 
-def test_most_schemas_need_no_rewriter() -> None:
-    schema = of({"a": {"type": "array", "items": of({"type": {"type": "string"}})}}, required=["a"])
+def test_common_schemas_are_portable() -> None:
+    schema = object_schema(
+        {"a": {"type": "array", "items": object_schema({"type": {"type": "string"}})}}, required=["a"]
+    )
     assert _is_portable(schema, JSON_SCHEMA)
     assert _is_portable(schema, PARAMETERS_SCHEMA)
     assert not _is_portable({**schema, "description": "At the root."}, PARAMETERS_SCHEMA)
 
 
-OPTIONAL = of({"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"$ref": "#/$defs/c"}}, required=[])
-OPTIONAL["$defs"] = {"c": of({"d": {"enum": [1, 2]}, "e": {"enum": [None]}, "f": {"type": "string"}}, required=["f"])}
+OPTIONAL = object_schema(
+    {"a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"$ref": "#/$defs/c"}}, required=[]
+)
+OPTIONAL["$defs"] = {
+    "c": object_schema({"d": {"enum": [1, 2]}, "e": {"enum": [None]}, "f": {"type": "string"}}, required=["f"])
+}
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("arguments", "expected"),
     [
         ('{"a": null,"b":null}', '{"b":null}'),
         ('{"c":{"d":null,"e":null,"f":null}}', '{"c":{"e":null,"f":null}}'),
@@ -169,18 +193,18 @@ OPTIONAL["$defs"] = {"c": of({"d": {"enum": [1, 2]}, "e": {"enum": [None]}, "f":
         ("[null]", "[null]"),
     ],
 )
-def test_only_null_for_what_is_absent_is_taken_out(said: str, meant: str) -> None:
-    assert without_nulls(said, Raw(json.dumps(OPTIONAL).encode())) == meant
+def test_only_nulls_of_optional_properties_are_removed(arguments: str, expected: str) -> None:
+    assert without_nulls(arguments, Raw(json.dumps(OPTIONAL).encode())) == expected
 
 
-def test_arguments_for_an_exponential_schema_are_read_in_bounded_time() -> None:
-    definitions: dict[str, Any] = {"d0": of({"a": {"type": "string"}})}
+def test_null_removal_has_bounded_cost() -> None:
+    definitions: dict[str, Any] = {"d0": object_schema({"a": {"type": "string"}})}
     for level in range(1, 60):
         definitions[f"d{level}"] = {"allOf": [{"$ref": f"#/$defs/d{level - 1}"}] * 2}
     schema = {"$ref": "#/$defs/d59", "$defs": definitions}
     assert without_nulls('{"z":null}', Raw(json.dumps(schema).encode())) == '{"z":null}'
 
 
-def test_a_place_that_is_no_schema_is_named_each_time() -> None:
-    found = fit_schema(Raw(b'{"items": ["x"], "prefixItems": ["x"]}'), JSON_SCHEMA)
-    assert {"/items/0", "/prefixItems/0"} <= {change.path for change in found.changes if change.kind == "dropped"}
+def test_invalid_subschemas_are_reported_at_each_location() -> None:
+    result = fit_schema(Raw(b'{"items": ["x"], "prefixItems": ["x"]}'), JSON_SCHEMA)
+    assert {"/items/0", "/prefixItems/0"} <= {change.path for change in result.changes if change.kind == "dropped"}

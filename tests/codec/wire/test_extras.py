@@ -1,4 +1,4 @@
-"""Fields that no shape knows, kept as extras."""
+"""Fields that a wire type does not declare, kept as extras."""
 
 import msgspec
 from msgspec import Raw
@@ -17,7 +17,7 @@ def extras_of(shape: ResponseShape) -> dict[str, Raw]:
 
 
 class Interrupted:
-    """A value whose comparison lets another thread decode a response, as a switch of threads may at any time."""
+    """A value whose comparison decodes another response, as a thread switch may at any time."""
 
     def __eq__(self, other: object) -> bool:
         if other != Raw(b'"fp_mine"'):
@@ -28,6 +28,6 @@ class Interrupted:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_q_4_a_switch_of_threads_does_not_exchange_extras() -> None:
+def test_q_4_thread_switch_does_not_mix_up_extras() -> None:
     extras_of(response(Raw(b'"fp_mine"')))
     assert extras_of(response(Interrupted())) == {"system_fingerprint": Raw(b'"fp_mine"')}

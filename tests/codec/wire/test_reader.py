@@ -1,4 +1,4 @@
-"""Reading wire objects: the typed and the open way agree, nothing is lost on the way back, errors name their place."""
+"""Decoding wire objects: typed and tolerant decoding agree, everything round-trips, and errors have a path."""
 
 import json
 from typing import Any, Literal
@@ -63,7 +63,7 @@ class Body(WireObject):
 
 
 READER = Reader[Body](Body, FAMILY)
-WHOLE: dict[str, Any] = {
+COMPLETE: dict[str, Any] = {
     "model": "m",
     "tree": [{"type": "leaf", "text": "a", "level": "low"}, {"type": "branch", "children": [], "note": None}],
     "content": "text",
@@ -125,8 +125,8 @@ def plain(value: Any) -> Any:
     return json.loads(msgspec.json.encode(value))
 
 
-def home(body: Body) -> Any:
-    """There and back by way of a canonical value, as a protocol does it for each object it has a value for."""
+def round_trip(body: Body) -> Any:
+    """Encode a decoded body again by way of canonical values, as a protocol does for each object."""
     wire = msgspec.structs.replace(body, unknown=UNSET, nulls=UNSET, known_only=UNSET)
     if isinstance(body.options, Options):
         options = encode_with_extras(
@@ -138,40 +138,40 @@ def home(body: Body) -> Any:
     return encode_with_extras(wire, Node(**collect_extras(body, FAMILY)), FAMILY), None
 
 
-# ---- reading
+# ---- decoding
 
 
 @settings(deadline=None)
 @given(BODIES)
-def test_typed_and_open_reading_agree(body: Any) -> None:
-    typed, whole = READER.read_with_exactness(encoded(body))
-    assert whole
+def test_typed_and_tolerant_decoding_agree(body: Any) -> None:
+    typed, exact = READER.read_with_exactness(encoded(body))
+    assert exact
     assert READER._open_read(Raw(encoded(body)), "") == typed
 
 
 @settings(deadline=None)
 @given(BODIES, NEW_NAMES, JSON)
-def test_an_unknown_field_changes_nothing_else(body: Any, name: str, value: Any) -> None:
+def test_unknown_field_is_kept_and_changes_nothing_else(body: Any, name: str, value: Any) -> None:
     typed = READER.read(encoded(body))
-    opened, whole = READER.read_with_exactness(encoded({**body, name: value}))
-    assert not whole
+    opened, exact = READER.read_with_exactness(encoded({**body, name: value}))
+    assert not exact
     assert isinstance(opened.unknown, dict)
     assert {key: json.loads(bytes(raw)) for key, raw in opened.unknown.items()} == {name: value}
     assert msgspec.structs.replace(opened, unknown=UNSET) == typed
 
 
-def test_space_around_the_body_is_no_matter() -> None:
+def test_whitespace_around_the_body_is_ignored() -> None:
     reader = Reader[Any](Leaf | Branch, FAMILY)
     body = b' \r\n\t{"type": "leaf", "text": "a", "new": 1} \n'
     assert reader.read(body) == Leaf(text="a", unknown=reader_module.UnknownFields(new=Raw(b"1")))
 
 
-def test_the_spelling_of_a_tag_is_no_matter() -> None:
+def test_escaped_tag_is_recognized() -> None:
     reader = Reader[Any](Leaf | Branch, FAMILY)
     assert reader.read(b'{"type": "le\\u0061f", "text": "a", "new": 1}').text == "a"
 
 
-def test_an_optional_field_of_another_type_is_kept_as_it_is() -> None:
+def test_optional_field_of_wrong_type_is_kept_verbatim() -> None:
     body = READER.read(encoded({"model": "m", "flag": "yes", "options": {"count": "3", "ratio": []}}))
     assert body.flag is UNSET
     assert body.unknown == {"flag": Raw(b'"yes"')}
@@ -179,16 +179,16 @@ def test_an_optional_field_of_another_type_is_kept_as_it_is() -> None:
     assert body.options == Options(unknown=reader_module.UnknownFields(count=Raw(b'"3"'), ratio=Raw(b"[]")))
 
 
-def test_a_null_where_there_is_none_is_kept() -> None:
+def test_unexpected_null_is_recorded() -> None:
     body = READER.read(encoded({"model": "m", "tree": None, "options": {"count": None, "ratio": None}}))
     assert body.tree is UNSET
     assert body.nulls == ("tree",)
     assert body.options == Options(ratio=None, nulls=reader_module.NullFields(["count"]))
 
 
-def test_an_element_with_an_unknown_tag_is_kept_whole() -> None:
+def test_element_with_unknown_tag_is_kept_verbatim() -> None:
     new = {"type": "flower", "petals": 5}
-    tree = [WHOLE["tree"][0], new, {"type": "branch", "children": [new]}]
+    tree = [COMPLETE["tree"][0], new, {"type": "branch", "children": [new]}]
     body: Any = READER.read(encoded({"model": "m", "tree": tree, "content": [new]}))
     assert body.tree[0] == Leaf(text="a", level="low")
     assert body.tree[1] == UnknownVariant("flower", Raw(encoded(new)), "/tree/1")
@@ -205,7 +205,7 @@ def test_an_element_with_an_unknown_tag_is_kept_whole() -> None:
         ({"model": {}}, "/model", "a string", "an object"),
         ([], "", "an object", "an array"),
         ("m" * 60, "", "an object", '"' + "m" * 39 + "..."),
-        # Where there is a structure to read, it must be there, though the field need not be.
+        # An optional field with a structure must have that structure.
         ({"model": "m", "options": {"words": {}}}, "/options/words", "an array", "an object"),
         ({"model": "m", "options": []}, "/options", "an object", "an array"),
         ({"model": "m", "options": {"words": ["a", 1]}}, "/options/words/1", "a string", "1"),
@@ -222,7 +222,7 @@ def test_an_element_with_an_unknown_tag_is_kept_whole() -> None:
         ({"model": "m", "content": [{"type": "leaf"}]}, "/content/0/text", "a value", "nothing"),
     ],
 )
-def test_an_error_names_its_place(body: Any, path: str, expected: str, got: str) -> None:
+def test_decode_error_has_the_exact_path(body: Any, path: str, expected: str, got: str) -> None:
     with pytest.raises(DecodeError) as caught:
         READER.read(encoded(body))
     assert (caught.value.protocol, caught.value.path) == (FAMILY, path)
@@ -243,7 +243,7 @@ def test_an_error_names_its_place(body: Any, path: str, expected: str, got: str)
         (b"[" * 100_000, "bounded nesting", "nested too deeply"),
     ],
 )
-def test_what_is_no_json_is_told_apart(data: bytes, expected: str, got: str) -> None:
+def test_invalid_json_is_distinguished(data: bytes, expected: str, got: str) -> None:
     with pytest.raises(DecodeError) as caught:
         READER.read(data)
     assert caught.value.path == ""
@@ -251,14 +251,14 @@ def test_what_is_no_json_is_told_apart(data: bytes, expected: str, got: str) -> 
     assert got in caught.value.got
 
 
-def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_body_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "LIMIT_BYTES", 20)
     assert READER.read(b'{"model": "m"}').model == "m"
     with pytest.raises(DecodeError, match="at most 20 bytes, got 31 bytes"):
         READER.read(b'{"model": "m",     "new": true}')
 
 
-def test_a_tag_of_another_object_is_refused() -> None:
+def test_wrong_tag_is_rejected() -> None:
     with pytest.raises(DecodeError) as caught:
         Reader[Leaf](Leaf, FAMILY).read(b'{"type": "branch", "text": "a"}')
     assert (caught.value.path, caught.value.expected, caught.value.got) == ("/type", '"leaf"', '"branch"')
@@ -274,24 +274,24 @@ def test_tags(text: str, tag: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "short"), [("{}", "an object"), ("[1]", "an array"), ("null", "null"), ("", "nothing")]
 )
-def test_values_in_few_words(text: str, short: str) -> None:
+def test_values_are_described_briefly(text: str, short: str) -> None:
     assert describe_json(Raw(text.encode())) == short
 
 
-# ---- and back
+# ---- encoding
 
 
 @settings(deadline=None)
 @given(BODIES, st.dictionaries(NEW_NAMES, JSON, max_size=3), st.sets(st.sampled_from(["tree", "content"])))
-def test_what_was_kept_comes_home(body: Any, new: Any, nulls: set[str]) -> None:
+def test_unknown_fields_and_nulls_round_trip(body: Any, new: Any, nulls: set[str]) -> None:
     body = {**body, **dict.fromkeys(nulls), **new}
     if "options" in body:
         body["options"] = {**body["options"], **new, "count": None}
-    wire, options = home(READER.read(encoded(body)))
+    wire, options = round_trip(READER.read(encoded(body)))
     assert plain(wire) | ({} if options is None else {"options": plain(options)}) == body
 
 
-def test_a_canonical_value_without_a_rest_is_emitted_as_it_is() -> None:
+def test_value_without_extras_is_encoded_unchanged() -> None:
     leaf = Leaf(text="a")
     assert collect_extras(leaf, FAMILY) == {}
     for node in (
@@ -303,8 +303,8 @@ def test_a_canonical_value_without_a_rest_is_emitted_as_it_is() -> None:
     assert collect_extras(leaf, FAMILY, "acme:spelling") == {"wire_form": ("acme:spelling",)}
 
 
-def test_rests_are_by_wire_name() -> None:
-    body = READER.read(encoded({**WHOLE, "a/b~c": 1, "content": None}))
+def test_extras_are_keyed_by_wire_name() -> None:
+    body = READER.read(encoded({**COMPLETE, "a/b~c": 1, "content": None}))
     assert collect_extras(body, FAMILY, "acme:spelling") == {
         "extras": {FAMILY: {"known-only": Raw(b"[1, null]"), "a~1b~0c": Raw(b"1")}},
         "wire_form": ("acme:spelling", "acme:null:flag", "acme:null:async", "acme:null:content"),
@@ -315,12 +315,12 @@ def test_rests_are_by_wire_name() -> None:
     }
 
 
-def test_rests_of_several_objects_are_joined() -> None:
-    one = {"extras": {"a": {"x": Raw(b"1")}}, "wire_form": ("f",)}
-    other = {"extras": {"a": {"y": Raw(b"2")}, "b": {"z": Raw(b"3")}}, "wire_form": ("g",)}
+def test_extras_of_several_objects_are_merged() -> None:
+    first = {"extras": {"a": {"x": Raw(b"1")}}, "wire_form": ("f",)}
+    second = {"extras": {"a": {"y": Raw(b"2")}, "b": {"z": Raw(b"3")}}, "wire_form": ("g",)}
     both = {"extras": {"a": {"x": Raw(b"1"), "y": Raw(b"2")}, "b": {"z": Raw(b"3")}}, "wire_form": ("f", "g")}
-    assert merge_extras(one, {}, {"extras": None}, other) == both
-    assert one["extras"] == {"a": {"x": Raw(b"1")}}
+    assert merge_extras(first, {}, {"extras": None}, second) == both
+    assert first["extras"] == {"a": {"x": Raw(b"1")}}
     assert merge_extras() == {"extras": None, "wire_form": ()}
 
 
@@ -340,18 +340,18 @@ def test_rests_of_several_objects_are_joined() -> None:
         ({}, "", {"": 1}),
     ],
 )
-def test_what_is_there_already_stays(out: dict[str, Any], key: str, expected: Any) -> None:
+def test_existing_members_win_over_extras(out: dict[str, Any], key: str, expected: Any) -> None:
     node = Node(extras={FAMILY: {key: Raw(b"1")}, "other": {"not": Raw(b"1")}})
     assert plain(restore_extras(out, node, FAMILY)) == expected
 
 
-def test_nulls_are_put_back() -> None:
+def test_nulls_are_restored() -> None:
     node = Node(wire_form=("acme:null:a", "acme:null:b/c", "other:null:d", "acme:spelling"))
     assert restore_extras({"a": 0}, node, FAMILY) == {"a": 0, "b": {"c": None}}
     assert restore_extras({"a": 0}, None, FAMILY) == {"a": 0}
 
 
-def test_an_object_by_its_wire_names() -> None:
+def test_as_dict_uses_wire_names() -> None:
     body = Body(model="m", asynchronous=True, tree=[Leaf(text="a")], unknown=reader_module.UnknownFields(new=Raw(b"1")))
     assert as_dict(body) == {"model": "m", "async": True, "tree": [Leaf(text="a")]}
     assert as_dict(Leaf(text="a")) == {"type": "leaf", "text": "a"}
@@ -359,7 +359,7 @@ def test_an_object_by_its_wire_names() -> None:
 
 @settings(deadline=None)
 @given(st.text(st.sampled_from("~/01a")))
-def test_pointer_steps_both_ways(name: str) -> None:
+def test_pointer_escaping_round_trips(name: str) -> None:
     assert "/" not in escape_pointer(name)
     assert unescape_pointer(escape_pointer(name)) == name
 

@@ -124,7 +124,7 @@ def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]
         assert "/tools/1" not in dropped
         assert offered != [[], None]
     else:
-        assert dropped["/tools/1"] == "not among the tools that may be chosen"
+        assert dropped["/tools/1"] == "excluded by the tool choice"
         assert offered == [[], None]
 
 
@@ -180,7 +180,7 @@ def test_a_forced_tool_is_forced_or_refused_by_name(source: str, target: str, ki
     body = asking(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
     if kind not in DECLARED[target]:
         word = "code_" if kind == "code_execution" else kind
-        with pytest.raises(tw.LossyTranslationError, match=f"/tools/1: {word}.* is to be called"):
+        with pytest.raises(tw.LossyTranslationError, match=f"/tools/1: {word}.* must be called"):
             made_of(body, source, target)
     elif target in (GEMINI, INTERACTIONS):  # who can't force their own
         assert any(loss.path.startswith("/tool_choice") for loss in made_of(body, source, target).losses)
@@ -204,7 +204,7 @@ def test_a_forced_tool_that_a_function_replaces_forces_the_function(source: str,
 @pytest.mark.parametrize(("source", "target", "kind"), [one for one in LACKING if one[0] == ANTHROPIC])
 def test_a_call_that_only_a_lacking_tool_could_be_is_refused(source: str, target: str, kind: str) -> None:
     alone = asking(source, [DECLARED[source][kind]], tool_choice={"type": "any"})
-    with pytest.raises(tw.LossyTranslationError, match="is to be called"):
+    with pytest.raises(tw.LossyTranslationError, match="must be called"):
         made_of(alone, source, target)
     beside = asking(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice={"type": "any"})
     assert len(made_of(beside, source, target).value["tools"]) == 1
@@ -278,7 +278,7 @@ def test_a_filter_that_can_t_be_kept_is_refused(source: str, tool: Any, path: st
 def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path: str) -> None:
     made = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
     assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/0"]
-    with pytest.raises(tw.LossyTranslationError, match="its filter can't be kept"):
+    with pytest.raises(tw.LossyTranslationError, match="cannot enforce its restrictions"):
         made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA, hosted_tools="function")
 
 

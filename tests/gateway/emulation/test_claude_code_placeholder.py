@@ -1,4 +1,4 @@
-"""Claude Code's placeholder through the gateway: its own search, a search that the gateway runs, and a mark to move."""
+"""Claude Code's placeholder tool in the gateway: with its own search, an emulated search, and moved cache marks."""
 
 import json
 from typing import Any
@@ -33,13 +33,13 @@ DONE = canonical_response(Text(text="Done."), reason="end_turn")
 
 
 @pytest.mark.parametrize("protocol", [*UPSTREAMS_WITHOUT_SEARCH, "openai-responses"])
-def test_beside_the_clients_own_search_it_is_dropped_and_reported(protocol: str) -> None:
+def test_placeholder_beside_the_clients_search_is_dropped_and_reported(protocol: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(encode_http_response(protocol, DONE, stream=False))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
-            got = await gateway.post("/v1/messages", json.dumps(request_after_tool_search("CronList")).encode())
-            assert got.status == 200
-            losses = json.loads(got.headers["toolwire-losses"])["losses"]
+            response = await gateway.post("/v1/messages", json.dumps(request_after_tool_search("CronList")).encode())
+            assert response.status == 200
+            losses = json.loads(response.headers["toolwire-losses"])["losses"]
             assert ("dropped", "/tools/2") in [(one["kind"], one["path"]) for one in losses]
             (body,) = script.bodies
             assert declared_tool_names(protocol, body) == ["ToolSearch", "CronList"]
@@ -48,7 +48,7 @@ def test_beside_the_clients_own_search_it_is_dropped_and_reported(protocol: str)
 
 
 @pytest.mark.parametrize("protocol", UPSTREAMS_WITHOUT_SEARCH)
-def test_a_search_that_the_gateway_runs_does_not_find_it(protocol: str) -> None:
+def test_gateway_search_does_not_find_the_placeholder(protocol: str) -> None:
     async def work() -> None:
         look = canonical_response(canonical_call("tool_search", pattern="(?i)placeholder|pay"))
         script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=False) for one in (look, DONE)))
@@ -56,15 +56,15 @@ def test_a_search_that_the_gateway_runs_does_not_find_it(protocol: str) -> None:
             path, body = search_request("anthropic", search=REGEX_SEARCH)
             request: dict[str, Any] = json.loads(body)
             request["tools"].append(PLACEHOLDER)
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
-            found = got["content"][1]["content"]["tool_references"]
-            assert [one["tool_name"] for one in found] == ["pay_invoice"]
+            response, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            references = response["content"][1]["content"]["tool_references"]
+            assert [one["tool_name"] for one in references] == ["pay_invoice"]
             assert [PLACEHOLDER_NAME in declared_tool_names(protocol, one) for one in script.bodies] == [False, False]
 
     run_async(work())
 
 
-def test_a_mark_that_is_moved_does_not_end_up_on_it() -> None:
+def test_moved_cache_mark_does_not_land_on_the_placeholder() -> None:
     async def work() -> None:
         mended, lost = await translate_through_gateway(
             anthropic_request(tools=[anthropic_tool("now"), DEFERRED_CACHED_TOOL, PLACEHOLDER])

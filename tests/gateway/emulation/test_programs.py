@@ -1,4 +1,4 @@
-"""A client whose provider runs programs that call tools, in front of upstreams that run none."""
+"""Clients whose provider runs programs that call tools, in front of upstreams that run none."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ DONE = canonical_response(Text(text="There are three."), reason="end_turn")
 
 
 def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **fields: Any) -> tuple[str, bytes]:
-    """A request with a tool that only programs may call, and one that the model calls itself."""
+    """Build a request with a tool that only programs may call, and one for direct calls."""
     if client == "anthropic":
         callers = ["code_execution_20260120", *(["direct"] if direct else [])]
         tools: list[Any] = [
@@ -42,7 +42,7 @@ def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **
             {"name": "query", "description": "Queries.", "input_schema": SCHEMA, "allowed_callers": callers},
             {"name": "note", "description": "Notes.", "input_schema": SCHEMA},
         ]
-        said = {"max_tokens": 99, "messages": [{"role": "user", "content": "How many?"}, *more]}
+        request = {"max_tokens": 99, "messages": [{"role": "user", "content": "How many?"}, *more]}
         path = "/v1/messages"
     else:
         function = {"type": "function", "parameters": SCHEMA, "strict": False}
@@ -52,13 +52,13 @@ def body(client: str, *more: Any, stream: bool = False, direct: bool = False, **
             {**function, "name": "query", "description": "Queries.", "allowed_callers": callers},
             {**function, "name": "note", "description": "Notes."},
         ]
-        said = {"input": [{"role": "user", "content": "How many?"}, *more], "store": False}
+        request = {"input": [{"role": "user", "content": "How many?"}, *more], "store": False}
         path = "/v1/responses"
-    return path, json.dumps({"model": "m", "tools": tools, "stream": stream, **said, **fields}).encode()
+    return path, json.dumps({"model": "m", "tools": tools, "stream": stream, **request, **fields}).encode()
 
 
-def scripted(code: str, *, stream: bool = False) -> ScriptedUpstream:
-    """A model that writes this program, and then is done."""
+def scripted_program(code: str, *, stream: bool = False) -> ScriptedUpstream:
+    """Script a model that writes this program and then ends its turn."""
     return ScriptedUpstream(
         *(
             encode_http_response("openai-chat", one, stream=stream)
@@ -67,43 +67,43 @@ def scripted(code: str, *, stream: bool = False) -> ScriptedUpstream:
     )
 
 
-def desk_of(gateway: RunningGateway) -> ProgramHost:
+def program_host_of(gateway: RunningGateway) -> ProgramHost:
     desk = gateway.gateway.app._dispatcher._emulator.program_host
     assert desk is not None
     return desk
 
 
-def calls(client: str, got: Any) -> list[dict[str, Any]]:
+def calls(client: str, decoded: Any) -> list[dict[str, Any]]:
     kind = "tool_use" if client == "anthropic" else "function_call"
-    return [one for one in output_items(client, got) if one["type"] == kind]
+    return [one for one in output_items(client, decoded) if one["type"] == kind]
 
 
-def repeated(client: str, got: Any, *outputs: str, failed: bool = False) -> list[Any]:
-    """What the client says next: what it got, and what its tools gave."""
-    made = calls(client, got)
+def next_input(client: str, decoded: Any, *outputs: str, failed: bool = False) -> list[Any]:
+    """Return the client's next input: the response and the results of its tools."""
+    client_calls = calls(client, decoded)
     if client == "anthropic":
         results = [
             {"type": "tool_result", "tool_use_id": one["id"], "content": text, "is_error": failed}
-            for one, text in zip(made, outputs, strict=True)
+            for one, text in zip(client_calls, outputs, strict=True)
         ]
-        return [{"role": "assistant", "content": got["content"]}, {"role": "user", "content": results}]
+        return [{"role": "assistant", "content": decoded["content"]}, {"role": "user", "content": results}]
     results = [
         {"type": "function_call_output", "call_id": one["call_id"], "output": text, "caller": one["caller"]}
-        for one, text in zip(made, outputs, strict=True)
+        for one, text in zip(client_calls, outputs, strict=True)
     ]
-    return [*got["output"], *results]
+    return [*decoded["output"], *results]
 
 
 async def two_requests(
     gateway: RunningGateway, client: str, *outputs: str, stream: bool = False, **more: Any
 ) -> tuple[Any, Any, Any]:
-    """The program is written and waits; then it gets what it waited for."""
-    path, asked = body(client, stream=stream)
-    first, response = await post_and_decode(gateway, client, path, asked, stream=stream)
+    """Start a program that suspends, then resume it with results."""
+    path, request_body = body(client, stream=stream)
+    first, response = await post_and_decode(gateway, client, path, request_body, stream=stream)
     assert response.candidates[0].stop is not None
     assert response.candidates[0].stop.reason == "tool_use"
-    path, asked = body(client, *repeated(client, first, *outputs, **more), stream=stream)
-    second, response = await post_and_decode(gateway, client, path, asked, stream=stream)
+    path, request_body = body(client, *next_input(client, first, *outputs, **more), stream=stream)
+    second, response = await post_and_decode(gateway, client, path, request_body, stream=stream)
     return first, second, response
 
 
@@ -115,34 +115,34 @@ ENDED = {"anthropic": "code_execution_tool_result", "openai-responses": "program
 @pytest.mark.parametrize(
     ("client", "protocol"), [(one, other) for one in CLIENTS_WITH_SEARCH for other in PROTOCOLS if one != other]
 )
-def test_a_program_runs_waits_for_the_client_and_goes_on(client: str, protocol: str, stream: bool) -> None:
+def test_program_suspends_for_client_calls_and_resumes(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
-        answers = [canonical_response(Text(text="Let me count."), canonical_call("run_code", code=CODE)), DONE]
-        script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in answers))
+        responses = [canonical_response(Text(text="Let me count."), canonical_call("run_code", code=CODE)), DONE]
+        script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             first, second, response = await two_requests(gateway, client, "[1, 2, 3]", stream=stream)
             assert len(script.requests) == 2
             assert declared_tool_names(protocol, script.bodies[0]) == ["run_code", "note"]
             kinds = [one["type"] for one in output_items(client, first) if one["type"] not in ("text", "message")]
             assert kinds == [PROGRAM[client], calls(client, first)[0]["type"]]
-            (made,) = calls(client, first)
-            begun = output_items(client, first)[-2]
-            assert (begun["input"] if client == "anthropic" else begun)["code"] == CODE
+            (client_calls,) = calls(client, first)
+            program_item = output_items(client, first)[-2]
+            assert (program_item["input"] if client == "anthropic" else program_item)["code"] == CODE
             if client == "anthropic":
-                assert made["caller"] == {"type": "code_execution_20260120", "tool_id": begun["id"]}
-                assert made["input"] == {"sql": "select 1"}
+                assert client_calls["caller"] == {"type": "code_execution_20260120", "tool_id": program_item["id"]}
+                assert client_calls["input"] == {"sql": "select 1"}
             else:
-                assert made["caller"] == {"type": "program", "caller_id": begun["call_id"]}
-                assert json.loads(made["arguments"]) == {"sql": "select 1"}
+                assert client_calls["caller"] == {"type": "program", "caller_id": program_item["call_id"]}
+                assert json.loads(client_calls["arguments"]) == {"sql": "select 1"}
             ended = output_items(client, second)[0]
             assert ended["type"] == ENDED[client]
             assert "counted\\n3" in json.dumps(ended)
             assert response.candidates[0].stop is not None
             assert response.candidates[0].stop.reason == "end_turn"
-            # The model reads its code and what came of it, and nothing else.
-            sent = json.dumps(script.bodies[1])
-            assert "counted\\\\n3" in sent or "counted\\n3" in sent
-            assert "[1, 2, 3]" not in sent
+            # The model gets its code and the result, and nothing else.
+            sent_body = json.dumps(script.bodies[1])
+            assert "counted\\\\n3" in sent_body or "counted\\n3" in sent_body
+            assert "[1, 2, 3]" not in sent_body
             checked = PROTOCOLS[protocol].check_request(script.bodies[1])
             assert [one.rule for one in checked] == []
 
@@ -150,12 +150,12 @@ def test_a_program_runs_waits_for_the_client_and_goes_on(client: str, protocol: 
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_client_of_anthropics_is_told_how_long_it_waits(stream: bool) -> None:
+def test_anthropic_client_gets_the_container_expiry(stream: bool) -> None:
     async def work() -> None:
-        script = scripted(CODE, stream=stream)
+        script = scripted_program(CODE, stream=stream)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic", stream=stream)
-            data = (await (await gateway.post(path, asked)).read(100_000)).decode()
+            path, request_body = body("anthropic", stream=stream)
+            data = (await (await gateway.post(path, request_body)).read(100_000)).decode()
             frames = [json.loads(line[6:]) for line in data.splitlines() if line.startswith("data: ")]
             (ended,) = [one["delta"] for one in frames if one["type"] == "message_delta"] or [json.loads(data)]
             assert ended["stop_reason"] == "tool_use"
@@ -167,7 +167,7 @@ def test_a_client_of_anthropics_is_told_how_long_it_waits(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_gathered_calls_reach_the_client_together(client: str) -> None:
+def test_concurrent_calls_reach_the_client_together(client: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *(
@@ -185,26 +185,26 @@ def test_gathered_calls_reach_the_client_together(client: str) -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_program_may_wait_again_and_again(client: str, stream: bool) -> None:
-    """A task of twenty calls takes one turn of the model."""
+def test_program_may_suspend_repeatedly(client: str, stream: bool) -> None:
+    """Twenty calls take one turn of the model."""
 
     async def work() -> None:
         code = "total = 0\nfor i in range(20):\n    total += (await query(sql=str(i)))['n']\ntotal"
-        answers = [canonical_response(canonical_call("run_code", code=code)), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=stream) for one in answers))
+        responses = [canonical_response(canonical_call("run_code", code=code)), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=stream) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             history: list[Any] = []
             for number in range(20):
-                path, asked = body(client, *history, stream=stream)
-                got, response = await post_and_decode(gateway, client, path, asked, stream=stream)
-                assert len(calls(client, got)) == 1
+                path, request_body = body(client, *history, stream=stream)
+                decoded, response = await post_and_decode(gateway, client, path, request_body, stream=stream)
+                assert len(calls(client, decoded)) == 1
                 assert response.candidates[0].stop is not None
                 assert response.candidates[0].stop.reason == "tool_use"
                 assert len(script.requests) == 1
-                history += repeated(client, got, json.dumps({"n": number}))
-            path, asked = body(client, *history, stream=stream)
-            got, _ = await post_and_decode(gateway, client, path, asked, stream=stream)
-            assert "190" in json.dumps(output_items(client, got)[0])
+                history += next_input(client, decoded, json.dumps({"n": number}))
+            path, request_body = body(client, *history, stream=stream)
+            decoded, _ = await post_and_decode(gateway, client, path, request_body, stream=stream)
+            assert "190" in json.dumps(output_items(client, decoded)[0])
             assert len(script.requests) == 2
             assert len(script.bodies[1]["messages"]) == 3
 
@@ -212,23 +212,23 @@ def test_a_program_may_wait_again_and_again(client: str, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_the_conversation_goes_on_after_a_program(client: str) -> None:
+def test_conversation_continues_after_a_program(client: str) -> None:
     async def work() -> None:
-        answers = [
+        responses = [
             canonical_response(canonical_call("run_code", code=CODE)),
             DONE,
             canonical_response(Text(text="Bye."), reason="end_turn"),
         ]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             first, second, _ = await two_requests(gateway, client, "[1]")
-            history = repeated(client, first, "[1]")
+            history = next_input(client, first, "[1]")
             if client == "anthropic":
                 history += [{"role": "assistant", "content": second["content"]}, {"role": "user", "content": "Thanks."}]
             else:
                 history += [*second["output"], {"role": "user", "content": "Thanks."}]
-            path, asked = body(client, *history)
-            await post_and_decode(gateway, client, path, asked, stream=False)
+            path, request_body = body(client, *history)
+            await post_and_decode(gateway, client, path, request_body, stream=False)
             roles = [one["role"] for one in script.bodies[2]["messages"]]
             assert roles == ["user", "assistant", "tool", "assistant", "user"]
             assert script.bodies[2]["messages"][:3] == script.bodies[1]["messages"][:3]
@@ -237,29 +237,29 @@ def test_the_conversation_goes_on_after_a_program(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_program_that_calls_nothing_never_reaches_the_client_alone(client: str) -> None:
+def test_program_without_calls_completes_within_one_response(client: str) -> None:
     async def work() -> None:
-        answers = [canonical_response(canonical_call("run_code", code="sum(range(10))")), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        responses = [canonical_response(canonical_call("run_code", code="sum(range(10))")), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body(client)
-            got, _ = await post_and_decode(gateway, client, path, asked, stream=False)
-            kinds = [one["type"] for one in output_items(client, got)]
+            path, request_body = body(client)
+            decoded, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
+            kinds = [one["type"] for one in output_items(client, decoded)]
             assert kinds[:2] == [PROGRAM[client], ENDED[client]]
-            assert "45" in json.dumps(output_items(client, got)[1])
+            assert "45" in json.dumps(output_items(client, decoded)[1])
             assert len(script.requests) == 2
 
     run_async(work())
 
 
-def test_a_fault_of_the_code_is_told_to_the_model() -> None:
+def test_model_gets_errors_of_its_code() -> None:
     async def work() -> None:
-        answers = [canonical_response(canonical_call("run_code", code="await query(wrong=1)")), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        responses = [canonical_response(canonical_call("run_code", code="await query(wrong=1)")), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
-            content = got["content"][1]["content"]
+            path, request_body = body("anthropic")
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
+            content = decoded["content"][1]["content"]
             assert (content["stdout"], content["return_code"]) == ("", 1)
             assert "`wrong` does not match" in content["stderr"]
             assert "`wrong` does not match" in script.bodies[1]["messages"][-1]["content"]
@@ -267,7 +267,7 @@ def test_a_fault_of_the_code_is_told_to_the_model() -> None:
     run_async(work())
 
 
-def test_a_failed_result_is_an_exception_in_the_code() -> None:
+def test_failed_tool_result_raises_in_the_program() -> None:
     async def work() -> None:
         code = "try:\n    await query(sql='x')\nexcept RuntimeError as error:\n    print('caught', error)"
         script = ScriptedUpstream(
@@ -284,39 +284,43 @@ def test_a_failed_result_is_an_exception_in_the_code() -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_direct_call_of_what_only_programs_may_call_is_denied(client: str) -> None:
+def test_direct_call_of_a_program_only_tool_is_denied(client: str) -> None:
     async def work() -> None:
-        answers = [canonical_response(canonical_call("query", sql="select 1")), DONE]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        responses = [canonical_response(canonical_call("query", sql="select 1")), DONE]
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body(client)
-            got, _ = await post_and_decode(gateway, client, path, asked, stream=False)
-            assert "query" not in json.dumps(output_items(client, got))
+            path, request_body = body(client)
+            decoded, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
+            assert "query" not in json.dumps(output_items(client, decoded))
             assert "Denied: only code may call query" in script.bodies[1]["messages"][-1]["content"]
 
     run_async(work())
 
 
-def test_a_tool_that_both_may_call_is_declared_too() -> None:
+def test_tool_open_to_both_callers_is_declared() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response("openai-chat", canonical_response(canonical_call("query", sql="x")), stream=False)
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic", direct=True)
-            got, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
+            path, request_body = body("anthropic", direct=True)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
             assert declared_tool_names("openai-chat", script.bodies[0]) == ["run_code", "query", "note"]
-            (made,) = calls("anthropic", got)
-            assert made["caller"] == {"type": "direct"}
+            (client_calls,) = calls("anthropic", decoded)
+            assert client_calls["caller"] == {"type": "direct"}
 
     run_async(work())
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_call_of_the_models_beside_a_program_is_the_clients(stream: bool) -> None:
+def test_direct_client_call_beside_a_program_reaches_the_client(stream: bool) -> None:
     async def work() -> None:
-        both = canonical_response(canonical_call("run_code", code=CODE), canonical_call("note", "call_2", sql="n"))
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=stream) for one in (both, DONE)))
+        mixed_response = canonical_response(
+            canonical_call("run_code", code=CODE), canonical_call("note", "call_2", sql="n")
+        )
+        script = ScriptedUpstream(
+            *(encode_http_response("openai-chat", one, stream=stream) for one in (mixed_response, DONE))
+        )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             first, second, _ = await two_requests(gateway, "anthropic", "noted", "[1]", stream=stream)
             assert [one["name"] for one in calls("anthropic", first)] == ["note", "query"]
@@ -327,28 +331,28 @@ def test_a_call_of_the_models_beside_a_program_is_the_clients(stream: bool) -> N
     run_async(work())
 
 
-def test_a_client_may_go_on_by_the_id_of_the_answer() -> None:
+def test_program_resumes_by_previous_response_id() -> None:
     async def work() -> None:
         async with (
-            serve_upstream(script := scripted(CODE)) as origin,
+            serve_upstream(script := scripted_program(CODE)) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            path, asked = body("openai-responses", store=True)
-            first, _ = await post_and_decode(gateway, "openai-responses", path, asked, stream=False)
-            *_, output = repeated("openai-responses", first, "[1, 2]")
-            path, asked = body("openai-responses", store=True, previous_response_id=first["id"], input=[output])
-            second, _ = await post_and_decode(gateway, "openai-responses", path, asked, stream=False)
+            path, request_body = body("openai-responses", store=True)
+            first, _ = await post_and_decode(gateway, "openai-responses", path, request_body, stream=False)
+            *_, output = next_input("openai-responses", first, "[1, 2]")
+            path, request_body = body("openai-responses", store=True, previous_response_id=first["id"], input=[output])
+            second, _ = await post_and_decode(gateway, "openai-responses", path, request_body, stream=False)
             assert second["output"][0]["result"] == "counted\n2"
             assert [one["role"] for one in script.bodies[1]["messages"]] == ["user", "assistant", "tool"]
 
     run_async(work())
 
 
-# ---- programs that nobody can go on with
+# ---- programs that can't be resumed
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_program_that_waited_too_long_timed_out(client: str) -> None:
+def test_expired_program_times_out(client: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *(
@@ -357,13 +361,13 @@ def test_a_program_that_waited_too_long_timed_out(client: str) -> None:
             )
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body(client)
-            first, _ = await post_and_decode(gateway, client, path, asked, stream=False)
-            desk = desk_of(gateway)
+            path, request_body = body(client)
+            first, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
+            desk = program_host_of(gateway)
             now = desk.clock()
             desk.clock = lambda: now + 271
-            path, asked = body(client, *repeated(client, first, "[1]"))
-            second, _ = await post_and_decode(gateway, client, path, asked, stream=False)
+            path, request_body = body(client, *next_input(client, first, "[1]"))
+            second, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
             ended = output_items(client, second)[0]
             assert ended["type"] == ENDED[client]
             if client == "anthropic":
@@ -375,7 +379,7 @@ def test_a_program_that_waited_too_long_timed_out(client: str) -> None:
     run_async(work())
 
 
-def test_a_program_that_somebody_changed_is_not_gone_on_with() -> None:
+def test_tampered_program_is_not_resumed() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *(
@@ -384,19 +388,19 @@ def test_a_program_that_somebody_changed_is_not_gone_on_with() -> None:
             )
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            first, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
-            store, id = desk_of(gateway)._store, first["content"][0]["id"]
-            kept = (await store.get(ANONYMOUS.tenant, "program", [id]))[id]
-            store.enqueue([Row(ANONYMOUS.tenant, "program", id, kept[:-1] + bytes([kept[-1] ^ 1]))])
-            path, asked = body("anthropic", *repeated("anthropic", first, "[1]"))
-            second, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
+            path, request_body = body("anthropic")
+            first, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
+            store, id = program_host_of(gateway)._store, first["content"][0]["id"]
+            stored = (await store.get(ANONYMOUS.tenant, "program", [id]))[id]
+            store.enqueue([Row(ANONYMOUS.tenant, "program", id, stored[:-1] + bytes([stored[-1] ^ 1]))])
+            path, request_body = body("anthropic", *next_input("anthropic", first, "[1]"))
+            second, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
             assert second["content"][0]["content"]["error_code"] == "execution_time_exceeded"
 
     run_async(work())
 
 
-def test_the_program_of_another_tenant_is_not_there() -> None:
+def test_program_of_another_tenant_is_not_found() -> None:
     async def work() -> None:
         keys = '[server]\nkeys = ["key-of-alice", "key-of-bob"]'
         script = ScriptedUpstream(
@@ -409,10 +413,10 @@ def test_the_program_of_another_tenant_is_not_there() -> None:
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, extra_config=keys)) as gateway,
         ):
-            path, asked = body("anthropic")
-            first = json.loads(await (await gateway.post(path, asked, x_api_key="key-of-alice")).read(100_000))
-            path, asked = body("anthropic", *repeated("anthropic", first, "[1]"))
-            second = json.loads(await (await gateway.post(path, asked, x_api_key="key-of-bob")).read(100_000))
+            path, request_body = body("anthropic")
+            first = json.loads(await (await gateway.post(path, request_body, x_api_key="key-of-alice")).read(100_000))
+            path, request_body = body("anthropic", *next_input("anthropic", first, "[1]"))
+            second = json.loads(await (await gateway.post(path, request_body, x_api_key="key-of-bob")).read(100_000))
             assert second["content"][0]["content"]["error_code"] == "execution_time_exceeded"
 
     run_async(work())
@@ -421,11 +425,11 @@ def test_the_program_of_another_tenant_is_not_there() -> None:
 # ---- the request
 
 
-def test_what_the_report_says() -> None:
+def test_losses_of_emulated_programs_are_reported() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            _, asked = body("anthropic")
-            asking = ClientRequest(codec=PROTOCOLS["anthropic"], body=asked, route=Route(), tenant="")
+            _, request_body = body("anthropic")
+            asking = ClientRequest(codec=PROTOCOLS["anthropic"], body=request_body, route=Route(), tenant="")
             losses = (await gateway.gateway.app._dispatcher.translate(asking)).losses
             assert [(one.kind, one.path) for one in losses] == [
                 ("approximated", "/tools/0"),
@@ -435,8 +439,8 @@ def test_what_the_report_says() -> None:
     run_async(work())
 
 
-def test_without_the_sandbox_the_gateway_works_and_refuses_as_before() -> None:
-    """It is another extra: nothing may want it before a program does."""
+def test_without_the_sandbox_programs_are_refused() -> None:
+    """The sandbox is an optional extra: it is loaded only for programs."""
     program = """
 import sys
 sys.modules["pydantic_monty"] = sys.modules["re2"] = None
@@ -448,44 +452,44 @@ from toolwire.protocols import PROTOCOLS
 client, upstream = PROTOCOLS["anthropic"], PROTOCOLS["openai-chat"]
 assert plan_programs(client.decode_request(sys.stdin.buffer.read(), Route()), client, upstream) is None
 """
-    _, asked = body("anthropic")
-    subprocess.run([sys.executable, "-c", program], input=asked, check=True, timeout=DEADLINE)
+    _, request_body = body("anthropic")
+    subprocess.run([sys.executable, "-c", program], input=request_body, check=True, timeout=DEADLINE)
 
 
-def test_a_choice_of_what_only_programs_may_call_is_refused() -> None:
+def test_tool_choice_of_a_program_only_tool_is_refused() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic", tool_choice={"type": "tool", "name": "query"})
-            got = await gateway.post(path, asked)
-            assert got.status == 400
-            assert "only programs may call" in (await got.read(10_000)).decode()
+            path, request_body = body("anthropic", tool_choice={"type": "tool", "name": "query"})
+            response = await gateway.post(path, request_body)
+            assert response.status == 400
+            assert "only programs may call" in (await response.read(10_000)).decode()
 
     run_async(work())
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "message"),
     [
         ({"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, "disable_parallel_tool_use is not"),
         ({"tools": "strict"}, "strict is not"),
     ],
     ids=["parallel", "strict"],
 )
-def test_what_the_provider_refuses_beside_programs_is_refused(field: dict[str, Any], said: str) -> None:
+def test_fields_the_provider_refuses_beside_programs_are_refused(field: dict[str, Any], message: str) -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            request = json.loads(asked)
+            path, request_body = body("anthropic")
+            request = json.loads(request_body)
             if field == {"tools": "strict"}:
                 request["tools"][1] |= {"strict": True, "input_schema": {**SCHEMA, "additionalProperties": False}}
             else:
                 request |= field
-            got = await gateway.post(path, json.dumps(request).encode())
-            assert got.status == 400
-            assert f"{said} supported with programmatic tool calling" in (await got.read(10_000)).decode()
-            # So says the provider's own rule, word for word.
+            response = await gateway.post(path, json.dumps(request).encode())
+            assert response.status == 400
+            assert f"{message} supported with programmatic tool calling" in (await response.read(10_000)).decode()
+            # The provider's own wording.
             (finding,) = [one for one in tw.check(request, "anthropic") if "programmatic" in one.rule]
-            assert f"{said} supported with programmatic tool calling" in finding.message
+            assert f"{message} supported with programmatic tool calling" in finding.message
 
     run_async(work())
 
@@ -494,37 +498,40 @@ def test_what_the_provider_refuses_beside_programs_is_refused(field: dict[str, A
     ("version", "caller"),
     [
         ("code_execution_20250825", "code_execution_20250825"),
-        ("code_execution_20260521", "code_execution_20260120"),  # which is no caller in an answer
+        ("code_execution_20260521", "code_execution_20260120"),  # not a valid caller in a response
     ],
 )
-def test_the_caller_is_the_sandbox_that_was_declared(version: str, caller: str) -> None:
+def test_caller_kind_is_the_declared_sandbox(version: str, caller: str) -> None:
     async def work() -> None:
-        async with serve_upstream(scripted(CODE)) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            asked = asked.replace(b"code_execution_20260120", version.encode())
-            got, _ = await post_and_decode(gateway, "anthropic", path, asked, stream=False)
-            assert [one["caller"]["type"] for one in calls("anthropic", got)] == [caller]
+        async with (
+            serve_upstream(scripted_program(CODE)) as origin,
+            run_gateway(one_provider_config(origin)) as gateway,
+        ):
+            path, request_body = body("anthropic")
+            request_body = request_body.replace(b"code_execution_20260120", version.encode())
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, request_body, stream=False)
+            assert [one["caller"]["type"] for one in calls("anthropic", decoded)] == [caller]
 
     run_async(work())
 
 
-def test_a_servers_tools_are_not_for_programs() -> None:
+def test_mcp_tools_are_not_callable_by_programs() -> None:
     async def work() -> None:
-        script = scripted("print(search_tools('wiki'))\nawait wiki()")
+        script = scripted_program("print(search_tools('wiki'))\nawait wiki()")
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            request = json.loads(asked)
+            path, request_body = body("anthropic")
+            request = json.loads(request_body)
             request["tools"].append({"type": "mcp_toolset", "mcp_server_name": "wiki"})
             request["mcp_servers"] = [{"type": "url", "name": "wiki", "url": "https://wiki.example/mcp"}]
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
         code = next(one for one in script.bodies[0]["tools"] if one["function"]["name"] == "run_code")
         assert "wiki" not in code["function"]["description"]
-        assert got["content"][1]["content"]["return_code"] == 1
+        assert decoded["content"][1]["content"]["return_code"] == 1
 
     run_async(work())
 
 
-def test_proofs_of_the_call_go_back_with_it() -> None:
+def test_signature_of_the_program_call_is_restored() -> None:
     async def work() -> None:
         from msgspec.structs import replace
 
@@ -541,21 +548,21 @@ def test_proofs_of_the_call_go_back_with_it() -> None:
     run_async(work())
 
 
-def test_programs_and_tool_search_go_together() -> None:
+def test_programs_and_tool_search_combine() -> None:
     async def work() -> None:
-        answers = [
+        responses = [
             canonical_response(canonical_call("tool_search", query="mail")),
             canonical_response(canonical_call("run_code", "call_2", code=CODE)),
             DONE,
         ]
-        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in answers))
+        script = ScriptedUpstream(*(encode_http_response("openai-chat", one, stream=False) for one in responses))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            path, asked = body("anthropic")
-            request = json.loads(asked)
+            path, request_body = body("anthropic")
+            request = json.loads(request_body)
             mail = {"name": "send_mail", "description": "Sends mail.", "input_schema": SCHEMA, "defer_loading": True}
             request["tools"] += [BM25_SEARCH, mail]
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
-            kinds = [one["type"] for one in got["content"]]
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            kinds = [one["type"] for one in decoded["content"]]
             assert kinds == ["server_tool_use", "tool_search_tool_result", "server_tool_use", "tool_use"]
             assert declared_tool_names("openai-chat", script.bodies[1]) == [
                 "run_code",

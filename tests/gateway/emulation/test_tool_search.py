@@ -1,4 +1,4 @@
-"""A client that declares its provider's own tool search, in front of upstreams that have none."""
+"""Clients that declare their provider's tool search, in front of upstreams that have none."""
 
 import asyncio
 import json
@@ -45,26 +45,26 @@ CALLED = {"anthropic": ("tool_use", "pay_invoice"), "openai-responses": ("functi
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", UPSTREAMS_WITHOUT_SEARCH)
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_the_gateway_searches_and_the_client_sees_its_own_search(client: str, protocol: str, stream: bool) -> None:
+def test_gateway_search_appears_as_the_clients_own(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         first = canonical_response(Text(text="Let me look."), canonical_call("tool_search", query="settle an invoice"))
         second = canonical_response(canonical_call("pay_invoice", "call_2", what="it"))
         script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in (first, second)))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             path, body = search_request(client, stream=stream)
-            got, response = await post_and_decode(gateway, client, path, body, stream=stream)
+            decoded, response = await post_and_decode(gateway, client, path, body, stream=stream)
             assert len(script.requests) == 2
             before, after = script.bodies
             assert declared_tool_names(protocol, before) == ["tool_search", "read_file"]
             assert declared_tool_names(protocol, after) == ["tool_search", "read_file", "pay_invoice"]
             kinds = [
                 (one["type"], one.get("name"))
-                for one in output_items(client, got)
+                for one in output_items(client, decoded)
                 if one["type"] not in ("text", "message")
             ]
             assert kinds == [*SEARCHES[client], CALLED[client]]
-            assert "pay_invoice" in json.dumps(output_items(client, got)[-2])
-            assert '"name": "tool_search"' not in json.dumps(got)
+            assert "pay_invoice" in json.dumps(output_items(client, decoded)[-2])
+            assert '"name": "tool_search"' not in json.dumps(decoded)
             assert response.candidates[0].stop is not None
             assert response.candidates[0].stop.reason == "tool_use"
             assert response.usage is not None
@@ -81,28 +81,28 @@ def test_the_gateway_searches_and_the_client_sees_its_own_search(client: str, pr
     ("client", "protocol", "search"),
     [("anthropic", "openai-responses", "tool_search"), ("openai-responses", "anthropic", "tool_search_tool_bm25")],
 )
-def test_an_upstream_that_searches_itself_is_let(client: str, protocol: str, search: str, stream: bool) -> None:
+def test_upstream_with_native_search_is_not_emulated(client: str, protocol: str, search: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(protocol, canonical_response(canonical_call("pay_invoice", what="it")), stream=stream)
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             path, body = search_request(client, stream=stream)
-            got, _ = await post_and_decode(gateway, client, path, body, stream=stream)
-        (sent,) = script.bodies
-        first, *functions = PROTOCOLS[protocol].decode_request(json.dumps(sent).encode(), Route()).tools or ()
+            decoded, _ = await post_and_decode(gateway, client, path, body, stream=stream)
+        (sent_body,) = script.bodies
+        first, *functions = PROTOCOLS[protocol].decode_request(json.dumps(sent_body).encode(), Route()).tools or ()
         assert isinstance(first, NativeTool)
         assert first.kind == search
         assert [(one.name, bool(getattr(one, "defer", None))) for one in functions] == [
             (name, name != "read_file") for name in TOOL_DESCRIPTIONS
         ]
-        assert [(one["type"], one["name"]) for one in output_items(client, got)] == [CALLED[client]]
+        assert [(one["type"], one["name"]) for one in output_items(client, decoded)] == [CALLED[client]]
 
     run_async(work())
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "openai-responses"])
-def test_a_model_that_cannot_search_is_not_left_to_it(protocol: str) -> None:
+def test_search_is_emulated_for_models_without_it(protocol: str) -> None:
     async def work() -> None:
         client, model = {
             "anthropic": ("openai-responses", "claude-3-opus"),
@@ -131,7 +131,7 @@ def test_a_model_that_cannot_search_is_not_left_to_it(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", UPSTREAMS_WITHOUT_SEARCH)
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_a_leg_only_adds_to_what_was_sent(client: str, protocol: str) -> None:
+def test_each_round_only_appends_to_the_request(client: str, protocol: str) -> None:
     async def work() -> None:
         first = canonical_response(canonical_call("tool_search", query="settle an invoice"))
         second = canonical_response(Text(text="Done."), reason="end_turn")
@@ -149,7 +149,7 @@ def test_a_leg_only_adds_to_what_was_sent(client: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS_WITH_SEARCH)
-def test_what_was_found_is_declared_in_the_next_request(client: str) -> None:
+def test_found_tools_are_declared_in_the_next_request(client: str) -> None:
     async def work() -> None:
         first = canonical_response(canonical_call("tool_search", query="settle an invoice"))
         script = ScriptedUpstream(
@@ -163,14 +163,14 @@ def test_what_was_found_is_declared_in_the_next_request(client: str) -> None:
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, body = search_request(client)
-            got, _ = await post_and_decode(gateway, client, path, body, stream=False)
+            decoded, _ = await post_and_decode(gateway, client, path, body, stream=False)
             if client == "anthropic":
-                id = got["content"][-1]["id"]
+                id = decoded["content"][-1]["id"]
                 result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "ok"}]}
-                more: list[Any] = [{"role": "assistant", "content": got["content"]}, result]
+                more: list[Any] = [{"role": "assistant", "content": decoded["content"]}, result]
             else:
-                result = {"type": "function_call_output", "call_id": got["output"][-1]["call_id"], "output": "ok"}
-                more = [*got["output"], result]
+                result = {"type": "function_call_output", "call_id": decoded["output"][-1]["call_id"], "output": "ok"}
+                more = [*decoded["output"], result]
             path, body = search_request(client, history=more)
             _, response = await post_and_decode(gateway, client, path, body, stream=False)
             assert declared_tool_names("openai-chat", script.bodies[2]) == ["tool_search", "pay_invoice", "read_file"]
@@ -179,26 +179,26 @@ def test_what_was_found_is_declared_in_the_next_request(client: str) -> None:
     run_async(work())
 
 
-def test_an_answer_that_also_calls_the_client_ends_there() -> None:
+def test_response_with_a_client_call_ends_after_the_search() -> None:
     async def work() -> None:
-        both = canonical_response(
+        mixed_response = canonical_response(
             canonical_call("tool_search", query="invoice"), canonical_call("read_file", "call_2", what="x")
         )
-        script = ScriptedUpstream(encode_http_response("openai-chat", both, stream=False))
+        script = ScriptedUpstream(encode_http_response("openai-chat", mixed_response, stream=False))
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, body = search_request("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
             assert len(script.requests) == 1
-            kinds = [one["type"] for one in got["content"]]
+            kinds = [one["type"] for one in decoded["content"]]
             assert kinds == ["server_tool_use", "tool_search_tool_result", "tool_use"]
-            assert got["stop_reason"] == "tool_use"
+            assert decoded["stop_reason"] == "tool_use"
 
     run_async(work())
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("client", "stop"), [("anthropic", "paused"), ("openai-responses", "end_turn")])
-def test_a_model_that_only_searches_is_not_asked_for_ever(client: str, stop: str, stream: bool) -> None:
+def test_search_rounds_are_bounded(client: str, stop: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -211,16 +211,16 @@ def test_a_model_that_only_searches_is_not_asked_for_ever(client: str, stop: str
             run_gateway(one_provider_config(origin, extra_config=more)) as gateway,
         ):
             path, body = search_request(client, stream=stream)
-            got, response = await post_and_decode(gateway, client, path, body, stream=stream)
+            decoded, response = await post_and_decode(gateway, client, path, body, stream=stream)
             assert len(script.requests) == 3
-            assert len(output_items(client, got)) == 6
+            assert len(output_items(client, decoded)) == 6
             assert response.candidates[0].stop is not None
             assert response.candidates[0].stop.reason == stop
 
     run_async(work())
 
 
-def test_ids_of_searches_are_unique_and_well_formed() -> None:
+def test_search_ids_are_unique_and_well_formed() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -231,11 +231,11 @@ def test_ids_of_searches_are_unique_and_well_formed() -> None:
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, body = search_request("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
-            ids = [one["id"] for one in got["content"] if one["type"] == "server_tool_use"]
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+            ids = [one["id"] for one in decoded["content"] if one["type"] == "server_tool_use"]
             assert len(ids) == len(set(ids)) == 6
             assert all(id.startswith("srvtoolu_") and id.isidentifier() for id in ids)
-            history = [{"role": "assistant", "content": got["content"]}, {"role": "user", "content": "go on"}]
+            history = [{"role": "assistant", "content": decoded["content"]}, {"role": "user", "content": "go on"}]
             path, body = search_request("anthropic", history=history)
             assert PROTOCOLS["anthropic"].check_request(json.loads(body)) == []
 
@@ -243,10 +243,10 @@ def test_ids_of_searches_are_unique_and_well_formed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
-    [({"pattern": "("}, "can't be read"), ({"pattern": "x" * 201}, "200 characters"), ({}, "there is no query")],
+    ("arguments", "message"),
+    [({"pattern": "("}, "can't be read"), ({"pattern": "x" * 201}, "200 characters"), ({}, "no query given")],
 )
-def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], why: str) -> None:
+def test_invalid_search_is_an_error_for_client_and_model(arguments: dict[str, str], message: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -258,18 +258,18 @@ def test_a_search_that_cannot_be_is_told_to_both(arguments: dict[str, str], why:
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, body = search_request("anthropic", search=REGEX_SEARCH)
-            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
-            assert got["content"][0]["name"] == "tool_search_tool_regex"
-            content = got["content"][1]["content"]
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+            assert decoded["content"][0]["name"] == "tool_search_tool_regex"
+            content = decoded["content"][1]["content"]
             assert (content["type"], content["error_code"]) == ("tool_search_tool_result_error", "invalid_tool_input")
-            assert why in content["error_message"]
+            assert message in content["error_message"]
             (result,) = [one for one in script.bodies[1]["messages"] if one["role"] == "tool"]
             assert result["content"].startswith("[tool error] ")
 
     run_async(work())
 
 
-def test_a_pattern_finds_and_the_loss_is_told_once() -> None:
+def test_pattern_search_finds_tools_and_reports_one_loss() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -281,20 +281,20 @@ def test_a_pattern_finds_and_the_loss_is_told_once() -> None:
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, body = search_request("anthropic", search=REGEX_SEARCH)
-            got = await gateway.post(path, body)
-            found = json.loads(await got.read(100_000))
-            references = found["content"][1]["content"]["tool_references"]
+            response = await gateway.post(path, body)
+            decoded = json.loads(await response.read(100_000))
+            references = decoded["content"][1]["content"]["tool_references"]
             assert references == [{"type": "tool_reference", "tool_name": "send_email"}]
             exchanger = gateway.gateway.app._dispatcher
-            sent = await exchanger.translate(
+            sent_body = await exchanger.translate(
                 ClientRequest(codec=PROTOCOLS["anthropic"], body=body, route=Route(), tenant="")
             )
-            assert [(one.kind, one.path) for one in sent.losses] == [("approximated", "/tools/0")]
+            assert [(one.kind, one.path) for one in sent_body.losses] == [("approximated", "/tools/0")]
 
     run_async(work())
 
 
-def test_losses_of_other_tools_keep_their_place() -> None:
+def test_losses_of_other_tools_keep_their_path() -> None:
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             _, body = search_request("anthropic")
@@ -313,22 +313,22 @@ def test_losses_of_other_tools_keep_their_place() -> None:
 
 
 @pytest.mark.parametrize("deferred", [True, False])
-def test_a_deferred_tool_that_only_programs_may_call_is_refused_as_any(deferred: bool) -> None:
-    """It must not be found, and then called by the model itself."""
+def test_deferred_program_only_tool_is_refused(deferred: bool) -> None:
+    """It must not be found and then called directly by the model."""
 
     async def work() -> None:
         async with serve_upstream(ScriptedUpstream()) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, body = search_request("anthropic")
             request = json.loads(body)
             request["tools"][2] |= {"allowed_callers": ["code_execution_20260120"], "defer_loading": deferred}
-            got = await gateway.post(path, json.dumps(request).encode())
-            assert got.status == 400
-            assert "allowed_callers" in (await got.read(10_000)).decode()
+            response = await gateway.post(path, json.dumps(request).encode())
+            assert response.status == 400
+            assert "allowed_callers" in (await response.read(10_000)).decode()
 
     run_async(work())
 
 
-def test_a_tool_of_the_clients_own_keeps_its_name() -> None:
+def test_client_tool_named_tool_search_keeps_its_name() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -342,15 +342,19 @@ def test_a_tool_of_the_clients_own_keeps_its_name() -> None:
             path, body = search_request("anthropic")
             request = json.loads(body)
             request["tools"].append({"name": "tool_search", "input_schema": TOOL_SCHEMA})
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
-            assert [one["type"] for one in got["content"]] == ["server_tool_use", "tool_search_tool_result", "tool_use"]
-            assert got["content"][-1]["name"] == "tool_search"
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            assert [one["type"] for one in decoded["content"]] == [
+                "server_tool_use",
+                "tool_search_tool_result",
+                "tool_use",
+            ]
+            assert decoded["content"][-1]["name"] == "tool_search"
 
     run_async(work())
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: bool) -> None:
+def test_namespace_member_is_found_and_called_by_its_own_name(stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -369,10 +373,10 @@ def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: boo
                 "description": "Lists orders.",
                 "parameters": TOOL_SCHEMA,
             }
-            shown = {**orders, "name": "get_order", "description": "Gets one."}
-            members = [{**orders, "strict": False, "defer_loading": True}, {**shown, "strict": False}]
+            renamed_tool = {**orders, "name": "get_order", "description": "Gets one."}
+            members = [{**orders, "strict": False, "defer_loading": True}, {**renamed_tool, "strict": False}]
             request["tools"].append({"type": "namespace", "name": "crm", "description": "Records.", "tools": members})
-            got, _ = await post_and_decode(
+            decoded, _ = await post_and_decode(
                 gateway, "openai-responses", path, json.dumps(request).encode(), stream=stream
             )
             before, after = script.bodies
@@ -381,7 +385,7 @@ def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: boo
                 *declared_tool_names("openai-chat", before),
                 "crm__list_orders",
             ]
-            _, output, called = got["output"]
+            _, output, called = decoded["output"]
             assert (output["tools"][0]["name"], output["tools"][0]["description"]) == ("crm", "Records.")
             assert [one["name"] for one in output["tools"][0]["tools"]] == ["list_orders"]
             assert (called["namespace"], called["name"]) == ("crm", "list_orders")
@@ -390,7 +394,7 @@ def test_a_member_of_a_namespace_is_found_and_called_by_its_own_name(stream: boo
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_name_that_the_upstream_refuses_is_restored_after_it_was_found(stream: bool) -> None:
+def test_rewritten_name_of_a_found_tool_is_restored(stream: bool) -> None:
     async def work() -> None:
         long = "list_all_the_open_orders_" + "x" * 60
         shortened = PROTOCOLS["openai-chat"].encode_request(
@@ -410,14 +414,14 @@ def test_a_name_that_the_upstream_refuses_is_restored_after_it_was_found(stream:
             path, body = search_request("anthropic", stream=stream)
             request = json.loads(body)
             request["tools"].append({"name": long, "input_schema": TOOL_SCHEMA, "defer_loading": True})
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=stream)
-            assert got["content"][-1]["name"] == long
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=stream)
+            assert decoded["content"][-1]["name"] == long
 
     run_async(work())
 
 
-def test_thoughts_go_back_with_their_proofs() -> None:
-    """Gemini refuses a call whose signature is missing."""
+def test_thinking_is_resent_with_its_signature() -> None:
+    """Gemini rejects a call without its signature."""
 
     async def work() -> None:
         seal = Signature(issuer="google", data="c2ln", kind="signature")
@@ -436,7 +440,7 @@ def test_thoughts_go_back_with_their_proofs() -> None:
     run_async(work())
 
 
-def test_a_schema_without_end_is_only_a_tool_that_is_hard_to_find() -> None:
+def test_recursive_schema_does_not_break_the_index() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -453,14 +457,14 @@ def test_a_schema_without_end_is_only_a_tool_that_is_hard_to_find() -> None:
             request = body.decode()
             tools = request.index('"tools": [') + len('"tools": [')
             request = request[:tools] + bomb + "," + request[tools:]
-            got, _ = await post_and_decode(gateway, "anthropic", path, request.encode(), stream=False)
-            references = got["content"][1]["content"]["tool_references"]
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, request.encode(), stream=False)
+            references = decoded["content"][1]["content"]["tool_references"]
             assert [one["tool_name"] for one in references] == ["pay_invoice"]
 
     run_async(work())
 
 
-def test_without_tools_to_find_nothing_is_emulated() -> None:
+def test_search_without_deferred_tools_is_not_emulated() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response("openai-chat", canonical_response(Text(text="Well."), reason="end_turn"), stream=False)
@@ -476,7 +480,7 @@ def test_without_tools_to_find_nothing_is_emulated() -> None:
     run_async(work())
 
 
-def test_a_large_catalog_that_is_new_holds_up_nobody_else() -> None:
+def test_indexing_a_large_catalog_does_not_block_other_requests() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -496,26 +500,26 @@ def test_a_large_catalog_that_is_new_holds_up_nobody_else() -> None:
             for number in range(800)
         ]
         entries = [IndexedTool(one["name"], one["description"], TOOL_SCHEMA) for one in many]
-        begun = time.thread_time()
+        started_at = time.thread_time()
         ToolIndex(entries).build()
-        made = time.thread_time() - begun
+        build_seconds = time.thread_time() - started_at
         path, body = search_request("anthropic")
         request = json.loads(body)
         request["tools"] += [one | {"defer_loading": True} for one in many]
-        sent = json.dumps(request).encode()
+        sent_body = json.dumps(request).encode()
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            await (await gateway.post(path, body)).read(1_000_000)  # modules are loaded with it
+            await (await gateway.post(path, body)).read(1_000_000)  # imports happen on the first call
             watch = asyncio.create_task(longest_pause())
-            got = await (await gateway.post(path, sent)).read(1_000_000)
+            decoded = await (await gateway.post(path, sent_body)).read(1_000_000)
             watch.cancel()
-            assert b'"tool_name":"pay_invoice"' in got
-            assert await watch < made / 2
+            assert b'"tool_name":"pay_invoice"' in decoded
+            assert await watch < build_seconds / 2
 
     run_async(work())
 
 
 async def longest_pause() -> float:
-    """How long this thread worked at one thing, at most, until it is cancelled."""
+    """Return the longest time this thread was busy with one task, until cancelled."""
     longest, last = 0.0, time.thread_time()
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Caches whose keys clients choose: bounded in bytes, however many and however long the keys are."""
+"""Caches with keys that clients choose are bounded in bytes, whatever the number and length of the keys."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -31,13 +31,13 @@ from toolwire.upstream.provider import Origin
 LIMIT = 2_500_000
 
 
-def exchanger_in_front_of(protocol: str) -> Dispatcher:
+def dispatcher_for(protocol: str) -> Dispatcher:
     config = with_memory_state(parse_config(one_provider_config(Origin("http", "127.0.0.1", 9), protocol), {}))
     return build_gateway(config, environment={"HOME": "/nonexistent"}).app._dispatcher
 
 
 def growth(work: Callable[[int], object], times: int) -> int:
-    """Bytes that are still held after so many calls."""
+    """Return the bytes still allocated after this many calls."""
     work(0)
     tracemalloc.start()
     try:
@@ -49,35 +49,35 @@ def growth(work: Callable[[int], object], times: int) -> int:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_16_a_name_that_no_model_has_is_refused_in_the_clients_protocol(protocol: str) -> None:
+def test_s_16_overlong_model_name_is_refused_in_the_clients_protocol(protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             path, body = question_request(protocol, model="MODEL")
             longest, longer = "x" * LIMIT_MODEL_NAME, "x" * (LIMIT_MODEL_NAME + 1)
             for name, status in ((longest, 200), (longer, 400)):
-                answer = await gateway.post(path.replace("MODEL", name), body.replace(b"MODEL", name.encode()))
-                assert answer.status == status
-            error = decode_error(protocol, 400, await answer.read(10_000))
-            assert error.message == "the name of the model has 513 characters: at most 512 are allowed"
+                response = await gateway.post(path.replace("MODEL", name), body.replace(b"MODEL", name.encode()))
+                assert response.status == status
+            error = decode_error(protocol, 400, await response.read(10_000))
+            assert error.message == "the model name has 513 characters, the limit is 512"
 
     run_async(work())
 
 
-def test_s_16_no_number_of_names_fills_the_memory_of_routes() -> None:
-    router = exchanger_in_front_of("openai-chat")._router
+def test_s_16_route_cache_is_bounded() -> None:
+    router = dispatcher_for("openai-chat")._router
     assert growth(lambda number: router.route(f"up/{number:0500d}"), 20_000) < LIMIT
     with pytest.raises(ModelNameTooLong):
         router.route("x" * 5_000_000)
 
 
-def test_s_16_no_number_of_names_fills_the_memory_of_carriers() -> None:
-    exchanger = exchanger_in_front_of("anthropic")
+def test_s_16_envelope_key_cache_is_bounded() -> None:
+    exchanger = dispatcher_for("anthropic")
     provider = exchanger._router.providers["up"]
     assert growth(lambda number: exchanger._envelope_key("t", Backend(provider, f"{number:0500d}")), 20_000) < LIMIT
 
 
-def test_s_16_no_number_of_paths_and_headers_fills_the_memory_of_heads() -> None:
-    exchanger = exchanger_in_front_of("gemini")
+def test_s_16_request_head_cache_is_bounded() -> None:
+    exchanger = dispatcher_for("gemini")
     provider = exchanger._router.providers["up"]
 
     def head(number: int) -> None:
@@ -89,7 +89,7 @@ def test_s_16_no_number_of_paths_and_headers_fills_the_memory_of_heads() -> None
     assert growth(head, 6000) < LIMIT
 
 
-def test_s_16_no_number_of_requests_fills_the_memory_of_what_is_told_outside_bodies() -> None:
+def test_s_16_route_header_cache_is_bounded() -> None:
     codec = PROTOCOLS["anthropic"]
 
     def route(number: int) -> None:
@@ -99,12 +99,12 @@ def test_s_16_no_number_of_requests_fills_the_memory_of_what_is_told_outside_bod
     assert growth(route, 1000) < LIMIT
 
 
-def test_s_16_no_number_of_hosts_fills_the_memory_of_hosts() -> None:
+def test_s_16_host_cache_is_bounded() -> None:
     assert growth(lambda number: auth._host_of(f"{number:060000d}"), 1000) < 1_000_000
     assert auth._host_of("Example.org:80") == "example.org"
 
 
-def test_s_16_no_number_of_tools_fills_the_memory_of_indexes() -> None:
+def test_s_16_tool_index_cache_is_bounded() -> None:
     def index(number: int) -> None:
         tool_search._index_for((("tool", f"{number:02500000d}", b"{}"),))
 

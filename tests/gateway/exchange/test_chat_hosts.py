@@ -1,4 +1,4 @@
-"""First requests of coding agents at Chat servers that are not OpenAI's own (F-1, F-13)."""
+"""First requests of coding agents at Chat servers other than OpenAI (F-1, F-13)."""
 
 import json
 from collections.abc import Callable
@@ -46,18 +46,18 @@ AGENTS: dict[str, tuple[str, Callable[[str], list[Body]]]] = {
 
 
 async def _ask(gateway: RunningGateway, path: str, body: Body) -> tuple[int, str]:
-    answer = await gateway.post(path, json.dumps(body).encode())
-    return answer.status, (await answer.read(1_000_000)).decode()
+    response = await gateway.post(path, json.dumps(body).encode())
+    return response.status, (await response.read(1_000_000)).decode()
 
 
 def _with_host(config: str, host: str) -> str:
-    """The configuration with a host for its provider; none where the host is not known."""
+    """Add a host to the provider's configuration; nothing for the generic host."""
     return config if host == "generic" else config.replace("[[routes]]", f'host = "{host}"\n[[routes]]')
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_f_1_the_first_requests_of_an_agent_are_taken(name: str, agent: str) -> None:
+def test_f_1_first_requests_of_agents_are_accepted(name: str, agent: str) -> None:
     check, model, profile = HOSTS[name]
     path, requests = AGENTS[agent]
 
@@ -68,11 +68,11 @@ def test_f_1_the_first_requests_of_an_agent_are_taken(name: str, agent: str) -> 
             run_gateway(_with_host(one_provider_config(origin), profile)) as gateway,
         ):
             for body in requests(model):
-                status, answer = await _ask(gateway, path, body)
+                status, response = await _ask(gateway, path, body)
                 assert host.refusals == []
                 assert status == 200
-                assert "apply_patch" in answer
-                assert "*** Begin Patch" in answer
+                assert "apply_patch" in response
+                assert "*** Begin Patch" in response
         assert len(host.bodies) == 2
         first, second = (body["messages"] for body in host.bodies)
         assert second[: len(first)] == first
@@ -82,7 +82,7 @@ def test_f_1_the_first_requests_of_an_agent_are_taken(name: str, agent: str) -> 
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_the_strict_hosts_refuse_the_dialect_of_openai(name: str, agent: str) -> None:
+def test_strict_hosts_refuse_openai_only_fields(name: str, agent: str) -> None:
     check, model, _ = HOSTS[name]
     path, requests = AGENTS[agent]
 
@@ -99,19 +99,19 @@ def test_the_strict_hosts_refuse_the_dialect_of_openai(name: str, agent: str) ->
     run_async(work())
 
 
-def test_f_1_a_custom_call_comes_back_as_one() -> None:
+def test_f_1_custom_tool_call_round_trips() -> None:
     async def work() -> None:
         async with serve_upstream(StrictHost(deepseek)) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            _, answer = await _ask(gateway, "/v1/responses", codex_request("deepseek-chat")[0])
-        events = [json.loads(line[5:]) for line in answer.splitlines() if line.startswith("data:")]
+            _, response = await _ask(gateway, "/v1/responses", codex_request("deepseek-chat")[0])
+        events = [json.loads(line[5:]) for line in response.splitlines() if line.startswith("data:")]
         (item,) = events[-1]["response"]["output"]
         assert (item["type"], item["name"], item["input"]) == ("custom_tool_call", "apply_patch", "*** Begin Patch")
 
     run_async(work())
 
 
-def test_a_client_of_chat_reaches_a_chat_host_as_it_wrote() -> None:
-    said = chat_request(
+def test_chat_request_passes_through_to_a_chat_host() -> None:
+    message = chat_request(
         {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         USER_MESSAGE,
         max_completion_tokens=9,
@@ -124,25 +124,25 @@ def test_a_client_of_chat_reaches_a_chat_host_as_it_wrote() -> None:
     async def work() -> None:
         host = StrictHost(lambda _: None)
         async with serve_upstream(host) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            await _ask(gateway, "/v1/chat/completions", said)
-        assert host.bodies == [said]
+            await _ask(gateway, "/v1/chat/completions", message)
+        assert host.bodies == [message]
 
     run_async(work())
 
 
 def translated(body: Body, source: str, host: str = "generic") -> tuple[Any, list[tuple[str, str]]]:
-    made = tw.translate(body, source, "openai-chat", host=host)
-    return made.value, [(loss.kind, loss.path) for loss in made.losses]
+    translated_body = tw.translate(body, source, "openai-chat", host=host)
+    return translated_body.value, [(loss.kind, loss.path) for loss in translated_body.losses]
 
 
-def test_f_13_only_the_leading_run_of_system_text_is_joined() -> None:
-    said = [
+def test_f_13_only_leading_system_messages_are_joined() -> None:
+    message = [
         {"role": "developer", "content": "One."},
         {"role": "system", "content": "Two."},
         {"role": "user", "content": "Hi"},
         {"role": "developer", "content": "Three."},
     ]
-    body, losses = translated({"model": "m", "instructions": "Zero.", "input": said}, "openai-responses")
+    body, losses = translated({"model": "m", "instructions": "Zero.", "input": message}, "openai-responses")
     assert body["messages"] == [
         {"role": "system", "content": "Zero.\n\nOne.\n\nTwo."},
         {"role": "user", "content": "Hi\n\n<system-reminder>\nThree.\n</system-reminder>"},
@@ -151,7 +151,7 @@ def test_f_13_only_the_leading_run_of_system_text_is_joined() -> None:
     assert ("approximated", "/input/3/role") in losses
 
 
-def test_f_13_settings_that_hosts_refuse_are_dropped_and_reported() -> None:
+def test_f_13_unsupported_settings_are_dropped_and_reported() -> None:
     body, losses = translated(
         {
             "model": "m",
@@ -177,55 +177,60 @@ def test_f_13_settings_that_hosts_refuse_are_dropped_and_reported() -> None:
     ]
 
 
-def test_f_1_forced_choices_follow_lowered_tools() -> None:
+def test_f_1_tool_choice_follows_lowered_tools() -> None:
     free = {"type": "custom", "name": "patch"}
     plain = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": True}
-    asked = {"model": "m", "input": "Hi", "tools": [free, plain]}
-    named, _ = translated({**asked, "tool_choice": free}, "openai-responses")
-    assert named["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
+    request_body = {"model": "m", "input": "Hi", "tools": [free, plain]}
+    chosen, _ = translated({**request_body, "tool_choice": free}, "openai-responses")
+    assert chosen["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
     some = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
-    allowed, losses = translated({**asked, "tool_choice": some}, "openai-responses")
+    allowed, losses = translated({**request_body, "tool_choice": some}, "openai-responses")
     assert allowed["tool_choice"] == "required"
     assert [tool["function"]["name"] for tool in allowed["tools"]] == ["f"]
     assert allowed["tools"][0]["function"]["strict"] is True
     assert ("dropped", "/tools/0") in losses
 
 
-def test_f_1_what_is_said_besides_text_keeps_its_parts() -> None:
+def test_f_1_messages_with_media_keep_their_parts() -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-    said = {"role": "user", "content": [{"type": "text", "text": "a"}, picture]}
-    body, _ = translated({"model": "m", "max_tokens": 9, "messages": [said]}, "anthropic")
+    message = {"role": "user", "content": [{"type": "text", "text": "a"}, picture]}
+    body, _ = translated({"model": "m", "max_tokens": 9, "messages": [message]}, "anthropic")
     assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image_url"]
 
 
 def test_f_1_cache_marks_are_dropped_and_reported() -> None:
-    """`prompt_cache_breakpoint` went to every Chat server, also on parts beside an image, which stay parts."""
+    """`prompt_cache_breakpoint` was sent to every Chat server, also on parts beside an image."""
     mark = {"cache_control": {"type": "ephemeral"}}
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}, **mark}
-    said = {"role": "user", "content": [{"type": "text", "text": "a", **mark}, picture]}
-    asked = {"model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "s", **mark}], "messages": [said]}
-    body, losses = translated(asked, "anthropic")
+    message = {"role": "user", "content": [{"type": "text", "text": "a", **mark}, picture]}
+    request_body = {
+        "model": "m",
+        "max_tokens": 9,
+        "system": [{"type": "text", "text": "s", **mark}],
+        "messages": [message],
+    }
+    body, losses = translated(request_body, "anthropic")
     assert "prompt_cache_breakpoint" not in json.dumps(body)
     places = ["/system/0", "/messages/0/content/0", "/messages/0/content/1"]
-    assert losses == [("dropped", f"{place}/cache_control") for place in places]
-    assert json.dumps(translated(asked, "anthropic", "openai")[0]).count("prompt_cache_breakpoint") == 3
+    assert losses == [("dropped", f"{path}/cache_control") for path in places]
+    assert json.dumps(translated(request_body, "anthropic", "openai")[0]).count("prompt_cache_breakpoint") == 3
 
 
-def test_the_pieces_of_a_models_text_are_joined_without_a_break() -> None:
-    said = [
+def test_assistant_text_parts_are_joined_without_a_break() -> None:
+    message = [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"text": "Hel"}, {"text": "lo"}]},
         {"role": "user", "parts": [{"text": "Well?"}]},
     ]
-    body, _ = translated({"contents": said}, "gemini")
+    body, _ = translated({"contents": message}, "gemini")
     assert body["messages"][1] == {"role": "assistant", "content": "Hello"}
 
 
-def test_tools_written_for_one_host_are_not_sent_to_another() -> None:
+def test_host_specific_tools_are_not_sent_to_another_host() -> None:
     tool = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
-    asked = {"model": "m", "input": "Hi", "tools": [tool]}
+    request_body = {"model": "m", "input": "Hi", "tools": [tool]}
     for host, members in (("openai", {"name", "parameters", "strict"}), ("generic", {"name", "parameters"})) * 2:
-        body, _ = translated(asked, "openai-responses", host)
+        body, _ = translated(request_body, "openai-responses", host)
         assert body["tools"][0]["function"].keys() == members
 
 
@@ -248,34 +253,34 @@ def test_tools_written_for_one_host_are_not_sent_to_another() -> None:
         ("api.anthropic.com", "anthropic", "m", "compatible"),
     ],
 )
-def test_a_host_is_recognized_by_its_name_or_its_model(hostname: str, protocol: str, model: str, profile: str) -> None:
+def test_host_is_recognized_by_its_name_or_model(hostname: str, protocol: str, model: str, profile: str) -> None:
     provider = Provider(name="p", protocol=protocol, base_url=f"https://{hostname}/v1")
     assert provider.profile(model).name == profile
     assert replace(provider, host="generic").profile(model).name == "generic"
 
 
-def test_a_host_that_is_not_known_is_refused_by_name() -> None:
+def test_unknown_host_is_refused() -> None:
     config = '[providers.p]\nprotocol = "openai-chat"\nbase_url = "http://h"\nhost = "nobody"'
-    with pytest.raises(ConfigError, match=r"providers\.p\.host: 'nobody' is none of openai"):
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: unknown host 'nobody'; expected one of openai"):
         parse_config(config, {})
-    with pytest.raises(ValueError, match="no host 'nobody'"):
+    with pytest.raises(ValueError, match="unknown host profile 'nobody'"):
         tw.translate(chat_request(), "openai-chat", "openai-chat", host="nobody")
     assert {"openai", "generic"} <= PROFILES.keys()
-    with pytest.raises(ConfigError, match=r"providers\.p\.host: only for openai-chat"):
+    with pytest.raises(ConfigError, match=r"providers\.p\.host: only valid for openai-chat"):
         parse_config(config.replace("openai-chat", "gemini"), {})
 
 
 async def _dry_run(gateway: RunningGateway, protocol: str, body: Any) -> tuple[Any, list[str]]:
-    asked = {"protocol": protocol, "body": body, "model": "m"}
-    status, answer = await _ask(gateway, "/toolwire/translate", asked)
-    assert status == 200, answer
-    made = json.loads(answer)
-    return made["body"], [loss["path"] for loss in made["losses"] if loss["kind"] == "dropped"]
+    request_body = {"protocol": protocol, "body": body, "model": "m"}
+    status, response = await _ask(gateway, "/toolwire/translate", request_body)
+    assert status == 200, response
+    translated_body = json.loads(response)
+    return translated_body["body"], [loss["path"] for loss in translated_body["losses"] if loss["kind"] == "dropped"]
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
-def test_openai_stores_nothing_for_clients_whose_protocol_stores_nothing(protocol: str) -> None:
-    """F-13: clients of Responses and Interactions decide what is stored; an explicit `store` of any client holds."""
+def test_openai_storage_is_turned_off_for_stateless_protocols(protocol: str) -> None:
+    """F-13: Responses and Interactions clients decide about storage; an explicit `store` of any client is kept."""
 
     async def work() -> None:
         bodies = {name: json.loads(question_request(name)[1]) for name in PROTOCOL_NAMES if name != protocol}
@@ -286,10 +291,10 @@ def test_openai_stores_nothing_for_clients_whose_protocol_stores_nothing(protoco
                     stored = (await _dry_run(gateway, name, body))[0].get("store")
                     assert stored is (None if name in ("openai-responses", "gemini-interactions") else False), name
                 if "openai-chat" in bodies:
-                    said = bodies["openai-chat"] | {"store": True}
-                    assert (await _dry_run(gateway, "openai-chat", said))[0]["store"] is True
-                own = json.loads(question_request(protocol)[1])
-                assert "store" not in (await _dry_run(gateway, protocol, own))[0]
+                    message = bodies["openai-chat"] | {"store": True}
+                    assert (await _dry_run(gateway, "openai-chat", message))[0]["store"] is True
+                stateful_body = json.loads(question_request(protocol)[1])
+                assert "store" not in (await _dry_run(gateway, protocol, stateful_body))[0]
             async with run_gateway(config) as gateway:
                 for name, body in bodies.items():
                     assert "store" not in (await _dry_run(gateway, name, body))[0]

@@ -1,4 +1,4 @@
-"""Chat's chunks as programs read them: `chunk.choices[0]` of each one; and streams of one protocol on both sides."""
+"""Chat chunks as programs read them (`chunk.choices[0]` of each), and same-protocol streams."""
 
 import json
 from typing import Any
@@ -19,47 +19,47 @@ TIMINGS = {"prompt_n": 12, "predicted_n": 34}
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
 
 
-def changed(wire: bytes, **members: Any) -> bytes:
-    """A chunk with other members."""
+def with_members(wire: bytes, **members: Any) -> bytes:
+    """Return a chunk with other members."""
     return b"data: " + json.dumps(json.loads(wire.removeprefix(b"data: ")) | members).encode() + b"\n\n"
 
 
-# A llama.cpp server's last chunk has its timings; another's begins with its filter's opinion and sends usage unasked.
-LLAMA = STREAM_START + changed(chat_sse_event({}, "stop"), timings=TIMINGS) + b"data: [DONE]\n\n"
+# llama.cpp sends timings in its last chunk; Azure starts with filter results and sends usage unasked.
+LLAMA = STREAM_START + with_members(chat_sse_event({}, "stop"), timings=TIMINGS) + b"data: [DONE]\n\n"
 UNASKED = (
-    changed(chat_sse_event({}), choices=[], prompt_filter_results=[{"prompt_index": 0}])
+    with_members(chat_sse_event({}), choices=[], prompt_filter_results=[{"prompt_index": 0}])
     + STREAM_START
     + chat_sse_event({}, "stop")
-    + changed(chat_sse_event({}), choices=[], usage=USAGE)
+    + with_members(chat_sse_event({}), choices=[], usage=USAGE)
     + b"data: [DONE]\n\n"
 )
 
 
-def answers() -> dict[str, tuple[str, bytes]]:
-    """A streamed answer of every upstream protocol, and Chat's of other servers."""
-    found = {"llama.cpp": ("openai-chat", LLAMA), "unasked usage": ("openai-chat", UNASKED)}
+def streams() -> dict[str, tuple[str, bytes]]:
+    """Return a streamed response of every upstream protocol, and of Chat servers other than OpenAI."""
+    streams_by_name = {"llama.cpp": ("openai-chat", LLAMA), "unasked usage": ("openai-chat", UNASKED)}
     for name in PROTOCOL_NAMES:
-        found[name] = (name, b"".join(translate_stream(LLAMA, "openai-chat", name)))
+        streams_by_name[name] = (name, b"".join(translate_stream(LLAMA, "openai-chat", name)))
     tier = b'"service_tier":"default",'
-    responses = found["openai-responses"][1].replace(b'"object":"response",', b'"object":"response",' + tier)
+    responses = streams_by_name["openai-responses"][1].replace(b'"object":"response",', b'"object":"response",' + tier)
     assert tier in responses
-    return found | {"service tier": ("openai-responses", responses)}
+    return streams_by_name | {"service tier": ("openai-responses", responses)}
 
 
-ANSWERS = answers()
+ANSWERS = streams()
 
 
 @pytest.mark.parametrize("asks_usage", [False, True], ids=["plain", "usage"])
 @pytest.mark.parametrize("case", ANSWERS)
-def test_f_15_and_u_1_the_quickstart_of_the_sdk_runs_on_every_upstream(case: str, asks_usage: bool) -> None:
+def test_f_15_and_u_1_sdk_quickstart_runs_on_every_upstream(case: str, asks_usage: bool) -> None:
     protocol, wire = ANSWERS[case]
     kind = PROTOCOLS[protocol].surface.stream_type.encode()
-    answer = SSE_HEAD.replace(b"text/event-stream", kind) + transfer_chunk(wire) + b"0\r\n\r\n"
+    response = SSE_HEAD.replace(b"text/event-stream", kind) + transfer_chunk(wire) + b"0\r\n\r\n"
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asks_usage else {}
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(answer)) as origin,
+            serve_upstream(reply_with(response)) as origin,
             run_gateway(one_provider_config(origin, protocol)) as gateway,
             openai.AsyncOpenAI(base_url=gateway.root + "/v1", api_key="none", max_retries=0) as client,
         ):
@@ -69,7 +69,7 @@ def test_f_15_and_u_1_the_quickstart_of_the_sdk_runs_on_every_upstream(case: str
             chunks = [chunk async for chunk in stream]
         if asks_usage and not chunks[-1].choices:
             chunks.pop()
-        if not (asks_usage and case == "unasked usage"):  # it sends others to whoever asks, too
+        if not (asks_usage and case == "unasked usage"):  # it sends other chunks with empty choices, too
             text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
             assert text == "It is sunny"
         if case == "llama.cpp":
@@ -82,8 +82,8 @@ def test_f_15_and_u_1_the_quickstart_of_the_sdk_runs_on_every_upstream(case: str
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_f_15_a_stream_of_one_protocol_is_passed_on_frame_by_frame(protocol: str) -> None:
-    """In pieces of any size, and each frame as it came."""
+def test_f_15_same_protocol_stream_passes_through_frame_by_frame(protocol: str) -> None:
+    """Chunks of any size; each frame arrives unchanged."""
     tried = 0
     for name, wire in recorded_bodies.fixture_streams(protocol).items():
         if name in {"json_array", "framing", "no_done"}:
@@ -98,6 +98,6 @@ def test_f_15_a_stream_of_one_protocol_is_passed_on_frame_by_frame(protocol: str
     assert tried > 5
 
 
-def test_f_15_a_stream_that_a_provider_left_open_is_closed() -> None:
+def test_f_15_stream_left_open_by_the_provider_is_closed() -> None:
     wire = STREAM_START + chat_sse_event({}, "stop")
     assert b"".join(translate_stream(wire, "openai-chat", "openai-chat")) == wire + b"data: [DONE]\n\n"

@@ -1,4 +1,4 @@
-"""The exchange: tries and fall-backs before the first byte, losses told, and what is looked up beside it."""
+"""The exchange: retries and failover before the first byte, reported losses, and related endpoints."""
 
 import asyncio
 import json
@@ -36,17 +36,17 @@ from toolwire.canonical.events import ResponseEnd, ResponseFailed
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
-# ---- tries
+# ---- retries and failover
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_busy_upstream_is_asked_again(stream: bool, clock: Clock) -> None:
+def test_busy_upstream_is_retried(stream: bool, clock: Clock) -> None:
     async def work() -> None:
         script = ScriptedUpstream(BUSY_RESPONSE, BUSY_RESPONSE, CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            answer = await clock.advance_until_done(gateway.send_question("anthropic", stream=stream), step=0.1)
-            body = await answer.read(10_000)
-            assert answer.status == 200
+            response = await clock.advance_until_done(gateway.send_question("anthropic", stream=stream), step=0.1)
+            body = await response.read(10_000)
+            assert response.status == 200
             assert b"sunny" in body if stream else b"fine" in body
             assert len(script.requests) == 3
             assert script.bodies[0] == script.bodies[2]
@@ -55,23 +55,23 @@ def test_a_busy_upstream_is_asked_again(stream: bool, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "openai-chat"])
-def test_an_answer_that_failed_half_way_is_an_error(client: str) -> None:
+def test_response_that_fails_midway_is_an_error(client: str) -> None:
     async def work() -> None:
         failed = json.loads(CHAT_BODY)
         failed["choices"][0] |= {"finish_reason": "error", "error": {"code": 400, "message": "Too long"}}
         async with run_gateway_with(ScriptedUpstream(http_response("200 OK", json.dumps(failed).encode()))) as gateway:
-            answer = await gateway.send_question(client)
-            body = await answer.read(10_000)
+            response = await gateway.send_question(client)
+            body = await response.read(10_000)
             if PROTOCOLS[client].errors_in_body:
                 failure = PROTOCOLS[client].decode_response(body, ResponseContext()).error
-                assert (answer.status, failure and failure.message) == (200, "Too long")
+                assert (response.status, failure and failure.message) == (200, "Too long")
             else:
-                assert (answer.status, decode_error(client, 400, body).message) == (400, "Too long")
+                assert (response.status, decode_error(client, 400, body).message) == (400, "Too long")
 
     run_async(work())
 
 
-def test_an_upstream_that_stays_busy_is_given_up_and_its_word_passed_on() -> None:
+def test_error_of_a_busy_upstream_is_passed_on_after_retries() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response(
@@ -79,9 +79,9 @@ def test_an_upstream_that_stays_busy_is_given_up_and_its_word_passed_on() -> Non
             )
         )
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.send_question("anthropic")
-            assert (answer.status, answer.headers["retry-after"], len(script.requests)) == (429, "33", 1)
-            assert decode_error("anthropic", 429, await answer.read(10_000)).kind == "rate_limit"
+            response = await gateway.send_question("anthropic")
+            assert (response.status, response.headers["retry-after"], len(script.requests)) == (429, "33", 1)
+            assert decode_error("anthropic", 429, await response.read(10_000)).kind == "rate_limit"
 
     run_async(work())
 
@@ -100,13 +100,13 @@ def test_an_upstream_that_stays_busy_is_given_up_and_its_word_passed_on() -> Non
     ],
     ids=["500", "401", "404", "empty", "error as the first event"],
 )
-def test_what_one_provider_can_not_do_the_next_one_does(broken: bytes, stream: bool) -> None:
+def test_failover_to_next_provider(broken: bytes, stream: bool) -> None:
     async def work() -> None:
         first, second = ScriptedUpstream(broken), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(first, second, extra_config="[limits]\nretries = 0") as gateway:
-            answer = await gateway.send_question("openai-responses", stream=stream)
-            body = await answer.read(100_000)
-            assert answer.status == 200, body
+            response = await gateway.send_question("openai-responses", stream=stream)
+            body = await response.read(100_000)
+            assert response.status == 200, body
             assert b"sunny" in body if stream else b"fine" in body
             assert (len(first.requests), len(second.requests)) == (1, 1)
             assert b"secret-of-p1" in second.requests[0]
@@ -115,22 +115,22 @@ def test_what_one_provider_can_not_do_the_next_one_does(broken: bytes, stream: b
     run_async(work())
 
 
-def test_what_the_request_is_at_fault_for_is_nobody_elses_to_try() -> None:
+def test_client_errors_do_not_fail_over() -> None:
     async def work() -> None:
         first = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"))
         )
         second = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(first, second) as gateway:
-            answer = await gateway.send_question("gemini")
-            assert answer.status == 400
-            assert "too hot" in decode_error("gemini", 400, await answer.read(10_000)).message
+            response = await gateway.send_question("gemini")
+            assert response.status == 400
+            assert "too hot" in decode_error("gemini", 400, await response.read(10_000)).message
             assert (len(first.requests), len(second.requests)) == (1, 0)
 
     run_async(work())
 
 
-def test_after_the_first_byte_nobody_else_is_asked() -> None:
+def test_no_failover_after_the_first_byte() -> None:
     async def work() -> None:
         first, second = (
             ScriptedUpstream(SSE_HEAD + transfer_chunk(STREAM_START) + b"0\r\n\r\n"),
@@ -145,7 +145,7 @@ def test_after_the_first_byte_nobody_else_is_asked() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_whole_answer_to_a_streamed_request_is_streamed(protocol: str) -> None:
+def test_json_response_to_a_streaming_request_is_streamed(protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             wire = await (await gateway.send_question(protocol, stream=True)).read(10_000)
@@ -155,32 +155,34 @@ def test_a_whole_answer_to_a_streamed_request_is_streamed(protocol: str) -> None
     run_async(work())
 
 
-def test_losses_are_told_in_a_header_and_by_exchange_to_the_same_key_only() -> None:
+def test_losses_are_in_a_header_and_readable_by_the_same_key_only() -> None:
     async def work() -> None:
         keys = '[server]\nkeys = ["first-key-1", "second-key-2"]'
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=keys) as gateway:
             body = json.dumps(LOSSY_REQUEST).encode()
-            answer = await gateway.post("/v1/messages", body, x_api_key="first-key-1")
-            header = json.loads(answer.headers["toolwire-losses"])
+            response = await gateway.post("/v1/messages", body, x_api_key="first-key-1")
+            header = json.loads(response.headers["toolwire-losses"])
             assert "/container" in [loss["path"] for loss in header["losses"]]
-            assert answer.headers["toolwire-losses"].isascii()
-            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
-            status, found = await gateway.get(path, x_api_key="first-key-1")
+            assert response.headers["toolwire-losses"].isascii()
+            path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
+            status, decoded = await gateway.get(path, x_api_key="first-key-1")
             assert status == 200
-            assert [loss["path"] for loss in json.loads(found)["losses"]] == [loss["path"] for loss in header["losses"]]
+            assert [loss["path"] for loss in json.loads(decoded)["losses"]] == [
+                loss["path"] for loss in header["losses"]
+            ]
             assert (await gateway.get(path, x_api_key="second-key-2"))[0] == 404
             assert (await gateway.get(path))[0] == 401
 
     run_async(work())
 
 
-def test_a_strict_request_is_refused_before_anything_is_sent() -> None:
+def test_strict_request_is_refused_before_sending() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode(), toolwire_strict="refuse")
-            assert answer.status == 400
-            assert "/" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            response = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode(), toolwire_strict="refuse")
+            assert response.status == 400
+            assert "/" in decode_error("anthropic", 400, await response.read(10_000)).message
             assert script.requests == []
         async with run_gateway_with(script, route_options="strict = true") as gateway:
             assert (await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST).encode())).status == 400
@@ -189,20 +191,20 @@ def test_a_strict_request_is_refused_before_anything_is_sent() -> None:
     run_async(work())
 
 
-def test_a_dry_run_says_what_would_be_sent() -> None:
+def test_dry_run_returns_the_translated_request() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            asked = json.dumps({"protocol": "anthropic", "body": LOSSY_REQUEST}).encode()
-            answer = await gateway.post("/toolwire/translate", asked)
-            found = json.loads(await answer.read(10_000))
-            assert (found["provider"], found["protocol"], found["address"]) == (
+            request_body = json.dumps({"protocol": "anthropic", "body": LOSSY_REQUEST}).encode()
+            response = await gateway.post("/toolwire/translate", request_body)
+            decoded = json.loads(await response.read(10_000))
+            assert (decoded["provider"], decoded["protocol"], decoded["address"]) == (
                 "p0",
                 "openai-chat",
                 "/v1/chat/completions",
             )
-            assert found["body"]["messages"][0]["role"] == "user"
-            assert "/container" in [loss["path"] for loss in found["losses"]]
+            assert decoded["body"]["messages"][0]["role"] == "user"
+            assert "/container" in [loss["path"] for loss in decoded["losses"]]
             assert script.requests == []
             assert (await gateway.post("/toolwire/translate", b'{"protocol":"smtp","body":{}}')).status == 400
             assert (await gateway.post("/toolwire/translate", b"nonsense")).status == 400
@@ -210,11 +212,11 @@ def test_a_dry_run_says_what_would_be_sent() -> None:
     run_async(work())
 
 
-# ---- silence
+# ---- heartbeats
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str, clock: Clock) -> None:
+def test_silent_upstream_is_bridged_by_heartbeats(protocol: str, clock: Clock) -> None:
     async def work() -> None:
         go_on = asyncio.Event()
 
@@ -228,22 +230,22 @@ def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str, clock: C
         async with serve_upstream(slow) as origin:
             config = one_provider_config(origin, extra_config="[limits]\nheartbeat = 10", timeout=NO_TIMEOUT)
             async with run_gateway(config) as gateway:
-                answer = await gateway.send_question(protocol, stream=True)
-                pieces = [await answer.next()]
+                response = await gateway.send_question(protocol, stream=True)
+                pieces = [await response.next()]
                 while b"sunny" not in b"".join(pieces):
-                    pieces.append(await answer.next())
+                    pieces.append(await response.next())
                 pieces += [
-                    await clock.advance_until_done(answer.next()) for _ in range(3)
-                ]  # beats: the upstream says nothing
+                    await clock.advance_until_done(response.next()) for _ in range(3)
+                ]  # heartbeats: the upstream is silent
                 go_on.set()
-                pieces += [piece async for piece in answer.chunks()]
+                pieces += [piece async for piece in response.chunks()]
             events = decode_events(protocol, b"".join(pieces))
             assert isinstance(events[-1], ResponseEnd)
 
     run_async(work())
 
 
-# ---- addresses
+# ---- paths
 
 
 @pytest.mark.parametrize(
@@ -260,9 +262,7 @@ def test_a_silent_upstream_does_not_make_a_silent_stream(protocol: str, clock: C
         ("/v1/responses/x/y", {}, "openai-responses"),
     ],
 )
-def test_an_unknown_path_is_answered_in_the_protocol_so_recognised(
-    path: str, headers: dict[str, str], protocol: str
-) -> None:
+def test_unknown_path_is_answered_in_the_guessed_protocol(path: str, headers: dict[str, str], protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, body = await gateway.get(path, **headers)
@@ -284,7 +284,7 @@ def test_query_strings_are_tolerated() -> None:
     run_async(work())
 
 
-def test_what_happened_is_counted() -> None:
+def test_requests_are_counted_in_metrics() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             await (await gateway.send_question("anthropic")).read(10_000)
@@ -301,24 +301,24 @@ def test_what_happened_is_counted() -> None:
     run_async(work())
 
 
-def test_ollama_streams_unless_told_not_to() -> None:
+def test_ollama_streams_by_default() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_STREAM, CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
             body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-            answer = await gateway.post("/api/chat", json.dumps(body).encode())
-            assert answer.headers["content-type"] == "application/x-ndjson"
-            assert b"sunny" in await answer.read(10_000)
-            answer = await gateway.post("/api/chat", json.dumps({**body, "stream": False}).encode())
-            assert b"fine" in await answer.read(10_000)
+            response = await gateway.post("/api/chat", json.dumps(body).encode())
+            assert response.headers["content-type"] == "application/x-ndjson"
+            assert b"sunny" in await response.read(10_000)
+            response = await gateway.post("/api/chat", json.dumps({**body, "stream": False}).encode())
+            assert b"fine" in await response.read(10_000)
             assert [one.get("stream") for one in script.bodies] == [True, False]
 
     run_async(work())
 
 
-def test_a_whole_number_reaches_the_client_as_the_integer_that_its_schema_says() -> None:
+def test_whole_number_becomes_an_integer_where_the_schema_says_so() -> None:
     schema = {"type": "object", "properties": {"days": {"type": "integer"}}}
-    asked = {
+    request_body = {
         "model": "m",
         "max_tokens": 100,
         "messages": [{"role": "user", "content": "Go."}],
@@ -326,19 +326,19 @@ def test_a_whole_number_reaches_the_client_as_the_integer_that_its_schema_says()
     }
     call = {"id": "call_1", "type": "function", "function": {"name": "forecast", "arguments": '{"days": 3.0}'}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    answered = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    upstream_body = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
 
     async def work() -> None:
         async with run_gateway_with(
-            ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
+            ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
         ) as gateway:
-            answer = await gateway.post("/v1/messages", json.dumps(asked).encode())
-            assert b'"input":{"days": 3}' in await answer.read(10_000)
+            response = await gateway.post("/v1/messages", json.dumps(request_body).encode())
+            assert b'"input":{"days": 3}' in await response.read(10_000)
 
     run_async(work())
 
 
-def test_an_answer_that_may_not_lose_its_guard_is_refused() -> None:
+def test_response_losing_a_constraint_is_refused() -> None:
     check = {"id": "sc_1", "code": "malicious_instructions", "message": "Look first."}
     call = {
         "type": "computer_call",
@@ -348,23 +348,27 @@ def test_an_answer_that_may_not_lose_its_guard_is_refused() -> None:
         "action": {"type": "click", "x": 1, "y": 2, "button": "left"},
         "pending_safety_checks": [check],
     }
-    answered = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [call]}
+    upstream_body = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [call]}
 
     async def work() -> None:
-        script = ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
         async with (
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, "openai-responses")) as gateway,
         ):
-            answer = await gateway.send_question("anthropic")
-            assert answer.status == 400
-            assert "pending_safety_checks" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            response = await gateway.send_question("anthropic")
+            assert response.status == 400
+            assert "pending_safety_checks" in decode_error("anthropic", 400, await response.read(10_000)).message
 
     run_async(work())
 
 
-def test_what_a_client_uses_of_its_protocol_is_said_to_a_provider_of_the_same() -> None:
-    said = {"anthropic-beta": "one-2026-01-01,two-2026-02-02", "anthropic-version": "2026-06-01", "x-else": "kept back"}
+def test_forwarded_headers_reach_a_provider_of_the_same_protocol() -> None:
+    header_values = {
+        "anthropic-beta": "one-2026-01-01,two-2026-02-02",
+        "anthropic-version": "2026-06-01",
+        "x-else": "kept back",
+    }
     body = json.dumps(anthropic_request()).encode()
     good = http_response("200 OK", json.dumps(anthropic_response()).encode())
 
@@ -373,9 +377,9 @@ def test_what_a_client_uses_of_its_protocol_is_said_to_a_provider_of_the_same() 
         async with serve_upstream(script) as origin:
             config = one_provider_config(origin, protocol).replace("timeout", f"{more}\ntimeout")
             async with run_gateway(config) as gateway:
-                answer = await gateway.post("/v1/messages", body, **said)
-                await answer.read(100_000)
-                assert answer.status == 200
+                response = await gateway.post("/v1/messages", body, **header_values)
+                await response.read(100_000)
+                assert response.status == 200
         return script.requests[0].partition(b"\r\n\r\n")[0].decode().lower()
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""What a client carries for a provider outlives the gateway that gave it, and is worth nothing to anybody else."""
+"""Envelopes outlive the gateway that made them, and are worthless to other tenants."""
 
 import json
 from pathlib import Path
@@ -24,20 +24,20 @@ ANSWERED = {"candidates": [{"content": {"parts": [CALL], "role": "model"}, "fini
 KEY = {"x_api_key": "first-key-1"}
 
 
-async def cycle(
+async def call_and_result(
     script: ScriptedUpstream, client: str, first: str, second: str, key: dict[str, str]
 ) -> tuple[int, Any, list[str]]:
-    """A call through one gateway, its result through another: what went upstream then, and the losses."""
-    asked = anthropic_request() if client == "anthropic" else responses_request(USER_MESSAGE, store=False)
+    """Send a call through one gateway and its result through another; return the upstream request and the losses."""
+    request_body = anthropic_request() if client == "anthropic" else responses_request(USER_MESSAGE, store=False)
     async with serve_upstream(script) as origin:
         async with run_gateway(one_provider_config(origin, "gemini", first)) as gateway:
-            answer = await gateway.post(PATHS[client], json.dumps(asked).encode(), **KEY)
-            given = json.loads(await answer.read(100_000))
-        following = toolwire.continue_request(asked, given, [{"id": "call_1", "output": "sunny"}], client)
+            response = await gateway.post(PATHS[client], json.dumps(request_body).encode(), **KEY)
+            first_body = json.loads(await response.read(100_000))
+        following = toolwire.continue_request(request_body, first_body, [{"id": "call_1", "output": "sunny"}], client)
         async with run_gateway(one_provider_config(origin, "gemini", second)) as gateway:
-            answer = await gateway.post(PATHS[client], json.dumps(following).encode(), **key)
-            lost = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
-            return answer.status, script.bodies[-1]["contents"][1]["parts"], [loss["path"] for loss in lost]
+            response = await gateway.post(PATHS[client], json.dumps(following).encode(), **key)
+            lost = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+            return response.status, script.bodies[-1]["contents"][1]["parts"], [loss["path"] for loss in lost]
 
 
 @pytest.mark.parametrize("client", PATHS)
@@ -50,10 +50,10 @@ async def cycle(
     ],
     ids=["restarted", "keys turned over", "derived from the server's keys"],
 )
-def test_a_proof_comes_back_through_another_gateway_with_the_same_keys(client: str, first: str, second: str) -> None:
+def test_envelope_verifies_in_another_gateway_with_the_same_keys(client: str, first: str, second: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
-        status, parts, lost = await cycle(script, client, first, second, KEY)
+        status, parts, lost = await call_and_result(script, client, first, second, KEY)
         assert status == 200
         assert [part.get("thoughtSignature") for part in parts] == [SIGNATURE]
         assert not any("signature" in path or "encrypted" in path for path in lost)
@@ -70,11 +70,11 @@ def test_a_proof_comes_back_through_another_gateway_with_the_same_keys(client: s
     ],
     ids=["another seal", "another caller"],
 )
-def test_a_proof_that_is_not_ones_own_is_left_out_and_that_is_reported(client: str, second: str, key: str) -> None:
+def test_foreign_envelope_is_dropped_and_reported(client: str, second: str, key: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(ANSWERED).encode()))
         first = '[server]\nseal_keys = ["a-seal"]\nkeys = ["first-key-1"]'
-        status, parts, lost = await cycle(script, client, first, second, {"x_api_key": key})
+        status, parts, lost = await call_and_result(script, client, first, second, {"x_api_key": key})
         assert status == 200
         assert SIGNATURE not in json.dumps(parts)
         assert any("signature" in path or "encrypted" in path for path in lost)
@@ -82,9 +82,9 @@ def test_a_proof_that_is_not_ones_own_is_left_out_and_that_is_reported(client: s
     run_async(work())
 
 
-def test_a_key_that_was_made_is_found_again(tmp_path: Path) -> None:
-    home = {"XDG_STATE_HOME": str(tmp_path)}
-    assert load_signing_keys(ServerSection(), home) == load_signing_keys(ServerSection(), home)
-    assert load_signing_keys(ServerSection(), home) != load_signing_keys(
+def test_generated_key_is_reused(tmp_path: Path) -> None:
+    environment = {"XDG_STATE_HOME": str(tmp_path)}
+    assert load_signing_keys(ServerSection(), environment) == load_signing_keys(ServerSection(), environment)
+    assert load_signing_keys(ServerSection(), environment) != load_signing_keys(
         ServerSection(), {"XDG_STATE_HOME": str(tmp_path / "other")}
     )

@@ -1,4 +1,4 @@
-"""Model names that clients choose, in the paths of upstream requests (S-3)."""
+"""Model names chosen by clients, in the paths of upstream requests (S-3)."""
 
 import json
 from typing import Any
@@ -57,37 +57,33 @@ NAMES = {
 }
 
 
-def lines_of(script: ScriptedUpstream) -> list[bytes]:
+def request_lines(script: ScriptedUpstream) -> list[bytes]:
     return [one.partition(b"\r\n")[0] for one in script.requests]
 
 
 @pytest.mark.parametrize("model", HOSTILE)
-def test_s_3_a_model_name_never_leaves_its_segment_of_the_path(model: str) -> None:
+def test_s_3_model_name_stays_in_its_path_segment(model: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(ANSWER)
-        said = [{"role": "user", "content": "x"}]
+        messages = [{"role": "user", "content": "x"}]
         bodies: list[tuple[str, str, dict[str, Any]]] = [
-            ("anthropic", "/v1/messages", {"max_tokens": 9, "messages": said}),
-            ("anthropic", "/v1/messages/count_tokens", {"messages": said}),
-            ("openai-chat", "/v1/chat/completions", {"messages": said}),
+            ("anthropic", "/v1/messages", {"max_tokens": 9, "messages": messages}),
+            ("anthropic", "/v1/messages/count_tokens", {"messages": messages}),
+            ("openai-chat", "/v1/chat/completions", {"messages": messages}),
             ("openai-responses", "/v1/responses", {"input": "x"}),
-            ("ollama", "/api/chat", {"messages": said, "stream": False}),
+            ("ollama", "/api/chat", {"messages": messages, "stream": False}),
         ]
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "gemini")) as gateway:
             for protocol, path, body in bodies:
-                answer = await gateway.post(path, json.dumps({"model": model} | body).encode())
-                refusal = await answer.read(100_000)
-                assert answer.status == 400, refusal
-                why = (
-                    "can't stand in a path"
-                    if len(model) <= LIMIT_MODEL_NAME
-                    else f"at most {LIMIT_MODEL_NAME} are allowed"
-                )
-                assert why in decode_error(protocol, 400, refusal).message
+                response = await gateway.post(path, json.dumps({"model": model} | body).encode())
+                refusal = await response.read(100_000)
+                assert response.status == 400, refusal
+                message = "invalid model name" if len(model) <= LIMIT_MODEL_NAME else f"the limit is {LIMIT_MODEL_NAME}"
+                assert message in decode_error(protocol, 400, refusal).message
             for method in ("generateContent", "countTokens"):
                 path = f"/v1beta/models/{quote(model, safe='')}:{method}"
-                own = await gateway.post(path, b'{"contents":[{"role":"user","parts":[{"text":"x"}]}]}')
-                assert own.status == 400
+                native_response = await gateway.post(path, b'{"contents":[{"role":"user","parts":[{"text":"x"}]}]}')
+                assert native_response.status == 400
             assert script.requests == []
 
     run_async(work())
@@ -101,36 +97,36 @@ def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "gemini")) as gateway:
             assert (await gateway.post("/v1/messages", json.dumps(body).encode())).status == 200
             assert (await gateway.post("/v1/messages/count_tokens", json.dumps(body).encode())).status == 200
-            assert lines_of(script) == [
+            assert request_lines(script) == [
                 f"POST /v1beta/{NAMES[model]}:generateContent HTTP/1.1".encode(),
                 f"POST /v1beta/{NAMES[model]}:countTokens HTTP/1.1".encode(),
             ]
-            named = script.bodies[1]["generateContentRequest"]["model"]
-            assert named == unquote("/".join(NAMES[model].split("/")[-2:]))
+            resource_name = script.bodies[1]["generateContentRequest"]["model"]
+            assert resource_name == unquote("/".join(NAMES[model].split("/")[-2:]))
 
     run_async(work())
 
 
 @pytest.mark.parametrize("model", ["../files?x=", "m" * 600])
-def test_s_3_the_library_refuses_such_a_name_too(model: str) -> None:
+def test_s_3_library_refuses_such_names_too(model: str) -> None:
     body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
     with pytest.raises(tw.LossyTranslationError, match="/model"):
         tw.translate(body, "anthropic", "gemini")
 
 
 @pytest.mark.parametrize("address", ["/a b", "/a\r\nx: 1", "/a\x00", "/é"])
-def test_s_3_no_address_injects_a_request_line(address: str) -> None:
+def test_s_3_paths_inject_no_request_line(address: str) -> None:
     with pytest.raises(ValueError, match="white space"):
         request_head(Origin("http", "127.0.0.1", 1), address, [])
 
 
-def test_other_protocols_keep_any_model_name_in_the_body() -> None:
+def test_other_protocols_allow_any_model_name_in_the_body() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         body = {"model": "a b?c=../d", "messages": [{"role": "user", "content": "x"}]}
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             assert (await gateway.post("/v1/chat/completions", json.dumps(body).encode())).status == 200
-            assert lines_of(script) == [b"POST /v1/chat/completions HTTP/1.1"]
+            assert request_lines(script) == [b"POST /v1/chat/completions HTTP/1.1"]
             assert script.bodies[0]["model"] == "a b?c=../d"
 
     run_async(work())

@@ -1,4 +1,4 @@
-"""What only the client's own provider can do is refused in words by which its clients ask otherwise."""
+"""Features that only the client's own provider has are refused with errors that its clients understand."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.servers.upstream import ScriptedUpstream, reply_with, serve_u
 SEALED: dict[str, tuple[str, str, Any]] = {
     "openai-responses": (
         "/v1/responses",
-        "/input/0: this compaction can be read only by the openai-responses provider that made it",
+        "/input/0: only the openai-responses provider that created this compaction can read it",
         {
             "model": "m",
             "input": [
@@ -26,7 +26,7 @@ SEALED: dict[str, tuple[str, str, Any]] = {
     ),
     "anthropic": (
         "/v1/messages",
-        "/messages/0/content/0: this compaction can be read only by the anthropic provider that made it",
+        "/messages/0/content/0: only the anthropic provider that created this compaction can read it",
         anthropic_request(
             {"role": "assistant", "content": [{"type": "compaction", "content": None, "encrypted_content": "x"}]},
             {"role": "user", "content": "Go on."},
@@ -36,22 +36,22 @@ SEALED: dict[str, tuple[str, str, Any]] = {
 
 
 @pytest.mark.parametrize("client", SEALED)
-def test_a_compaction_of_another_provider_is_refused_by_name(client: str) -> None:
-    """It stands for all that was said before: without it the model is asked about what it never saw."""
-    path, why, body = SEALED[client]
+def test_compaction_of_another_provider_is_refused(client: str) -> None:
+    """A compaction replaces the history: without it, the model would lack everything said before."""
+    path, message, body = SEALED[client]
 
     async def work() -> None:
         script = ScriptedUpstream(CHAT_ANSWER)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(path, json.dumps(body).encode())
-            assert answer.status == 400
-            assert decode_error(client, 400, await answer.read(10_000)).message.startswith(why)
+            response = await gateway.post(path, json.dumps(body).encode())
+            assert response.status == 400
+            assert decode_error(client, 400, await response.read(10_000)).message.startswith(message)
             assert script.requests == []
 
     run_async(work())
 
 
-def test_a_compaction_that_can_be_read_is_told_as_text() -> None:
+def test_readable_compaction_becomes_text() -> None:
     block = {"type": "compaction", "content": "They fixed the test.", "encrypted_content": "x"}
     body = anthropic_request({"role": "assistant", "content": [block]}, {"role": "user", "content": "Go on."})
 
@@ -64,8 +64,8 @@ def test_a_compaction_that_can_be_read_is_told_as_text() -> None:
     run_async(work())
 
 
-def test_a_thread_is_anthropics_to_hold() -> None:
-    """Without its history, a thread's next turn would be answered as if it were the first."""
+def test_anthropic_thread_is_refused_elsewhere() -> None:
+    """Without its history, the next turn of a thread would be answered like a first turn."""
     body = anthropic_request({"role": "user", "content": "Hi."}, thread={"type": "create"})
 
     async def work() -> None:
@@ -73,9 +73,9 @@ def test_a_thread_is_anthropics_to_hold() -> None:
             serve_upstream(reply_with(http_response("200 OK", CHAT_BODY_WITHOUT_USAGE))) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            answer = await gateway.post("/v1/messages", json.dumps(body).encode())
-            error = json.loads(await answer.read(10_000))["error"]
-            assert (answer.status, error["type"]) == (400, "invalid_request_error")
+            response = await gateway.post("/v1/messages", json.dumps(body).encode())
+            error = json.loads(await response.read(10_000))["error"]
+            assert (response.status, error["type"]) == (400, "invalid_request_error")
             assert error["details"] == {"error_code": "thread_unsupported_request"}
 
     run_async(work())

@@ -1,4 +1,4 @@
-"""A provider that speaks the client's own protocol: the client's own bytes, and the provider's own answer."""
+"""Providers that speak the client's protocol: bodies and responses pass through unchanged."""
 
 import json
 from operator import attrgetter
@@ -15,16 +15,16 @@ from toolwire.journal.records import USAGE_COUNTS
 from toolwire.protocols import PROTOCOLS
 
 PATH = "/v1/chat/completions"
-# Spaces and escapes as no encoder here writes them.
+# Whitespace and escapes that no encoder here produces.
 ASKED = b'{ "messages": [ {"role": "user", "content": "caf\\u00e9",  "name": "Ann"} ], "n": 1, "model": "old" }'
 NAMED = 'match = "*"\nmodel = "new"'
 
 
-def test_what_the_client_wrote_goes_on_under_the_other_name() -> None:
+def test_body_passes_through_with_the_model_replaced() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
-        async with run_gateway_with(script, route_options=NAMED) as place:
-            assert (await place.post(PATH, ASKED)).status == 200
+        async with run_gateway_with(script, route_options=NAMED) as gateway:
+            assert (await gateway.post(PATH, ASKED)).status == 200
         body = script.requests[0].partition(b"\r\n\r\n")[2]
         assert b'[ {"role": "user", "content": "caf\\u00e9",  "name": "Ann"} ]' in body
         assert script.bodies == [json.loads(ASKED) | {"model": "new", "stream": False}]
@@ -32,11 +32,11 @@ def test_what_the_client_wrote_goes_on_under_the_other_name() -> None:
     run_async(work())
 
 
-def test_of_two_models_only_the_one_that_was_routed_gets_through() -> None:
+def test_duplicate_model_member_is_dropped() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
-        async with run_gateway_with(script, route_options=NAMED) as place:
-            assert (await place.post(PATH, ASKED.replace(b'"n": 1', b'"mod\\u0065l": "other"'))).status == 200
+        async with run_gateway_with(script, route_options=NAMED) as gateway:
+            assert (await gateway.post(PATH, ASKED.replace(b'"n": 1', b'"mod\\u0065l": "other"'))).status == 200
         body = script.requests[0].partition(b"\r\n\r\n")[2]
         assert [name for name, _ in json.loads(body, object_pairs_hook=list)] == ["messages", "model", "stream"]
         assert script.bodies[0]["model"] == "new"
@@ -45,27 +45,27 @@ def test_of_two_models_only_the_one_that_was_routed_gets_through() -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"model": "m", "messages": 5}', b'{"model": "m", "messages": [', b"[]"])
-def test_what_nobody_could_read_is_not_passed_on(body: bytes) -> None:
+def test_invalid_body_is_not_passed_through(body: bytes) -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
-        async with run_gateway_with(script) as place:
-            answer = await place.post(PATH, body)
-            assert answer.status == 400
-            assert decode_error("openai-chat", 400, await answer.read(100_000)).kind == "invalid_request"
+        async with run_gateway_with(script) as gateway:
+            response = await gateway.post(PATH, body)
+            assert response.status == 400
+            assert decode_error("openai-chat", 400, await response.read(100_000)).kind == "invalid_request"
         assert script.requests == []
 
     run_async(work())
 
 
-def test_an_answer_comes_as_it_was_given_and_its_usage_is_counted() -> None:
-    given = CHAT_BODY.replace(b'"object"', b'\n "new_field": [1.0, 2],  "object"')
+def test_response_passes_through_and_its_usage_is_counted() -> None:
+    upstream_body = CHAT_BODY.replace(b'"object"', b'\n "new_field": [1.0, 2],  "object"')
 
     async def work() -> None:
-        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", given))) as place:
-            answer = await place.post(PATH, ASKED)
-            assert await answer.read(100_000) == given
-            assert "toolwire-losses" not in answer.headers
-            _, metrics = await place.get("/metrics")
+        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", upstream_body))) as gateway:
+            response = await gateway.post(PATH, ASKED)
+            assert await response.read(100_000) == upstream_body
+            assert "toolwire-losses" not in response.headers
+            _, metrics = await gateway.get("/metrics")
             assert b'toolwire_tokens_total{provider="p0",kind="output"} 4' in metrics
 
     run_async(work())
@@ -80,12 +80,12 @@ def test_an_answer_comes_as_it_was_given_and_its_usage_is_counted() -> None:
         (b'{"choices": 3}', 502),
     ],
 )
-def test_what_is_no_ordinary_answer_is_decoded_and_told(body: bytes, status: int) -> None:
+def test_unusual_response_is_decoded(body: bytes, status: int) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(http_response("200 OK", body)), extra_config="[limits]\nretries = 0"
-        ) as place:
-            assert (await place.post(PATH, ASKED)).status == status
+        ) as gateway:
+            assert (await gateway.post(PATH, ASKED)).status == status
 
     run_async(work())
 
@@ -115,7 +115,7 @@ MESSAGE = {
 
 
 @pytest.mark.parametrize(
-    ("protocol", "answer"),
+    ("protocol", "response"),
     [
         ("openai-chat", CHAT),
         ("openai-chat", CHAT | {"choices": [{"message": CALLING, "finish_reason": "stop"}]}),
@@ -127,24 +127,24 @@ MESSAGE = {
         ("anthropic", MESSAGE | {"stop_reason": None}),
     ],
 )
-def test_a_glance_sees_what_decoding_does(protocol: str, answer: dict[str, Any]) -> None:
-    """Q-9: with all counts of usage, cached, reasoning and total ones, too."""
+def test_peek_agrees_with_decoding(protocol: str, response: dict[str, Any]) -> None:
+    """Q-9: including cached, reasoning and total token counts."""
     codec = PROTOCOLS[protocol]
-    body = json.dumps(answer).encode()
-    seen, decoded = codec.peek(body), codec.decode_response(body, ResponseContext())
-    assert seen is not None
-    assert seen.usage is not None
+    body = json.dumps(response).encode()
+    summary, decoded = codec.peek(body), codec.decode_response(body, ResponseContext())
+    assert summary is not None
+    assert summary.usage is not None
     assert decoded.usage is not None
     counts = attrgetter(*USAGE_COUNTS)
-    assert counts(seen.usage) == counts(decoded.usage)
-    assert (seen.id, seen.model) == (decoded.id, decoded.model)
-    assert [one.stop and one.stop.reason for one in seen.candidates] == [
+    assert counts(summary.usage) == counts(decoded.usage)
+    assert (summary.id, summary.model) == (decoded.id, decoded.model)
+    assert [one.stop and one.stop.reason for one in summary.candidates] == [
         one.stop and one.stop.reason for one in decoded.candidates
     ]
 
 
 @pytest.mark.parametrize(
-    ("protocol", "answer"),
+    ("protocol", "response"),
     [
         ("openai-chat", CHAT | {"choices": []}),
         ("openai-chat", CHAT | {"error": {"message": "no"}}),
@@ -154,5 +154,5 @@ def test_a_glance_sees_what_decoding_does(protocol: str, answer: dict[str, Any])
         ("anthropic", {name: value for name, value in MESSAGE.items() if name != "content"}),
     ],
 )
-def test_a_glance_does_not_do_for_any_other_answer(protocol: str, answer: dict[str, Any]) -> None:
-    assert PROTOCOLS[protocol].peek(json.dumps(answer).encode()) is None
+def test_peek_declines_unusual_responses(protocol: str, response: dict[str, Any]) -> None:
+    assert PROTOCOLS[protocol].peek(json.dumps(response).encode()) is None

@@ -1,4 +1,4 @@
-"""What a client is known to send and the provider of the same protocol to refuse is mended, reported, and no more."""
+"""Requests that clients are known to send and the provider to reject are repaired and reported."""
 
 from typing import Any
 
@@ -56,26 +56,26 @@ WRONG: dict[str, tuple[Any, str, list[str]]] = {
 }
 
 
-def refused(body: Any) -> list[str]:
+def violations(body: Any) -> list[str]:
     return [finding.rule for finding in toolwire.check(body, "anthropic") if finding.level == "error"]
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_would_be_refused_is_mended(wrong: str) -> None:
+def test_requests_the_provider_would_refuse_are_repaired(wrong: str) -> None:
     body, rule, paths = WRONG[wrong]
 
     async def work() -> None:
-        assert any(rule in one for one in refused(body))
+        assert any(rule in one for one in violations(body))
         mended, lost = await translate_through_gateway(body)
         assert lost == paths
-        assert not any(rule in one for one in refused({name: value for name, value in mended.items() if value}))
-        left, lost = await translate_through_gateway(body, "repair = false")
-        assert ({name: value for name, value in left.items() if value is not None}, lost) == (body, [])
+        assert not any(rule in one for one in violations({name: value for name, value in mended.items() if value}))
+        unrepaired, lost = await translate_through_gateway(body, "repair = false")
+        assert ({name: value for name, value in unrepaired.items() if value is not None}, lost) == (body, [])
 
     run_async(work())
 
 
-def test_an_id_is_the_same_on_the_call_and_its_result() -> None:
+def test_repaired_id_is_the_same_on_call_and_result() -> None:
     async def work() -> None:
         mended, _ = await translate_through_gateway(WRONG["an id of another provider"][0])
         call, result = mended["messages"][1]["content"][0], mended["messages"][2]["content"][0]
@@ -84,7 +84,7 @@ def test_an_id_is_the_same_on_the_call_and_its_result() -> None:
     run_async(work())
 
 
-def test_what_is_fine_goes_as_it_came() -> None:
+def test_valid_requests_are_not_changed() -> None:
     body = anthropic_turn(
         [anthropic_call("toolu_1")],
         [anthropic_result("toolu_1")],

@@ -1,4 +1,4 @@
-"""Retry and failover by what is known of an attempt: who is asked again after which failure, and who is not."""
+"""Retry and failover after each kind of failure."""
 
 import asyncio
 import json
@@ -48,8 +48,8 @@ ECHO = canonical_call("one__echo", word="hello")
 SAID = canonical_response(Text(text="It says hello."), reason="end_turn")
 
 
-class Counted:
-    """An upstream that counts its requests, then behaves as the handler says."""
+class CountingUpstream:
+    """An upstream that counts its requests and handles each with the given handler."""
 
     def __init__(self, handler: Handler) -> None:
         self.requests = 0
@@ -95,17 +95,17 @@ UNKNOWN: dict[str, Handler] = {
 @MODES
 @pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_s_9_a_provider_that_may_have_worked_is_not_asked_again(fault: str, stream: bool) -> None:
-    """S-9, Q-22: each of these was asked three times."""
+def test_s_9_request_that_may_have_been_processed_is_not_retried(fault: str, stream: bool) -> None:
+    """S-9, Q-22: each of these was sent three times."""
 
     async def work() -> None:
-        counted = Counted(UNKNOWN[fault])
+        counted = CountingUpstream(UNKNOWN[fault])
         async with (
             serve_upstream(counted) as origin,
             run_gateway(one_provider_config(origin)) as gateway,
         ):
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status in (500, 502, 504)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status in (500, 502, 504)
             assert counted.requests == 1
 
     run_async(work())
@@ -114,12 +114,12 @@ def test_s_9_a_provider_that_may_have_worked_is_not_asked_again(fault: str, stre
 @MODES
 @pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_another_provider_is_asked_in_its_place(fault: str, stream: bool) -> None:
+def test_request_that_may_have_been_processed_fails_over(fault: str, stream: bool) -> None:
     async def work() -> None:
-        counted, second = Counted(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
+        counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with two_providers(counted, second, "openai-chat") as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status == 200, await got.read(10_000)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status == 200, await response.read(10_000)
             assert (counted.requests, len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -129,7 +129,7 @@ def test_another_provider_is_asked_in_its_place(fault: str, stream: bool) -> Non
 async def two_providers(
     first: Handler, second: Handler, protocol: str, more: str = ""
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway with a fallback, for which there may be more settings."""
+    """Run a gateway with a fallback provider and these settings."""
     async with serve_upstream(first) as one, serve_upstream(second) as two:
         config = one_provider_config(one, protocol).replace('provider = "up"', 'providers = ["up", "next"]')
         config += f'[providers.next]\nprotocol = "{protocol}"\nbase_url = "http://{two.authority}"\n{more}'
@@ -157,32 +157,32 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 @pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_s_9_a_request_that_may_have_taken_effect_is_sent_to_nobody_else(effect: str, fault: str) -> None:
-    """S-9: the provider may have run the tool, so that the client is to decide."""
-    protocol, body, why = EFFECTS[effect]
+def test_s_9_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
+    """S-9: the provider may have run the tool, so the client must decide."""
+    protocol, body, effect_text = EFFECTS[effect]
 
     async def work() -> None:
-        counted, second = Counted(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
+        counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
         async with two_providers(counted, second, protocol) as gateway:
-            got = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
-            message = decode_error(protocol, got.status, await got.read(10_000)).message
+            response = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
+            message = decode_error(protocol, response.status, await response.read(10_000)).message
         assert (counted.requests, second.requests) == (1, [])
         assert "may have taken effect" in message
-        assert why in message
+        assert effect_text in message
 
     run_async(work())
 
 
 @pytest.mark.parametrize("refusal", ["429 Slow down", "503 Busy", "529 Busy", "401 No", "404 No"])
-def test_a_request_that_had_no_effect_is_sent_to_the_next_provider(refusal: str) -> None:
+def test_unprocessed_request_with_side_effects_fails_over(refusal: str) -> None:
     async def work() -> None:
         protocol, body, _ = EFFECTS["hosted tool"]
         refused = {"type": "error", "error": {"type": "api_error", "message": "no"}}
         first = ScriptedUpstream(http_response(refusal, json.dumps(refused).encode(), headers="retry-after: 99\r\n"))
         second = ScriptedUpstream(http_response("200 OK", json.dumps(FINAL_MESSAGE).encode()))
         async with two_providers(first, second, protocol) as gateway:
-            got = await gateway.post("/v1/messages", json.dumps({"model": "m", **body}).encode())
-            assert got.status == 200
+            response = await gateway.post("/v1/messages", json.dumps({"model": "m", **body}).encode())
+            assert response.status == 200
         assert (len(first.requests), len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -206,12 +206,12 @@ def test_a_request_that_had_no_effect_is_sent_to_the_next_provider(refusal: str)
         ("ollama", {"messages": []}, None),
     ],
 )
-def test_effects_of_a_request(protocol: str, body: dict[str, Any], effect: str | None) -> None:
-    found = find_side_effect(PROTOCOLS[protocol], json.dumps({"model": "m", **body}).encode())
-    assert found is None if effect is None else effect in str(found)
+def test_side_effects_of_requests_are_found(protocol: str, body: dict[str, Any], effect: str | None) -> None:
+    delays = find_side_effect(PROTOCOLS[protocol], json.dumps({"model": "m", **body}).encode())
+    assert delays is None if effect is None else effect in str(delays)
 
 
-def test_a_connection_that_was_never_made_is_tried_again() -> None:
+def test_failed_connection_is_retried() -> None:
     async def work() -> None:
         failed = asyncio.Event()
 
@@ -224,7 +224,7 @@ def test_a_connection_that_was_never_made_is_tried_again() -> None:
                     raise
 
         async with serve_upstream(ScriptedUpstream(CHAT_RESPONSE)) as origin:
-            pass  # nobody listens there any more
+            pass  # nothing listens there any more
         script, watched = ScriptedUpstream(CHAT_RESPONSE), Watched()
         async with run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 10")) as gateway:
             gateway.gateway.app._dispatcher._sender._transport = watched
@@ -238,26 +238,26 @@ def test_a_connection_that_was_never_made_is_tried_again() -> None:
     run_async(work())
 
 
-def test_delays_grow_with_jitter_and_never_undercut_retry_after() -> None:
+def test_retry_delays_grow_and_respect_retry_after() -> None:
     def delay(retries: int, after: float | None = None) -> float | None:
         error = ApiError(kind="overloaded", message="busy", retry_after=after)
         return retry_delay(RequestRejected(error, attempt="unprocessed"), retries)
 
     for retries, least in enumerate([0.5, 1, 2, 4, 8, 10, 10]):
-        found = {delay(retries) for _ in range(20)}
-        assert len(found) > 1
-        assert all(one is not None and least <= one <= least * 1.25 for one in found)
+        effect = {delay(retries) for _ in range(20)}
+        assert len(effect) > 1
+        assert all(one is not None and least <= one <= least * 1.25 for one in effect)
     assert delay(0, 0) == 0
     assert all((delay(0, 3) or 0) >= 3 for _ in range(20))
     assert delay(0, 11) is None
 
 
-# ---- legs
+# ---- rounds
 
 
 @asynccontextmanager
-async def offering(*scripts: ScriptedUpstream, log: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway that runs an MCP server's tools, in front of these upstreams."""
+async def gateway_with_tools(*scripts: ScriptedUpstream, log: Path) -> AsyncIterator[RunningGateway]:
+    """Run a gateway with tools of an MCP server, in front of these upstreams."""
     settings = {"version": "2025-11-25", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
     started = json.dumps(["-S", str(SCRIPTED_SERVER), json.dumps(settings | {"log": str(log)})])
     more = f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\nargs = {started}\n"
@@ -272,36 +272,36 @@ def calls_in(log: Path) -> int:
 
 @MODES
 @pytest.mark.parametrize("client", ["anthropic", "openai-chat"])
-def test_q_2_a_busy_provider_does_not_make_tools_run_again(tmp_path: Path, client: str, stream: bool) -> None:
-    """Q-2: only the request that was turned away is sent again, whole and streamed."""
+def test_q_2_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
+    """Q-2: only the rejected request is sent again, buffered and streamed."""
 
     async def work() -> None:
         first = encode_http_response("openai-chat", canonical_response(Text(text="Let me see."), ECHO), stream=stream)
         script = ScriptedUpstream(
             first, BUSY_RESPONSE, BUSY_RESPONSE, encode_http_response("openai-chat", SAID, stream=stream)
         )
-        async with offering(script, log=tmp_path / "log") as gateway:
+        async with gateway_with_tools(script, log=tmp_path / "log") as gateway:
             path, body = question_request(client, stream=stream)
-            got = await gateway.post(path, body)
-            data = await got.read(100_000)
-            assert got.status == 200, data
+            reply = await gateway.post(path, body)
+            data = await reply.read(100_000)
+            assert reply.status == 200, data
         events = decode_events(client, data) if stream else []
         assert not any(isinstance(event, ResponseFailed) for event in events)
         response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())
-        said = [part.text for one in response.candidates[0].messages for part in one.parts if isinstance(part, Text)]
-        assert "".join(said) == "Let me see.It says hello."
+        texts = [part.text for one in response.candidates[0].messages for part in one.parts if isinstance(part, Text)]
+        assert "".join(texts) == "Let me see.It says hello."
         assert response.model == "m"
         assert calls_in(tmp_path / "log") == 1
         assert [script.bodies.index(one) for one in script.bodies] == [0, 1, 1, 1]
-        asked = PROTOCOLS["openai-chat"].decode_request(json.dumps(script.bodies[-1]).encode(), Route())
-        assert sum(isinstance(part, ToolResult) for one in asked.messages for part in one.parts) == 1
+        last_request = PROTOCOLS["openai-chat"].decode_request(json.dumps(script.bodies[-1]).encode(), Route())
+        assert sum(isinstance(part, ToolResult) for one in last_request.messages for part in one.parts) == 1
 
     run_async(work())
 
 
 @MODES
 @pytest.mark.parametrize("refusal", ["500 Oh", "429 Slow down"])
-def test_q_2_nobody_else_is_asked_once_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
+def test_q_2_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
     """Q-2: a fallback would run the tool again."""
 
     async def work() -> None:
@@ -313,20 +313,20 @@ def test_q_2_nobody_else_is_asked_once_a_tool_was_run(tmp_path: Path, refusal: s
             encode_http_response("openai-chat", canonical_response(ECHO), stream=stream),
             encode_http_response("openai-chat", SAID, stream=stream),
         )
-        async with offering(first, second, log=tmp_path / "log") as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            data = await got.read(100_000)
+        async with gateway_with_tools(first, second, log=tmp_path / "log") as gateway:
+            response = await gateway.send_question("anthropic", stream=stream)
+            data = await response.read(100_000)
         assert second.requests == []
         assert calls_in(tmp_path / "log") == 1
         assert b"may have taken effect: tools were run" in data
-        assert (got.status == 200) is stream
+        assert (response.status == 200) is stream
 
     run_async(work())
 
 
 @MODES
-def test_q_2_a_paused_answer_is_not_paid_for_again(stream: bool) -> None:
-    """Q-2: a provider that is busy when it is to go on after `pause_turn` is asked for that part again."""
+def test_q_2_no_failover_after_a_pause(stream: bool) -> None:
+    """Q-2: a provider that is busy after `pause_turn` gets the continuation again."""
 
     async def work() -> None:
         one, two = (
@@ -335,16 +335,16 @@ def test_q_2_a_paused_answer_is_not_paid_for_again(stream: bool) -> None:
         )
         script = ScriptedUpstream(one, BUSY_RESPONSE, two)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "anthropic")) as gateway:
-            got = await gateway.send_question("openai-chat", stream=stream)
-            text, _, _ = decoded_outcome("openai-chat", await got.read(100_000), stream=stream)
+            response = await gateway.send_question("openai-chat", stream=stream)
+            text, _, _ = decoded_outcome("openai-chat", await response.read(100_000), stream=stream)
         assert text == "Let me look. It is sunny."
         assert [len(body["messages"]) for body in script.bodies] == [1, 2, 2]
 
     run_async(work())
 
 
-def test_f_14_a_fallback_is_asked_for_its_own_model_and_does_not_hide_the_failure() -> None:
-    """F-14: the second provider was asked for the name that the first one has."""
+def test_f_14_fallback_without_the_model_does_not_hide_the_failure() -> None:
+    """F-14: the second provider got the model name of the first."""
 
     async def work() -> None:
         first, second = (
@@ -355,8 +355,8 @@ def test_f_14_a_fallback_is_asked_for_its_own_model_and_does_not_hide_the_failur
         async with two_providers(first, second, "openai-chat", 'default_model = "own-name"\n') as gateway:
             assert (await gateway.send_question("anthropic")).status == 200
         async with two_providers(first, missing, "openai-chat") as gateway:
-            got = await gateway.send_question("anthropic")
-            assert (got.status, b"went wrong" in await got.read(10_000)) == (500, True)
+            response = await gateway.send_question("anthropic")
+            assert (response.status, b"went wrong" in await response.read(10_000)) == (500, True)
         assert [body["model"] for body in (*first.bodies, *second.bodies, *missing.bodies)] == [
             "m",
             "m",

@@ -1,4 +1,4 @@
-"""Streams end: after a failure nothing more is read or sent, and none is longer than `limits.stream`."""
+"""Streams end: nothing is read or sent after a failure, and none is longer than `limits.stream`."""
 
 import asyncio
 import gc
@@ -39,7 +39,7 @@ DONE = chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
 
 
 class Endless:
-    """An upstream that writes the same piece until its connection is closed; `closed` is then set."""
+    """An upstream that writes the same chunk until its connection is closed, which sets `closed`."""
 
     def __init__(self, first: bytes, again: bytes) -> None:
         self.closed = asyncio.Event()
@@ -67,12 +67,12 @@ def failures(events: list[Event]) -> list[ResponseFailed]:
 
 
 def count_errors(wire: bytes, words: bytes) -> int:
-    """How many frames hold these words of an error."""
+    """Count the frames that contain this error text."""
     return sum(words in frame for frame in wire.replace(b"\r\n", b"\n").split(b"\n\n" if b"\n\n" in wire else b"\n"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_11_after_an_error_nothing_more_is_read_or_sent(protocol: str) -> None:
+def test_s_11_nothing_is_read_or_sent_after_an_error(protocol: str) -> None:
     async def work() -> None:
         model = Endless(STREAM_START + FAILED, chat_sse_event({"content": "more"}) + FAILED)
         async with serve_upstream(model) as origin, run_gateway(one_provider_config(origin)) as gateway:
@@ -87,7 +87,7 @@ def test_s_11_after_an_error_nothing_more_is_read_or_sent(protocol: str) -> None
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "openai-responses"])
-def test_s_11_a_frame_that_is_too_long_is_one_error(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s_11_overlong_frame_is_one_error(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "LIMIT_FRAME", 10_000)
 
     async def work() -> None:
@@ -95,14 +95,14 @@ def test_s_11_a_frame_that_is_too_long_is_one_error(protocol: str, monkeypatch: 
         async with serve_upstream(model) as origin, run_gateway(one_provider_config(origin)) as gateway:
             wire = await (await gateway.send_question(protocol, stream=True)).read(1_000_000)
             await model.closed.wait()
-        assert count_errors(wire, b"a frame of more than") == 1
+        assert count_errors(wire, b"frame exceeds") == 1
 
     run_async(work())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_11_a_connection_cut_after_the_terminal_event_is_no_second_one(protocol: str) -> None:
-    """A cut connection after the answer is complete changes nothing."""
+def test_s_11_cut_after_the_terminal_event_adds_no_error(protocol: str) -> None:
+    """A connection cut after the complete response changes nothing."""
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
@@ -119,22 +119,22 @@ def test_s_11_a_connection_cut_after_the_terminal_event_is_no_second_one(protoco
     run_async(work())
 
 
-def test_s_11_a_translated_stream_takes_no_more_chunks_after_an_error() -> None:
-    taken: list[bytes] = []
+def test_s_11_translator_takes_no_chunks_after_an_error() -> None:
+    consumed: list[bytes] = []
 
     def chunks() -> Iterator[bytes]:
         for data in itertools.chain([STREAM_START, FAILED], itertools.repeat(STREAM_START, 5)):
-            taken.append(data)
+            consumed.append(data)
             yield data
 
     stream = translate_stream(chunks(), "openai-chat", "anthropic")
     wire = b"".join(stream)
-    assert taken == [STREAM_START, FAILED]
+    assert consumed == [STREAM_START, FAILED]
     assert len(failures(decode_events("anthropic", wire))) == 1
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_11_a_stream_has_a_bound_in_bytes(protocol: str) -> None:
+def test_q_11_stream_is_bounded_in_bytes(protocol: str) -> None:
     async def work() -> None:
         model = Endless(STREAM_START, chat_sse_event({"content": "on and on "}))
         async with (
@@ -149,16 +149,16 @@ def test_q_11_a_stream_has_a_bound_in_bytes(protocol: str) -> None:
     run_async(work())
 
 
-def test_q_11_a_stream_that_never_begins_has_the_same_bound() -> None:
+def test_q_11_stream_without_events_is_bounded_in_bytes() -> None:
     async def work() -> None:
         model = Endless(b": waiting\n\n", b": still waiting\n\n")
         async with serve_upstream(model) as origin:
             config = one_provider_config(origin, extra_config="[limits]\nstream = 50_000\nretries = 0")
             async with run_gateway(config) as gateway:
-                answer = await gateway.send_question("anthropic", stream=True)
-                body = await answer.read(1_000_000)
+                response = await gateway.send_question("anthropic", stream=True)
+                body = await response.read(1_000_000)
                 await model.closed.wait()
-        assert answer.status == 502
+        assert response.status == 502
         assert b"limits.stream" in body
 
     run_async(work())
@@ -170,8 +170,8 @@ PAIRS = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NA
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_q_11_what_is_retained_grows_with_the_text_and_not_with_the_deltas(source: str, target: str) -> None:
-    """Each event of a stream used to be retained until its end: 171 bytes for each delta of two letters."""
+def test_q_11_memory_grows_with_text_not_with_deltas(source: str, target: str) -> None:
+    """Each event used to be retained until the end: 171 bytes per delta of two letters."""
     encoder = PROTOCOLS[source].stream_encoder(ResponseContext())
     started: list[Event] = [
         ResponseStart(origin="other", id="r", model="m"),
@@ -194,10 +194,10 @@ def test_q_11_what_is_retained_grows_with_the_text_and_not_with_the_deltas(sourc
         retained = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert retained < 2 * BATCH * 2 * 10  # at most the text itself, a few times
+    assert retained < 2 * BATCH * 2 * 10  # a few copies of the text at most
 
 
-def test_q_11_a_pass_through_retains_nothing() -> None:
+def test_q_11_passthrough_retains_nothing() -> None:
     translation = StreamTranslator(PROTOCOLS["openai-chat"], PROTOCOLS["openai-chat"], ResponseContext())
     translation.feed(STREAM_START)
     assert translation._accumulator is None

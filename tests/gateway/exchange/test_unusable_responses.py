@@ -1,4 +1,4 @@
-"""Answers that providers send as successes and nobody can use: errors that clients retry, never a finished answer."""
+"""Responses sent as successes that no client can use become errors that clients retry."""
 
 import json
 from typing import Any
@@ -51,13 +51,13 @@ def sse(*frames: bytes) -> bytes:
 EMPTY_CHUNK = json.dumps(CHAT | {"object": "chat.completion.chunk", "choices": []}).encode()
 DONE = b"data: [DONE]\n\n"
 DEFECTS: dict[str, tuple[str, bytes, bytes, str]] = {
-    "no choices": ("openai-chat", chat(), sse(EMPTY_CHUNK) + DONE, "is empty"),
-    "no content": ("openai-chat", chat(choice(None)), chat_sse_event({"role": "assistant"}) + DONE, "is empty"),
+    "no choices": ("openai-chat", chat(), sse(EMPTY_CHUNK) + DONE, "empty response"),
+    "no content": ("openai-chat", chat(choice(None)), chat_sse_event({"role": "assistant"}) + DONE, "empty response"),
     "empty content": (
         "openai-chat",
         chat(choice("")),
         chat_sse_event({"role": "assistant", "content": ""}) + DONE,
-        "is empty",
+        "empty response",
     ),
     "junk of Gemini": ("gemini", b'{"foo":1}', sse(b'{"foo":1}'), ""),
     "junk of Ollama": ("ollama", b'{"foo":1}', b'{"foo":1}\n', ""),
@@ -76,35 +76,35 @@ CASES = [
 
 @MODES
 @pytest.mark.parametrize(("defect", "client"), CASES)
-def test_s_14_f_7_an_answer_that_nobody_can_use_is_an_error(defect: str, client: str, stream: bool) -> None:
-    """S-14 and F-7: it looked like an answer that ended well, so that agents stopped there."""
-    protocol, body, frames, why = DEFECTS[defect]
-    sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
+def test_s_14_f_7_unusable_response_is_an_error(defect: str, client: str, stream: bool) -> None:
+    """S-14 and F-7: it looked like a normal end, so agents stopped there."""
+    protocol, body, frames, message = DEFECTS[defect]
+    upstream_bytes = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, protocol, timeout=60)) as gateway,
         ):
-            got = await gateway.send_question(client, stream=stream)
-            data = await got.read(100_000)
-        error = decode_error(client, got.status, data)
-        assert (got.status, error.kind) == (502, "server"), data
-        assert why in error.message
+            response = await gateway.send_question(client, stream=stream)
+            data = await response.read(100_000)
+        error = decode_error(client, response.status, data)
+        assert (response.status, error.kind) == (502, "server"), data
+        assert message in error.message
 
     run_async(work())
 
 
 @pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "gemini"])
-def test_f_7_a_stream_that_ends_with_a_broken_call_ends_with_an_error(client: str) -> None:
-    """F-7: what was said before is passed on."""
-    said = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"It is sunny"}]}}]}'
-    frames = sse(said, candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
+def test_f_7_stream_with_a_truncated_call_ends_with_an_error(client: str) -> None:
+    """F-7: earlier content is passed on."""
+    text = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"It is sunny"}]}}]}'
+    frames = sse(text, candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
 
     async def work() -> None:
-        sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n"
+        upstream_bytes = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n"
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, "gemini", timeout=60)) as gateway,
         ):
             wire = await (await gateway.send_question(client, stream=True)).read(100_000)
@@ -113,14 +113,14 @@ def test_f_7_a_stream_that_ends_with_a_broken_call_ends_with_an_error(client: st
         assert not any(isinstance(event, ResponseEnd) for event in events)
         (failed,) = [event for event in events if isinstance(event, ResponseFailed)]
         assert "Malformed: print(" in failed.error.message
-        assert failed.error.kind == ("other" if client == "ollama" else "server")  # Ollama has no words for kinds
+        assert failed.error.kind == ("other" if client == "ollama" else "server")  # Ollama has no error kinds
 
     run_async(work())
 
 
 @MODES
-def test_s_14_the_next_provider_is_asked_in_place_of_an_empty_answer(stream: bool) -> None:
-    """S-14: and the same one is not asked again."""
+def test_s_14_empty_response_fails_over(stream: bool) -> None:
+    """S-14: the same provider is not retried."""
 
     async def work() -> None:
         empty = (
@@ -130,8 +130,8 @@ def test_s_14_the_next_provider_is_asked_in_place_of_an_empty_answer(stream: boo
         )
         first, second = ScriptedUpstream(empty), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
         async with run_gateway_with(first, second) as gateway:
-            got = await gateway.send_question("anthropic", stream=stream)
-            assert got.status == 200, await got.read(10_000)
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status == 200, await response.read(10_000)
         assert (len(first.requests), len(second.requests)) == (1, 1)
 
     run_async(work())
@@ -160,18 +160,18 @@ FINISHED: dict[str, tuple[str, bytes, bytes]] = {
 @MODES
 @pytest.mark.parametrize("finished", FINISHED)
 @pytest.mark.parametrize("client", ["anthropic", "openai-responses", "ollama"])
-def test_an_answer_that_says_little_is_one(client: str, finished: str, stream: bool) -> None:
+def test_short_response_is_valid(client: str, finished: str, stream: bool) -> None:
     protocol, body, frames = FINISHED[finished]
-    sent = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
+    upstream_bytes = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, protocol, timeout=60)) as gateway,
         ):
-            got = await gateway.send_question(client, stream=stream)
-            data = await got.read(100_000)
-        assert got.status == 200, data
+            response = await gateway.send_question(client, stream=stream)
+            data = await response.read(100_000)
+        assert response.status == 200, data
         if stream:
             ends = [event for event in decode_events(client, data) if isinstance(event, ResponseEnd | ResponseFailed)]
             assert [type(event) for event in ends] == [ResponseEnd]
@@ -182,32 +182,32 @@ def test_an_answer_that_says_little_is_one(client: str, finished: str, stream: b
 
 
 @MODES
-def test_between_equal_protocols_an_answer_passes_as_it_is(stream: bool) -> None:
-    """Home is exact: clients of Gemini know its words."""
-    told = candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed")
-    sent = SSE_HEAD + transfer_chunk(sse(told)) + b"0\r\n\r\n" if stream else http_response("200 OK", told)
+def test_unusable_response_passes_through_between_equal_protocols(stream: bool) -> None:
+    """Same-protocol responses are exact: Gemini clients know these stop reasons."""
+    body = candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed")
+    upstream_bytes = SSE_HEAD + transfer_chunk(sse(body)) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
     async def work() -> None:
         async with (
-            serve_upstream(reply_with(sent)) as origin,
+            serve_upstream(reply_with(upstream_bytes)) as origin,
             run_gateway(one_provider_config(origin, "gemini", timeout=60)) as gateway,
         ):
-            got = await gateway.send_question("gemini", stream=stream)
-            assert (got.status, b"MALFORMED_FUNCTION_CALL" in await got.read(10_000)) == (200, True)
+            response = await gateway.send_question("gemini", stream=stream)
+            assert (response.status, b"MALFORMED_FUNCTION_CALL" in await response.read(10_000)) == (200, True)
 
     run_async(work())
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "anthropic", "openai-chat"])
-def test_f_14_a_connection_that_is_cut_after_the_end_changes_nothing(protocol: str, client: str) -> None:
+def test_f_14_cut_after_the_end_changes_nothing(protocol: str, client: str) -> None:
     """F-14: a Responses client got `response.completed` and then `response.failed`."""
 
     async def work() -> None:
-        sent = encode_http_response(
+        upstream_bytes = encode_http_response(
             protocol, canonical_response(Text(text="It is sunny"), reason="end_turn"), stream=True
         )
-        cut = reply_with(sent.removesuffix(b"0\r\n\r\n"), keep_open=False)
+        cut = reply_with(upstream_bytes.removesuffix(b"0\r\n\r\n"), keep_open=False)
         async with (
             serve_upstream(cut) as origin,
             run_gateway(one_provider_config(origin, protocol, timeout=60)) as gateway,

@@ -1,4 +1,4 @@
-"""The log: one line per request, many lines in one write, and none lost."""
+"""The access log: one line per request, written in batches, none lost."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from toolwire.gateway.observability.access_log import (
 
 
 class Stderr(io.StringIO):
-    """Keeps what was written apart."""
+    """A stderr that keeps each write separately."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Stderr(io.StringIO):
         return len(text)
 
 
-def line(number: int = 0, path: str = "/v1/messages") -> RequestRecord:
+def make_record(number: int = 0, path: str = "/v1/messages") -> RequestRecord:
     return RequestRecord(id=f"ex_{number}", method="POST", path=path, started_at=0.0, duration=0.25, status=200)
 
 
@@ -63,29 +63,29 @@ async def logging(*lines: RequestRecord, seconds: float = 0.0) -> AsyncIterator[
     yield log
 
 
-def test_lines_wait_for_each_other_and_go_in_one_write() -> None:
+def test_log_lines_are_written_in_batches() -> None:
     stderr = Stderr()
 
     async def add() -> None:
-        async with logging(line(1), line(2)):
+        async with logging(make_record(1), make_record(2)):
             assert stderr.writes == []
         await wait_until_async(lambda: stderr.writes)
 
     with contextlib.redirect_stderr(stderr):
         asyncio.run(add())
-    (told,) = stderr.writes
-    assert [one.split()[-1] for one in told.splitlines()] == ["ex_1", "ex_2"]
+    (lines,) = stderr.writes
+    assert [one.split()[-1] for one in lines.splitlines()] == ["ex_1", "ex_2"]
 
 
-def test_many_lines_do_not_wait() -> None:
-    (told,) = written(logging(*map(line, range(LIMIT_LINES))))
-    assert told.count("\n") == LIMIT_LINES
+def test_full_batch_is_written_at_once() -> None:
+    (lines,) = written(logging(*map(make_record, range(LIMIT_LINES))))
+    assert lines.count("\n") == LIMIT_LINES
 
 
-def test_what_waits_at_the_end_is_written_then() -> None:
+def test_flush_writes_pending_lines() -> None:
     async def whole() -> None:
         log = AccessLog()
-        log.add_record(line(7))
+        log.add_record(make_record(7))
         log.flush()
 
     stderr = Stderr()
@@ -94,33 +94,33 @@ def test_what_waits_at_the_end_is_written_then() -> None:
     assert "".join(stderr.writes).endswith("ex_7\n")
 
 
-def test_a_line_says_what_there_was() -> None:
-    one = line(3)
+def test_log_line_format() -> None:
+    one = make_record(3)
     one.set_backend("up", "m")
     one.streamed, one.losses, one.usage = True, 2, Usage(input_tokens=5, output_tokens=6)
     assert one.format_line("12:00:00") == "12:00:00 200 POST /v1/messages -> up/m 250ms stream in=5 out=6 losses=2 ex_3"
 
 
-def test_a_crash_is_told_with_where_it_happened_and_health_is_not() -> None:
-    crashed = line(4)
+def test_crash_is_logged_with_traceback_and_health_checks_are_not() -> None:
+    crashed = make_record(4)
     try:
         {"there": 1}["it was here"]
     except KeyError as error:
         crashed.exception = error
-    (told,) = written(logging(line(5, "/healthz"), crashed, seconds=3 * FLUSH_INTERVAL))
-    assert "healthz" not in told
-    assert told.rstrip().endswith("KeyError: 'it was here'")
-    assert "test_access_log.py" in told
+    (lines,) = written(logging(make_record(5, "/healthz"), crashed, seconds=3 * FLUSH_INTERVAL))
+    assert "healthz" not in lines
+    assert lines.rstrip().endswith("KeyError: 'it was here'")
+    assert "test_access_log.py" in lines
 
 
-def test_s_13_no_line_break_of_a_stranger_gets_into_the_log() -> None:
-    one = line(6)
+def test_s_13_line_breaks_are_escaped() -> None:
+    one = make_record(6)
     one.error = "no\nsuch\x1b[31m\u202e thing"
     assert one.format_line("12:00:00").endswith(r"ex_6 | no\nsuch\x1b[31m\u202e thing")
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("records", "printed"),
     [
         ("x\n04:00:00 200 POST /admin", "x%0A04:00:00%20200%20POST%20/admin"),
         ("x\x1b[31m", "x%1B[31m"),
@@ -130,35 +130,35 @@ def test_s_13_no_line_break_of_a_stranger_gets_into_the_log() -> None:
         ("gpt-ü", "gpt-ü"),
     ],
 )
-def test_s_13_a_path_or_a_model_is_one_word_of_its_line(given: str, shown: str) -> None:
-    one = line(7, f"/v1/{given}")
-    one.set_backend("up", given)
-    assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{shown} -> up/{shown} 250ms ex_7"
+def test_s_13_path_and_model_are_single_words(records: str, printed: str) -> None:
+    one = make_record(7, f"/v1/{records}")
+    one.set_backend("up", records)
+    assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{printed} -> up/{printed} 250ms ex_7"
 
 
-def test_s_13_a_line_is_bounded_whatever_is_asked() -> None:
+def test_s_13_log_line_is_bounded() -> None:
     for sign in ("x", "\n", "\U0001f600 "):
-        one = line(8, f"/v1/{sign * 1_000_000}")
+        one = make_record(8, f"/v1/{sign * 1_000_000}")
         one.set_backend("up", sign * 5_000_000)
         one.error = sign * 1_000_000
         assert len(one.format_line("12:00:00")) < 16 * LIMIT_WORD + 16 * LIMIT_TEXT
 
 
-def test_s_13_no_line_of_a_traceback_passes_for_another() -> None:
-    crashed = line(9)
+def test_s_13_traceback_lines_are_marked() -> None:
+    crashed = make_record(9)
     crashed.exception = ValueError(
         "no\n04:00:00 200 POST /admin 1ms ex_1\x1b[31m\n" + "x" * 1_000_000 + "\nthe end\r\n"
     )
-    (told,) = written(logging(crashed, seconds=3 * FLUSH_INTERVAL))
-    first, *others = told.splitlines()
+    (lines,) = written(logging(crashed, seconds=3 * FLUSH_INTERVAL))
+    first, *other_lines = lines.splitlines()
     assert first.endswith("ex_9")
-    assert all(one.startswith("  | ") for one in others)
-    assert others[-1] == r"  | the end\r"
-    assert len(told) < 2 * LIMIT_TRACEBACK
-    assert "\x1b" not in told
+    assert all(one.startswith("  | ") for one in other_lines)
+    assert other_lines[-1] == r"  | the end\r"
+    assert len(lines) < 2 * LIMIT_TRACEBACK
+    assert "\x1b" not in lines
 
 
-def test_s_13_a_request_without_a_key_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_s_13_unauthenticated_request_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config='[server]\nkeys = ["first-key-1"]'
@@ -171,6 +171,6 @@ def test_s_13_a_request_without_a_key_forges_no_line(capfd: pytest.CaptureFixtur
             gateway.gateway.log.flush()
 
     run_async(work())
-    told = capfd.readouterr().err
-    assert re.fullmatch(r"(\d\d:\d\d:\d\d \d{3} POST /v1/\S+( -> p0/\S+)? .*\n){2}", told)
-    assert "\x1b" not in told
+    lines = capfd.readouterr().err
+    assert re.fullmatch(r"(\d\d:\d\d:\d\d \d{3} POST /v1/\S+( -> p0/\S+)? .*\n){2}", lines)
+    assert "\x1b" not in lines

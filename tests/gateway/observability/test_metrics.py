@@ -1,4 +1,4 @@
-"""The memory that workers share: counters that add up, and losses within bounds."""
+"""Shared memory of workers: counters that add up, and bounded loss reports."""
 
 import json
 
@@ -23,7 +23,7 @@ def report_of(number: int, size: int = 0) -> bytes:
     return b'{"losses":["%d%b"]}' % (number, b"x" * size)
 
 
-def test_q_6_workers_find_each_others_exchanges_and_a_key_only_its_own() -> None:
+def test_q_6_losses_are_shared_by_workers_but_not_by_keys() -> None:
     scoreboard = Scoreboard(workers=3, entries=10)
     workers = [scoreboard.loss_store(number) for number in range(3)]
     for number, worker in enumerate(workers, start=1):
@@ -40,29 +40,29 @@ def test_q_6_workers_find_each_others_exchanges_and_a_key_only_its_own() -> None
         assert reader.find_losses(id_of(0), Principal("")) is None
 
 
-def test_an_exchange_that_lost_something_is_never_one_that_lost_nothing() -> None:
+def test_overwritten_losses_are_unknown_not_empty() -> None:
     exchanges = Scoreboard(entries=1000).loss_store(0)
     exchanges.add(id_of(1), MINE)
     assert exchanges.find_losses(id_of(1), MINE) == b'{"losses":[]}'
     exchanges.add(id_of(1), MINE, report_of(1))
     assert exchanges.find_losses(id_of(1), MINE) == report_of(1)
-    for number in range(2, 2 + LIMIT_LOSS_BYTES // LIMIT_REPORT + 1):  # until its report is written over
+    for number in range(2, 2 + LIMIT_LOSS_BYTES // LIMIT_REPORT + 1):  # until its report is overwritten
         exchanges.add(id_of(number), MINE, report_of(number, LIMIT_REPORT - 100))
     assert exchanges.find_losses(id_of(1), MINE) is None
 
 
-def test_s_16_q_8_the_losses_of_all_exchanges_take_so_many_bytes() -> None:
+def test_s_16_q_8_loss_reports_are_bounded_in_bytes() -> None:
     exchanges = Scoreboard(entries=1000).loss_store(0)
     count = 200
     for number in range(1, count + 1):
         exchanges.add(id_of(number), MINE, report_of(number, LIMIT_REPORT - 100))
     found = [exchanges.find_losses(id_of(number), MINE) for number in range(1, count + 1)]
-    kept = [report for report in found if report is not None]
-    assert LIMIT_LOSS_BYTES - LIMIT_REPORT < sum(map(len, kept)) <= LIMIT_LOSS_BYTES
-    assert found[-len(kept) :] == kept
+    stored = [report for report in found if report is not None]
+    assert LIMIT_LOSS_BYTES - LIMIT_REPORT < sum(map(len, stored)) <= LIMIT_LOSS_BYTES
+    assert found[-len(stored) :] == stored
 
 
-def test_no_more_exchanges_are_known_than_there_are_entries() -> None:
+def test_exchanges_are_bounded_in_number() -> None:
     exchanges = Scoreboard(entries=3).loss_store(0)
     for number in range(1, 6):
         exchanges.add(id_of(number), MINE)
@@ -75,24 +75,24 @@ def test_no_more_exchanges_are_known_than_there_are_entries() -> None:
     ]
 
 
-def test_q_8_a_long_report_is_cut_at_whole_losses_and_counts_the_rest() -> None:
+def test_q_8_long_report_is_truncated_between_losses() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             unknown = {f"field_{number}_{'x' * 200}": number for number in range(3000)}
-            answer = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST | unknown).encode())
-            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
+            response = await gateway.post("/v1/messages", json.dumps(LOSSY_REQUEST | unknown).encode())
+            path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
             status, body = await gateway.get(path)
             assert status == 200
             assert LIMIT_REPORT - 1000 < len(body) <= LIMIT_REPORT
-            found = json.loads(body)
-            assert len(found["losses"]) + found["more"] >= 3000
-            header = json.loads(answer.headers["toolwire-losses"])
-            assert len(header["losses"]) + header["more"] == len(found["losses"]) + found["more"]
+            report = json.loads(body)
+            assert len(report["losses"]) + report["more"] >= 3000
+            header = json.loads(response.headers["toolwire-losses"])
+            assert len(header["losses"]) + header["more"] == len(report["losses"]) + report["more"]
 
     run_async(work())
 
 
-def line(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
+def make_record(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
     one = RequestRecord(
         id="ex_1", method="POST", path="/", started_at=0.0, duration=seconds, status=200, client="anthropic"
     )
@@ -100,18 +100,18 @@ def line(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
     return one
 
 
-def test_q_6_metrics_add_up_and_a_replacement_counts_on() -> None:
+def test_q_6_metrics_are_summed_and_survive_a_restart() -> None:
     scoreboard = Scoreboard(workers=2)
     first, second = Metrics(scoreboard, 0), Metrics(scoreboard, 1)
-    first.count_request(line())
+    first.count_request(make_record())
     first.set_streams(3)
     first.set_journal_counts(4, 1)
-    second.count_request(line(seconds=1000.0))
+    second.count_request(make_record(seconds=1000.0))
     second.set_streams(2)
     assert first.render() == second.render()
     assert b"\ntoolwire_streams 5\n" in second.render()
     replacement = Metrics(scoreboard, 0)
-    replacement.count_request(line())
+    replacement.count_request(make_record())
     replacement.set_journal_counts(1, 0)
     text = second.render().decode()
     assert 'toolwire_requests_total{client="anthropic",provider="up",status="200"} 3\n' in text
@@ -126,12 +126,12 @@ def test_q_6_metrics_add_up_and_a_replacement_counts_on() -> None:
     assert scoreboard.totals()["toolwire_journal_dropped_total"] == 1
 
 
-def test_samples_without_a_place_are_counted_together() -> None:
+def test_samples_beyond_the_limit_share_one_counter() -> None:
     scoreboard = Scoreboard()
     metrics = Metrics(scoreboard)
     for number in range(5000):
-        metrics.count_request(line(provider=f"p{number}"))
-    metrics.count_request(line(provider="\\" * 5000))
+        metrics.count_request(make_record(provider=f"p{number}"))
+    metrics.count_request(make_record(provider="\\" * 5000))
     text = metrics.render().decode()
     totals = scoreboard.totals()
     assert totals[OVERFLOW_METRIC] > 0

@@ -1,4 +1,4 @@
-"""The gateway's journal: what an exchange leaves in it, and what never gets there."""
+"""The gateway's journal: what is recorded of an exchange, and what never is."""
 
 import json
 from pathlib import Path
@@ -29,27 +29,27 @@ from toolwire.upstream.simulator.script import parse_script
 CANARY = "canary-of-a-server-key"
 
 
-async def answered(gateway: RunningGateway, protocol: str, *, stream: bool, **headers: str) -> tuple[str, bytes]:
-    answer = await gateway.send_question(protocol, stream=stream, **headers)
-    body = await answer.read(1_000_000)
-    assert answer.status == 200, body
-    return answer.headers["toolwire-exchange"], body
+async def exchange_once(gateway: RunningGateway, protocol: str, *, stream: bool, **headers: str) -> tuple[str, bytes]:
+    response = await gateway.send_question(protocol, stream=stream, **headers)
+    body = await response.read(1_000_000)
+    assert response.status == 200, body
+    return response.headers["toolwire-exchange"], body
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_an_exchange_is_recorded_whole(client: str, stream: bool, tmp_path: Path) -> None:
+def test_complete_exchange_is_recorded(client: str, stream: bool, tmp_path: Path) -> None:
     async def work(base_url: str) -> None:
         config = one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
         async with run_gateway(config) as gateway:
-            id, body = await answered(gateway, client, stream=stream)
+            id, body = await exchange_once(gateway, client, stream=stream)
         (record,) = read_journal(tmp_path)
-        path, asked = question_request(client, stream=stream)
+        path, request_body = question_request(client, stream=stream)
         assert (record.id, record.path, record.client) == (id, path.partition("?")[0], client)
         assert (record.provider, record.protocol, record.model) == ("up", "gemini", "m")
         assert (record.status, record.streamed, record.toolwire) == (200, stream, __version__)
         assert record.bodies is not None
-        assert (record.bodies.request, record.bodies.response) == (asked, body)
+        assert (record.bodies.request, record.bodies.response) == (request_body, body)
         assert json.loads(record.bodies.translated)["contents"][0]["parts"] == [
             {"text": "What is the weather in Paris?"}
         ]
@@ -64,16 +64,16 @@ def test_an_exchange_is_recorded_whole(client: str, stream: bool, tmp_path: Path
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_its_losses_are_those_that_the_gateway_tells(stream: bool, tmp_path: Path) -> None:
+def test_recorded_losses_equal_reported_losses(stream: bool, tmp_path: Path) -> None:
     async def work(base_url: str) -> None:
         async with run_gateway(
             one_provider_config(parse_origin(base_url), "ollama", journal_config(tmp_path, ""))
         ) as gateway:
             body = {"model": "m", "max_tokens": 99, "metadata": {"user_id": "u"}, "stream": stream}
             body["messages"] = [{"role": "user", "content": "Hi"}]
-            answer = await gateway.post("/v1/messages", json.dumps(body).encode())
-            await answer.read(100_000)
-            _, losses = await gateway.get(f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses")
+            response = await gateway.post("/v1/messages", json.dumps(body).encode())
+            await response.read(100_000)
+            _, losses = await gateway.get(f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses")
         (record,) = read_journal(tmp_path)
         assert "/metadata/user_id" in [loss.path for loss in record.losses]
         assert [loss.path for loss in record.losses] == [loss["path"] for loss in json.loads(losses)["losses"]]
@@ -82,17 +82,17 @@ def test_its_losses_are_those_that_the_gateway_tells(stream: bool, tmp_path: Pat
         run_async(work(base_url))
 
 
-def test_of_many_each_is_recorded_with_what_is_its_own(tmp_path: Path) -> None:
-    """They are kept by what makes them differ from the one before."""
-    asked = ["anthropic"] * 40 + ["openai-chat", "anthropic", "anthropic", "openai-chat"] * 8
+def test_many_exchanges_are_recorded_separately(tmp_path: Path) -> None:
+    """Records are stored as differences to the one before."""
+    request_body = ["anthropic"] * 40 + ["openai-chat", "anthropic", "anthropic", "openai-chat"] * 8
 
     async def work(base_url: str) -> None:
         async with run_gateway(
             one_provider_config(parse_origin(base_url), "openai-chat", journal_config(tmp_path, ""))
         ) as gateway:
-            ids = [(await answered(gateway, client, stream=False))[0] for client in asked]
+            ids = [(await exchange_once(gateway, client, stream=False))[0] for client in request_body]
         records = read_journal(tmp_path)
-        assert [(record.id, record.client) for record in records] == list(zip(ids, asked, strict=True))
+        assert [(record.id, record.client) for record in records] == list(zip(ids, request_body, strict=True))
         assert [record.at for record in records] == sorted(record.at for record in records)
         for record in records:
             assert record.sent is not None
@@ -106,12 +106,12 @@ def test_of_many_each_is_recorded_with_what_is_its_own(tmp_path: Path) -> None:
         run_async(work(base_url))
 
 
-def test_bodies_are_kept_only_if_wanted(tmp_path: Path) -> None:
+def test_bodies_are_recorded_only_if_configured(tmp_path: Path) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "")
         ) as gateway:
-            await answered(gateway, "anthropic", stream=False)
+            await exchange_once(gateway, "anthropic", stream=False)
         (record,) = read_journal(tmp_path)
         assert (record.bodies, record.usage["input_tokens"]) == (None, 3)
         assert b"weather in Paris" not in (tmp_path / "journal.db").read_bytes()
@@ -119,11 +119,11 @@ def test_bodies_are_kept_only_if_wanted(tmp_path: Path) -> None:
     run_async(work())
 
 
-def test_without_a_journal_there_is_no_file_and_no_recorder(tmp_path: Path) -> None:
+def test_disabled_journal_creates_no_file(tmp_path: Path) -> None:
     async def work() -> None:
         more = f'[journal]\npath = "{tmp_path}/journal.db"\n'
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=more) as gateway:
-            await answered(gateway, "anthropic", stream=False)
+            await exchange_once(gateway, "anthropic", stream=False)
             assert gateway.gateway.app._recorder is None
             assert b"toolwire_journal" not in (await gateway.get("/metrics"))[1]
 
@@ -131,14 +131,14 @@ def test_without_a_journal_there_is_no_file_and_no_recorder(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_went_wrong_is_recorded_with_the_answer_to_it(tmp_path: Path) -> None:
+def test_errors_are_recorded_with_their_response(tmp_path: Path) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"))
         )
         async with run_gateway_with(script, extra_config=journal_config(tmp_path)) as gateway:
-            answer = await gateway.send_question("gemini")
-            body = await answer.read(10_000)
+            response = await gateway.send_question("gemini")
+            body = await response.read(10_000)
             await gateway.post("/v1/messages", b"{")
         refused, unreadable = read_journal(tmp_path)
         assert (refused.status, refused.provider, refused.protocol) == (400, "p0", "openai-chat")
@@ -151,14 +151,14 @@ def test_what_went_wrong_is_recorded_with_the_answer_to_it(tmp_path: Path) -> No
     run_async(work())
 
 
-def test_a_client_that_leaves_is_recorded(tmp_path: Path) -> None:
+def test_client_disconnect_is_recorded(tmp_path: Path) -> None:
     async def work(base_url: str) -> None:
         async with run_gateway(
             one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
         ) as gateway:
-            answer = await gateway.send_question("anthropic", stream=True)
-            await answer.next()
-            answer.close()
+            response = await gateway.send_question("anthropic", stream=True)
+            await response.next()
+            response.close()
             gateway.transport.close()
             while b'client="anthropic"' not in (await gateway.get("/metrics"))[1]:
                 await run_event_loop()
@@ -171,8 +171,8 @@ def test_a_client_that_leaves_is_recorded(tmp_path: Path) -> None:
         run_async(work(base_url))
 
 
-def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
-    """In a body, in an error of the provider, in the address and in the keys themselves."""
+def test_secrets_are_not_recorded(tmp_path: Path) -> None:
+    """In a body, in a provider's error, in the URL, and in the keys themselves."""
 
     async def work() -> None:
         echo = openai_error_body("wrong key upstream-secret-key for sk-abcdefghijklmnop")
@@ -188,20 +188,20 @@ def test_no_secret_gets_into_the_file(tmp_path: Path) -> None:
                 path, body = question_request(
                     "gemini", text=f"my keys: {CANARY}, upstream-secret-key\nsk-abcdefghijklmnop"
                 )
-                answer = await gateway.post(f"{path}?key={CANARY}", body)
-                await answer.read(10_000)
+                response = await gateway.post(f"{path}?key={CANARY}", body)
+                await response.read(10_000)
 
     run_async(work())
     assert len(read_journal(tmp_path)) == 2
-    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert b"my keys: [removed], [removed]" in kept
+    recorded = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"my keys: [removed], [removed]" in recorded
     for secret in (CANARY.encode(), b"upstream-secret-key", b"sk-abcdefghijklmnop"):
-        assert secret not in kept
+        assert secret not in recorded
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_no_secret_gets_into_the_file_in_the_pieces_of_a_stream(client: str, tmp_path: Path) -> None:
-    """The simulator repeats what it is told, word by word: no piece is the secret."""
+def test_secrets_split_over_stream_chunks_are_not_recorded(client: str, tmp_path: Path) -> None:
+    """The simulator repeats its input word by word: no chunk contains the secret."""
 
     async def work(base_url: str) -> None:
         async with run_gateway(
@@ -209,33 +209,33 @@ def test_no_secret_gets_into_the_file_in_the_pieces_of_a_stream(client: str, tmp
         ) as gateway:
             for text in ("Say upstream-secret-key or sk-abcd-efgh-ijkl", "Say something else"):
                 path, body = question_request(client, stream=True, text=text)
-                answer = await gateway.post(path, body)
-                read = await answer.read(100_000)
-                assert answer.status == 200
+                http_reply = await gateway.post(path, body)
+                read = await http_reply.read(100_000)
+                assert http_reply.status == 200
             assert b"secret" not in read
 
     with serve_app(Simulator()) as base_url:
         run_async(work(base_url))
-    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    recorded = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     for piece in (b"secret", b"efgh"):
-        assert piece not in kept
-    folded, whole = read_journal(tmp_path)
+        assert piece not in recorded
+    folded, complete_body = read_journal(tmp_path)
     assert folded.bodies is not None
     assert folded.bodies.folded
     assert b"Say [removed] or [removed]" in folded.bodies.response
-    assert whole.bodies is not None
-    assert not whole.bodies.folded
+    assert complete_body.bodies is not None
+    assert not complete_body.bodies.folded
     assert (response := decode_recorded_response(folded)) is not None
     assert response.candidates[0].stop is not None
     assert response.candidates[0].stop.reason == "end_turn"
 
 
-def test_a_full_queue_is_counted_and_answers_are_the_same(tmp_path: Path) -> None:
+def test_full_journal_queue_does_not_change_responses(tmp_path: Path) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path, "bodies = true\nqueue = 1")
         ) as gateway:
-            await answered(gateway, "anthropic", stream=False)
+            await exchange_once(gateway, "anthropic", stream=False)
             metrics = (await gateway.get("/metrics"))[1]
             assert b"toolwire_journal_dropped_total 1\n" in metrics
             assert b"toolwire_journal_written_total 0\n" in metrics
@@ -244,18 +244,16 @@ def test_a_full_queue_is_counted_and_answers_are_the_same(tmp_path: Path) -> Non
     run_async(work())
 
 
-def replaced_by_a_folder(path: Path) -> None:
+def replace_by_directory(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_journal_failure_does_not_stop_exchanges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path)) as gateway:
-            replaced_by_a_folder(tmp_path / "journal.db")
-            await answered(gateway, "anthropic", stream=False)
+            replace_by_directory(tmp_path / "journal.db")
+            await exchange_once(gateway, "anthropic", stream=False)
             while b"dropped_total 1" not in (await gateway.get("/metrics"))[1]:
                 await run_event_loop()
             health = json.loads((await gateway.get("/healthz"))[1])
@@ -265,7 +263,7 @@ def test_what_keeps_the_journal_from_being_written_stops_no_exchange(
     assert "journal: DatabaseUnusable: Is a directory" in capsys.readouterr().err
 
 
-def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
+def test_model_lists_and_health_checks_are_not_recorded(tmp_path: Path) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config=journal_config(tmp_path)) as gateway:
             for path in ("/healthz", "/v1/models", "/nothing"):
@@ -276,27 +274,27 @@ def test_lists_and_health_are_not_exchanges(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("said", ["What is the weather?", "senseless"])
-def test_what_is_made_in_the_background_is_recorded_once_it_is_there(stream: bool, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["What is the weather?", "senseless"])
+def test_background_response_is_recorded_when_complete(stream: bool, text: str, tmp_path: Path) -> None:
     script = b'[[turns]]\nwhen = "senseless"\nrepeat = 0\nerror = {kind = "invalid_request", message = "No sense."}\n'
 
     async def work(base_url: str) -> None:
         async with run_gateway(
             one_provider_config(parse_origin(base_url), "gemini", journal_config(tmp_path))
         ) as gateway:
-            body = {"model": "m", "input": said, "background": True, "stream": stream}
-            answer = await gateway.post("/v1/responses", json.dumps(body).encode())
-            await answer.read(100_000)
+            body = {"model": "m", "input": text, "background": True, "stream": stream}
+            response = await gateway.post("/v1/responses", json.dumps(body).encode())
+            await response.read(100_000)
             await wait_until_async(lambda: read_journal(tmp_path))
         (record,) = read_journal(tmp_path)
-        assert (record.id, record.provider) == (answer.headers["toolwire-exchange"], "up")
+        assert (record.id, record.provider) == (response.headers["toolwire-exchange"], "up")
         assert record.bodies is not None
-        assert json.loads(record.bodies.translated)["contents"][0]["parts"] == [{"text": said}]
-        told = json.loads(record.bodies.response)
-        if said == "senseless":
-            assert (record.status, record.error, told["status"]) == (400, "No sense.", "failed")
+        assert json.loads(record.bodies.translated)["contents"][0]["parts"] == [{"text": text}]
+        header = json.loads(record.bodies.response)
+        if text == "senseless":
+            assert (record.status, record.error, header["status"]) == (400, "No sense.", "failed")
         else:
-            assert (record.status, record.stop_reasons, told["status"]) == (200, ["end_turn"], "completed")
+            assert (record.status, record.stop_reasons, header["status"]) == (200, ["end_turn"], "completed")
             assert record.usage["output_tokens"] > 0
 
     with serve_app(Simulator(script=parse_script(script, "script"))) as base_url:

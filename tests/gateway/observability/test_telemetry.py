@@ -1,4 +1,4 @@
-"""Spans and metrics of exchanges, as a collector on loopback really gets them."""
+"""Spans and metrics of exchanges, as received by a collector on loopback."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ SECRET = "upstream-secret-key"
 
 
 class Collector:
-    """Takes what is exported over OTLP."""
+    """Receives OTLP exports."""
 
     def __init__(self) -> None:
         self.bodies: list[tuple[str, bytes]] = []
@@ -56,13 +56,13 @@ class Collector:
 
     @property
     def spans(self) -> list[Any]:
-        found = []
+        metrics = []
         for path, body in self.bodies:
             if path == "/v1/traces":
                 for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                     assert attributes(resource.resource)["service.name"] == "toolwire"
-                    found += [span for scope in resource.scope_spans for span in scope.spans]
-        return found
+                    metrics += [span for scope in resource.scope_spans for span in scope.spans]
+        return metrics
 
     @property
     def points(self) -> list[tuple[str, dict[str, Any], Any]]:
@@ -79,40 +79,42 @@ class Collector:
 
 
 def attributes(holder: Any) -> dict[str, Any]:
-    found = {}
+    spans = {}
     for one in holder.attributes:
         kind = one.value.WhichOneof("value")
         value = getattr(one.value, kind)
-        found[one.key] = [each.string_value for each in value.values] if kind == "array_value" else value
-    return found
+        spans[one.key] = [each.string_value for each in value.values] if kind == "array_value" else value
+    return spans
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    found = Collector()
-    with serve_app(found) as url:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)  # the exporter reads it
-        yield found
+    spans = Collector()
+    with serve_app(spans) as url:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)  # read by the exporter
+        yield spans
 
 
-async def asked(origin: Origin, protocol: str, client: str, *, stream: bool, more: str = "", **environment: str) -> int:
-    wanted = {"OTEL_EXPORTER_OTLP_ENDPOINT": "the collector"} | environment
-    async with run_gateway(one_provider_config(origin, protocol, more), environment=wanted) as gateway:
-        return await _asked(gateway, client, stream=stream)
+async def exchange_once(
+    origin: Origin, protocol: str, client: str, *, stream: bool, more: str = "", **environment: str
+) -> int:
+    expected = {"OTEL_EXPORTER_OTLP_ENDPOINT": "the collector"} | environment
+    async with run_gateway(one_provider_config(origin, protocol, more), environment=expected) as gateway:
+        return await _send_request(gateway, client, stream=stream)
 
 
-async def _asked(gateway: RunningGateway, client: str, *, stream: bool) -> int:
+async def _send_request(gateway: RunningGateway, client: str, *, stream: bool) -> int:
     path, body = question_request(client, stream=stream, text=f"weather for {SECRET}")
-    answer = await gateway.post(path, body, traceparent=f"00-{TRACE}-b7ad6b7169203331-01")
-    await answer.read(100_000)
-    return answer.status
+    response = await gateway.post(path, body, traceparent=f"00-{TRACE}-b7ad6b7169203331-01")
+    await response.read(100_000)
+    return response.status
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_an_exchange_is_a_span_and_is_measured(collector: Collector, protocol: str, stream: bool) -> None:
+def test_exchange_is_exported_as_span_and_metrics(collector: Collector, protocol: str, stream: bool) -> None:
     with serve_app(Simulator()) as base_url:
-        run_async(_checked(parse_origin(base_url), protocol, stream))
+        run_async(_check_exports(parse_origin(base_url), protocol, stream))
     (span,) = collector.spans
     told_by_span = attributes(span)
     assert (span.name, span.kind, span.status.code) == ("chat m", 3, 0)
@@ -139,41 +141,41 @@ def test_an_exchange_is_a_span_and_is_measured(collector: Collector, protocol: s
     assert b"weather for" not in b"".join(body for _, body in collector.bodies)
 
 
-async def _checked(origin: Origin, protocol: str, stream: bool) -> None:
-    assert await asked(origin, protocol, "anthropic", stream=stream) == 200
+async def _check_exports(origin: Origin, protocol: str, stream: bool) -> None:
+    assert await exchange_once(origin, protocol, "anthropic", stream=stream) == 200
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_what_was_said_goes_along_only_if_asked_for_and_without_secrets(
+def test_content_is_exported_only_if_enabled_and_redacted(
     collector: Collector, client: str, stream: bool, tmp_path: Path
 ) -> None:
     async def work(origin: Origin) -> None:
         more = journal_config(tmp_path, "bodies = false")
-        assert await asked(origin, "gemini", client, stream=stream, more=more, **CONTENT) == 200
+        assert await exchange_once(origin, "gemini", client, stream=stream, more=more, **CONTENT) == 200
 
     with serve_app(Simulator()) as base_url:
         run_async(work(parse_origin(base_url)))
     (span,) = collector.spans
-    found = attributes(span)
-    (message,) = json.loads(found["gen_ai.input.messages"])
+    spans = attributes(span)
+    (message,) = json.loads(spans["gen_ai.input.messages"])
     assert message == {"role": "user", "parts": [{"type": "text", "content": "weather for [removed]"}]}
-    (answer,) = json.loads(found["gen_ai.output.messages"])
-    assert answer["role"] == "assistant"
-    assert "weather for [removed]" in answer["parts"][-1]["content"]
-    assert found["gen_ai.response.finish_reasons"] == ["end_turn"]
+    (response,) = json.loads(spans["gen_ai.output.messages"])
+    assert response["role"] == "assistant"
+    assert "weather for [removed]" in response["parts"][-1]["content"]
+    assert spans["gen_ai.response.finish_reasons"] == ["end_turn"]
     assert SECRET.encode() not in b"".join(body for _, body in collector.bodies)
     (record,) = read_journal(tmp_path)
     assert record.bodies is None
 
 
-def test_a_failure_is_one_and_says_no_more_than_its_status(collector: Collector) -> None:
+def test_failed_exchange_exports_only_its_status(collector: Collector) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("weather: too hot", "invalid_request_error"))
         )
         async with serve_upstream(script) as origin:
-            assert await asked(origin, "openai-chat", "gemini", stream=False) == 400
+            assert await exchange_once(origin, "openai-chat", "gemini", stream=False) == 400
 
     run_async(work())
     (span,) = collector.spans
@@ -186,11 +188,11 @@ def test_a_failure_is_one_and_says_no_more_than_its_status(collector: Collector)
     "environment",
     [{}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}],
 )
-def test_nobody_who_does_not_ask_for_it_gets_it(environment: dict[str, str]) -> None:
+def test_telemetry_is_off_by_default(environment: dict[str, str]) -> None:
     assert configure_telemetry(environment, print) is None
 
 
-def test_without_it_nothing_of_it_is_even_loaded() -> None:
+def test_disabled_telemetry_imports_nothing() -> None:
     program = """
 import sys
 from toolwire.gateway.config import Config
@@ -203,19 +205,21 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
     subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE)
 
 
-def test_without_its_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+def test_missing_telemetry_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    content: list[str] = []
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
-    assert configure_telemetry({"OTEL_TRACES_EXPORTER": "otlp"}, said.append) is None
-    assert said == ["telemetry is asked for, and opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"]
+    assert configure_telemetry({"OTEL_TRACES_EXPORTER": "otlp"}, content.append) is None
+    assert content == [
+        "telemetry is configured, but opentelemetry-sdk is not installed: pip install 'toolwire[telemetry]'"
+    ]
 
 
-def test_a_collector_that_is_not_there_stops_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_collector_does_not_stop_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
 
     async def work(origin: Origin) -> None:
-        assert await asked(origin, "gemini", "anthropic", stream=False) == 200
+        assert await exchange_once(origin, "gemini", "anthropic", stream=False) == 200
 
     with serve_app(Simulator()) as base_url:
         run_async(work(parse_origin(base_url)))

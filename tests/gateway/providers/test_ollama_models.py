@@ -1,4 +1,4 @@
-"""`think` goes to Ollama only where `/api/show` lists it (F-4)."""
+"""`think` is sent to Ollama only if `/api/show` lists thinking (F-4)."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ THINKING = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"
 
 
 class Ollama:
-    """An Ollama that refuses `think` as the real one does. `shows`: it knows `/api/show`."""
+    """An Ollama that rejects `think` like the real one; `shows`: it has `/api/show`."""
 
     def __init__(self, *, shows: bool = True) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -32,8 +32,8 @@ class Ollama:
             head, _, data = (await read_http_request(reader)).partition(b"\r\n\r\n")
             path, body = head.split(b" ")[1].decode(), json.loads(data)
             self.asked.append((path, body))
-            status, answer = self._answer(path, body, MODELS.get(body["model"]))
-            writer.write(http_response(status, json.dumps(answer).encode()))
+            status, response = self._answer(path, body, MODELS.get(body["model"]))
+            writer.write(http_response(status, json.dumps(response).encode()))
             await writer.drain()
 
     def _answer(self, path: str, body: Any, model: Any) -> tuple[str, Any]:
@@ -59,12 +59,12 @@ class Ollama:
 
 
 async def ask(gateway: RunningGateway, model: str, **fields: Any) -> tuple[int, list[str]]:
-    """The status of an answer, and what of thinking was lost."""
+    """Return the status of a response, and its losses about thinking."""
     body = anthropic_request({"role": "user", "content": "Hi"}, **{"model": model, "stream": False, **fields})
-    answer = await gateway.post("/v1/messages", json.dumps(body).encode())
-    await answer.read(100_000)
-    losses = json.loads(answer.headers.get("toolwire-losses", '{"losses": []}'))["losses"]
-    return answer.status, [f"{one['kind']} {one['path']}" for one in losses if "effort" in one["path"]]
+    response = await gateway.post("/v1/messages", json.dumps(body).encode())
+    await response.read(100_000)
+    losses = json.loads(response.headers.get("toolwire-losses", '{"losses": []}'))["losses"]
+    return response.status, [f"{one['kind']} {one['path']}" for one in losses if "effort" in one["path"]]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ async def ask(gateway: RunningGateway, model: str, **fields: Any) -> tuple[int, 
         ("old", None, ["dropped /output_config/effort"]),
     ],
 )
-def test_f_4_thinking_is_asked_of_models_that_can_think(model: str, think: Any, lost: list[str]) -> None:
+def test_f_4_thinking_is_requested_from_models_that_support_it(model: str, think: Any, lost: list[str]) -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -89,7 +89,7 @@ def test_f_4_thinking_is_asked_of_models_that_can_think(model: str, think: Any, 
     run_async(work())
 
 
-def test_f_4_a_server_that_does_not_tell_is_asked_without_think() -> None:
+def test_f_4_think_is_omitted_if_capabilities_are_unknown() -> None:
     async def work() -> None:
         ollama = Ollama(shows=False)
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -99,7 +99,7 @@ def test_f_4_a_server_that_does_not_tell_is_asked_without_think() -> None:
     run_async(work())
 
 
-def test_f_4_nothing_is_asked_for_a_request_without_thinking() -> None:
+def test_f_4_capabilities_are_not_fetched_without_thinking() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -109,7 +109,7 @@ def test_f_4_nothing_is_asked_for_a_request_without_thinking() -> None:
     run_async(work())
 
 
-def test_f_4_thinking_that_is_turned_off_stays_off() -> None:
+def test_f_4_disabled_thinking_stays_disabled() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -119,14 +119,14 @@ def test_f_4_thinking_that_is_turned_off_stays_off() -> None:
     run_async(work())
 
 
-def test_a_client_of_ollama_is_passed_on_as_it_wrote() -> None:
+def test_ollama_request_passes_through() -> None:
     async def work() -> None:
         ollama = Ollama()
         body = {"model": "qwen3:8b", "messages": [{"role": "user", "content": "Hi"}], "think": "high", "stream": False}
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
-            answer = await gateway.post("/api/chat", json.dumps(body).encode())
-            assert answer.status == 400
-            assert "not supported for this model" in (await answer.read(10_000)).decode()
+            response = await gateway.post("/api/chat", json.dumps(body).encode())
+            assert response.status == 400
+            assert "not supported for this model" in (await response.read(10_000)).decode()
         assert ollama.asked == [("/api/chat", body)]
 
     run_async(work())

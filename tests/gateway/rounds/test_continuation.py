@@ -1,4 +1,4 @@
-"""A provider that pauses is asked to go on by the gateway, where the client's protocol has no word for it."""
+"""Paused turns are continued by the gateway if the client's protocol has no pause."""
 
 import json
 
@@ -25,18 +25,18 @@ from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOL_NAMES if name != "anthropic"])
-def test_an_answer_of_two_legs_is_one_answer(protocol: str, stream: bool) -> None:
+def test_two_rounds_become_one_response(protocol: str, stream: bool) -> None:
     async def work() -> None:
-        legs = [PAUSED_MESSAGE, FINAL_MESSAGE]
+        rounds = [PAUSED_MESSAGE, FINAL_MESSAGE]
         script = ScriptedUpstream(
             *(
                 anthropic_stream_response(one) if stream else http_response("200 OK", json.dumps(one).encode())
-                for one in legs
+                for one in rounds
             )
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "anthropic")) as gateway:
-            answer = await gateway.send_question(protocol, stream=stream)
-            text, stop, spent = decoded_outcome(protocol, await answer.read(100_000), stream=stream)
+            response = await gateway.send_question(protocol, stream=stream)
+            text, stop, spent = decoded_outcome(protocol, await response.read(100_000), stream=stream)
             assert text == "Let me look. It is sunny."
             assert stop == "end_turn"
             assert spent == 10
@@ -52,7 +52,7 @@ def test_an_answer_of_two_legs_is_one_answer(protocol: str, stream: bool) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_provider_that_only_pauses_is_not_asked_for_ever(stream: bool) -> None:
+def test_pauses_are_bounded(stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             anthropic_stream_response(PAUSED_MESSAGE)
@@ -64,8 +64,8 @@ def test_a_provider_that_only_pauses_is_not_asked_for_ever(stream: bool) -> None
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
         ):
-            answer = await gateway.send_question("openai-chat", stream=stream)
-            text, stop, _ = decoded_outcome("openai-chat", await answer.read(100_000), stream=stream)
+            response = await gateway.send_question("openai-chat", stream=stream)
+            text, stop, _ = decoded_outcome("openai-chat", await response.read(100_000), stream=stream)
             assert text == "Let me look. " * 3
             assert stop == "end_turn"
             assert len(script.requests) == 3
@@ -73,7 +73,7 @@ def test_a_provider_that_only_pauses_is_not_asked_for_ever(stream: bool) -> None
     run_async(work())
 
 
-def test_a_client_that_knows_pauses_is_told() -> None:
+def test_client_with_pause_turn_gets_the_pause() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             http_response("200 OK", json.dumps(PAUSED_MESSAGE).encode()),
@@ -81,8 +81,8 @@ def test_a_client_that_knows_pauses_is_told() -> None:
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, "anthropic")) as gateway:
             path, body = question_request("anthropic")
-            answer = await gateway.post(path, body)
-            assert json.loads(await answer.read(100_000))["stop_reason"] == "pause_turn"
+            response = await gateway.post(path, body)
+            assert json.loads(await response.read(100_000))["stop_reason"] == "pause_turn"
             assert len(script.requests) == 1
 
     run_async(work())

@@ -1,4 +1,4 @@
-"""Routes that offer the tools of MCP servers: the gateway runs them, for any client's model."""
+"""Routes with tools of MCP servers: the gateway runs them for any client's model."""
 
 import asyncio
 import json
@@ -47,16 +47,16 @@ def read(protocol: str, body: Any) -> Any:
 @pytest.mark.parametrize(
     ("client", "protocol"), [*((one, "openai-chat") for one in SEVEN), *(("anthropic", one) for one in SEVEN)]
 )
-def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, protocol: str, stream: bool) -> None:
+def test_gateway_runs_route_tools_within_one_response(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         first = canonical_response(Text(text="Let me see."), canonical_call("one__echo", word="hello"))
         second = canonical_response(Text(text="It says hello."), reason="end_turn")
         script = ScriptedUpstream(*(encode_http_response(protocol, one, stream=stream) for one in (first, second)))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client, stream=stream)
-            got = await gateway.post(path, body)
-            data = await got.read(1_000_000)
-            assert got.status == 200, data
+            reply = await gateway.post(path, body)
+            data = await reply.read(1_000_000)
+            assert reply.status == 200, data
             events = decode_events(client, data) if stream else []
             response = fold(events) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())
         assert len(script.requests) == 2
@@ -65,9 +65,9 @@ def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, proto
         (result,) = [part for part in after.messages[-1].parts if isinstance(part, ToolResult)]
         assert '{"word": "hello"}' in str(result.content)
         assert b"one__echo" not in data
-        said = [part for one in response.candidates[0].messages for part in one.parts]
-        assert "".join(part.text for part in said if isinstance(part, Text)) == "Let me see.It says hello."
-        assert not any(isinstance(part, ToolCall) for part in said)
+        text = [part for one in response.candidates[0].messages for part in one.parts]
+        assert "".join(part.text for part in text if isinstance(part, Text)) == "Let me see.It says hello."
+        assert not any(isinstance(part, ToolCall) for part in text)
         assert response.candidates[0].stop is not None
         assert response.candidates[0].stop.reason == "end_turn"
 
@@ -76,7 +76,7 @@ def test_the_gateway_runs_them_and_the_client_gets_one_answer(client: str, proto
 
 @pytest.mark.parametrize("client", SEVEN)
 @pytest.mark.parametrize("protocol", SEVEN)
-def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str) -> None:
+def test_several_calls_of_one_response_are_all_run(client: str, protocol: str) -> None:
     async def work() -> None:
         first = canonical_response(
             canonical_call("one__echo", word="hello"), canonical_call("one__echo", "call_2", word="world")
@@ -87,8 +87,8 @@ def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str
         )
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol)) as gateway:
             path, body = question_request(client)
-            got = await gateway.post(path, body)
-            assert got.status == 200, await got.read(1_000_000)
+            response = await gateway.post(path, body)
+            assert response.status == 200, await response.read(1_000_000)
         after = read(protocol, script.bodies[1])
         results = [part for one in after.messages for part in one.parts if isinstance(part, ToolResult)]
         assert ["hello" in str(one.content) for one in results] == [True, False]
@@ -99,7 +99,7 @@ def test_several_calls_of_one_answer_are_all_answered(client: str, protocol: str
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", list(SHOWN))
-def test_what_was_called_can_be_shown(client: str, stream: bool) -> None:
+def test_route_tool_calls_can_be_shown(client: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -110,17 +110,17 @@ def test_what_was_called_can_be_shown(client: str, stream: bool) -> None:
         also = 'tool_calls = "shown"\n'
         async with serve_upstream(script) as origin, run_gateway(configured(origin, "gemini", more=also)) as gateway:
             path, body = question_request(client, stream=stream)
-            got, _ = await post_and_decode(gateway, client, path, body, stream=stream)
-        items = got["content"] if client == "anthropic" else got["output"]
-        shown = next(one for one in items if one["type"] == SHOWN[client])
-        assert shown["name"] == "echo"
-        assert shown["server_name" if client == "anthropic" else "server_label"] == "one"
+            decoded, _ = await post_and_decode(gateway, client, path, body, stream=stream)
+        items = decoded["content"] if client == "anthropic" else decoded["output"]
+        visible = next(one for one in items if one["type"] == SHOWN[client])
+        assert visible["name"] == "echo"
+        assert visible["server_name" if client == "anthropic" else "server_label"] == "one"
         assert "hello" in json.dumps(items)
 
     run_async(work())
 
 
-def test_what_no_rule_allows_is_denied_and_told_to_the_model() -> None:
+def test_call_without_an_allow_rule_is_denied() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -136,30 +136,30 @@ def test_what_no_rule_allows_is_denied_and_told_to_the_model() -> None:
             run_gateway(configured(origin, "openai-chat", rules=rules)) as gateway,
         ):
             path, body = question_request("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
         before, after = (read("openai-chat", one) for one in script.bodies)
         assert [tool.name for tool in before.tools] == ["weather", "one__echo"]
-        assert "no rule allows it, and nobody is there to ask" in str(after.messages)
-        assert got["content"][0]["text"] == "I may not."
+        assert "no rule allows it, and no approver is available" in str(after.messages)
+        assert decoded["content"][0]["text"] == "I may not."
 
     run_async(work())
 
 
-def test_a_call_of_the_clients_own_tool_goes_to_the_client_and_ours_wait() -> None:
+def test_client_call_beside_a_route_tool_call_ends_the_response() -> None:
     async def work() -> None:
-        both = canonical_response(canonical_call("one__echo", word="x"), canonical_call("weather", "call_2"))
-        script = ScriptedUpstream(encode_http_response("openai-chat", both, stream=False))
+        mixed_response = canonical_response(canonical_call("one__echo", word="x"), canonical_call("weather", "call_2"))
+        script = ScriptedUpstream(encode_http_response("openai-chat", mixed_response, stream=False))
         async with serve_upstream(script) as origin, run_gateway(configured(origin, "openai-chat")) as gateway:
             path, body = question_request("anthropic")
-            got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
         assert len(script.requests) == 1
-        assert [one["name"] for one in got["content"]] == ["weather"]
-        assert got["stop_reason"] == "tool_use"
+        assert [one["name"] for one in decoded["content"]] == ["weather"]
+        assert decoded["stop_reason"] == "tool_use"
 
     run_async(work())
 
 
-def test_a_client_keeps_the_name_of_its_own_tool() -> None:
+def test_client_tool_keeps_its_name() -> None:
     async def work() -> None:
         other = McpToolNames(["one__echo"]).name_for("one", "echo")
         script = ScriptedUpstream(
@@ -172,12 +172,12 @@ def test_a_client_keeps_the_name_of_its_own_tool() -> None:
             path, body = question_request("anthropic")
             request = json.loads(body)
             request["tools"].append({"name": "one__echo", "input_schema": {"type": "object"}})
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
         assert len(script.requests) == 2
         before, after = (read("openai-chat", one) for one in script.bodies)
         assert [tool.name for tool in before.tools] == ["weather", "one__echo", other, "one__fail"]
         assert '{"word": "x"}' in str(after.messages[-1])
-        assert [one["name"] for one in got["content"]] == ["one__echo"]
+        assert [one["name"] for one in decoded["content"]] == ["one__echo"]
 
     run_async(work())
 
@@ -189,7 +189,7 @@ NATIVE = {"anthropic": "tool_search_tool_bm25", "openai-responses": "tool_search
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("client", SEVEN)
 @pytest.mark.parametrize("protocol", [one for one in SEVEN if one not in NATIVE])
-def test_of_many_tools_the_model_is_told_a_search(client: str, protocol: str, stream: bool) -> None:
+def test_many_route_tools_are_replaced_by_a_search(client: str, protocol: str, stream: bool) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -207,12 +207,12 @@ def test_of_many_tools_the_model_is_told_a_search(client: str, protocol: str, st
             run_gateway(configured(origin, protocol, rules=rules, names=MANY, more=also)) as gateway,
         ):
             path, body = question_request(client, stream=stream)
-            got = await gateway.post(path, body)
-            data = await got.read(1_000_000)
-        assert got.status == 200, data
+            response = await gateway.post(path, body)
+            data = await response.read(1_000_000)
+        assert response.status == 200, data
         first, second, third = (read(protocol, one) for one in script.bodies)
         assert [tool.name for tool in first.tools] == ["weather", "find_tools"]
-        assert "61 more tools" in first.tools[1].description  # of 62, one is denied
+        assert "61 more tools" in first.tools[1].description  # one of 62 is denied
         assert [tool.name for tool in second.tools] == ["weather", "find_tools", "one__echo"]
         assert second.messages[: len(first.messages)] == first.messages
         assert [tool.name for tool in third.tools] == ["weather", "find_tools", "one__echo"]
@@ -225,7 +225,7 @@ def test_of_many_tools_the_model_is_told_a_search(client: str, protocol: str, st
 
 @pytest.mark.parametrize("client", SEVEN)
 @pytest.mark.parametrize("protocol", NATIVE)
-def test_a_provider_that_searches_itself_is_told_of_all_of_them(client: str, protocol: str) -> None:
+def test_provider_with_native_search_gets_deferred_tools(client: str, protocol: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(protocol, canonical_response(canonical_call("one__echo", word="hello")), stream=False),
@@ -233,9 +233,9 @@ def test_a_provider_that_searches_itself_is_told_of_all_of_them(client: str, pro
         )
         async with serve_upstream(script) as origin, run_gateway(configured(origin, protocol, names=MANY)) as gateway:
             path, body = question_request(client)
-            got = await gateway.post(path, body)
-            data = await got.read(1_000_000)
-        assert got.status == 200, data
+            response = await gateway.post(path, body)
+            data = await response.read(1_000_000)
+        assert response.status == 200, data
         first, second = (read(protocol, one) for one in script.bodies)
         natives = [tool for tool in first.tools if isinstance(tool, NativeTool)]
         assert [tool.kind for tool in natives] == [NATIVE[protocol]]
@@ -247,7 +247,7 @@ def test_a_provider_that_searches_itself_is_told_of_all_of_them(client: str, pro
     run_async(work())
 
 
-def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
+def test_empty_search_is_an_error() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -268,13 +268,13 @@ def test_a_search_that_says_nothing_is_told_so_and_finds_nothing() -> None:
         _, second, third = (read("openai-chat", one) for one in script.bodies)
         assert "query" in str(second.messages[-1])
         assert [tool.name for tool in second.tools] == ["weather", "find_tools"]
-        # A tool that was not found is decided on as any other.
+        # The policy also applies to a tool that was not found.
         assert "no rule allows it" in str(third.messages[-1])
 
     run_async(work())
 
 
-def test_a_client_keeps_its_own_search() -> None:
+def test_client_keeps_its_own_search() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -291,11 +291,11 @@ def test_a_client_keeps_its_own_search() -> None:
             path, body = question_request("anthropic")
             request = json.loads(body)
             request["tools"].append({"name": "find_tools", "input_schema": {"type": "object"}})
-            got, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
+            decoded, _ = await post_and_decode(gateway, "anthropic", path, json.dumps(request).encode(), stream=False)
         names = [[tool.name for tool in read("openai-chat", one).tools] for one in script.bodies]
         assert names[0] == ["weather", "find_tools", "toolwire__find_tools"]
         assert names[1] == [*names[0], "one__echo"]
-        assert [one["name"] for one in got["content"]] == ["find_tools"]
+        assert [one["name"] for one in decoded["content"]] == ["find_tools"]
 
     run_async(work())
 
@@ -317,7 +317,7 @@ async def declared_after_a_search(protocol: str, rules: str) -> list[str]:
     return [tool.name for tool in tools if not isinstance(tool, NativeTool)]
 
 
-def test_of_many_tools_only_what_a_rule_allows_is_told_or_found() -> None:
+def test_search_finds_only_allowed_tools() -> None:
     async def work() -> None:
         rules = 'allow = ["one__echo(word=x)", "one__filler_1*"]\nask = ["one__filler_12"]'
         few = ["weather", "one__echo", *(f"one__filler_{n}" for n in (1, 10, 11, *range(13, 20)))]
@@ -325,14 +325,14 @@ def test_of_many_tools_only_what_a_rule_allows_is_told_or_found() -> None:
         rules = 'allow = ["one__f*"]\nask = ["one__filler_9"]'
         allowed = {f"one__{one}" for one in MANY} - {"one__echo", "one__filler_9"}
         assert {*await declared_after_a_search("anthropic", rules)} == {"weather", *allowed}
-        own, search, *found = await declared_after_a_search("openai-chat", rules)
-        assert (own, search, len(found)) == ("weather", "find_tools", 20)
-        assert set(found) <= allowed
+        client_tool, search, *names = await declared_after_a_search("openai-chat", rules)
+        assert (client_tool, search, len(names)) == ("weather", "find_tools", 20)
+        assert set(names) <= allowed
 
     run_async(work())
 
 
-def test_a_model_that_never_stops_calling_is_stopped() -> None:
+def test_tool_rounds_are_bounded() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             *[
@@ -347,14 +347,14 @@ def test_a_model_that_never_stops_calling_is_stopped() -> None:
             config = more + configured(origin, "openai-chat")
             async with run_gateway(config) as gateway:
                 path, body = question_request("openai-chat")
-                got, _ = await post_and_decode(gateway, "openai-chat", path, body, stream=False)
+                decoded, _ = await post_and_decode(gateway, "openai-chat", path, body, stream=False)
         assert len(script.requests) == 4
-        assert got["choices"][0]["finish_reason"] == "length"
+        assert decoded["choices"][0]["finish_reason"] == "length"
 
     run_async(work())
 
 
-def test_requests_that_come_together_are_all_offered_the_tools() -> None:
+def test_concurrent_first_requests_all_get_the_tools() -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -374,15 +374,15 @@ def test_requests_that_come_together_are_all_offered_the_tools() -> None:
     run_async(work())
 
 
-def test_a_server_that_is_not_configured_can_not_be_offered() -> None:
+def test_unknown_mcp_server_in_a_route_is_refused() -> None:
     config = (
         '[providers.up]\nprotocol = "ollama"\nbase_url = "http://x"\n[[routes]]\nprovider = "up"\ntools = ["other"]\n'
     )
-    with pytest.raises(ConfigError, match=r"routes\[0\].tools: there is no MCP server 'other'"):
+    with pytest.raises(ConfigError, match=r"routes\[0\].tools: unknown MCP server 'other'"):
         parse_config(config, {})
 
 
-def test_a_server_that_is_not_there_leaves_everything_else_working(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_mcp_server_leaves_the_others_working(capsys: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         script = ScriptedUpstream(
             encode_http_response(
@@ -393,8 +393,8 @@ def test_a_server_that_is_not_there_leaves_everything_else_working(capsys: pytes
             server = '[mcp.servers.one]\ncommand = "no-such-program"\n'
             async with run_gateway(one_provider_config(origin, "openai-chat", server) + 'tools = ["one"]\n') as gateway:
                 path, body = question_request("anthropic")
-                got, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
-        assert got["content"][0]["text"] == "Hello."
+                decoded, _ = await post_and_decode(gateway, "anthropic", path, body, stream=False)
+        assert decoded["content"][0]["text"] == "Hello."
 
     run_async(work())
-    assert "the MCP server one is not there: " in capsys.readouterr().err
+    assert "MCP server 'one' failed to start: " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Who is let in."""
+"""Authentication: keys, hosts and origins."""
 
 import pytest
 
@@ -18,7 +18,7 @@ KEYS = ("first-key-1", "second-key-2")
         ({}, b"alt=sse&key=second-key-2"),
     ],
 )
-def test_a_key_is_taken_from_any_protocols_own_place(headers: dict[bytes, bytes], query: bytes) -> None:
+def test_key_is_accepted_in_any_protocols_header(headers: dict[bytes, bytes], query: bytes) -> None:
     gate = Authenticator(KEYS)
     caller = gate.authenticate(headers, query)
     assert caller is not None
@@ -41,34 +41,34 @@ def test_a_key_is_taken_from_any_protocols_own_place(headers: dict[bytes, bytes]
         {b"cookie": b"second-key-2"},
     ],
 )
-def test_anything_else_is_no_key(headers: dict[bytes, bytes]) -> None:
+def test_other_values_are_no_key(headers: dict[bytes, bytes]) -> None:
     assert Authenticator(KEYS).authenticate(headers, b"") is None
 
 
-def test_without_keys_anyone_on_this_machine_is_let_in() -> None:
+def test_without_keys_local_requests_are_admitted() -> None:
     assert Authenticator(()).authenticate({}, b"") == ANONYMOUS
 
 
 @pytest.mark.parametrize("host", [b"localhost:4000", b"127.0.0.1:4000", b"[::1]:4000", b"localhost", b"LOCALHOST:1"])
-def test_a_loopback_server_answers_to_its_own_names(host: bytes) -> None:
+def test_loopback_server_accepts_local_host_names(host: bytes) -> None:
     assert Authenticator(()).rejection_reason({b"host": host}) is None
 
 
 @pytest.mark.parametrize(
     "host", [b"localhost/x", b"a@localhost", b"x/v1/messages?", b"localhost#", b"[::1", b"a b", b":80"]
 )
-def test_what_is_no_name_of_a_host_is_turned_away_keys_or_not(host: bytes) -> None:
+def test_invalid_host_is_rejected_with_or_without_keys(host: bytes) -> None:
     assert Authenticator(()).rejection_reason({b"host": host}) is not None
     assert Authenticator(KEYS).rejection_reason({b"host": host}) is not None
 
 
 @pytest.mark.parametrize("host", [b"", b"evil.example", b"evil.example:4000", b"127.0.0.1.evil.example"])
-def test_a_rebound_name_is_turned_away(host: bytes) -> None:
+def test_foreign_host_name_is_rejected(host: bytes) -> None:
     assert Authenticator(()).rejection_reason({b"host": host}) is not None
-    assert Authenticator(KEYS).rejection_reason({b"host": host}) is None  # a key is asked for there
+    assert Authenticator(KEYS).rejection_reason({b"host": host}) is None  # a key is required there
 
 
-def test_another_sites_page_is_turned_away_keys_or_not() -> None:
+def test_foreign_origin_is_rejected_with_or_without_keys() -> None:
     local = {b"host": b"localhost", b"origin": b"http://localhost:3000"}
     foreign = {b"host": b"localhost", b"origin": b"https://evil.example"}
     for gate in (Authenticator(()), Authenticator(KEYS)):
@@ -82,5 +82,5 @@ def test_another_sites_page_is_turned_away_keys_or_not() -> None:
     ("host", "local"),
     [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("box", False)],
 )
-def test_loopback_is_known(host: str, local: bool) -> None:
+def test_loopback_addresses_are_recognized(host: str, local: bool) -> None:
     assert is_loopback(host) is local

@@ -1,4 +1,4 @@
-"""What is asked of the gateway besides an exchange, or in an unusual way: methods, look-ups, packed bodies."""
+"""Endpoints besides exchanges, and unusual requests: methods, lookups, compressed bodies."""
 
 import gzip
 import json
@@ -21,22 +21,22 @@ from toolwire.upstream.transport import request_head
 
 
 async def ask(gateway: RunningGateway, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
-    answer = await gateway.transport.send(
+    response = await gateway.transport.send(
         gateway.origin, request_head(gateway.origin, path, [], method), None, read_timeout=NO_TIMEOUT
     )
-    return answer.status, answer.headers, await answer.read(100_000)
+    return response.status, response.headers, await response.read(100_000)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
-def test_an_address_that_takes_requests_says_so_to_another_method(protocol: str, method: str) -> None:
+def test_model_endpoint_allows_only_post(protocol: str, method: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         path, _ = question_request(protocol)
         async with run_gateway_with(script) as gateway:
             status, headers, body = await ask(gateway, method, path)
             assert (status, headers["allow"]) == (405, "POST")
-            assert "takes POST only" in decode_error(protocol, 405, body).message
+            assert decode_error(protocol, 405, body).message == "method not allowed: use POST"
             assert script.requests == []
 
     run_async(work())
@@ -53,7 +53,7 @@ def test_an_address_that_takes_requests_says_so_to_another_method(protocol: str,
         ("GET", "/toolwire/translate", "POST"),
     ],
 )
-def test_what_is_there_for_another_method_is_not_called_missing(method: str, path: str, allowed: str) -> None:
+def test_wrong_method_is_405_not_404(method: str, path: str, allowed: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, headers, _ = await ask(gateway, method, path)
@@ -63,7 +63,7 @@ def test_what_is_there_for_another_method_is_not_called_missing(method: str, pat
     run_async(work())
 
 
-def test_the_root_says_that_somebody_is_there() -> None:
+def test_root_path_reports_that_the_gateway_runs() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, _, body = await ask(gateway, "GET", "/")
@@ -72,14 +72,14 @@ def test_the_root_says_that_somebody_is_there() -> None:
     run_async(work())
 
 
-def test_a_model_that_would_answer_is_found_by_its_name() -> None:
+def test_any_routable_model_is_found_in_the_catalog() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             status, body = await gateway.get("/v1/models/any-name")
             found = json.loads(body)
             assert (status, found["id"], found["owned_by"]) == (200, "any-name", "p0")
-            answer = await gateway.post("/api/show", b'{"model":"any-name:7b"}')
-            assert "tools" in json.loads(await answer.read(10_000))["capabilities"]
+            response = await gateway.post("/api/show", b'{"model":"any-name:7b"}')
+            assert "tools" in json.loads(await response.read(10_000))["capabilities"]
 
     run_async(work())
 
@@ -95,7 +95,7 @@ def test_a_model_that_would_answer_is_found_by_its_name() -> None:
     ],
     ids=["gzip", "deflate", "spelling", "two layers", "two members"],
 )
-def test_a_packed_body_is_read(encoding: str, pack: object) -> None:
+def test_compressed_body_is_decoded(encoding: str, pack: object) -> None:
     assert callable(pack)
 
     async def work() -> None:
@@ -121,35 +121,35 @@ def test_a_packed_body_is_read(encoding: str, pack: object) -> None:
     ],
     ids=["unknown", "too many layers", "not packed", "cut", "bomb", "bomb in a bomb"],
 )
-def test_a_packed_body_that_is_no_good_is_refused(encoding: str, body: bytes, status: int) -> None:
+def test_invalid_compressed_body_is_refused(encoding: str, body: bytes, status: int) -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script, extra_config="[limits]\nbody = 1000000") as gateway:
-            answer = await gateway.post("/v1/messages", body, content_encoding=encoding)
-            assert answer.status == status
-            assert decode_error("anthropic", status, await answer.read(10_000)).message.startswith("the body: ")
+            response = await gateway.post("/v1/messages", body, content_encoding=encoding)
+            assert response.status == status
+            assert decode_error("anthropic", status, await response.read(10_000)).message.startswith("request body: ")
             assert script.requests == []
 
     run_async(work())
 
 
-def test_a_last_piece_does_not_pass_the_limit() -> None:
+def test_last_chunk_counts_towards_the_limit() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nbody = 100") as gateway:
             head = request_head(gateway.origin, "/v1/messages", [("transfer-encoding", "chunked")])
-            answer = await gateway.transport.send(gateway.origin, head + b"\r\nc8\r\n" + b" " * 200 + b"\r\n0", None)
-            assert answer.status == 413
+            response = await gateway.transport.send(gateway.origin, head + b"\r\nc8\r\n" + b" " * 200 + b"\r\n0", None)
+            assert response.status == 413
 
     run_async(work())
 
 
-def test_a_wish_for_strictness_that_is_not_understood_is_not_ignored() -> None:
+def test_unknown_toolwire_strict_value_is_refused() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_RESPONSE)
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.send_question("anthropic", toolwire_strict="yes")
-            assert answer.status == 400
-            assert "'yes'" in decode_error("anthropic", 400, await answer.read(10_000)).message
+            response = await gateway.send_question("anthropic", toolwire_strict="yes")
+            assert response.status == 400
+            assert "'yes'" in decode_error("anthropic", 400, await response.read(10_000)).message
             assert (
                 await gateway.post("/toolwire/translate", b'{"protocol":"anthropic","body":{},"modl":1}')
             ).status == 400

@@ -1,4 +1,4 @@
-"""File descriptors: the limit is raised, the settings fit into it, and who gets none is told to come back."""
+"""File descriptors: the limit is raised, settings are fitted to it, and excess clients are told to retry."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 
-def test_q_12_the_soft_limit_of_open_files_is_raised_to_the_hard_one(tmp_path: Path) -> None:
+def test_q_12_soft_file_limit_is_raised_to_the_hard_limit(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2", file_limits=(100, 4096)) as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         assert gateway.post(MESSAGES_REQUEST).status_code == 200
@@ -40,40 +40,40 @@ def test_q_12_the_soft_limit_of_open_files_is_raised_to_the_hard_one(tmp_path: P
     assert "ulimit" not in "".join(gateway.log)
 
 
-def test_q_12_streams_are_lowered_to_what_fits_and_one_more_is_told_to_come_back(tmp_path: Path) -> None:
+def test_q_12_stream_limit_is_lowered_to_fit_and_excess_is_503(tmp_path: Path) -> None:
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--model", "up/m", file_limits=(100, 200)) as gateway,
     ):
         with contextlib.ExitStack() as stack:
-            answers = [stack.enter_context(open_stream(gateway)) for _ in range(60)]
-            assert [answer.status_code for answer in answers] == [200] * 60
+            responses = [stack.enter_context(open_stream(gateway)) for _ in range(60)]
+            assert [response.status_code for response in responses] == [200] * 60
             refused = gateway.post({**MESSAGES_REQUEST, "stream": True})
             assert refused.status_code == 503
             assert refused.json()["error"] == {"type": "overloaded_error", "message": "too many streams at once"}
             assert gateway.get("/healthz").status_code == 200
             released.set()
-            for answer in answers:
-                assert "event: message_stop" in list(answer.iter_lines())
+            for response in responses:
+                assert "event: message_stop" in list(response.iter_lines())
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
-    why = "limits.streams is 60 instead of 1000: this process may have 200 open files; raise `ulimit -n`"
-    assert why in "".join(gateway.log)
+    reason = "limits.streams is 60 instead of 1000: this process may open only 200 files; raise `ulimit -n`"
+    assert reason in "".join(gateway.log)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_12_a_provider_is_not_blamed_for_connections_that_the_gateway_may_not_open(protocol: str) -> None:
+def test_q_12_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> None:
     async def work() -> None:
-        held = StalledUpstream()
-        async with run_stalled_gateway(held, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
+        stalled_upstream = StalledUpstream()
+        async with run_stalled_gateway(stalled_upstream, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
             streams = [await gateway.send_question(protocol, stream=True) for _ in range(2)]
             gateway.gateway.app._dispatcher._transport._max_connections = 2
             refused = await gateway.send_question(protocol)
             assert refused.status == 503
             error = decode_error(protocol, 503, await refused.read(10_000))
             assert error.kind == "overloaded"
-            assert error.message == "toolwire has too many open connections or files to reach up: try again later"
-            held.released.set()
+            assert error.message == "too many open connections or files to reach up: try again later"
+            stalled_upstream.released.set()
             for stream in streams:
                 await stream.read(100_000)
             assert (await gateway.send_question(protocol, stream=True)).status == 200
@@ -81,7 +81,7 @@ def test_q_12_a_provider_is_not_blamed_for_connections_that_the_gateway_may_not_
     run_async(work())
 
 
-def test_q_12_a_connection_that_waits_for_its_next_request_makes_room_for_another() -> None:
+def test_q_12_idle_connection_is_closed_to_make_room() -> None:
     async def work() -> None:
         async with (
             serve_upstream(ScriptedUpstream(OK_RESPONSE)) as one,
@@ -94,11 +94,11 @@ def test_q_12_a_connection_that_waits_for_its_next_request_makes_room_for_anothe
             with pytest.raises(TransportError):
                 await transport.send(Origin("http", "127.0.0.1", 9), b"", None)
             assert len(transport._open) == 0
-            held = await transport.send(one, request_head(one, "/", ()), b"")
+            idle_response = await transport.send(one, request_head(one, "/", ()), b"")
             with pytest.raises(TransportError) as failed:
                 await transport.send(other, request_head(other, "/", ()), b"")
             assert failed.value.exhausted
-            held.close()
+            idle_response.close()
             transport.close()
 
     run_async(work())
@@ -131,15 +131,15 @@ asyncio.run(main())
 """
 
 
-def test_q_12_a_connection_that_finds_no_descriptor_is_told_apart_from_one_that_fails() -> None:
+def test_q_12_missing_descriptor_differs_from_a_failed_connection() -> None:
     command = [sys.executable, "-c", EXHAUSTED]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PROCESS_DEADLINE)
     fails = ["http False False", "http False False", "https False False"]
     assert done.stdout.splitlines() == fails + [one.replace("False", "True", 1) for one in fails]
 
 
-def test_q_12_connections_without_end_are_refused_and_others_served_afterwards(tmp_path: Path) -> None:
-    """Also where there are so many that none can be accepted."""
+def test_q_12_connection_flood_is_refused_and_service_recovers(tmp_path: Path) -> None:
+    """Also if no further connection can be accepted."""
     with serve_with_workers(tmp_path, file_limits=(64, 64)) as gateway:
         port = int(gateway.root.rpartition(":")[2])
         with contextlib.ExitStack() as stack:
@@ -155,28 +155,28 @@ def test_q_12_connections_without_end_are_refused_and_others_served_afterwards(t
         wait_for_process(healthy)
 
 
-def test_q_12_a_connection_more_than_there_may_be_is_answered_503() -> None:
+def test_q_12_connection_over_the_limit_gets_503() -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nconnections = 2"
         ) as gateway:
             place = gateway.origin.host, gateway.origin.port
-            kept = [await asyncio.open_connection(*place) for _ in range(2)]
-            for reader, writer in kept:
+            idle = [await asyncio.open_connection(*place) for _ in range(2)]
+            for reader, writer in idle:
                 writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
                 assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
             reader, writer = await asyncio.open_connection(*place)
-            told = await reader.read()
-            assert told.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-            assert b"Too many connections at once (limits.connections)" in told
-            for _, one in (*kept, (reader, writer)):
+            message = await reader.read()
+            assert message.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+            assert b"Too many connections (limits.connections)" in message
+            for _, one in (*idle, (reader, writer)):
                 one.close()
 
     run_async(work())
 
 
 @pytest.mark.parametrize(
-    ("limits", "descriptors", "streams", "connections", "why"),
+    ("limits", "descriptors", "streams", "connections", "reason"),
     [
         (LimitsSection(), 20_000, 1000, 9936, None),
         (LimitsSection(connections=50), 20_000, 1000, 50, None),
@@ -185,20 +185,20 @@ def test_q_12_a_connection_more_than_there_may_be_is_answered_503() -> None:
             1024,
             358,
             448,
-            "limits.streams is 358 instead of 1000: this process may have 1024 open files",
+            "limits.streams is 358 instead of 1000: this process may open only 1024 files",
         ),
         (LimitsSection(streams=5), 1, 1, 1, "limits.streams is 1 instead of 5"),
         (LimitsSection(streams=9, connections=2000), 1024, 9, 448, "limits.connections is 448 instead of 2000: this"),
     ],
 )
-def test_q_12_limits_fit_into_the_descriptors(
-    limits: LimitsSection, descriptors: int, streams: int, connections: int, why: str | None
+def test_q_12_limits_are_fitted_to_the_file_limit(
+    limits: LimitsSection, descriptors: int, streams: int, connections: int, reason: str | None
 ) -> None:
-    fitted, told = fit_limits(limits, descriptors)
+    fitted, message = fit_limits(limits, descriptors)
     assert (fitted.streams, fitted.connections) == (streams, connections)
-    assert told is why is None or (why is not None and told is not None and told.startswith(why))
+    assert message is reason is None or (reason is not None and message is not None and message.startswith(reason))
 
 
-def test_a_gateway_without_connections_is_a_mistake() -> None:
-    with pytest.raises(ConfigError, match=r"limits\.connections: must be more than 0"):
+def test_zero_connections_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"limits\.connections: must be greater than 0"):
         parse_config("[limits]\nconnections = 0", {})

@@ -1,4 +1,4 @@
-"""The server's side of a connection: what is written together arrives in order, and none of it is lost at the end."""
+"""HTTP connections: buffered writes arrive in order, and nothing is lost at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,8 +22,8 @@ Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def talking_to(application: Application, **more: Any) -> AsyncIterator[Wire]:
-    """A connection to a server of an application; the server is stopped as by a signal."""
+async def connected_to(application: Application, **more: Any) -> AsyncIterator[Wire]:
+    """Connect to a server of this application; the server is stopped as by a signal."""
     listener = open_listener("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(application, **uvicorn_options(LimitsSection()) | more))
     serving = asyncio.create_task(server._serve([listener]))
@@ -36,69 +36,69 @@ async def talking_to(application: Application, **more: Any) -> AsyncIterator[Wir
         await serving
 
 
-async def in_pieces(scope: Any, receive: Any, send: Any) -> None:
+async def respond_in_chunks(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": []})
     for piece in (b"one ", b"two ", b"", b"three"):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 
-async def told(wire: Wire, asked: bytes) -> bytes:
-    """All that comes until the server closes."""
-    wire[1].write(asked)
+async def exchange_bytes(wire: Wire, request_line: bytes) -> bytes:
+    """Return everything received until the server closes."""
+    wire[1].write(request_line)
     return await wire[0].read()
 
 
 CLOSING = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
 
 
-def test_pieces_arrive_in_order_and_before_the_end() -> None:
+def test_chunks_arrive_in_order_before_the_end() -> None:
     async def work() -> None:
-        async with talking_to(in_pieces) as wire:
-            head, _, body = (await told(wire, CLOSING)).partition(b"\r\n\r\n")
+        async with connected_to(respond_in_chunks) as wire:
+            head, _, body = (await exchange_bytes(wire, CLOSING)).partition(b"\r\n\r\n")
         assert head.split(b"\r\n") == [b"HTTP/1.1 200 OK", b"connection: close", b"transfer-encoding: chunked"]
         assert body == b"4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\n"
 
     run_async(work())
 
 
-def test_a_client_of_the_old_version_gets_the_body_as_it_is() -> None:
+def test_http_1_0_client_gets_an_unchunked_body() -> None:
     async def work() -> None:
-        async with talking_to(in_pieces) as wire:
-            head, _, body = (await told(wire, b"GET / HTTP/1.0\r\n\r\n")).partition(b"\r\n\r\n")
+        async with connected_to(respond_in_chunks) as wire:
+            head, _, body = (await exchange_bytes(wire, b"GET / HTTP/1.0\r\n\r\n")).partition(b"\r\n\r\n")
         assert b"chunked" not in head
         assert body == b"one two three"
 
     run_async(work())
 
 
-def test_who_asks_for_the_head_gets_no_body() -> None:
+def test_head_request_gets_no_body() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, b"12345")
 
     async def work() -> None:
-        async with talking_to(application) as wire:
-            found = await told(wire, CLOSING.replace(b"GET", b"HEAD"))
-        assert found == b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n"
+        async with connected_to(application) as wire:
+            received = await exchange_bytes(wire, CLOSING.replace(b"GET", b"HEAD"))
+        assert received == b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\n"
 
     run_async(work())
 
 
-def test_a_body_of_many_pieces_is_received_whole() -> None:
-    sent = bytes(range(256)) * (LIMIT_BUFFERED_BODY // 64)
+def test_body_in_many_packets_is_received_completely() -> None:
+    body_bytes = bytes(range(256)) * (LIMIT_BUFFERED_BODY // 64)
 
     async def work() -> None:
-        async with talking_to(echo_app) as wire:
-            head = b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(sent)
-            found = await told(wire, head + sent)
-        assert found.partition(b"\r\n\r\n")[2] == sent
+        async with connected_to(echo_app) as wire:
+            head = b"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body_bytes)
+            received = await exchange_bytes(wire, head + body_bytes)
+        assert received.partition(b"\r\n\r\n")[2] == body_bytes
 
     run_async(work())
 
 
-def test_a_client_that_waits_is_told_to_go_on() -> None:
+def test_expect_100_continue_is_answered() -> None:
     async def work() -> None:
-        async with talking_to(echo_app) as (reader, writer):
+        async with connected_to(echo_app) as (reader, writer):
             writer.write(b"POST / HTTP/1.1\r\nexpect: 100-Continue\r\ncontent-length: 2\r\n\r\n")
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(b"ok")
@@ -107,12 +107,12 @@ def test_a_client_that_waits_is_told_to_go_on() -> None:
     run_async(work())
 
 
-def test_what_comes_after_the_answer_belongs_to_nobody() -> None:
+def test_body_data_after_the_response_is_dropped() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, scope["path"].encode())
 
     async def work() -> None:
-        async with talking_to(application) as (reader, writer):
+        async with connected_to(application) as (reader, writer):
             writer.write(b"POST /a HTTP/1.1\r\ncontent-length: 6\r\n\r\nabc")
             await reader.readuntil(b"/a")
             writer.write(b"def" + b"GET /b HTTP/1.1\r\n\r\n")
@@ -122,45 +122,45 @@ def test_what_comes_after_the_answer_belongs_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\rb"])
-def test_a_header_with_a_line_break_is_not_sent(value: bytes) -> None:
+def test_header_with_a_line_break_is_not_sent(value: bytes) -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, b"ok", 200, (b"x", value))
 
     async def work() -> None:
-        async with talking_to(application) as wire:
-            found = await told(wire, CLOSING)
-        assert found.startswith(b"HTTP/1.1 500 ")
-        assert value not in found
+        async with connected_to(application) as wire:
+            received = await exchange_bytes(wire, CLOSING)
+        assert received.startswith(b"HTTP/1.1 500 ")
+        assert value not in received
 
     run_async(work())
 
 
 @pytest.mark.parametrize("body", [b"short", b"much too long"])
-def test_a_body_of_another_length_than_said_closes_the_connection(body: bytes) -> None:
+def test_content_length_mismatch_closes_the_connection(body: bytes) -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
         await send({"type": "http.response.body", "body": body})
 
     async def work() -> None:
-        async with talking_to(application) as (reader, writer):
+        async with connected_to(application) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await reader.read()  # which has an end
+            await reader.read()  # it has an end
 
     run_async(work())
 
 
-def test_a_silent_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
+def test_idle_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> None:
     async def work() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(scope: Any, receive: Any, send: Any) -> None:
-            begun.set()
+            started.set()
             await go_on.wait()
             await send_response(send, b"done")
 
-        async with talking_to(slow, timeout_keep_alive=100) as (reader, writer):
+        async with connected_to(slow, timeout_keep_alive=100) as (reader, writer):
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await begun.wait()
+            await started.wait()
             for _ in range(10):
                 clock.advance(100)
                 await run_event_loop()
@@ -174,38 +174,38 @@ def test_a_silent_connection_is_closed_and_a_busy_one_is_not(clock: Clock) -> No
     run_async(work())
 
 
-def test_a_client_that_leaves_is_told_of_in_every_request_that_it_made() -> None:
+def test_disconnect_reaches_every_pipelined_request() -> None:
     async def work() -> None:
-        left: list[str] = []
-        begun, noticed = asyncio.Event(), asyncio.Event()
+        disconnected_paths: list[str] = []
+        started, noticed = asyncio.Event(), asyncio.Event()
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
             await read_request_body(receive)
-            begun.set()
+            started.set()
             assert (await receive())["type"] == "http.disconnect"
-            left.append(scope["path"])
+            disconnected_paths.append(scope["path"])
             noticed.set()
 
-        async with talking_to(application) as (_, writer):
+        async with connected_to(application) as (_, writer):
             writer.write(b"GET /a HTTP/1.1\r\n\r\n")
-            await begun.wait()
+            await started.wait()
             writer.write(b"GET /b HTTP/1.1\r\n\r\n")
             await run_event_loop()
-            assert left == []
+            assert disconnected_paths == []
             writer.transport.abort()
             await noticed.wait()
             await run_event_loop()
-            assert left == ["/a"]  # nobody waits for the other
+            assert disconnected_paths == ["/a"]  # they do not wait for each other
 
     run_async(work())
 
 
-def test_what_is_asked_before_the_server_stops_is_answered() -> None:
+def test_shutdown_serves_requests_already_received() -> None:
     async def work() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow(scope: Any, receive: Any, send: Any) -> None:
-            begun.set()
+            started.set()
             await go_on.wait()
             await send_response(send, b"done")
 
@@ -215,7 +215,7 @@ def test_what_is_asked_before_the_server_stops_is_answered() -> None:
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         idle, other = await asyncio.open_connection(*listener.getsockname())
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        await begun.wait()
+        await started.wait()
         server.should_exit = True
         assert await idle.read() == b""
         go_on.set()
@@ -227,22 +227,22 @@ def test_what_is_asked_before_the_server_stops_is_answered() -> None:
     run_async(work())
 
 
-def test_a_request_that_closes_leaves_the_responses_before_it_complete() -> None:
+def test_connection_close_completes_earlier_responses() -> None:
     async def work() -> None:
-        async with talking_to(echo_app) as wire:
-            found = await told(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
-        assert found.count(b"HTTP/1.1 200 OK") == 2
-        assert b"\r\n\r\none" in found
+        async with connected_to(echo_app) as wire:
+            received = await exchange_bytes(wire, b"POST / HTTP/1.1\r\ncontent-length: 3\r\n\r\none" + CLOSING)
+        assert received.count(b"HTTP/1.1 200 OK") == 2
+        assert b"\r\n\r\none" in received
 
     run_async(work())
 
 
-def test_requests_in_a_row_on_one_connection_are_answered_in_order() -> None:
+def test_pipelined_requests_are_answered_in_order() -> None:
     async def work() -> None:
-        async with run_gateway(one_provider_config(Origin("http", "127.0.0.1", 9))) as place:
-            reader, writer = await asyncio.open_connection(place.origin.host, place.origin.port)
-            asked = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
-            writer.write(asked % b"/healthz" + asked % b"/nowhere" + asked % b"/healthz")
+        async with run_gateway(one_provider_config(Origin("http", "127.0.0.1", 9))) as gateway:
+            reader, writer = await asyncio.open_connection(gateway.origin.host, gateway.origin.port)
+            request_line = b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n"
+            writer.write(request_line % b"/healthz" + request_line % b"/nowhere" + request_line % b"/healthz")
             heads = [await reader.readuntil(b"\r\n\r\n")]
             for _ in range(2):
                 length = int(heads[-1].partition(b"content-length: ")[2].partition(b"\r")[0])

@@ -1,4 +1,4 @@
-"""The server's side of a connection: hostile and stuck clients are bounded, and answered where they can be."""
+"""HTTP connections: hostile and stalled clients are bounded, and get a response where possible."""
 
 import asyncio
 import gc
@@ -45,7 +45,7 @@ def run(work: Awaitable[None]) -> None:
     asyncio.run(whole())
 
 
-class Listening(Struct):
+class Listener(Struct):
     server: uvicorn.Server
     address: tuple[str, int]
 
@@ -59,24 +59,24 @@ class Listening(Struct):
         return await asyncio.open_connection(sock=client, limit=2**16)
 
     async def respond_to(self, *packets: bytes) -> bytes:
-        """Send each packet after the one before it was read, and return all that comes until the server closes."""
+        """Send each packet after the previous one was read, and return everything until the server closes."""
         reader, writer = await self.connect()
         for packet in packets:
             writer.write(packet)
             await writer.drain()
-            await asyncio.sleep(0.01)  # so that packets stay apart, mostly
-        found = await reader.read()
+            await asyncio.sleep(0.01)  # so that packets mostly stay separate
+        received = await reader.read()
         writer.close()
-        return found
+        return received
 
 
 @asynccontextmanager
-async def served(application: Application, limits: LimitsSection | None = None) -> AsyncIterator[Listening]:
+async def serve(application: Application, limits: LimitsSection | None = None) -> AsyncIterator[Listener]:
     listener = open_listener("127.0.0.1", 0)
     server = QuickServer(uvicorn.Config(application, **uvicorn_options(limits or LimitsSection())))
     serving_task = asyncio.create_task(server._serve([listener]))
     try:
-        yield Listening(server, listener.getsockname())
+        yield Listener(server, listener.getsockname())
     finally:
         server.should_exit = True
         await serving_task
@@ -91,14 +91,14 @@ async def refuse(scope: Any, receive: Any, send: Any) -> None:
     await send_response(send, b"no", 401)
 
 
-async def never(scope: Any, receive: Any, send: Any) -> None:
+async def never_respond(scope: Any, receive: Any, send: Any) -> None:
     await asyncio.Event().wait()
 
 
 # ---- trailers
 
 
-def test_s_1_a_key_in_a_trailer_is_none() -> None:
+def test_s_1_key_in_a_trailer_is_ignored() -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(OK_RESPONSE)) as origin,
@@ -114,20 +114,20 @@ def test_s_1_a_key_in_a_trailer_is_none() -> None:
 
 
 def test_s_1_trailers_do_not_reach_the_application() -> None:
-    seen: list[Any] = []
+    scopes: list[Any] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         body = await read_request_body(receive)
-        seen.extend(scope["headers"])
+        scopes.extend(scope["headers"])
         await send_response(send, body)
 
     async def work() -> None:
-        async with served(application) as server:
+        async with serve(application) as server:
             trailed = CHUNKED + b"2\r\nok\r\n0\r\nx-api-key: k\r\nhost: evil.example\r\n\r\n"
-            found = await server.respond_to(trailed, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
-            assert found.count(b"HTTP/1.1 200 OK") == 2
-        assert seen[:2] == [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")]
-        assert (b"x-api-key", b"k") not in seen
+            received = await server.respond_to(trailed, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert received.count(b"HTTP/1.1 200 OK") == 2
+        assert scopes[:2] == [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")]
+        assert (b"x-api-key", b"k") not in scopes
 
     run(work())
 
@@ -136,15 +136,15 @@ def test_s_1_trailers_do_not_reach_the_application() -> None:
 @pytest.mark.parametrize("application", [refuse, echo_app], ids=["answered", "unanswered"])
 def test_s_1_endless_trailers_close_the_connection(application: Application, line: bytes) -> None:
     async def work() -> None:
-        async with served(application) as server:
+        async with serve(application) as server:
             reader, writer = await server.connect()
             writer.write(CHUNKED + b"0\r\n" + (b"" if line.endswith(b"\n") else b"a: "))
             if application is refuse:
                 await reader.readuntil(b"no")
             writer.write(line * (2 * 1024 * 1024 // len(line)))
-            found = await reader.read()
+            received = await reader.read()
             expected = b"" if application is refuse else b"HTTP/1.1 431 "
-            assert found[: len(b"HTTP/1.1 431 ")] == expected
+            assert received[: len(b"HTTP/1.1 431 ")] == expected
             writer.close()
 
     run(work())
@@ -154,7 +154,7 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "packet",
     [
         b"GET /x\r\n\r\n",
         b"GET /x HTTP/0.9\r\n\r\n",
@@ -163,16 +163,16 @@ def test_s_1_endless_trailers_close_the_connection(application: Application, lin
         CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"0\r\n\r\n",
     ],
 )
-def test_other_versions_and_transfer_codings_are_refused(sent: bytes) -> None:
+def test_unsupported_versions_and_transfer_codings_are_refused(packet: bytes) -> None:
     async def work() -> None:
-        async with served(echo_app) as server:
-            assert (await server.respond_to(sent)).startswith(b"HTTP/1.1 400 ")
+        async with serve(echo_app) as server:
+            assert (await server.respond_to(packet)).startswith(b"HTTP/1.1 400 ")
 
     run(work())
 
 
-def test_an_invalid_text_before_a_close_is_no_crash() -> None:
-    """uvicorn wants to close with 1007 what websockets has closed already."""
+def test_invalid_websocket_text_before_a_close_does_not_crash() -> None:
+    """uvicorn tries to close with 1007 after websockets has already closed."""
     crashes: list[Any] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -182,7 +182,7 @@ def test_an_invalid_text_before_a_close_is_no_crash() -> None:
 
     async def work() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: crashes.append(context))
-        async with served(application) as server:
+        async with serve(application) as server:
             reader, writer = await server.connect()
             writer.write(UPGRADE + b"\r\n")
             await reader.readuntil(b"\r\n\r\n")
@@ -200,8 +200,8 @@ def test_an_invalid_text_before_a_close_is_no_crash() -> None:
 @pytest.mark.parametrize("split", [False, True], ids=["one packet", "two packets"])
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 @pytest.mark.parametrize("protocol", [b"h2c", b"foo", b"websocket, h2c"])
-def test_s_4_other_upgrades_are_ignored_and_the_body_is_the_body(protocol: bytes, framing: str, *, split: bool) -> None:
-    """Java's HttpClient sends `Upgrade: h2c` with every request; a body that looks like a request is no request."""
+def test_s_4_other_upgrades_are_ignored_and_the_body_is_kept(protocol: bytes, framing: str, *, split: bool) -> None:
+    """Java's HttpClient sends `Upgrade: h2c` with every request; a body that looks like a request is not one."""
     smuggled = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
     length = b"content-length: %d" % len(smuggled)
     body = smuggled
@@ -212,30 +212,30 @@ def test_s_4_other_upgrades_are_ignored_and_the_body_is_the_body(protocol: bytes
     last = b"POST /b HTTP/1.1\r\nconnection: close\r\ncontent-length: 3\r\n\r\nend"
 
     async def work() -> None:
-        async with served(echo_app) as server:
+        async with serve(echo_app) as server:
             packets = [head, body, last] if split else [head + body + last]
-            found = await server.respond_to(*packets)
-            assert found.count(b"HTTP/1.1 ") == 2
-            assert found.partition(b"\r\n\r\n")[2].startswith(smuggled + b"HTTP/1.1 200 OK\r\n")
-            assert found.endswith(b"\r\n\r\nend")
+            received = await server.respond_to(*packets)
+            assert received.count(b"HTTP/1.1 ") == 2
+            assert received.partition(b"\r\n\r\n")[2].startswith(smuggled + b"HTTP/1.1 200 OK\r\n")
+            assert received.endswith(b"\r\n\r\nend")
 
     run(work())
 
 
-def test_s_4_many_upgrades_in_one_packet_are_as_many_requests() -> None:
-    asked = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
+def test_s_4_upgrades_in_one_packet_are_separate_requests() -> None:
+    upgrade_request = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
 
     async def work() -> None:
-        async with served(echo_app) as server:
-            found = await server.respond_to(asked * 3000 + b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
-            assert found.count(b"HTTP/1.1 200 OK") == 3001
+        async with serve(echo_app) as server:
+            received = await server.respond_to(upgrade_request * 3000 + b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+            assert received.count(b"HTTP/1.1 200 OK") == 3001
 
     run(work())
 
 
-def test_s_4_an_invalid_request_after_an_upgrade_is_refused() -> None:
+def test_s_4_invalid_request_after_an_upgrade_is_refused() -> None:
     async def work() -> None:
-        async with served(echo_app) as server:
+        async with serve(echo_app) as server:
             bad = b"POST / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
             assert (await server.respond_to(bad)).startswith(b"HTTP/1.1 400 ")
 
@@ -260,34 +260,34 @@ HANDSHAKES = {
 
 
 @pytest.mark.parametrize("name", HANDSHAKES)
-def test_s_5_every_handshake_is_answered_and_closed(name: str) -> None:
-    sent, status = HANDSHAKES[name]
+def test_s_5_every_bad_handshake_is_answered_and_closed(name: str) -> None:
+    packet, status = HANDSHAKES[name]
 
     async def work() -> None:
-        async with served(never) as server:
-            found = await server.respond_to(sent)
-            assert found.split(b" ")[1:2] == ([status] if status else [])
-            assert found.count(b"HTTP/1.1 ") <= 1
+        async with serve(never_respond) as server:
+            received = await server.respond_to(packet)
+            assert received.split(b" ")[1:2] == ([status] if status else [])
+            assert received.count(b"HTTP/1.1 ") <= 1
             await wait_until(lambda: not server.server.server_state.connections)
 
     run(work())
 
 
-def test_s_5_a_handshake_that_is_never_answered_is_given_up() -> None:
+def test_s_5_unanswered_handshake_times_out() -> None:
     async def work() -> None:
-        async with served(never, LimitsSection(receive=0.2)) as server:
+        async with serve(never_respond, LimitsSection(receive=0.2)) as server:
             assert (await server.respond_to(UPGRADE + b"\r\n")).startswith(b"HTTP/1.1 408 ")
-            server.server.force_exit = True  # the application waits on
+            server.server.force_exit = True  # the application keeps waiting
 
     run(work())
 
 
-def test_s_5_a_handshake_under_way_does_not_disturb_the_shutdown() -> None:
-    begun, release = asyncio.Event(), asyncio.Event()
+def test_s_5_shutdown_during_a_handshake() -> None:
+    started, release = asyncio.Event(), asyncio.Event()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()
-        begun.set()
+        started.set()
         if scope["type"] == "http":
             await release.wait()
             await send_response(send, b"done")
@@ -295,14 +295,14 @@ def test_s_5_a_handshake_under_way_does_not_disturb_the_shutdown() -> None:
             await receive()
 
     async def work() -> None:
-        async with served(application) as server:
+        async with serve(application) as server:
             reader, writer = await server.connect()
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await begun.wait()
-            begun.clear()
+            await started.wait()
+            started.clear()
             handshake, other = await server.connect()
             other.write(UPGRADE + b"\r\n")
-            await begun.wait()
+            await started.wait()
             server.server.should_exit = True
             assert (await handshake.read()).startswith(b"HTTP/1.1 503 ")
             release.set()
@@ -313,8 +313,8 @@ def test_s_5_a_handshake_under_way_does_not_disturb_the_shutdown() -> None:
     run(work())
 
 
-def test_s_5_a_websocket_that_is_closing_does_not_disturb_the_shutdown() -> None:
-    """The client has said goodbye and reads nothing: websockets would raise InvalidState at another close."""
+def test_s_5_shutdown_during_a_websocket_close() -> None:
+    """The client has sent a close frame and reads nothing: websockets would raise InvalidState on another close."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()
@@ -323,7 +323,7 @@ def test_s_5_a_websocket_that_is_closing_does_not_disturb_the_shutdown() -> None
             await send({"type": "websocket.send", "bytes": bytes(1_000_000)})
 
     async def work() -> None:
-        async with served(application, LimitsSection(send=2)) as server:
+        async with serve(application, LimitsSection(send=2)) as server:
             reader, writer = await server.connect(room=4096)
             writer.write(UPGRADE + b"\r\n")
             await reader.readuntil(b"\r\n\r\n")
@@ -341,10 +341,10 @@ def test_s_5_a_websocket_that_is_closing_does_not_disturb_the_shutdown() -> None
 def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (process, root):
         address = httpx.URL(root)
-        held = []
-        for sent, _ in HANDSHAKES.values():
-            held.append(socket.create_connection((address.host, address.port or 0), timeout=60))
-            held[-1].sendall(sent)
+        connections = []
+        for packet, _ in HANDSHAKES.values():
+            connections.append(socket.create_connection((address.host, address.port or 0), timeout=60))
+            connections[-1].sendall(packet)
         with httpx.stream(
             "POST", f"{root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=60
         ) as streamed:
@@ -353,11 +353,11 @@ def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) ->
             process.send_signal(signal.SIGTERM)
             assert "event: message_stop" in list(lines)
         assert process.wait(60) == 0
-        for one in held:
+        for one in connections:
             one.close()
 
 
-def test_s_5_a_server_that_fails_still_closes_the_application(tmp_path: Path) -> None:
+def test_s_5_failing_server_still_closes_the_application(tmp_path: Path) -> None:
     config = parse_config(f'[journal]\nenabled = true\npath = "{tmp_path / "j.db"}"', {})
     gateway = build_gateway(config, environment={"HOME": str(tmp_path)})
     listener = open_listener("127.0.0.1", 0)
@@ -378,7 +378,7 @@ def test_s_5_a_server_that_fails_still_closes_the_application(tmp_path: Path) ->
 
 
 class Endless:
-    """An upstream that streams for as long as somebody reads; `left` is set when nobody does."""
+    """An upstream that streams while it is read; `left` is set when the reader disconnects."""
 
     def __init__(self) -> None:
         self.left = asyncio.Event()
@@ -399,7 +399,7 @@ class Endless:
 SHORT_SEND = "[limits]\nsend = 0.3\nstreams = 1\nretries = 0"
 
 
-def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
+def test_q_5_unread_stream_is_aborted() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -407,7 +407,7 @@ def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
             run_gateway(one_provider_config(origin, extra_config=SHORT_SEND)) as gateway,
         ):
             path, body = question_request("openai-chat", stream=True)
-            client = Listening(None, (gateway.origin.host, gateway.origin.port))  # type: ignore[arg-type]
+            client = Listener(None, (gateway.origin.host, gateway.origin.port))  # type: ignore[arg-type]
             reader, writer = await client.connect(room=4096)
             writer.write(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode())
             writer.write(body)
@@ -420,7 +420,7 @@ def test_q_5_a_stream_that_nobody_reads_is_let_go_of() -> None:
     run(work())
 
 
-def test_q_5_a_websocket_that_nobody_reads_is_let_go_of() -> None:
+def test_q_5_unread_websocket_is_aborted() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -435,12 +435,12 @@ def test_q_5_a_websocket_that_nobody_reads_is_let_go_of() -> None:
     run(work())
 
 
-def test_q_5_a_whole_response_that_nobody_reads_is_given_up() -> None:
+def test_q_5_unread_buffered_response_is_aborted() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, bytes(50_000_000))
 
     async def work() -> None:
-        async with served(application, LimitsSection(send=0.3)) as server:
+        async with serve(application, LimitsSection(send=0.3)) as server:
             reader, writer = await server.connect(room=4096)
             writer.write(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
             await reader.readline()
@@ -460,7 +460,7 @@ def test_q_5_pongs_do_not_pile_up() -> None:
             pass
 
     async def work() -> None:
-        async with served(application) as server:
+        async with serve(application) as server:
             reader, writer = await server.connect(room=4096)
             writer.write(UPGRADE + b"\r\n")
             await reader.readuntil(b"\r\n\r\n")
@@ -488,41 +488,41 @@ class Buffer(asyncio.Transport):
         return self.size
 
 
-def test_q_5_a_slow_client_is_no_stalled_one() -> None:
+def test_q_5_slow_client_is_not_aborted() -> None:
     buffer = Buffer()
     stall = StallTimer(buffer, 60)
     assert stall.seconds_left(1000) == 60
     buffer.size = 500
     assert stall.seconds_left(1100) == 60
     assert stall.seconds_left(1150) == 10
-    buffer.size = 499  # it took one byte
+    buffer.size = 499  # it accepted one byte
     assert stall.seconds_left(1159) == 60
     assert stall.seconds_left(1219) == 0
     buffer.size = 0
     assert stall.seconds_left(9999) == 60
 
 
-# ---- bodies that nobody reads
+# ---- unread bodies
 
 
-def test_a_refused_request_whose_body_does_not_come_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Part S, "also": it stayed open for 75 s."""
+def test_refused_request_without_its_body_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stayed open for 75 s."""
     assert server_side.LINGER_SECONDS <= 5
     monkeypatch.setattr(server_side, "LINGER_SECONDS", 0.2)
 
     async def work() -> None:
-        async with served(refuse) as server:
-            found = await server.respond_to(b"POST / HTTP/1.1\r\ncontent-length: 100\r\n\r\nabc")
-            assert found.endswith(b"\r\n\r\nno")
+        async with serve(refuse) as server:
+            received = await server.respond_to(b"POST / HTTP/1.1\r\ncontent-length: 100\r\n\r\nabc")
+            assert received.endswith(b"\r\n\r\nno")
 
     run(work())
 
 
-def test_a_refused_request_whose_body_comes_keeps_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_request_with_its_body_keeps_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_side, "LINGER_SECONDS", 0.05)
 
     async def work() -> None:
-        async with served(refuse) as server:
+        async with serve(refuse) as server:
             reader, writer = await server.connect()
             writer.write(b"POST / HTTP/1.1\r\ncontent-length: 6\r\n\r\nabcdef")
             await reader.readuntil(b"no")
@@ -542,13 +542,11 @@ def test_a_refused_request_whose_body_comes_keeps_its_connection(monkeypatch: py
     ],
     ids=["refused", "invalid"],
 )
-def test_the_response_is_not_reset_under_a_client_that_still_sends(
-    head: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_response_is_not_reset_while_the_client_still_sends(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_side, "LINGER_SECONDS", 60)
 
     async def work() -> None:
-        async with served(refuse) as server:
+        async with serve(refuse) as server:
             reader, writer = await server.connect()
             writer.write(head + bytes(100_000))
             assert (await reader.read()).startswith(b"HTTP/1.1 40")  # the server has ended its side

@@ -1,4 +1,4 @@
-"""Gemini's stream for a client that asks for no events: one JSON array, element by element."""
+"""Gemini streams without `alt=sse`: one JSON array, element by element."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ ENDED = chat_sse_event({}, "stop") + b"data: [DONE]\n\n"
 
 
 class Slow:
-    """An upstream that tells the rest of its answer when it is told to."""
+    """An upstream that sends the rest of its response on demand."""
 
-    def __init__(self, rest: bytes) -> None:
+    def __init__(self, remainder: bytes) -> None:
         self.go_on = asyncio.Event()
-        self._rest = rest
+        self._rest = remainder
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
@@ -33,13 +33,13 @@ class Slow:
         await reader.read()
 
 
-def address(*, events: bool) -> tuple[str, bytes]:
+def endpoint(*, events: bool) -> tuple[str, bytes]:
     path, body = question_request("gemini", stream=True)
     assert path.endswith("?alt=sse")
     return path if events else path.removesuffix("?alt=sse"), body
 
 
-def told(body: bytes) -> tuple[str, ApiError | None]:
+def decode_array(body: bytes) -> tuple[str, ApiError | None]:
     decoder = PROTOCOLS["gemini"].stream_decoder(ResponseContext())
     events = decoder.feed(body) + decoder.close()
     text = "".join(event.text for event in events if isinstance(event, PartDelta))
@@ -49,7 +49,7 @@ def told(body: bytes) -> tuple[str, ApiError | None]:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_without_the_word_for_events_a_stream_is_an_array(silent: bool, clock: Clock) -> None:
+def test_gemini_stream_without_alt_sse_is_a_json_array(silent: bool, clock: Clock) -> None:
     async def work() -> None:
         slow = Slow(ENDED)
         more = "[limits]\nheartbeat = 60"
@@ -57,49 +57,49 @@ def test_without_the_word_for_events_a_stream_is_an_array(silent: bool, clock: C
             serve_upstream(slow) as origin,
             run_gateway(one_provider_config(origin, extra_config=more, timeout=NO_TIMEOUT)) as gateway,
         ):
-            answer = await gateway.post(*address(events=False))
-            assert answer.status == 200
-            assert answer.headers["content-type"] == "application/json"
-            begun = b""
-            while b" sunny" not in begun:
-                begun += await answer.next()
-            assert len(json.loads(begun.rstrip() + b"]")) == 2
+            response = await gateway.post(*endpoint(events=False))
+            assert response.status == 200
+            assert response.headers["content-type"] == "application/json"
+            received = b""
+            while b" sunny" not in received:
+                received += await response.next()
+            assert len(json.loads(received.rstrip() + b"]")) == 2
             for _ in range(3 * silent):
-                begun += await clock.advance_until_done(answer.next())
+                received += await clock.advance_until_done(response.next())
             slow.go_on.set()
-            body = begun + await answer.read(10_000)
+            body = received + await response.read(10_000)
             chunks = json.loads(body)
             assert [list(one["candidates"][0]["content"]["parts"][0]) for one in chunks[:2]] == [["text"], ["text"]]
             assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"
             assert (b"\n\n\n" in body) == silent
-            assert told(body) == ("It is sunny", None)
+            assert decode_array(body) == ("It is sunny", None)
 
     run_async(work())
 
 
-def test_an_array_that_breaks_off_ends_with_the_error() -> None:
+def test_failed_json_array_ends_with_the_error() -> None:
     async def work() -> None:
         slow = Slow(b'data: {"error":{"message":"gone","type":"server_error"}}\n\n')
         slow.go_on.set()
         async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(*address(events=False))
-            body = await answer.read(10_000)
+            response = await gateway.post(*endpoint(events=False))
+            body = await response.read(10_000)
             assert json.loads(body)[-1] == {"error": {"code": 500, "message": "gone", "status": "INTERNAL"}}
-            text, error = told(body)
+            text, error = decode_array(body)
             assert (text, error and error.message) == ("It is sunny", "gone")
 
     run_async(work())
 
 
-def test_with_the_word_for_events_it_is_events() -> None:
+def test_gemini_stream_with_alt_sse_is_sse() -> None:
     async def work() -> None:
         slow = Slow(ENDED)
         slow.go_on.set()
         async with serve_upstream(slow) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            answer = await gateway.post(*address(events=True))
-            body = await answer.read(10_000)
-            assert answer.headers["content-type"] == "text/event-stream"
+            response = await gateway.post(*endpoint(events=True))
+            body = await response.read(10_000)
+            assert response.headers["content-type"] == "text/event-stream"
             assert body.startswith(b"data: {")
-            assert told(body) == ("It is sunny", None)
+            assert decode_array(body) == ("It is sunny", None)
 
     run_async(work())

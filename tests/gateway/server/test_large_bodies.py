@@ -1,4 +1,4 @@
-"""Large bodies: off the event loop, bounded in number and in what they hold, with errors of the client's protocol."""
+"""Large bodies: handled off the event loop, bounded, with errors in the client's protocol."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.support.servers.upstream import ScriptedUpstream, read_http_request, 
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange import token_count
-from toolwire.gateway.limits import BodyBudget, BodyExecutor, check_values, is_heavy_body
+from toolwire.gateway.limits import BodyBudget, BodyExecutor, _has_more_objects, check_values, is_heavy_body
 from toolwire.gateway.server import app, request
 from toolwire.upstream.transport import request_head
 
@@ -68,10 +68,10 @@ LARGE = {
 }
 
 
-async def measured(gateway: RunningGateway, path: str, body: bytes | None) -> tuple[int, bytes, float]:
-    """Return the answer to a POST (without a body: to a GET), and the longest stretch of work of the event loop.
+async def measure(gateway: RunningGateway, path: str, body: bytes | None) -> tuple[int, bytes, float]:
+    """Return the response to a POST (a GET without a body), and the longest busy time of the event loop.
 
-    It is the CPU time of that thread, to which no other process and no other thread adds.
+    It is the CPU time of that thread, unaffected by other threads and processes.
     """
     longest, ended = 0.0, False
 
@@ -87,8 +87,8 @@ async def measured(gateway: RunningGateway, path: str, body: bytes | None) -> tu
     if body is None:
         status, data = await gateway.get(path)
     else:
-        answer = await gateway.post(path, body)
-        status, data = answer.status, await answer.read(100_000_000)
+        response = await gateway.post(path, body)
+        status, data = response.status, await response.read(100_000_000)
     ended = True
     await watching
     return status, data, longest
@@ -96,27 +96,27 @@ async def measured(gateway: RunningGateway, path: str, body: bytes | None) -> tu
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
 @pytest.mark.parametrize("case", LARGE)
-def test_s_12_and_q_17_a_large_request_does_not_hold_the_event_loop(case: str, target: str) -> None:
-    """On the loop these took from 100 ms to seconds; the upstream and the client of the test run on it, too."""
+def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, target: str) -> None:
+    """On the loop these took 100 ms to seconds; the test's upstream and client run on it, too."""
     path, body = LARGE[case]
-    told = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
+    upstream_body = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
 
     async def work() -> None:
-        answers = reply_with(http_response("200 OK", told))
+        responses = reply_with(http_response("200 OK", upstream_body))
         async with (
-            serve_upstream(answers) as origin,
+            serve_upstream(responses) as origin,
             run_gateway(one_provider_config(origin, target, timeout=60)) as gateway,
         ):
-            status, data, longest = await measured(gateway, path, body)
+            status, data, longest = await measure(gateway, path, body)
         assert status == 200, data
         assert longest < 0.05
 
     run_async(work())
 
 
-def test_s_12_a_long_history_does_not_hold_the_event_loop() -> None:
-    """S-12: of a stored answer, and of a conversation: each is listed, and gone on from."""
-    told = json.dumps(anthropic_response()).encode()
+def test_s_12_long_history_does_not_block_the_event_loop() -> None:
+    """S-12: listing and continuing a stored response and a conversation."""
+    upstream_body = json.dumps(anthropic_response()).encode()
     kinds = {"user": "input_text", "assistant": "output_text"}
     items = [
         {"type": "message", "role": turn["role"], "content": [{"type": kinds[turn["role"]], "text": "x"}]}
@@ -124,14 +124,14 @@ def test_s_12_a_long_history_does_not_hold_the_event_loop() -> None:
     ]
 
     async def work() -> None:
-        answers = reply_with(*[http_response("200 OK", told)] * 3)
+        responses = reply_with(*[http_response("200 OK", upstream_body)] * 3)
         async with (
-            serve_upstream(answers) as origin,
+            serve_upstream(responses) as origin,
             run_gateway(one_provider_config(origin, "anthropic", timeout=60)) as gateway,
         ):
 
             async def ask(path: str, **body: Any) -> str:
-                status, data, longest = await measured(gateway, path, json.dumps({"model": "m"} | body).encode())
+                status, data, longest = await measure(gateway, path, json.dumps({"model": "m"} | body).encode())
                 assert status == 200, data
                 assert longest < 0.05, path
                 return str(json.loads(data)["id"])
@@ -141,69 +141,71 @@ def test_s_12_a_long_history_does_not_hold_the_event_loop() -> None:
             conversation = await ask("/v1/conversations", items=items)
             await ask("/v1/responses", input="on", conversation=conversation)
             for path in (f"/v1/responses/{response}/input_items", f"/v1/conversations/{conversation}/items"):
-                status, data, longest = await measured(gateway, f"{path}?after=none", None)
+                status, data, longest = await measure(gateway, f"{path}?after=none", None)
                 assert status == 200, data
                 assert longest < 0.05, path
 
     run_async(work())
 
 
-def test_q_17_a_large_answer_does_not_hold_the_event_loop() -> None:
-    """Decoded and encoded by a thread, and correct."""
+def test_q_17_large_response_does_not_block_the_event_loop() -> None:
+    """It is decoded and encoded in a thread, correctly."""
     threads: set[str] = set()
-    text = json.loads(CHAT_BODY)
-    text["choices"][0]["message"]["content"] = "long " * 200_000
+    upstream_body = json.loads(CHAT_BODY)
+    upstream_body["choices"][0]["message"]["content"] = "long " * 200_000
 
     async def work() -> None:
-        async with run_gateway_with(ScriptedUpstream(http_response("200 OK", json.dumps(text).encode()))) as gateway:
-            offload = gateway.gateway.app._dispatcher._body_executor
-            run_there = offload.run
+        async with run_gateway_with(
+            ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
+        ) as gateway:
+            executor = gateway.gateway.app._dispatcher._body_executor
+            original_run = executor.run
 
-            async def noting(body: bytes, function: Any, *args: Any) -> Any:
-                def noted(*args: Any) -> Any:
+            async def run_and_record(body: bytes, function: Any, *args: Any) -> Any:
+                def recorded(*args: Any) -> Any:
                     threads.add(threading.current_thread().name)
                     return function(*args)
 
-                return await run_there(body, noted, *args)
+                return await original_run(body, recorded, *args)
 
-            offload.run = noting  # type: ignore[method-assign]
-            answer = await gateway.send_question("anthropic")
-            data = await answer.read(10_000_000)
-        told = json.loads(data)["content"][0]["text"]
-        assert told == "long " * 200_000
+            executor.run = run_and_record  # type: ignore[method-assign]
+            response = await gateway.send_question("anthropic")
+            data = await response.read(10_000_000)
+        text = json.loads(data)["content"][0]["text"]
+        assert text == "long " * 200_000
 
     run_async(work())
     assert any(name.startswith("toolwire-body") for name in threads)
 
 
-def test_small_bodies_are_dealt_with_at_once() -> None:
+def test_small_bodies_are_handled_inline() -> None:
     async def work() -> None:
-        offload = BodyExecutor()
-        assert await offload.run(b"{}" * 100, threading.current_thread) is threading.current_thread()
-        assert await offload.run(b"x" * 200_000, threading.current_thread) is threading.current_thread()
-        assert offload._pool is None
-        assert await offload.run(b"{}" * 50_000, threading.current_thread) is not threading.current_thread()
-        offload.close()
+        executor = BodyExecutor()
+        assert await executor.run(b"{}" * 100, threading.current_thread) is threading.current_thread()
+        assert await executor.run(b"x" * 200_000, threading.current_thread) is threading.current_thread()
+        assert executor._pool is None
+        assert await executor.run(b"{}" * 50_000, threading.current_thread) is not threading.current_thread()
+        executor.close()
 
     run_async(work())
 
 
-def test_heavy_is_a_matter_of_objects_then_of_size() -> None:
+def test_heaviness_depends_on_objects_then_on_size() -> None:
     assert not is_heavy_body(b"{" * 30_000)
     assert is_heavy_body(b"{" * 40_000)
     assert not is_heavy_body(b"x" * 500_000)
     assert is_heavy_body(b"x" * 600_000)
 
 
-# ---- bounds
+# ---- limits
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("limit", ["messages", "tools", "parts"])
 def test_s_12_too_many_messages_tools_or_parts_are_refused(protocol: str, limit: str) -> None:
-    """With an error of the client's protocol that names the limit."""
+    """The error is in the client's protocol and names the limit."""
     text = [{"type": "text", "text": "word"}] * (1_500 if limit == "parts" else 1)
-    said = {
+    fields = {
         "model": "m",
         "messages": [
             {"role": ("user", "assistant")[number % 2], "content": text}
@@ -215,22 +217,22 @@ def test_s_12_too_many_messages_tools_or_parts_are_refused(protocol: str, limit:
         ],
     }
     path, _ = question_request(protocol)
-    body = _translated(said, protocol)
+    body = _translated(fields, protocol)
 
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config=f"[limits]\n{limit} = 1000"
         ) as gateway:
-            answer = await gateway.post(path, body)
-            data = await answer.read(100_000)
-        assert answer.status == 413
+            response = await gateway.post(path, body)
+            data = await response.read(100_000)
+        assert response.status == 413
         assert f"limits.{limit}" in decode_error(protocol, 413, data).message
 
     run_async(work())
 
 
-def _translated(said: dict[str, Any], protocol: str) -> bytes:
-    return tw.translate(said, "openai-chat", protocol, model="m", stream=False).to_bytes()
+def _translated(fields: dict[str, Any], protocol: str) -> bytes:
+    return tw.translate(fields, "openai-chat", protocol, model="m", stream=False).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -244,15 +246,15 @@ def _translated(said: dict[str, Any], protocol: str) -> bytes:
     ],
 )
 def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, body: bytes) -> None:
-    """S-12: 15 million zeros were decoded by one call into C, so that even a thread held up all others for seconds."""
+    """S-12: 15 million zeros were decoded by one C call, which blocked all threads for seconds."""
 
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nvalues = 10_000"
         ) as gateway:
-            answer = await gateway.post(path, body % b",".join([b"0"] * 20_000))
-            data = await answer.read(100_000)
-        assert answer.status == 413, data
+            response = await gateway.post(path, body % b",".join([b"0"] * 20_000))
+            data = await response.read(100_000)
+        assert response.status == 413, data
         assert b"limits.values" in data
 
     run_async(work())
@@ -271,7 +273,7 @@ def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, bod
         (b'{"a":"%b' % (b"," * 5_000), False),
     ],
 )
-def test_s_12_values_are_counted_outside_texts(body: bytes, refused: bool) -> None:
+def test_s_12_values_are_counted_outside_strings(body: bytes, refused: bool) -> None:
     limits = LimitsSection(values=1_000)
     with pytest.raises(RequestRejected) if refused else contextlib.nullcontext():
         check_values(body, limits)
@@ -283,23 +285,23 @@ def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
             serve_upstream(reply_with(http_response("200 OK", json.dumps(anthropic_response()).encode()))) as origin,
             run_gateway(one_provider_config(origin, "anthropic", "[limits]\nlosses = 100")) as gateway,
         ):
-            answer = await gateway.post(CHAT, chat(turns(200, zz=1)))
-            data = await answer.read(100_000)
-        assert answer.status == 400
+            response = await gateway.post(CHAT, chat(turns(200, zz=1)))
+            data = await response.read(100_000)
+        assert response.status == 400
         assert b"limits.losses" in data
 
     run_async(work())
 
 
-def test_s_12_large_bodies_at_once_are_bounded_in_bytes() -> None:
-    """A second large request is told to come back while the first one's body is held; small ones are served."""
+def test_s_12_concurrent_large_bodies_are_bounded_in_bytes() -> None:
+    """A second large request must retry while the first body is held; small ones are served."""
     body = chat([{"role": "user", "content": "x" * 2_000_000}])
-    got, go_on = asyncio.Event(), asyncio.Event()
+    received, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             if len(await read_http_request(reader)) > 1_000_000:
-                got.set()
+                received.set()
                 await go_on.wait()
             writer.write(CHAT_RESPONSE)
             await writer.drain()
@@ -311,7 +313,7 @@ def test_s_12_large_bodies_at_once_are_bounded_in_bytes() -> None:
             run_gateway(one_provider_config(origin, extra_config=config, timeout=60)) as gateway,
         ):
             first = asyncio.ensure_future(gateway.post(CHAT, body))
-            await got.wait()
+            await received.wait()
             second = await gateway.post(CHAT, body)
             assert second.status == 503
             assert b"limits.bodies" in await second.read(10_000)
@@ -325,26 +327,26 @@ def test_s_12_large_bodies_at_once_are_bounded_in_bytes() -> None:
     run_async(work())
 
 
-def test_room_for_bodies_counts_each_once() -> None:
+def test_body_budget_counts_each_body_once() -> None:
     room = BodyBudget(3_000_000)
     assert room.reserve(0, 500_000) == 0
-    held = room.reserve(0, 2_000_000)
-    assert room.reserve(held, 2_500_000) == room.used == 2_500_000
+    reserved = room.reserve(0, 2_000_000)
+    assert room.reserve(reserved, 2_500_000) == room.used == 2_500_000
     with pytest.raises(RequestRejected):
         room.reserve(0, 1_500_000)
     assert room.used == 2_500_000
 
 
-def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[threading.Thread]:
-    """Return a list to which each call of a function adds the thread that it runs in."""
+def record_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) -> list[threading.Thread]:
+    """Return a list to which each call of a function adds its thread."""
     threads: list[threading.Thread] = []
     original = getattr(module, function)
 
-    def noted(*args: Any) -> Any:
+    def recorded(*args: Any) -> Any:
         threads.append(threading.current_thread())
         return original(*args)
 
-    monkeypatch.setattr(module, function, noted)
+    monkeypatch.setattr(module, function, recorded)
     return threads
 
 
@@ -355,32 +357,69 @@ def note_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) ->
         (app, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
     ],
 )
-def test_s_12_large_bodies_beside_exchanges_are_read_in_a_thread(
+def test_s_12_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
     module: Any, function: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S-12: tokens of 15 million zeros were estimated on the event loop, for 12 seconds."""
-    threads = note_threads(monkeypatch, module, function)
+    """S-12: estimating the tokens of 15 million zeros blocked the event loop for 12 seconds."""
+    threads = record_threads(monkeypatch, module, function)
 
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
-            answer = await gateway.post(path, body % chat(turns(MANY)))
-            assert (answer.status, bool(await answer.read(10_000_000))) == (200, True)
+            response = await gateway.post(path, body % chat(turns(MANY)))
+            assert (response.status, bool(await response.read(10_000_000))) == (200, True)
 
     run_async(work())
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
 
 
-def test_s_12_a_packed_body_is_unpacked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s_12_compressed_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     body = chat([{"role": "user", "content": "x" * 3_000_000}])
-    threads = note_threads(monkeypatch, request, "_decompress_body")
+    threads = record_threads(monkeypatch, request, "_decompress_body")
 
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             head = request_head(gateway.origin, CHAT, [("content-encoding", "gzip")], "POST")
-            answer = await gateway.transport.send(gateway.origin, head, gzip.compress(body), read_timeout=60)
-            assert (answer.status, await answer.read(10_000)) == (200, CHAT_BODY)
+            response = await gateway.transport.send(gateway.origin, head, gzip.compress(body), read_timeout=60)
+            assert (response.status, await response.read(10_000)) == (200, CHAT_BODY)
 
     run_async(work())
     assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_999, 2_000, 2_001, 4_001, 60_000])
+def test_objects_are_counted_up_to_a_limit(size: int) -> None:
+    body = (b"x{" * size)[: size or 1]
+    for most in (0, 1, max(0, size // 2 - 1), size // 2, size // 2 + 1):
+        assert _has_more_objects(body, most) == (body.count(b"{") > most)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1beta/models/m:generateContent", {"contents": ["some words of text"] * 2_000}),
+        ("/v1/responses", {"model": "m", "input": [{"type": "message", "role": "user", "content": "hi"}] * 2_000}),
+        (
+            "/v1/responses",
+            {
+                "model": "m",
+                "input": [
+                    {"type": "function_call", "call_id": f"c{n}", "name": "f", "arguments": "{}"} for n in range(2_000)
+                ],
+            },
+        ),
+    ],
+    ids=["strings", "messages", "calls of one message"],
+)
+def test_s_12_messages_are_counted_as_the_body_has_them(path: str, body: dict[str, Any]) -> None:
+    async def work() -> None:
+        async with run_gateway_with(
+            ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nmessages = 1999"
+        ) as gateway:
+            answer = await gateway.post(path, json.dumps(body).encode())
+            data = await answer.read(100_000)
+        assert answer.status == 413, data
+        assert b"limits.messages" in data
+
+    run_async(work())

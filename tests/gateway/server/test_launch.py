@@ -1,4 +1,4 @@
-"""`toolwire serve` as a process of its own: what it says, what it answers, and how it ends."""
+"""`toolwire serve` as a process: output, responses and shutdown."""
 
 import json
 import re
@@ -19,31 +19,31 @@ from tests.support.gateway.process import MESSAGES_REQUEST, SERVE_COMMAND, keyle
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_it_answers_with_no_key_and_ends_when_told(tmp_path: Path, workers: str) -> None:
+def test_serve_works_without_keys_and_stops_on_a_signal(tmp_path: Path, workers: str) -> None:
     with serve_process(tmp_path, "--workers", workers) as (process, root):
-        answer = httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
-        assert answer.status_code == 200
-        assert "heliotrope" in answer.json()["content"][0]["text"]
+        response = httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
+        assert response.status_code == 200
+        assert "heliotrope" in response.json()["content"][0]["text"]
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE) == 0
         assert process.stderr is not None
-        told = process.stderr.read()
-        assert "the embedded simulator answers" in told
-        assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", told)
+        output = process.stderr.read()
+        assert "using the built-in simulator" in output
+        assert re.search(r"200 POST /v1/messages -> anthropic/simulated \d+ms", output)
 
 
 @contextmanager
 def ollama_with(*names: str) -> Iterator[str]:
-    """An Ollama that has these models, as its own client sees it; it says which of them was asked."""
+    """Run an Ollama with these models that names the requested model in its response."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._answer({"models": [{"name": name, "model": name} for name in names]})
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            message = {"role": "assistant", "content": f"I am {asked['model']}."}
-            self._answer({"model": asked["model"], "message": message, "done": True, "done_reason": "stop"})
+            request_body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            message = {"role": "assistant", "content": f"I am {request_body['model']}."}
+            self._answer({"model": request_body["model"], "message": message, "done": True, "done_reason": "stop"})
 
         def _answer(self, value: object) -> None:
             body = json.dumps(value).encode()
@@ -64,7 +64,7 @@ def ollama_with(*names: str) -> Iterator[str]:
         thread.join()
 
 
-def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: Path) -> None:
+def test_ollama_models_are_listed_and_the_first_is_the_default(tmp_path: Path) -> None:
     with ollama_with("qwen3:latest", "gemma3:4b") as url:
         (tmp_path / "toolwire.toml").write_text(f'[providers.local]\nprotocol = "ollama"\nbase_url = "{url}"')
         with serve_process(tmp_path) as (process, root):
@@ -72,31 +72,33 @@ def test_what_an_ollama_has_is_offered_and_the_first_answers_any_name(tmp_path: 
                 "local/qwen3:latest",
                 "local/gemma3:4b",
             ]
-            for asked, answers in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
-                answer = httpx.post(f"{root}/v1/messages", json={**MESSAGES_REQUEST, "model": asked}, timeout=DEADLINE)
-                assert answer.json()["content"][0]["text"] == f"I am {answers}."
+            for request_body, expected_model in (("claude-x", "qwen3:latest"), ("gemma3:4b", "gemma3:4b")):
+                response = httpx.post(
+                    f"{root}/v1/messages", json={**MESSAGES_REQUEST, "model": request_body}, timeout=DEADLINE
+                )
+                assert response.json()["content"][0]["text"] == f"I am {expected_model}."
             process.send_signal(signal.SIGTERM)
             assert process.stderr is not None
             assert "local/MODEL" in process.stderr.read()
 
 
-def test_a_stream_that_is_under_way_is_finished_first(tmp_path: Path) -> None:
+def test_streams_under_way_finish_before_shutdown(tmp_path: Path) -> None:
     with (
         serve_process(tmp_path) as (process, root),
         httpx.stream(
             "POST", f"{root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=DEADLINE
-        ) as answer,
+        ) as response,
     ):
-        lines = answer.iter_lines()
+        lines = response.iter_lines()
         assert next(lines) == "event: message_start"
         process.send_signal(signal.SIGTERM)
         assert "event: message_stop" in list(lines)
         assert process.wait(DEADLINE) == 0
 
 
-def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+def test_port_in_use_is_a_one_line_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        port = str(busy_socket.getsockname()[1])
         done = subprocess.run(
             [*SERVE_COMMAND, "--port", port],
             check=False,
@@ -111,14 +113,16 @@ def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "config", "why"),
+    ("options", "config", "reason"),
     [
         (["--host", "0.0.0.0"], "", "set server.keys"),
         ([], "[server]\nprot = 1", "unknown key server.prot"),
-        (["--model", "nobody"], "", "no provider is configured for the model 'nobody'"),
+        (["--model", "nobody"], "", "unknown model 'nobody'"),
     ],
 )
-def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: list[str], config: str, why: str) -> None:
+def test_invalid_configuration_is_a_one_line_error(
+    tmp_path: Path, options: list[str], config: str, reason: str
+) -> None:
     if config:
         (tmp_path / "toolwire.toml").write_text(config)
     done = subprocess.run(
@@ -131,25 +135,25 @@ def test_what_can_not_be_served_is_said_in_one_line(tmp_path: Path, options: lis
         timeout=DEADLINE,
     )
     assert done.returncode == 2
-    assert why in done.stderr
+    assert reason in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_the_key_of_carries_is_kept_for_the_user_alone(tmp_path: Path) -> None:
+def test_signing_key_file_is_private(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (_, root):
         httpx.post(f"{root}/v1/messages", json=MESSAGES_REQUEST, timeout=DEADLINE)
-    kept = tmp_path / "toolwire" / "seal.key"
-    assert kept.stat().st_mode & 0o777 == 0o600
-    assert len(bytes.fromhex(json.loads(f'"{kept.read_text().strip()}"'))) == 32
+    path = tmp_path / "toolwire" / "seal.key"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(bytes.fromhex(json.loads(f'"{path.read_text().strip()}"'))) == 32
 
 
-def test_workers_share_what_is_kept_and_it_outlives_them(tmp_path: Path) -> None:
+def test_workers_share_state_that_outlives_them(tmp_path: Path) -> None:
     def went_on(root: str, previous: str | None) -> str:
-        # A connection of its own each time: whichever worker takes it.
+        # A new connection each time, so that any worker may take it.
         body = {"model": "any-name", "input": "Say heliotrope.", "previous_response_id": previous}
-        answer = httpx.post(f"{root}/v1/responses", json=body, timeout=DEADLINE)
-        assert answer.status_code == 200, answer.text
-        id: str = answer.json()["id"]
+        response = httpx.post(f"{root}/v1/responses", json=body, timeout=DEADLINE)
+        assert response.status_code == 200, response.text
+        id: str = response.json()["id"]
         return id
 
     last: str | None = None
@@ -159,5 +163,5 @@ def test_workers_share_what_is_kept_and_it_outlives_them(tmp_path: Path) -> None
                 last = went_on(root, last)
             process.send_signal(signal.SIGTERM)
             assert process.wait(DEADLINE) == 0
-    kept = tmp_path / "toolwire" / "state.db"
-    assert kept.stat().st_mode & 0o777 == 0o600
+    path = tmp_path / "toolwire" / "state.db"
+    assert path.stat().st_mode & 0o777 == 0o600

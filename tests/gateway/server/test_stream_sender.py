@@ -1,4 +1,4 @@
-"""A stream on its way: beats before anybody answers, and what is said at the end."""
+"""Streamed responses: heartbeats before the first event, and losses at the end."""
 
 import asyncio
 import json
@@ -37,26 +37,26 @@ COMMENT = b": toolwire-losses "
 
 
 @pytest.mark.parametrize("protocol", [name for name in PROTOCOL_NAMES if name != "openai-chat"])
-def test_what_the_answer_lost_is_told_at_the_end_where_comments_are_taken(protocol: str) -> None:
+def test_response_losses_are_sent_as_a_final_comment(protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(LOSSY)) as gateway:
-            answer = await gateway.send_question(protocol, stream=True)
-            wire = await answer.read(100_000)
-            path = f"/toolwire/exchanges/{answer.headers['toolwire-exchange']}/losses"
-            kept = [loss["path"] for loss in json.loads((await gateway.get(path))[1])["losses"]]
+            response = await gateway.send_question(protocol, stream=True)
+            wire = await response.read(100_000)
+            path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
+            stored_paths = [loss["path"] for loss in json.loads((await gateway.get(path))[1])["losses"]]
         assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
-        assert "/x_unknown" in kept
+        assert "/x_unknown" in stored_paths
         assert (COMMENT in wire) is PROTOCOLS[protocol].surface.allows_comments
         if PROTOCOLS[protocol].surface.allows_comments:
             comment = wire[wire.index(COMMENT) + len(COMMENT) :]
             assert comment.endswith(b"\n\n")
-            header = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))
-            assert [loss["path"] for loss in (*header["losses"], *json.loads(comment)["losses"])] == kept
+            header = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))
+            assert [loss["path"] for loss in (*header["losses"], *json.loads(comment)["losses"])] == stored_paths
 
     run_async(work())
 
 
-def test_an_sdk_reads_over_what_is_told_at_the_end() -> None:
+def test_sdk_skips_the_final_comment() -> None:
     async def work() -> None:
         async with (
             run_gateway_with(ScriptedUpstream(LOSSY)) as gateway,
@@ -68,7 +68,7 @@ def test_an_sdk_reads_over_what_is_told_at_the_end() -> None:
     run_async(work())
 
 
-def test_an_answer_that_lost_nothing_says_nothing() -> None:
+def test_no_comment_without_losses() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_STREAM)) as gateway:
             assert COMMENT not in await (await gateway.send_question("openai-responses", stream=True)).read(100_000)
@@ -79,13 +79,13 @@ def test_an_answer_that_lost_nothing_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_the_next_upstream_is_asked_behind_the_beats(protocol: str, clock: Clock) -> None:
+def test_failover_after_heartbeats(protocol: str, clock: Clock) -> None:
     async def work() -> None:
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        started, go_on = asyncio.Event(), asyncio.Event()
 
         async def slow_and_busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await read_http_request(reader)
-            begun.set()
+            started.set()
             await go_on.wait()
             writer.write(http_response("503 Busy", openai_error_body("busy")))
             await reader.read()
@@ -97,19 +97,19 @@ def test_the_next_upstream_is_asked_behind_the_beats(protocol: str, clock: Clock
             config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
             async with run_gateway(config) as gateway:
                 asking = asyncio.create_task(gateway.send_question(protocol, stream=True))
-                await begun.wait()
-                answer = await clock.advance_until_done(asking)
-                assert answer.status == 200
+                await started.wait()
+                response = await clock.advance_until_done(asking)
+                assert response.status == 200
                 assert second.requests == []  # the head came first
                 go_on.set()
-                wire = await answer.read(100_000)
+                wire = await response.read(100_000)
         assert b"sunny" in wire
         assert isinstance(decode_events(protocol, wire)[-1], ResponseEnd)
 
     run_async(work())
 
 
-def test_a_stream_too_many_is_refused_before_anybody_is_asked() -> None:
+def test_excess_stream_is_refused_before_sending() -> None:
     async def work() -> None:
         script = ScriptedUpstream(CHAT_STREAM)
         async with run_gateway_with(script, extra_config="[limits]\nstreams = 0") as gateway:

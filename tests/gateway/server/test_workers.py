@@ -1,4 +1,4 @@
-"""`toolwire serve --workers`: real processes, killed, replaced and ended, and memory that they share."""
+"""`toolwire serve --workers`: real processes, killed, restarted and stopped, and their shared memory."""
 
 import contextlib
 import os
@@ -32,13 +32,13 @@ LOSSY = {**MESSAGES_REQUEST, "container": "c_1"}
 
 @pytest.fixture(autouse=True)
 def _terminal() -> Iterator[None]:
-    """Let SIGHUP be as in a terminal, even if the tests run under nohup: processes inherit that it is ignored."""
+    """Reset SIGHUP as in a terminal: under nohup, processes inherit that it is ignored."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
-def test_s_10_a_dead_worker_is_replaced_and_the_log_says_so(tmp_path: Path) -> None:
+def test_s_10_dead_worker_is_restarted_and_logged(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         first, second = gateway.workers
@@ -49,17 +49,15 @@ def test_s_10_a_dead_worker_is_replaced_and_the_log_says_so(tmp_path: Path) -> N
             assert gateway.post(MESSAGES_REQUEST).status_code == 200
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
-    assert re.search(
-        rf"worker \d \(process {first}\) was ended by SIGKILL: another one starts in 0\.1 s", _text(gateway)
-    )
+    assert re.search(rf"worker \d \(process {first}\) was killed by SIGKILL: restarting in 0\.1 s", _text(gateway))
 
 
 def _text(gateway: GatewayProcess) -> str:
     return "".join(gateway.log)
 
 
-def test_s_10_q_6_losses_are_found_whichever_worker_is_asked(tmp_path: Path) -> None:
-    """Also U-6: an exchange that lost nothing has an empty report."""
+def test_s_10_q_6_any_worker_finds_all_losses(tmp_path: Path) -> None:
+    """Also U-6: an exchange without losses has an empty report."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
@@ -73,16 +71,16 @@ def test_s_10_q_6_losses_are_found_whichever_worker_is_asked(tmp_path: Path) -> 
             assert refused.status_code == 400
             for reader in gateway.workers:
                 with gateway.only_worker(reader):
-                    found = gateway.get(f"/toolwire/exchanges/{lossy}/losses")
-                    assert found.status_code == 200
-                    assert "/container" in [loss["path"] for loss in found.json()["losses"]]
+                    totals = gateway.get(f"/toolwire/exchanges/{lossy}/losses")
+                    assert totals.status_code == 200
+                    assert "/container" in [loss["path"] for loss in totals.json()["losses"]]
                     none = gateway.get(f"/toolwire/exchanges/{refused.headers['toolwire-exchange']}/losses")
                     assert none.json() == {"losses": []}
                     for unknown in ("ex_0123456789abcdef", "ex_0000000000000000", "ex_", "%00"):
                         assert gateway.get(f"/toolwire/exchanges/{unknown}/losses").status_code == 404
 
 
-def test_s_10_q_6_metrics_are_those_of_all_workers_and_outlive_them(tmp_path: Path) -> None:
+def test_s_10_q_6_metrics_sum_all_workers_and_outlive_them(tmp_path: Path) -> None:
     (tmp_path / "toolwire.toml").write_text("[journal]\nenabled = true")
 
     def metrics() -> dict[str, float]:
@@ -98,22 +96,22 @@ def test_s_10_q_6_metrics_are_those_of_all_workers_and_outlive_them(tmp_path: Pa
                     assert gateway.post(MESSAGES_REQUEST).status_code == 200
         for worker in (first, second):
             with gateway.only_worker(worker):
-                found = metrics()
-                assert found["toolwire_request_seconds_count"] == 5
-                assert found['toolwire_requests_total{client="anthropic",provider="anthropic",status="200"}'] == 5
+                totals = metrics()
+                assert totals["toolwire_request_seconds_count"] == 5
+                assert totals['toolwire_requests_total{client="anthropic",provider="anthropic",status="200"}'] == 5
         wait_for_process(lambda: metrics()["toolwire_journal_written_total"] == 5)
         os.kill(first, signal.SIGKILL)
         wait_for_process(lambda: len(set(gateway.workers) - {first}) == 2)
         for worker in gateway.workers:
             with gateway.only_worker(worker):
                 assert gateway.post(MESSAGES_REQUEST).status_code == 200
-        found = metrics()
-        assert found["toolwire_request_seconds_count"] == 7
-        assert found['toolwire_request_seconds_bucket{le="+Inf"}'] == 7
+        totals = metrics()
+        assert totals["toolwire_request_seconds_count"] == 7
+        assert totals['toolwire_request_seconds_bucket{le="+Inf"}'] == 7
         wait_for_process(lambda: metrics()["toolwire_journal_written_total"] == 7)
 
 
-def test_q_14_streams_of_all_workers_are_counted_and_a_dead_worker_has_none(tmp_path: Path) -> None:
+def test_q_14_stream_gauge_sums_live_workers(tmp_path: Path) -> None:
     with (
         serve_slow_upstream(tmp_path),
         serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
@@ -138,29 +136,29 @@ def streams(gateway: GatewayProcess) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_s_10_a_signal_lets_every_worker_finish_its_streams(
+def test_s_10_stop_signal_lets_workers_finish_their_streams(
     tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
-    """S-10, and Q-23 for SIGHUP: it ended the gateway at once and cut its streams."""
+    """S-10, and Q-23 for SIGHUP: it stopped the gateway at once and cut its streams."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", str(workers), "--model", "up/m") as gateway,
         contextlib.ExitStack() as stack,
     ):
         wait_for_process(lambda: workers == 1 or len(gateway.workers) == workers)
-        answers = []
+        streamed = []
         for worker in gateway.workers or [gateway.process.pid]:
             with gateway.only_worker(worker):
-                answers.append(stack.enter_context(open_stream(gateway)))
+                streamed.append(stack.enter_context(open_stream(gateway)))
         gateway.process.send_signal(number)
         wait_for_process(gateway.is_closed)
         released.set()
-        for answer in answers:
-            assert "event: message_stop" in list(answer.iter_lines())
+        for response in streamed:
+            assert "event: message_stop" in list(response.iter_lines())
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
 
 
-def test_s_10_workers_end_when_their_parent_is_gone(tmp_path: Path) -> None:
+def test_s_10_workers_stop_when_the_supervisor_is_gone(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         for worker in non_empty(gateway.workers):
@@ -185,13 +183,13 @@ sys.exit(Supervisor(serve, 2, close_listener=lambda: None, log=print, backoff=ba
 @pytest.mark.parametrize(
     ("end", "how"),
     [
-        ("os.kill(os.getpid(), signal.SIGKILL)", "was ended by SIGKILL"),
-        ("sys.exit(3)", "ended with code 1"),
-        ("raise ValueError('no')", "ended with code 1"),
-        ("return", "ended with code 0"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL"),
+        ("sys.exit(3)", "exited with code 1"),
+        ("raise ValueError('no')", "exited with code 1"),
+        ("return", "exited with code 0"),
     ],
 )
-def test_s_10_a_gateway_whose_workers_die_again_and_again_ends_with_a_failure(end: str, how: str) -> None:
+def test_s_10_supervisor_gives_up_on_workers_that_keep_dying(end: str, how: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DYING.format(end=end)],
         check=False,
@@ -200,14 +198,14 @@ def test_s_10_a_gateway_whose_workers_die_again_and_again_ends_with_a_failure(en
         timeout=PROCESS_DEADLINE,
     )
     assert done.returncode == 1
-    *others, last = done.stdout.splitlines()
-    assert f"{how}: workers can't be kept alive, giving up" in last
-    assert len(others) >= 3  # of the one that is given up; the other may be between two tries then
-    assert all(f"{how}: another one starts in 0.0" in line for line in others)
+    *earlier_lines, last = done.stdout.splitlines()
+    assert f"{how}: workers keep dying, giving up" in last
+    assert len(earlier_lines) >= 3  # of the worker that is given up; the other may be between two restarts
+    assert all(f"{how}: restarting in 0.0" in line for line in earlier_lines)
     assert ("ValueError: no" in done.stderr) == ("ValueError" in end)
 
 
-def test_s_10_under_nohup_a_lost_terminal_ends_nothing() -> None:
+def test_s_10_sighup_is_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert signal.SIGHUP not in stop_signals()
@@ -217,17 +215,20 @@ def test_s_10_under_nohup_a_lost_terminal_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "why"),
+    ("config", "reason"),
     [
-        ('[state]\npath = ":memory:"', 'state.path: ":memory:" is not shared: --workers needs a file, or one worker'),
+        (
+            '[state]\npath = ":memory:"',
+            'state.path: ":memory:" can\'t be shared by workers: use a file, or --workers 1',
+        ),
         (
             '[state]\npath = "file/deeper/state.db"',
-            "state.path: file/deeper/state.db: Not a directory: --workers needs a state file",
+            "state.path: file/deeper/state.db: Not a directory: several workers need a writable state file",
         ),
-        ("", "toolwire/state.db: Not a directory: --workers needs a state file that can be written, or one worker"),
+        ("", "toolwire/state.db: Not a directory: several workers need a writable state file (or use --workers 1)"),
     ],
 )
-def test_q_6_workers_without_a_state_file_to_share_are_refused(tmp_path: Path, config: str, why: str) -> None:
+def test_q_6_workers_need_a_shared_state_file(tmp_path: Path, config: str, reason: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "toolwire.toml").write_text(config)
     done = subprocess.run(
@@ -240,11 +241,11 @@ def test_q_6_workers_without_a_state_file_to_share_are_refused(tmp_path: Path, c
         timeout=PROCESS_DEADLINE,
     )
     assert done.returncode == 2
-    assert why in done.stderr
+    assert reason in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_q_6_workers_seal_with_one_key_even_where_none_can_be_kept(tmp_path: Path) -> None:
+def test_q_6_workers_share_a_signing_key_that_can_not_be_saved(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     provider = '[providers.up]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"'
     config = parse_config(f'{provider}\n[state]\npath = "{tmp_path}/state.db"', {})

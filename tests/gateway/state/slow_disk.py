@@ -1,5 +1,7 @@
-"""A gateway whose disk is slow: `test_killed.py` runs it, as a process. It says `writing` in a file of that name before
-it stores anything, and goes on once there is a file `go`."""
+"""A gateway with a slow disk, run as a process by `test_crash_durability.py`.
+
+It creates a file `writing` before it stores anything, and continues once a file `go` exists.
+"""
 
 import sqlite3
 import sys

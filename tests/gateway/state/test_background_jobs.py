@@ -1,4 +1,4 @@
-"""Answers in the background: what is left of them in the store, and how they are followed from another process."""
+"""Background jobs: what remains in the store, and following them from another process."""
 
 import asyncio
 import contextlib
@@ -28,27 +28,27 @@ from toolwire.gateway.state.store import Row, SqliteStateStore
 RESPONSE = STATE_ADAPTERS["openai-responses"]
 
 
-async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def never_respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     await read_http_request(reader)
     await reader.read()
 
 
-def test_q_18_a_cancelled_answer_leaves_no_sign_of_life(tmp_path: Path) -> None:
-    """Q-18: the row that says "somebody works on it" goes when nobody does."""
+def test_q_18_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
+    """Q-18: the heartbeat row is deleted with the job."""
     path = tmp_path / "state.db"
 
     def signs() -> int:
         with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection:
-            found: int = connection.execute("SELECT count(*) FROM kept WHERE kind = 'running'").fetchone()[0]
-            return found
+            count: int = connection.execute("SELECT count(*) FROM kept WHERE kind = 'running'").fetchone()[0]
+            return count
 
     async def work() -> None:
-        async with serve_upstream(silent) as origin:
+        async with serve_upstream(never_respond) as origin:
             config = one_provider_config(origin, extra_config=f'[state]\npath = "{path}"\n', timeout=60)
             async with run_gateway(config) as gateway:
-                asked = json.dumps({"model": "m", "input": "think", "background": True}).encode()
-                answer = await gateway.post("/v1/responses", asked)
-                id = json.loads(await answer.read(1_000_000))["id"]
+                request_body = json.dumps({"model": "m", "input": "think", "background": True}).encode()
+                response = await gateway.post("/v1/responses", request_body)
+                id = json.loads(await response.read(1_000_000))["id"]
                 while signs() != 1:  # noqa: ASYNC110 - another thread writes the file
                     await asyncio.sleep(0.01)
                 cancelled = await gateway.post(f"/v1/responses/{id}/cancel", b"")
@@ -69,7 +69,7 @@ def test_a_cancellation_that_comes_while_the_answer_is_being_stored_is_not_undon
         found = await read_rows(store, owner, kind, ids)
         if kind == "response" and not cancelled.is_set():
             (record,) = [msgspec.json.decode(body, type=StoredResponse) for body in found.values()]
-            body = msgspec.json.encode(replace(record, answer=Raw(with_cancelled_status(record.answer))))
+            body = msgspec.json.encode(replace(record, response=Raw(with_cancelled_status(record.response))))
             await store.put([Row(owner, kind, ids[0], body)])
             cancelled.set()
         return found
@@ -95,7 +95,7 @@ def decode_frames(stream: bytes) -> list[dict[str, Any]]:
 
 
 class Counting(SqliteStateStore):
-    """Counts the rows of frames that it reads."""
+    """A store that counts the frame rows it reads."""
 
     frames = 0
 
@@ -106,40 +106,40 @@ class Counting(SqliteStateStore):
 
 
 def frames(count: int) -> list[bytes]:
-    told: list[dict[str, Any]] = [
+    events: list[dict[str, Any]] = [
         {"type": "response.output_text.delta", "delta": f"{number}"} for number in range(count - 1)
     ]
     last = {"type": "response.completed", "response": {"id": "r", "status": "completed"}}
-    return [encode_frame(RESPONSE, members, number) for number, members in enumerate([*told, last])]
+    return [encode_frame(RESPONSE, members, number) for number, members in enumerate([*events, last])]
 
 
-def answer(status: str) -> Row:
-    told = {"id": "r", "status": status, "background": True, "created_at": time.time()}
-    return Row("me", "response", "r", msgspec.json.encode(StoredResponse([], Raw(msgspec.json.encode(told)))))
+def response_row(status: str) -> Row:
+    events = {"id": "r", "status": status, "background": True, "created_at": time.time()}
+    return Row("me", "response", "r", msgspec.json.encode(StoredResponse([], Raw(msgspec.json.encode(events)))))
 
 
-def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], int]:
-    """What one gets who follows an answer that another process makes frame by frame, and how many rows it read."""
-    got: list[bytes] = []
+def follow(path: Path, after: int, written_frames: Sequence[bytes]) -> tuple[list[bytes], int]:
+    """Follow a job that another process runs; return the frames, and the number of rows read."""
+    read_frames: list[bytes] = []
 
     async def work() -> None:
         maker, store = SqliteStateStore(str(path), AMPLE_BOUNDS), Counting(str(path), AMPLE_BOUNDS)
-        await maker.put([answer("in_progress")])
+        await maker.put([response_row("in_progress")])
         read = asyncio.Event()
 
         async def follows() -> None:
             async for data in BackgroundJobs(store, Quota("answers", 10, 10), 1_000_000).read_frames(
                 "me", RESPONSE, "r", after
             ):
-                got.append(data)
+                read_frames.append(data)
                 read.set()
 
         following = asyncio.ensure_future(follows())
-        for number, frame in enumerate(told):
+        for number, frame in enumerate(written_frames):
             read.clear()
             await maker.put([Row("me", FRAMES_KIND, f"r/{number:09}", frame, "r")])
-            if number == len(told) - 1:
-                await maker.put([answer("completed")])
+            if number == len(written_frames) - 1:
+                await maker.put([response_row("completed")])
             if number > after:
                 await read.wait()
         await following
@@ -149,17 +149,17 @@ def follow(path: Path, after: int, told: Sequence[bytes]) -> tuple[list[bytes], 
 
     counts: list[int] = []
     run_async(work())
-    return got, counts[0]
+    return read_frames, counts[0]
 
 
-def test_q_19_each_frame_is_read_once_by_who_follows(tmp_path: Path) -> None:
-    """Q-19: an answer of n frames is n rows, not n squared."""
-    told = frames(12)
-    got, read = follow(tmp_path / "state.db", -1, told)
-    assert (b"".join(got), read) == (b"".join(told), 12)
+def test_q_19_follower_reads_each_frame_once(tmp_path: Path) -> None:
+    """Q-19: n frames take n row reads, not n squared."""
+    written_frames = frames(12)
+    read_frames, read = follow(tmp_path / "state.db", -1, written_frames)
+    assert (b"".join(read_frames), read) == (b"".join(written_frames), 12)
 
 
-def test_who_follows_from_a_frame_on_gets_what_is_behind_it(tmp_path: Path) -> None:
-    told = frames(6)
-    got, read = follow(tmp_path / "state.db", 2, told)
-    assert (b"".join(got), read) == (b"".join(told[3:]), 6)
+def test_follower_resumes_after_a_frame(tmp_path: Path) -> None:
+    written_frames = frames(6)
+    read_frames, read = follow(tmp_path / "state.db", 2, written_frames)
+    assert (b"".join(read_frames), read) == (b"".join(written_frames[3:]), 6)

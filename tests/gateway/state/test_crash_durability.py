@@ -1,4 +1,4 @@
-"""A gateway that is killed the moment a client has its answer: what the client was promised is there afterwards."""
+"""A gateway killed as soon as the client has its response: everything acknowledged is still there."""
 
 import contextlib
 import json
@@ -21,21 +21,21 @@ from toolwire.journal import writer
 from toolwire.journal.store import open_existing_store
 
 PATIENCE = 60
-BRIEFLY = 1.0  # for what is not to happen: on a slow machine the test sees less, and never fails for it
+BRIEFLY = 1.0  # for events that must not happen: on a slow machine the test sees less but never fails
 SLOW = [sys.executable, str(Path(__file__).with_name("slow_disk.py")), "serve"]
 
 Asked = Callable[[httpx.Client], str]
 
 
-def whole(client: httpx.Client) -> str:
+def buffered(client: httpx.Client) -> str:
     id: str = client.post("/v1/responses", json={"model": "m", "input": "hello", "store": True}).json()["id"]
     return f"/v1/responses/{id}"
 
 
 def streamed(client: httpx.Client) -> str:
     body = {"model": "m", "input": "hello", "stream": True}
-    with client.stream("POST", "/v1/responses", json=body) as answer:
-        for line in answer.iter_lines():
+    with client.stream("POST", "/v1/responses", json=body) as response:
+        for line in response.iter_lines():
             if line.startswith("data: ") and "response.completed" in line:
                 return f"/v1/responses/{json.loads(line[6:])['response']['id']}"
     raise AssertionError("the stream has no end")
@@ -53,8 +53,8 @@ def background(client: httpx.Client) -> str:
 
 def background_stream(client: httpx.Client) -> str:
     body = {"model": "m", "input": "hello", "background": True, "stream": True}
-    with client.stream("POST", "/v1/responses", json=body) as answer:
-        for line in answer.iter_lines():
+    with client.stream("POST", "/v1/responses", json=body) as response:
+        for line in response.iter_lines():
             if line.startswith("data: ") and "response.completed" in line:
                 return f"/v1/responses/{json.loads(line[6:])['response']['id']}?done"
     raise AssertionError("the stream has no end")
@@ -65,69 +65,69 @@ def conversation(client: httpx.Client) -> str:
 
 
 def item(client: httpx.Client) -> str:
-    place = conversation(client)
+    object_path = conversation(client)
     added = {"items": [{"type": "message", "role": "user", "content": "hello"}]}
-    return f"{place}/items/{client.post(f'{place}/items', json=added).json()['data'][0]['id']}"
+    return f"{object_path}/items/{client.post(f'{object_path}/items', json=added).json()['data'][0]['id']}"
 
 
-ALL = [whole, streamed, interaction, background, background_stream, conversation, item]
+ALL = [buffered, streamed, interaction, background, background_stream, conversation, item]
 
 
-def asked(root: str, ask: Asked, killed: subprocess.Popen[str]) -> str:
-    """Where the answer is to be found; the gateway is killed before anything else is done with it."""
+def ask_and_kill(root: str, ask: Asked, killed: subprocess.Popen[str]) -> str:
+    """Return the path of the stored object; the gateway is killed before anything else happens."""
     with httpx.Client(base_url=root, timeout=PATIENCE) as client:
-        place = ask(client)
+        object_path = ask(client)
         os.kill(killed.pid, signal.SIGKILL)
     killed.wait(PATIENCE)
-    return place
+    return object_path
 
 
-def is_there(home: Path, place: str) -> bool:
-    """Whether a gateway that is started anew knows it."""
+def is_there(home: Path, object_path: str) -> bool:
+    """Return whether a restarted gateway finds the object."""
     with serve_process(home) as (_, root):
-        return httpx.get(root + place, timeout=PATIENCE).status_code == 200
+        return httpx.get(root + object_path, timeout=PATIENCE).status_code == 200
 
 
-def is_stored(home: Path, place: str) -> bool:
-    """Whether it is in the file, as it would be answered with."""
-    id, _, done = place.rpartition("/")[2].partition("?")
+def is_stored(home: Path, object_path: str) -> bool:
+    """Return whether the object is in the file."""
+    id, _, done = object_path.rpartition("/")[2].partition("?")
     with contextlib.closing(sqlite3.connect(home / "toolwire" / "state.db")) as connection:
         query = "SELECT body FROM kept WHERE id = ?1 OR id LIKE '%/' || ?1 ORDER BY serial"
         rows = connection.execute(query, (id,)).fetchall()
-    return bool(rows) and (not done or json.loads(rows[0][0])["answer"]["status"] == "completed")
+    return bool(rows) and (not done or json.loads(rows[0][0])["response"]["status"] == "completed")
 
 
 @pytest.mark.parametrize("ask", [streamed, background], ids=lambda ask: ask.__name__)
-def test_s_17_what_was_acknowledged_outlives_a_kill(ask: Asked, tmp_path: Path) -> None:
+def test_s_17_acknowledged_state_survives_a_kill(ask: Asked, tmp_path: Path) -> None:
     """S-17: the real gateway, killed with the last byte."""
     with serve_process(tmp_path) as (process, root):
-        place = asked(root, ask, process)
-    assert is_there(tmp_path, place)
+        object_path = ask_and_kill(root, ask, process)
+    assert is_there(tmp_path, object_path)
 
 
 @pytest.mark.parametrize("ask", ALL, ids=lambda ask: ask.__name__)
 def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: Path) -> None:
-    """S-17: the same where the disk is slow, so that there is time to be killed in between."""
+    """S-17: the same with a slow disk, which leaves time for a kill in between."""
     with serve_process(tmp_path, command=SLOW) as (process, root):
-        found: list[str] = []
-        client = threading.Thread(target=lambda: found.append(asked(root, ask, process)), daemon=True)
+        stored_paths: list[str] = []
+        client = threading.Thread(target=lambda: stored_paths.append(ask_and_kill(root, ask, process)), daemon=True)
         client.start()
-        until((tmp_path / "writing").exists)
+        wait_until((tmp_path / "writing").exists)
         client.join(BRIEFLY)
         (tmp_path / "go").touch()
         client.join(PATIENCE)
-        assert found
-    assert is_stored(tmp_path, found[0])
+        assert stored_paths
+    assert is_stored(tmp_path, stored_paths[0])
 
 
-def test_s_17_a_record_is_in_the_journal_soon_after_the_answer(tmp_path: Path) -> None:
-    """S-17: the journal is written behind, by no more than is documented; what is there stays there after a kill."""
+def test_s_17_record_is_journaled_soon_after_the_response(tmp_path: Path) -> None:
+    """S-17: the journal is written within the documented delay, and records survive a kill."""
     assert writer.BATCH_INTERVAL <= 0.5  # docs/guides/journal.md, docs/decisions/0019-leases-and-durable-state.md
     path = tmp_path / "journal.db"
     (tmp_path / "toolwire.toml").write_text(f'[journal]\nenabled = true\npath = "{path}"\n', encoding="utf-8")
     with serve_process(tmp_path) as (process, root):
         httpx.post(f"{root}/v1/responses", json={"model": "m", "input": "hello"}, timeout=PATIENCE)
-        until(lambda: bool(records(path)))
+        wait_until(lambda: bool(records(path)))
         process.kill()
         process.wait(PATIENCE)
     assert [record.path for record in records(path)] == ["/v1/responses"]
@@ -138,8 +138,8 @@ def records(path: Path) -> list[Any]:
         return [record for _, record in journal.latest(10)]
 
 
-def until(seen: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not seen():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

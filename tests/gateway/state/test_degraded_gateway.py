@@ -1,4 +1,4 @@
-"""A gateway whose state can't be used: it serves what needs none, says so, and recovers."""
+"""A gateway with unusable state: it serves stateless requests, reports the problem, and recovers."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from toolwire.upstream.provider import Origin
 
 FINE = anthropic_response({"type": "text", "text": "fine"}, stop_reason="end_turn")
 HEALTHY = b'{"status":"ok"}'
-UNSTORED = "the answer was not stored"
+UNSTORED = "the response was not stored"
 CHAT = [
     {"role": "user", "content": "one"},
     {"role": "assistant", "content": "two"},
@@ -32,8 +32,8 @@ CHAT = [
 
 
 @asynccontextmanager
-async def on_file(path: Path) -> AsyncIterator[RunningGateway]:
-    """A gateway with its state in this file, in front of a provider of another protocol than its clients'."""
+async def gateway_on(path: Path) -> AsyncIterator[RunningGateway]:
+    """Run a gateway with its state in this file, in front of a provider of another protocol."""
     script = ScriptedUpstream(http_response("200 OK", json.dumps(FINE).encode()))
     async with serve_upstream(script) as origin:
         config = one_provider_config(origin, "anthropic", extra_config=f'[state]\npath = "{path}"\n', timeout=30)
@@ -42,8 +42,8 @@ async def on_file(path: Path) -> AsyncIterator[RunningGateway]:
 
 
 async def ask(gateway: RunningGateway, path: str, **body: Any) -> tuple[int, Any, dict[str, str]]:
-    answer = await gateway.post(path, json.dumps({"model": "m"} | body).encode())
-    return answer.status, json.loads(await answer.read(1_000_000)), dict(answer.headers)
+    response = await gateway.post(path, json.dumps({"model": "m"} | body).encode())
+    return response.status, json.loads(await response.read(1_000_000)), dict(response.headers)
 
 
 async def healthy(gateway: RunningGateway) -> None:
@@ -51,19 +51,19 @@ async def healthy(gateway: RunningGateway) -> None:
         await asyncio.sleep(0.01)
 
 
-async def degraded(gateway: RunningGateway, why: str) -> None:
+async def degraded(gateway: RunningGateway, reason: str) -> None:
     status, body = await gateway.get("/healthz")
-    told = json.loads(body)
-    assert (status, told["status"]) == (200, "degraded")
-    assert why in told["reasons"]["state"]
+    decoded = json.loads(body)
+    assert (status, decoded["status"]) == (200, "degraded")
+    assert reason in decoded["reasons"]["state"]
 
 
 def broken(path: Path) -> None:
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
 
-def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
-    """S-8 and item 3: nothing was said at the start."""
+def test_s_8_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
+    """S-8: nothing was printed at start-up."""
     path = tmp_path / "state.db"
     more = f'[state]\npath = "{path}"\n'
     config = parse_config(one_provider_config(Origin("http", "127.0.0.1", 9), "anthropic", extra_config=more), {})
@@ -75,23 +75,21 @@ def test_s_8_the_greeting_says_that_there_is_no_state(tmp_path: Path) -> None:
 
     assert "state is unavailable" not in greet()
     broken(path)
-    found = greet()
-    assert "state is unavailable, and what needs none is served: the file is damaged" in found
-    assert "(see toolwire doctor)" in found
+    message = greet()
+    assert "state is unavailable, only stateless requests are served: the file is damaged" in message
+    assert "(run `toolwire doctor`)" in message
 
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
-def test_s_8_clients_that_repeat_their_history_are_served_without_state(
-    path: str, more: dict[str, Any], tmp_path: Path
-) -> None:
-    """S-8: the second turn of a Chat or Ollama client needs state only for what it can do without."""
+def test_s_8_stateless_clients_are_served_without_state(path: str, more: dict[str, Any], tmp_path: Path) -> None:
+    """S-8: the second turn of a Chat or Ollama client can do without state."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
+        async with gateway_on(tmp_path / "state.db") as gateway:
             for _ in range(2):
-                status, told, _ = await ask(gateway, path, messages=CHAT, **more)
-                assert status == 200, told
+                status, decoded, _ = await ask(gateway, path, messages=CHAT, **more)
+                assert status == 200, decoded
             await degraded(gateway, "file is not a database")
 
     run_async(work())
@@ -111,15 +109,15 @@ def test_s_8_clients_that_repeat_their_history_are_served_without_state(
 def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
     path: str, body: dict[str, Any], tmp_path: Path
 ) -> None:
-    """S-8: before the provider is asked, with a status at which clients try again."""
+    """S-8: before the provider is called, with a status that clients retry."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
-            status, told, headers = await ask(gateway, path, **body)
-            assert status == 503, told
-            assert "state is unavailable" in told["error"]["message"]
-            assert str(tmp_path) not in json.dumps(told)
+        async with gateway_on(tmp_path / "state.db") as gateway:
+            status, decoded, headers = await ask(gateway, path, **body)
+            assert status == 503, decoded
+            assert "state is unavailable" in decoded["error"]["message"]
+            assert str(tmp_path) not in json.dumps(decoded)
             assert headers["retry-after"] == "5"
             status, _ = await gateway.get("/v1/responses/resp_1")
             assert status == 503
@@ -127,14 +125,14 @@ def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
     run_async(work())
 
 
-def test_s_8_an_answer_that_could_not_be_stored_says_so(tmp_path: Path) -> None:
-    """S-8: storing is the default of Responses, which most clients don't use: they get their answer, and the loss."""
+def test_s_8_unstored_response_reports_a_loss(tmp_path: Path) -> None:
+    """S-8: Responses stores by default, but most clients do not rely on it: they get a response and a loss."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
-            status, told, headers = await ask(gateway, "/v1/responses", input="hello")
-            assert (status, told["status"]) == (200, "completed")
+        async with gateway_on(tmp_path / "state.db") as gateway:
+            status, decoded, headers = await ask(gateway, "/v1/responses", input="hello")
+            assert (status, decoded["status"]) == (200, "completed")
             losses = json.loads(headers["toolwire-losses"])["losses"]
             assert [loss["path"] for loss in losses if UNSTORED in loss["reason"]] == ["/store"]
             _, _, headers = await ask(gateway, "/v1/responses", input="hello", store=False)
@@ -143,14 +141,14 @@ def test_s_8_an_answer_that_could_not_be_stored_says_so(tmp_path: Path) -> None:
     run_async(work())
 
 
-def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-8: nobody has to start it again."""
+def test_s_8_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-8: without a restart."""
     monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
     path = tmp_path / "state.db"
     broken(path)
 
     async def work() -> None:
-        async with on_file(path) as gateway:
+        async with gateway_on(path) as gateway:
             await degraded(gateway, "file is not a database")
             path.unlink()
             await healthy(gateway)
@@ -163,44 +161,44 @@ def test_s_8_the_gateway_recovers_once_the_file_is_mended(tmp_path: Path, monkey
     run_async(work())
 
 
-def test_q_1_a_lock_ends_and_all_is_well_again(tmp_path: Path) -> None:
-    """Q-1: a backup that holds the file for longer than anybody waits wedges nothing."""
+def test_q_1_gateway_recovers_after_a_lock(tmp_path: Path) -> None:
+    """Q-1: a backup that locks the file for long blocks nothing permanently."""
     path = tmp_path / "state.db"
 
     async def work() -> None:
-        async with on_file(path) as gateway:
+        async with gateway_on(path) as gateway:
             gateway.gateway.app._resources._store._busy_timeout = 0.05  # type: ignore[attr-defined]
             _, first, _ = await ask(gateway, "/v1/responses", input="hello")
             with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
                 other.execute("UPDATE kept SET used = used - 1000")
                 other.execute("BEGIN IMMEDIATE")
-                # What was stored can be read, and what is new is not stored.
-                status, told, headers = await ask(
+                # Stored responses can be read, and new ones are not stored.
+                status, decoded, headers = await ask(
                     gateway, "/v1/responses", input="on", previous_response_id=first["id"]
                 )
-                assert (status, UNSTORED in headers["toolwire-losses"]) == (200, True), told
+                assert (status, UNSTORED in headers["toolwire-losses"]) == (200, True), decoded
                 await degraded(gateway, "database is locked")
-                status, told, _ = await ask(gateway, "/v1/responses", input="on", store=True)
-                assert status == 503, told
+                status, decoded, _ = await ask(gateway, "/v1/responses", input="on", store=True)
+                assert status == 503, decoded
                 assert (await ask(gateway, "/v1/chat/completions", messages=CHAT))[0] == 200
                 other.execute("ROLLBACK")
             await healthy(gateway)
-            status, told, headers = await ask(
+            status, decoded, headers = await ask(
                 gateway, "/v1/responses", input="on", previous_response_id=first["id"], store=True
             )
-            assert (status, UNSTORED in headers.get("toolwire-losses", "")) == (200, False), told
+            assert (status, UNSTORED in headers.get("toolwire-losses", "")) == (200, False), decoded
 
     run_async(work())
 
 
-def test_a_stream_that_could_not_be_stored_says_so_at_its_end(tmp_path: Path) -> None:
+def test_unstored_stream_reports_a_loss_at_its_end(tmp_path: Path) -> None:
     broken(tmp_path / "state.db")
 
     async def work() -> None:
-        async with on_file(tmp_path / "state.db") as gateway:
-            answer = await gateway.post("/v1/responses", b'{"model": "m", "input": "hello", "stream": true}')
-            told = await answer.read(1_000_000)
-            assert b"response.completed" in told
-            assert UNSTORED.encode() in told.rpartition(b": toolwire-losses ")[2]
+        async with gateway_on(tmp_path / "state.db") as gateway:
+            response = await gateway.post("/v1/responses", b'{"model": "m", "input": "hello", "stream": true}')
+            decoded = await response.read(1_000_000)
+            assert b"response.completed" in decoded
+            assert UNSTORED.encode() in decoded.rpartition(b": toolwire-losses ")[2]
 
     run_async(work())

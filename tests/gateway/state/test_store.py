@@ -1,4 +1,4 @@
-"""The store: owners, chains, bounds, and what two processes see of each other."""
+"""The state store: owners, lineages, limits, and concurrent processes."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return None if request.param == "memory" else tmp_path / "state.db"
 
 
-def test_what_was_kept_is_there_for_its_owner_alone(place: Path | None) -> None:
+def test_rows_are_visible_to_their_owner_only(place: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a", b"1"), response_row("b", b"2")])
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2"}
@@ -65,7 +65,7 @@ def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(place:
     run(place, work)
 
 
-def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
+def test_ids_are_bound_as_values(place: Path | None) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 
     async def work(store: SqliteStateStore) -> None:
@@ -82,7 +82,7 @@ def test_ids_are_values_never_words_of_the_query(place: Path | None) -> None:
     run(place, work)
 
 
-def test_a_chain_is_whole_or_nothing(place: Path | None) -> None:
+def test_lineage_is_complete_or_empty(place: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue(
             [
@@ -96,13 +96,15 @@ def test_a_chain_is_whole_or_nothing(place: Path | None) -> None:
         assert await store.delete("me", "response", "b")
         assert await store.lineage("me", "response", "c") == []
         assert [one.body for one in await store.lineage("me", "response", "other")] == [b"1", b"4"]
-        store.enqueue([response_row("x", b"", "y"), response_row("y", b"", "x")])  # a ring, which nobody makes
+        store.enqueue(
+            [response_row("x", b"", "y"), response_row("y", b"", "x")]
+        )  # a cycle, which does not occur in practice
         assert await store.lineage("me", "response", "x") == []
 
     run(place, work)
 
 
-def test_rows_under_a_parent_keep_their_order(place: Path | None) -> None:
+def test_children_keep_their_order(place: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
         assert await store.has_children("me", "item", "p")
@@ -116,7 +118,7 @@ def test_rows_under_a_parent_keep_their_order(place: Path | None) -> None:
     run(place, work)
 
 
-def test_what_is_unused_too_long_is_not_there(place: Path | None, clock: Clock) -> None:
+def test_expired_rows_are_not_found(place: Path | None, clock: Clock) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a"), response_row("b", parent="a")])
         assert await store.get("me", "response", ["a"])
@@ -133,19 +135,19 @@ def test_what_is_unused_too_long_is_not_there(place: Path | None, clock: Clock) 
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_it_is_bounded_and_what_was_unused_longest_goes_first(place: Path | None, bounds: StoreLimits) -> None:
+def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreLimits) -> None:
     async def work(store: SqliteStateStore) -> None:
         for number in range(200):
             store.enqueue([response_row(f"{number:03}", b"x" * 100)])
-            await store.get("me", "response", ["nothing"])  # so that each is a transaction of its own
-        kept = await store.get("me", "response", [f"{number:03}" for number in range(200)])
-        assert 0 < len(kept) <= 50
-        assert list(kept) == [f"{number:03}" for number in range(200 - len(kept), 200)]
+            await store.get("me", "response", ["nothing"])  # so that each is a separate transaction
+        rows = await store.get("me", "response", [f"{number:03}" for number in range(200)])
+        assert 0 < len(rows) <= 50
+        assert list(rows) == [f"{number:03}" for number in range(200 - len(rows), 200)]
 
     run(place, work, bounds)
 
 
-def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_state_file_is_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state.db"
     old = os.umask(0)
     try:
@@ -163,20 +165,20 @@ def test_a_file_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_what_was_kept_outlives_the_process_and_others_see_it(tmp_path: Path) -> None:
+def test_rows_outlive_the_process_and_are_shared(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
-        other = SqliteStateStore(str(path), AMPLE_BOUNDS)
-        before = other.version()
+        second_store = SqliteStateStore(str(path), AMPLE_BOUNDS)
+        before = second_store.version()
         store.enqueue([response_row("a", b"1")])
         assert await store.get("me", "response", ["a"])
-        assert other.version() != before
-        assert await other.get("me", "response", ["a"]) == {"a": b"1"}
-        other.enqueue([response_row("b", b"2", "a")])
-        other.close()
+        assert second_store.version() != before
+        assert await second_store.get("me", "response", ["a"]) == {"a": b"1"}
+        second_store.enqueue([response_row("b", b"2", "a")])
+        second_store.close()
         assert [one.body for one in await store.lineage("me", "response", "b")] == [b"1", b"2"]
-        store.enqueue([response_row("c", b"3")])  # and at once it is closed
+        store.enqueue([response_row("c", b"3")])  # and it is closed at once
 
     run(path, work)
 
@@ -186,26 +188,24 @@ def test_what_was_kept_outlives_the_process_and_others_see_it(tmp_path: Path) ->
     run(path, later)
 
 
-def test_two_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
-        other = SqliteStateStore(str(path), AMPLE_BOUNDS)
+        second_store = SqliteStateStore(str(path), AMPLE_BOUNDS)
         for number in range(100):
             store.enqueue([response_row(f"a{number}")])
-            other.enqueue([response_row(f"b{number}")])
+            second_store.enqueue([response_row(f"b{number}")])
         names = [f"{who}{number}" for who in "ab" for number in range(100)]
-        await other.get("me", "response", [])
+        await second_store.get("me", "response", [])
         assert len(await store.get("me", "response", names)) == 200
-        other.close()
+        second_store.close()
 
     run(path, work)
 
 
-def test_rows_that_belong_together_are_kept_together_or_not_at_all(
-    place: Path | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Q-1: an error within a transaction ends it, also where no connection can be opened anew."""
+def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """Q-1: an error within a transaction ends it, even if no new connection can be opened."""
 
     async def work(store: SqliteStateStore) -> None:
         bad: Any = object()
@@ -218,13 +218,11 @@ def test_rows_that_belong_together_are_kept_together_or_not_at_all(
     assert "state: unavailable" in capsys.readouterr().err
 
 
-def _until_taken(store: SqliteStateStore) -> None:
+def _wait_until_taken(store: SqliteStateStore) -> None:
     wait_until(lambda: not store._queued_rows)
 
 
-def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_write_queue_is_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -233,23 +231,21 @@ def test_what_waits_for_a_disk_that_does_not_answer_is_bounded(
         busy = sqlite3.connect(path, isolation_level=None)
         busy.execute("BEGIN IMMEDIATE")
         store.enqueue([response_row("written", b"1" * 100)])
-        await asyncio.to_thread(_until_taken, store)
+        await asyncio.to_thread(_wait_until_taken, store)
         for number in range(50):
             store.enqueue([response_row(f"waits-{number}", b"2" * 100)])
         busy.execute("COMMIT")
         busy.close()
-        kept = await store.get("me", "response", ["written", *(f"waits-{number}" for number in range(50))])
-        assert list(kept) == ["written", *(f"waits-{number}" for number in range(10))]
+        rows = await store.get("me", "response", ["written", *(f"waits-{number}" for number in range(50))])
+        assert list(rows) == ["written", *(f"waits-{number}" for number in range(10))]
         store.enqueue([response_row("after")])
         assert await store.get("me", "response", ["after"])
 
     run(path, work, StoreLimits(ttl=3600, rows=1000, bytes=1_000_000, queue=1000))
-    assert capsys.readouterr().err == "state: 1 rows are not stored: more than 1000 bytes wait to be written\n"
+    assert capsys.readouterr().err == "state: 1 rows not stored: more than 1000 bytes are waiting to be written\n"
 
 
-def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_file_is_reported_and_the_gateway_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "state.db"
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
@@ -262,7 +258,7 @@ def test_a_file_that_is_none_is_told_and_nothing_else_breaks(
     assert "state: unavailable" in capsys.readouterr().err
 
 
-def test_where_it_is_opened(tmp_path: Path) -> None:
+def test_open_store_chooses_the_path(tmp_path: Path) -> None:
     open_store(StateSection(), {"XDG_STATE_HOME": str(tmp_path)}).close()
     assert (tmp_path / "toolwire" / "state.db").exists()
     open_store(StateSection(path=str(tmp_path / "mine.db")), {}).close()
@@ -270,14 +266,14 @@ def test_where_it_is_opened(tmp_path: Path) -> None:
     blocked = tmp_path / "mine.db" / "below"
     with pytest.raises(ConfigError, match=r"state\.path"):
         open_store(StateSection(path=str(blocked)), {})
-    open_store(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # in memory then
+    open_store(StateSection(), {"XDG_STATE_HOME": str(blocked)}).close()  # falls back to memory
 
 
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, bounds: StoreLimits) -> None:
-    """Q-20 and S-19: whoever holds the most makes room, whoever stored last or uses it least."""
+def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: StoreLimits) -> None:
+    """Q-20 and S-19: the owner with the most rows makes room, whoever writes or reads."""
 
     async def work(store: SqliteStateStore) -> None:
         for owner in ("you", "they"):
@@ -286,16 +282,16 @@ def test_q_20_one_key_does_not_evict_what_others_stored(place: Path | None, boun
             await store.put([response_row(f"{number:03}", b"x" * 100)])
         names = [f"{number:03}" for number in range(200)]
         assert [len(await store.get(owner, "response", names)) for owner in ("you", "they")] == [10, 10]
-        assert 0 < len(kept := await store.get("me", "response", names)) <= 30
-        assert list(kept) == names[200 - len(kept) :]
+        assert 0 < len(rows := await store.get("me", "response", names)) <= 30
+        assert list(rows) == names[200 - len(rows) :]
 
     run(place, work, bounds)
 
 
 @pytest.mark.parametrize(
-    ("held", "room", "share"),
+    ("amounts", "room", "share"),
     [([], 10, 0), ([3, 4], 10, 4), ([3, 4], 7, 4), ([100, 2], 10, 8), ([100, 100, 1], 11, 5), ([5, 5, 5], 6, 2)],
 )
-def test_a_fair_share_leaves_alone_who_holds_less(held: list[int], room: int, share: int) -> None:
-    assert fair_share(held, room) == share
-    assert sum(min(one, share) for one in held) <= room
+def test_fair_share_spares_small_owners(amounts: list[int], room: int, share: int) -> None:
+    assert fair_share(amounts, room) == share
+    assert sum(min(one, share) for one in amounts) <= room

@@ -1,4 +1,4 @@
-"""State that can't be used for a while, or at all: nothing wedges, and it recovers by itself where it can."""
+"""Temporarily or permanently unusable state: nothing blocks, and the store recovers where possible."""
 
 import asyncio
 import contextlib
@@ -43,37 +43,37 @@ def other_program(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def test_q_1_a_read_goes_on_while_another_program_writes(tmp_path: Path) -> None:
-    """Q-1: reads take no write lock; that what they read lives on is noted later, if it can be."""
+def test_q_1_reads_continue_while_another_program_writes(tmp_path: Path) -> None:
+    """Q-1: reads take no write lock; rows are marked as used later, if possible."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a", b"1"), response_row("b", b"2", "a")])
-        with other_program(path) as other:
-            other.execute("UPDATE kept SET used = used - 1000")  # so that reading them is to be noted
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("UPDATE kept SET used = used - 1000")  # so that reading marks them as used
+            connection.execute("BEGIN IMMEDIATE")
             for _ in range(3):
                 assert await store.get("me", "response", ["a"]) == {"a": b"1"}
                 assert [one.id for one in await store.lineage("me", "response", "b")] == ["a", "b"]
                 assert [one.id for one in await store.children("me", "response", "a")] == ["b"]
-            other.execute("ROLLBACK")
-            (before,) = other.execute("SELECT min(used) FROM kept").fetchone()
+            connection.execute("ROLLBACK")
+            (before,) = connection.execute("SELECT min(used) FROM kept").fetchone()
             assert await store.lineage("me", "response", "b")
-            await store.check_writable()  # whatever was to be noted is
-            assert other.execute("SELECT min(used) FROM kept").fetchone()[0] > before
+            await store.check_writable()  # all marks are written
+            assert connection.execute("SELECT min(used) FROM kept").fetchone()[0] > before
         assert store.unavailable_reason is None
 
     run(path, work, AN_HOUR)
 
 
-def test_q_1_a_lock_that_lasts_is_an_error_of_the_moment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Q-1: after "database is locked" nothing stays open, and the next write succeeds."""
+def test_q_1_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Q-1: after "database is locked" no transaction stays open, and the next write succeeds."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a")])
-        with other_program(path) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             with pytest.raises(StateUnavailable, match="database is locked") as refused:
                 await store.put([response_row("b")])
             assert (refused.value.error.status, refused.value.error.kind) == (503, "overloaded")
@@ -81,45 +81,45 @@ def test_q_1_a_lock_that_lasts_is_an_error_of_the_moment(tmp_path: Path, capsys:
             with pytest.raises(StateUnavailable, match="database is locked"):
                 await store.delete("me", "response", "a")
             assert await store.get("me", "response", ["a", "b"]) == {"a": b"{}"}
-            other.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
         await store.put([response_row("c")])
         assert store.unavailable_reason is None
         assert list(await store.get("me", "response", ["a", "b", "c"])) == ["a", "c"]
 
     run(path, work)
-    told = capsys.readouterr().err.splitlines()
-    assert [line.partition(":")[2].split()[0] for line in told] == ["unavailable:", "available"]
-    assert "1 rows were not stored meanwhile" in told[1]
+    log_lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[2].split()[0] for line in log_lines] == ["unavailable:", "available"]
+    assert "1 rows were not stored meanwhile" in log_lines[1]
 
 
-def test_s_8_once_the_bound_is_spent_nobody_waits_again(tmp_path: Path) -> None:
-    """S-8: of many requests the first waits for the lock; the others would wait one after the other."""
+def test_s_8_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
+    """S-8: the first request waits for the lock; the others would otherwise wait one after another."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a")])
-        with other_program(path) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             with pytest.raises(StateUnavailable):
                 await store.put([response_row("b")])
             store._busy_timeout = AN_HOUR
             for number in range(10):
                 with pytest.raises(StateUnavailable):
                     await store.put([response_row(f"c{number}")])
-            other.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
         await store.put([response_row("d")])
 
     run(path, work)
 
 
-def test_s_8_the_wait_counts_from_when_a_request_came(tmp_path: Path) -> None:
-    """S-8: what has waited behind others for as long as it may does not wait for the lock on top."""
+def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
+    """S-8: a task that was queued for the full time-out does not wait for the lock as well."""
     path, clock = tmp_path / "state.db", Clock()
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row("a")])
-        with other_program(path) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with other_program(path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
             busy, free = threading.Event(), threading.Event()
 
             def hold_up() -> None:
@@ -129,18 +129,18 @@ def test_s_8_the_wait_counts_from_when_a_request_came(tmp_path: Path) -> None:
             store._thread.submit(hold_up)
             busy.wait(60)
             writing = asyncio.ensure_future(store.put([response_row("b")]))
-            await asyncio.sleep(0)  # now it is behind what keeps the thread busy
+            await asyncio.sleep(0)  # now it is queued behind the task that blocks the thread
             clock.now = AN_HOUR
             free.set()
             with pytest.raises(StateUnavailable, match="locked"):
                 await writing
-            other.execute("ROLLBACK")
+            connection.execute("ROLLBACK")
 
     run(path, work, AN_HOUR, clock)
 
 
-def test_s_8_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
-    """S-8: SQLite ends the transaction by itself, so that a ROLLBACK fails and would hide the reason."""
+def test_s_8_full_disk_is_reported(tmp_path: Path) -> None:
+    """S-8: SQLite rolls back by itself, so an explicit ROLLBACK fails and would hide the reason."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -148,14 +148,14 @@ def test_s_8_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
         await store._run_task(lambda connection: connection.execute("PRAGMA max_page_count = 1"))
         with pytest.raises(StateUnavailable, match="database or disk is full"):
             await store.put([response_row("b", b"x" * 500_000)])
-        await store.put([response_row("c", b"x" * 500_000)])  # on a connection that knows no such bound
+        await store.put([response_row("c", b"x" * 500_000)])  # on a connection without that limit
         assert list(await store.get("me", "response", ["a", "b", "c"])) == ["a", "c"]
 
     run(path, work)
 
 
-def test_s_8_a_damaged_file_is_opened_anew_once_it_is_mended(tmp_path: Path) -> None:
-    """S-8: the connection is no longer used after an error, and opening is not tried all the time."""
+def test_s_8_damaged_file_is_reopened_once_repaired(tmp_path: Path) -> None:
+    """S-8: the connection is dropped after an error, and reopening is rate-limited."""
     path, clock = tmp_path / "state.db", Clock()
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
@@ -174,20 +174,20 @@ def test_s_8_a_damaged_file_is_opened_anew_once_it_is_mended(tmp_path: Path) -> 
     run(path, work, clock=clock)
 
 
-def test_s_8_damage_that_shows_while_it_is_read(tmp_path: Path) -> None:
-    """S-8: a page that is overwritten under an open connection is trouble, and no exception of SQLite's."""
+def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
+    """S-8: a page overwritten under an open connection is reported as unavailable state."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
         await store.put([response_row(f"{number}", b"x" * 2000) for number in range(200)])
-        with other_program(path) as other:
-            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with other_program(path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         size = path.stat().st_size
         with path.open("r+b") as file:
             file.seek(4096)
             file.write(b"\xff" * (size - 4096))
-        with other_program(path) as other:  # which makes others read the file again
-            other.execute("PRAGMA user_version = 1")
+        with other_program(path) as connection:  # makes others read the file again
+            connection.execute("PRAGMA user_version = 1")
         with pytest.raises(StateUnavailable, match="malformed"):
             await store.get("me", "response", [f"{number}" for number in range(200)])
         assert store.unavailable_reason is not None
@@ -198,48 +198,48 @@ def test_s_8_damage_that_shows_while_it_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        ("PRAGMA user_version = 99", "a newer toolwire wrote it (schema version 99"),
+        ("PRAGMA user_version = 99", "the file was written by a newer toolwire (schema version 99"),
         ("ALTER TABLE kept DROP COLUMN body", "table kept has no column body"),
         ("DROP TABLE kept", "table kept is missing"),
     ],
 )
-def test_s_8_a_file_is_checked_when_the_gateway_starts(
-    change: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_s_8_file_is_checked_at_startup(
+    change: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S-8 and item 3: a schema version, the columns that are used, and a message in place of SQLite's."""
+    """S-8: schema version and columns are checked, with a readable message."""
     path = tmp_path / "state.db"
     section = StateSection(path=str(path))
     open_store(section, {}).close()
-    with other_program(path) as other:
-        other.execute(change)
+    with other_program(path) as connection:
+        connection.execute(change)
     store = open_store(section, {})
-    assert said in (store.unavailable_reason or "")
+    assert message in (store.unavailable_reason or "")
     assert str(path) not in (store.unavailable_reason or "")
     with pytest.raises(StateUnavailable):
         asyncio.run(store.get("me", "response", ["a"]))
     store.close()
-    told = capsys.readouterr().err
-    assert f"state: unavailable: {path}: " in told
-    assert said in told
+    log_lines = capsys.readouterr().err
+    assert f"state: unavailable: {path}: " in log_lines
+    assert message in log_lines
 
 
-def test_a_file_from_before_versions_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_file_without_a_version_is_migrated(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     section = StateSection(path=str(path))
     open_store(section, {}).close()
-    with other_program(path) as other:
-        other.execute("PRAGMA user_version = 0")
+    with other_program(path) as connection:
+        connection.execute("PRAGMA user_version = 0")
     store = open_store(section, {})
     assert store.unavailable_reason is None
     store.close()
-    with other_program(path) as other:
-        assert other.execute("PRAGMA user_version").fetchone() == (1,)
+    with other_program(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
-def test_rows_that_can_not_be_written_are_an_error_for_who_waits(tmp_path: Path) -> None:
-    """Nobody waits for ever, whatever goes wrong in the thread."""
+def test_failed_write_raises_for_the_waiting_caller(tmp_path: Path) -> None:
+    """No caller waits forever, whatever fails in the thread."""
 
     async def work(store: SqliteStateStore) -> None:
         with pytest.raises(UnicodeEncodeError):
@@ -250,8 +250,8 @@ def test_rows_that_can_not_be_written_are_an_error_for_who_waits(tmp_path: Path)
     run(tmp_path / "state.db", work)
 
 
-def test_s_17_who_waits_may_leave_and_the_rows_are_written(tmp_path: Path) -> None:
-    """S-17: a client that goes away takes neither its own answer along nor that of others."""
+def test_s_17_rows_are_written_even_if_the_caller_is_cancelled(tmp_path: Path) -> None:
+    """S-17: a client that disconnects loses neither its own response nor those of others."""
 
     async def work(store: SqliteStateStore) -> None:
         busy, free = threading.Event(), threading.Event()

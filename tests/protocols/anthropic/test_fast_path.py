@@ -1,4 +1,4 @@
-"""What is written straight is what the long way would have written, with the same losses."""
+"""The fast path produces the bytes and losses of the general encoder."""
 
 import json
 from typing import Any
@@ -13,47 +13,49 @@ from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.protocols.anthropic import fast_path
-from toolwire.protocols.anthropic import response as answers
-from toolwire.protocols.openai_chat import response as chat_answers
+from toolwire.protocols.anthropic import response as responses
+from toolwire.protocols.openai_chat import response as chat_responses
 from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
 
 
-def told(body: Any, source: str) -> tuple[Any, ...] | str:
+def translate_response(body: Any, source: str) -> tuple[Any, ...] | str:
     try:
-        made = toolwire.translate(body, source, "anthropic", "response")
-        return made.to_bytes(), made.losses
+        translation = toolwire.translate(body, source, "anthropic", "response")
+        return translation.to_bytes(), translation.losses
     except ToolwireError as error:
         return str(error)
 
 
-def long_way(body: Any, source: str) -> tuple[Any, ...] | str:
+def translate_slowly(body: Any, source: str) -> tuple[Any, ...] | str:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answers, "encode_fast", lambda id, response: None)
-        patch.setattr(chat_answers, "_templates", ResponseTemplateCache())
-        return told(body, source)
+        patch.setattr(responses, "encode_fast", lambda id, response: None)
+        patch.setattr(chat_responses, "_templates", ResponseTemplateCache())
+        return translate_response(body, source)
 
 
 @pytest.mark.parametrize("source", [name for name in PROTOCOLS if name != "anthropic"])
-def test_fixtures(source: str) -> None:
+def test_fixtures_are_encoded_alike(source: str) -> None:
     for name, body in non_empty(fixtures(source, "responses")):
-        assert told(body, source) == long_way(body, source), name
+        assert translate_response(body, source) == translate_slowly(body, source), name
 
 
-def test_one_thing_another_than_in_an_ordinary_answer() -> None:
+def test_variants_of_a_plain_response_are_encoded_alike() -> None:
     for variant in non_empty(body_variants(PLAIN_COMPLETION)):
-        assert told(variant, "openai-chat") == long_way(variant, "openai-chat"), json.dumps(variant)
+        assert translate_response(variant, "openai-chat") == translate_slowly(variant, "openai-chat"), json.dumps(
+            variant
+        )
 
 
-def test_an_ordinary_answer_takes_the_straight_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_encode_response", None)
-    assert b'"name":"look"' in told(PLAIN_COMPLETION, "openai-chat")[0]
+def test_plain_response_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "_encode_response", None)
+    assert b'"name":"look"' in translate_response(PLAIN_COMPLETION, "openai-chat")[0]
 
 
-def test_every_field_of_an_answer_is_looked_at() -> None:
-    """A field that the model gets, and nobody here asks about, would be lost without a word."""
-    everywhere = {"wire_form", "at"}
-    for kind, get, more in (
-        (Text, fast_path._text_fields, {"text", "id"}),  # no target of an answer has an id of a text
+def test_every_canonical_field_is_checked() -> None:
+    """A new canonical field that the fast path does not check would be lost without a report."""
+    common_fields = {"wire_form", "at"}
+    for kind, getter, other_fields in (
+        (Text, fast_path._text_fields, {"text", "id"}),  # no response encoder sends the id of a text
         (ToolCall, fast_path._call_fields, {"id", "name", "arguments", "complete"}),
         (Message, fast_path._message_fields, {"role", "name", "parts", "clear_at", "extras"}),
         (
@@ -71,5 +73,5 @@ def test_every_field_of_an_answer_is_looked_at() -> None:
             | {"status", "error", "continuation", "created"},  # see report_response
         ),
     ):
-        asked = set() if get is None else set(get.__reduce__()[1])
-        assert asked | more | everywhere == set(kind.__struct_fields__), kind
+        checked_fields = set() if getter is None else set(getter.__reduce__()[1])
+        assert checked_fields | other_fields | common_fields == set(kind.__struct_fields__), kind

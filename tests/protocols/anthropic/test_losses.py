@@ -1,4 +1,4 @@
-"""What Anthropic has no words for is reported, in a body and in a stream."""
+"""Fields that Anthropic lacks are reported, in a body and in a stream."""
 
 from typing import Any
 
@@ -8,18 +8,19 @@ import toolwire as tw
 from tests.support.samples import recorded_bodies
 
 
-def paths(losses: list[tw.Loss]) -> set[str]:
+def dropped_paths(losses: list[tw.Loss]) -> set[str]:
+    """Return the paths of dropped values."""
     return {loss.path for loss in losses if loss.kind == "dropped"}
 
 
-def test_an_asynchronous_call() -> None:
+def test_asynchronous_flag_of_a_call_is_dropped() -> None:
     call: dict[str, Any] = {"type": "function_call", "call_id": "call_1", "name": "later", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "call_1", "output": "started"}
     body = {"model": "m", "input": [{"role": "user", "content": "Go"}, {**call, "async": True}, result]}
-    assert "/input/1/async" in paths(tw.translate(body, "openai-responses", "anthropic").losses)
+    assert "/input/1/async" in dropped_paths(tw.translate(body, "openai-responses", "anthropic").losses)
 
 
-def test_a_client_is_told_to_run_a_call_that_could_be_answered_later() -> None:
+def test_asynchronous_call_stops_with_tool_use() -> None:
     source = "openai-responses"
     body = tw.translate(recorded_bodies.fixture_responses(source)["async_call"], source, "anthropic", "response").value
     assert [block["type"] for block in body["content"]] == ["tool_use", "text"]
@@ -36,9 +37,9 @@ def test_a_client_is_told_to_run_a_call_that_could_be_answered_later() -> None:
         ("gemini-interactions", "google_search", "/usage/total_tool_use_tokens"),
     ],
 )
-def test_a_stream_reports_what_its_body_reports(source: str, name: str, path: str) -> None:
+def test_stream_reports_the_losses_of_the_body(source: str, name: str, path: str) -> None:
     body = tw.translate(recorded_bodies.fixture_responses(source)[name], source, "anthropic", "response")
     stream = tw.translate_stream([recorded_bodies.fixture_streams(source)[name]], source, "anthropic")
     b"".join(stream)
-    assert path in paths(body.losses)
-    assert path in paths(stream.losses)
+    assert path in dropped_paths(body.losses)
+    assert path in dropped_paths(stream.losses)

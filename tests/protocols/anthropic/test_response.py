@@ -1,4 +1,4 @@
-"""Anthropic's answers, made of those of other protocols."""
+"""Responses of other protocols, encoded for Anthropic clients."""
 
 from tests.support.bodies.minimal import chat_call, chat_response, chat_stream
 from tests.support.bodies.readers import stream_frames
@@ -14,23 +14,23 @@ REQUIRED = {
 }
 
 
-def test_an_answer_of_another_protocol_has_all_that_the_specification_requires() -> None:
+def test_response_has_all_required_fields() -> None:
     body = chat_response({"role": "assistant", "content": "Hm.", "tool_calls": [chat_call("call_1")]})
-    made = translated_body(body, CHAT, ANTHROPIC, "response")
-    assert accept_response(ANTHROPIC, made) is None
-    assert (set(made), set(made["usage"])) == (REQUIRED["message"], REQUIRED["usage"])
-    text, call = made["content"]
+    translated = translated_body(body, CHAT, ANTHROPIC, "response")
+    assert accept_response(ANTHROPIC, translated) is None
+    assert (set(translated), set(translated["usage"])) == (REQUIRED["message"], REQUIRED["usage"])
+    text, call = translated["content"]
     assert (text["citations"], call["caller"]) == ([], {"type": "direct"})
 
 
-def test_so_has_the_message_that_a_stream_begins_with() -> None:
-    started = stream_frames(
+def test_message_start_has_all_required_fields() -> None:
+    message = stream_frames(
         translate_stream_bytes(chat_stream({"content": "Hm."}, finish_reason="stop"), CHAT, ANTHROPIC)
     )[0]["message"]
-    assert (set(started), set(started["usage"])) == (REQUIRED["message"], REQUIRED["usage"])
+    assert (set(message), set(message["usage"])) == (REQUIRED["message"], REQUIRED["usage"])
 
 
-def test_what_is_not_counted_is_null() -> None:
+def test_unknown_counts_are_null() -> None:
     body = chat_response({"role": "assistant", "content": "Hm."}, "stop")
     usage = translated_body(body, CHAT, ANTHROPIC, "response")["usage"]
     assert usage["server_tool_use"] is usage["service_tier"] is usage["cache_creation"] is None

@@ -1,4 +1,4 @@
-"""Every rule of the Anthropic Messages API, with a body that breaks just that one and what the server says to it."""
+"""Every rule of the Anthropic Messages API, with a body that breaks only this rule and the server's error message."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ USER = {"role": "user", "content": "Weather in Paris?"}
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Paris"}}
 RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "18C"}
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
-FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+SEARCH_RESULT = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CLOSED = {**SCHEMA, "additionalProperties": False}
 TOOL = {"name": "get_weather", "input_schema": SCHEMA}
@@ -48,8 +48,8 @@ def system(text: str = "Be brief.") -> dict[str, Any]:
     return {"role": "system", "content": text}
 
 
-def text(words: str, **more: Any) -> dict[str, Any]:
-    return {"type": "text", "text": words, **more}
+def text(content: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "text", "text": content, **fields}
 
 
 def inline(media_type: str, data: str) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def no_result(at: str, ids: str) -> str:
     )
 
 
-PLACE = (
+SYSTEM_PLACEMENT = (
     "{}: a `system` message must follow a `user` message or a server tool result, "
     "and be last or before an `assistant` message"
 )
@@ -131,13 +131,13 @@ BAD: list[tuple[Any, str, str, str]] = [
      "format-prefill", "/messages/1", "output_config.format is incompatible with message prefill"),
     (body(system(), USER),
      "system-placement", "/messages/0",
-     PLACE.format("messages.0")),
+     SYSTEM_PLACEMENT.format("messages.0")),
     (body(USER, system(), USER),
      "system-placement", "/messages/1",
-     PLACE.format("messages.1")),
+     SYSTEM_PLACEMENT.format("messages.1")),
     (body(USER, assistant(CALL), system(), user(RESULT)),
      "system-placement", "/messages/2",
-     PLACE.format("messages.2")),
+     SYSTEM_PLACEMENT.format("messages.2")),
     (body(USER, system(), model="claude-sonnet-5"),
      "system-model", "/messages/1", "role 'system' is not supported on this model"),
     (body(USER, {"role": "system", "clear_at": "never"}),
@@ -146,7 +146,7 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(USER, assistant({**CALL, "id": "call:1"}), user({**RESULT, "tool_use_id": "call:1"})),
      "call-id", "/messages/1/content/0/id",
      "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"),
-    (body(USER, assistant({**SEARCH, "id": "ws_1"}, {**FOUND, "tool_use_id": "ws_1"}), USER),
+    (body(USER, assistant({**SEARCH, "id": "ws_1"}, {**SEARCH_RESULT, "tool_use_id": "ws_1"}), USER),
      "call-id", "/messages/1/content/0/id",
      "messages.1.content.0.server_tool_use.id: String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"),
     (body(USER, assistant(CALL, CALL), user(RESULT)),
@@ -174,7 +174,7 @@ BAD: list[tuple[Any, str, str, str]] = [
      "server-result-missing", "/messages/1/content/0",
      ("messages.1.content.0: `web_search` tool use with id `srvtoolu_1` was found "
       "without a corresponding `web_search_tool_result` block")),
-    (body(USER, assistant(FOUND), USER),
+    (body(USER, assistant(SEARCH_RESULT), USER),
      "server-result-orphan", "/messages/1/content/0",
      ("messages.1.content.0: unexpected `tool_use_id` found in `web_search_tool_result` blocks: srvtoolu_1. "
       "Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before it.")),
@@ -242,7 +242,7 @@ BAD: list[tuple[Any, str, str, str]] = [
     (body(tools=[{"type": "mcp_toolset", "mcp_server_name": "wiki"}]),
      "mcp-server-unknown", "/tools/0/mcp_server_name",
      "tools.0.mcp_server_name: MCP server 'wiki' not found in mcp_servers"),
-    # Q-25
+    # programmatic tool calling
     (body(tools=[{**WIKI, "allowed_callers": ["code_execution_20260120"]}, CODE], mcp_servers=WIKI_SERVERS),
      "mcp-programmatic", "/tools/0/allowed_callers",
      "tools.0.allowed_callers: MCP connector tools cannot be called programmatically"),
@@ -302,13 +302,13 @@ BAD: list[tuple[Any, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("bad", "rule", "path", "message"), BAD, ids=[rule for _, rule, *_ in BAD])
-def test_a_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
+def test_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
     assert rules.check_request(bad) == [Finding(f"anthropic.{rule}", path, message)]
 
 
 NEW = "2026-10-21"
 # fmt: off
-DATED: list[tuple[Any, str, str, str]] = [
+REMOVED: list[tuple[Any, str, str, str]] = [
     (body(temperature=1), "sampling-removed", "/temperature", EXTRA.format("temperature")),
     (body(USER, assistant(DOCUMENT), USER), "document-assistant", "/messages/1/content/0",
      "messages.1.content.0: `document` blocks are not permitted in `assistant` messages"),
@@ -318,8 +318,8 @@ DATED: list[tuple[Any, str, str, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("bad", "rule", "path", "message"), DATED)
-def test_what_a_version_took_away(bad: Any, rule: str, path: str, message: str) -> None:
+@pytest.mark.parametrize(("bad", "rule", "path", "message"), REMOVED)
+def test_fields_that_a_version_removed(bad: Any, rule: str, path: str, message: str) -> None:
     finding = Finding(f"anthropic.{rule}", path, message)
     assert rules.check_request(bad, version=NEW) == [finding]
     assert rules.check_request(bad) == [Finding(finding.rule, path, message, "warning")]
@@ -328,7 +328,7 @@ def test_what_a_version_took_away(bad: Any, rule: str, path: str, message: str) 
 
 MANUAL = {"type": "enabled", "budget_tokens": 1024}
 # fmt: off
-SAMPLED: list[tuple[Any, str, str]] = [
+SAMPLING: list[tuple[Any, str, str]] = [
     (body(temperature=0.5, thinking=MANUAL),
      "sampling-thinking", "`temperature` may only be set to 1 when thinking is enabled."),
     (body(temperature=0.5, model="claude-sonnet-5"), "sampling-model", "`temperature` is deprecated for this model."),
@@ -336,14 +336,14 @@ SAMPLED: list[tuple[Any, str, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("bad", "rule", "message"), SAMPLED)
-def test_sampling_where_it_is_refused(bad: Any, rule: str, message: str) -> None:
+@pytest.mark.parametrize(("bad", "rule", "message"), SAMPLING)
+def test_sampling_that_the_server_rejects(bad: Any, rule: str, message: str) -> None:
     assert rules.check_request(bad, version="2023-06-01") == [Finding(f"anthropic.{rule}", "/temperature", message)]
 
 
 # fmt: off
-UNSURE: list[tuple[Any, str, str]] = [
-    # Q-25
+WARNINGS: list[tuple[Any, str, str]] = [
+    # programmatic tool calling
     (body(tools=[PROGRAMMATIC]), "callers-without-code", "/tools/0/allowed_callers"),
     (body(output_config={"effort": "ultra"}), "field-word", "/output_config/effort"),
     (body(user({"type": "hologram"})), "tag-unknown", "/messages/0/content/0"),
@@ -356,20 +356,22 @@ UNSURE: list[tuple[Any, str, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("odd", "rule", "path"), UNSURE)
-def test_what_a_newer_wire_may_take_is_only_a_warning(odd: Any, rule: str, path: str) -> None:
-    findings = rules.check_request(odd)
-    assert [(found.rule, found.path, found.level) for found in findings] == [(f"anthropic.{rule}", path, "warning")]
+@pytest.mark.parametrize(("unusual", "rule", "path"), WARNINGS)
+def test_what_a_newer_api_may_accept_is_only_a_warning(unusual: Any, rule: str, path: str) -> None:
+    findings = rules.check_request(unusual)
+    assert [(finding.rule, finding.path, finding.level) for finding in findings] == [
+        (f"anthropic.{rule}", path, "warning")
+    ]
 
 
 OTHER_CALL, OTHER_RESULT = {**CALL, "id": "toolu_2"}, {**RESULT, "tool_use_id": "toolu_2"}
 # fmt: off
 GOOD: dict[str, Any] = {
-    "the smallest": body(tools=...),
+    "minimal request": body(tools=...),
     "a new field": body(novelty={"any": "thing"}),
     "parallel calls, results in another order, text after": body(
         USER, assistant(text("Looking."), CALL, OTHER_CALL), user(OTHER_RESULT, RESULT, text("And tomorrow?"))),
-    "neighbours of one role are one turn": body(
+    "adjacent messages of one role are one turn": body(
         USER, USER, assistant(CALL), assistant(OTHER_CALL), user(RESULT), user(OTHER_RESULT)),
     "an empty result": body(USER, assistant(CALL), user({"type": "tool_result", "tool_use_id": "toolu_1"})),
     "an error result": body(USER, assistant(CALL), user({**RESULT, "is_error": True, "content": [text("timeout")]})),
@@ -377,7 +379,7 @@ GOOD: dict[str, Any] = {
         USER, assistant({"type": "thinking", "thinking": "", "signature": "c2ln"}, CALL), user(RESULT),
         thinking=MANUAL),
     "a paused turn": body(USER, assistant(SEARCH), tools=[WEB_SEARCH], model="claude-opus-4-6"),
-    "a finished search": body(USER, assistant(SEARCH, FOUND, text("Done.")), USER, tools=[WEB_SEARCH]),
+    "a finished search": body(USER, assistant(SEARCH, SEARCH_RESULT, text("Done.")), USER, tools=[WEB_SEARCH]),
     "a search and a call in flight": body(USER, assistant(SEARCH, CALL), user(RESULT), tools=[TOOL, WEB_SEARCH]),
     "a programmatic call": body(
         USER, assistant({**SEARCH, "name": "code_execution"}, {**CALL, "caller": PROGRAM}), user(RESULT),
@@ -395,7 +397,7 @@ GOOD: dict[str, Any] = {
     "four markers": body(user(*(text("x", **CACHED) for _ in range(3))), tools=[tool(**CACHED)]),
     "a continued thread": body(
         user(RESULT), tools=..., thread={"type": "continue", "previous_message_id": "msg_1"}),
-    "properties that are called like keywords": body(tools=[tool(strict=True, input_schema={
+    "properties named like keywords": body(tools=[tool(strict=True, input_schema={
         "type": "object", "additionalProperties": False,
         "properties": {"items": {"type": "array", "items": {"type": "string"}}, "minimum": {"type": "integer"}}})]),
 }
@@ -403,18 +405,18 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
-def test_a_body_that_the_server_takes(good: Any) -> None:
+def test_body_that_the_server_accepts(good: Any) -> None:
     assert rules.check_request(good, version=NEW) == []
 
 
-def test_the_model_may_be_said_apart_from_the_body() -> None:
+def test_model_argument_overrides_the_body() -> None:
     prefilled = body(USER, assistant(text("The")))
     assert rules.check_request(prefilled) == []
-    assert [found.rule for found in rules.check_request(prefilled, model="claude-fable-5")] == ["anthropic.prefill"]
+    assert [finding.rule for finding in rules.check_request(prefilled, model="claude-fable-5")] == ["anthropic.prefill"]
 
 
-def test_every_rule_has_its_case() -> None:
+def test_every_rule_has_a_case() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields)
-    written = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source)) | {"result-missing", "result-not-first"}
-    cases = {rule for _, rule, *_ in [*BAD, *DATED, *SAMPLED, *UNSURE]}
-    assert written | {"field-type", "field-word"} == cases
+    rule_names = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source)) | {"result-missing", "result-not-first"}
+    cases = {rule for _, rule, *_ in [*BAD, *REMOVED, *SAMPLING, *WARNINGS]}
+    assert rule_names | {"field-type", "field-word"} == cases

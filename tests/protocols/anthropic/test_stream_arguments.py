@@ -1,4 +1,4 @@
-"""Arguments that are no object: the official client reads them as JSON while they grow, and must not fail."""
+"""Streamed arguments that are not an object: the official client parses them as partial JSON and must not fail."""
 
 import json
 
@@ -9,13 +9,15 @@ from tests.support.protocols import ANTHROPIC, CHAT
 from tests.support.sdk.streams import fold_body
 
 
-def chat(pieces: list[str]) -> bytes:
+def chat_call_stream(pieces: list[str]) -> bytes:
+    """Return a Chat stream of one call whose arguments arrive in these pieces."""
     call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}
     deltas = [{"role": "assistant", "tool_calls": [call]}]
     deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces]
-    ends = [None] * len(deltas) + ["tool_calls"]
+    finish_reasons = [None] * len(deltas) + ["tool_calls"]
     choices = [
-        {"index": 0, "delta": delta, "finish_reason": end} for delta, end in zip([*deltas, {}], ends, strict=True)
+        {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        for delta, finish_reason in zip([*deltas, {}], finish_reasons, strict=True)
     ]
     envelope = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     frames = [json.dumps({**envelope, "choices": [choice]}) for choice in choices]
@@ -23,7 +25,7 @@ def chat(pieces: list[str]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "read"),
+    ("pieces", "expected"),
     [
         (["hel", "lo"], {"_raw": "hello"}),
         (["[1,", "2]"], {"_raw": "[1,2]"}),
@@ -35,17 +37,17 @@ def chat(pieces: list[str]) -> bytes:
         (['{"a":1,', '"b":"c'], {"a": 1}),
     ],
 )
-def test_the_official_client_reads_an_object(pieces: list[str], read: dict[str, object]) -> None:
-    stream = tw.translate_stream([chat(pieces)], CHAT, ANTHROPIC)
+def test_official_client_receives_an_object(pieces: list[str], expected: dict[str, object]) -> None:
+    stream = tw.translate_stream([chat_call_stream(pieces)], CHAT, ANTHROPIC)
     (block,) = fold_body(ANTHROPIC, b"".join(stream))["content"]
-    assert block["input"] == read
-    whole = "".join(pieces)
-    odd = bool(whole.strip()) and whole != "null" and not whole.strip().endswith("}")
+    assert block["input"] == expected
+    arguments = "".join(pieces)
+    is_invalid = bool(arguments.strip()) and arguments != "null" and not arguments.strip().endswith("}")
     assert [loss.reason for loss in stream.losses if loss.path.endswith("/arguments")] == (
-        ["not a JSON object: sent as text"] if odd else []
+        ["not a JSON object; sent as text under _raw"] if is_invalid else []
     )
 
 
-def test_an_object_is_told_as_it_grows() -> None:
-    wire = b"".join(tw.translate_stream([chat(['{"a"', ":1", "}"])], CHAT, ANTHROPIC))
+def test_object_is_streamed_piece_by_piece() -> None:
+    wire = b"".join(tw.translate_stream([chat_call_stream(['{"a"', ":1", "}"])], CHAT, ANTHROPIC))
     assert wire.count(b"partial_json") == 3

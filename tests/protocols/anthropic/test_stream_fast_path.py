@@ -1,4 +1,4 @@
-"""Deltas that begin alike are read by their text alone: whatever differs is still read whole."""
+"""The fast path for text deltas with equal heads: frames that differ in anything else are decoded completely."""
 
 import json
 from typing import Any
@@ -23,67 +23,80 @@ def frame(body: bytes) -> bytes:
     return b"event: x\ndata: " + body + b"\n\n"
 
 
-def text(literal: str) -> bytes:
+def text_delta(literal: str) -> bytes:
+    """Return a text delta with this JSON string."""
     return b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":' + literal.encode() + b"}}"
 
 
 def events(*bodies: bytes) -> list[Event]:
     decoder = PROTOCOLS["anthropic"].stream_decoder(ResponseContext())
-    opened = b"".join(frame(json.dumps(one).encode()) for one in START)
-    return decoder.feed(opened + b"".join(map(frame, bodies)))
+    start = b"".join(frame(json.dumps(body).encode()) for body in START)
+    return decoder.feed(start + b"".join(map(frame, bodies)))
 
 
-def deltas(found: list[Event]) -> list[tuple[int, str]]:
-    return [(event.index, event.text) for event in found if isinstance(event, PartDelta)]
+def deltas(decoded: list[Event]) -> list[tuple[int, str]]:
+    return [(event.index, event.text) for event in decoded if isinstance(event, PartDelta)]
 
 
-@pytest.mark.parametrize("said", ["plain", "}}", '"}}', '\\"text\\":', "\u00e9\U0001f600", "", "\\n\\t/"])
-def test_texts_of_any_kind_follow_one_another(said: str) -> None:
-    literal = json.dumps(said, ensure_ascii=False)
-    assert deltas(events(text('"a"'), text(literal), text('"z"'))) == [(0, "a"), (0, said), (0, "z")]
+@pytest.mark.parametrize("content", ["plain", "}}", '"}}', '\\"text\\":', "\u00e9\U0001f600", "", "\\n\\t/"])
+def test_any_text_is_decoded(content: str) -> None:
+    literal = json.dumps(content, ensure_ascii=False)
+    assert deltas(events(text_delta('"a"'), text_delta(literal), text_delta('"z"'))) == [
+        (0, "a"),
+        (0, content),
+        (0, "z"),
+    ]
 
 
-def test_escapes_and_spaces_are_read_as_json_says() -> None:
-    assert deltas(events(text('"a"'), text('"\\u00e9\\n" '), text(' "b"'))) == [(0, "a"), (0, "\u00e9\n"), (0, "b")]
+def test_escapes_and_whitespace_follow_json() -> None:
+    assert deltas(events(text_delta('"a"'), text_delta('"\\u00e9\\n" '), text_delta(' "b"'))) == [
+        (0, "a"),
+        (0, "\u00e9\n"),
+        (0, "b"),
+    ]
 
 
-def test_another_block_and_another_kind_are_told_apart() -> None:
-    other = text('"b"').replace(b'"index":0', b'"index":1')
+def test_other_blocks_and_kinds_are_distinguished() -> None:
+    other_block = text_delta('"b"').replace(b'"index":0', b'"index":1')
     arguments = (
         b'{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{"}}',
         b'{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"}"}}',
     )
-    found = deltas(events(text('"a"'), other, text('"c"'), *arguments))
-    assert found == [(0, "a"), (1, "b"), (0, "c"), (2, "{"), (2, "}")]
+    decoded = deltas(events(text_delta('"a"'), other_block, text_delta('"c"'), *arguments))
+    assert decoded == [(0, "a"), (1, "b"), (0, "c"), (2, "{"), (2, "}")]
 
 
-def test_what_only_begins_alike_keeps_what_it_says_more() -> None:
-    more = text('"b"')[:-1] + b',"note":1}'
-    kept: list[Any] = [event for event in events(text('"a"'), more) if isinstance(event, PartDelta)]
-    assert [event.text for event in kept] == ["a", "b"]
-    assert kept[1].extras is not None
+def test_additional_fields_are_kept_as_extras() -> None:
+    frame_with_extra = text_delta('"b"')[:-1] + b',"note":1}'
+    decoded: list[Any] = [
+        event for event in events(text_delta('"a"'), frame_with_extra) if isinstance(event, PartDelta)
+    ]
+    assert [event.text for event in decoded] == ["a", "b"]
+    assert decoded[1].extras is not None
 
 
-@pytest.mark.parametrize("broken", [text("1"), text('"a'), text('"a" "b"'), text("null")[:-1]])
-def test_what_only_begins_alike_and_is_no_json_breaks_the_stream(broken: bytes) -> None:
-    assert isinstance(events(text('"a"'), broken)[-1], ResponseFailed)
+@pytest.mark.parametrize("broken", [text_delta("1"), text_delta('"a'), text_delta('"a" "b"'), text_delta("null")[:-1]])
+def test_invalid_json_breaks_the_stream(broken: bytes) -> None:
+    assert isinstance(events(text_delta('"a"'), broken)[-1], ResponseFailed)
 
 
-@pytest.mark.parametrize("cut", [text('"b"')[:-2], text('"b"')[:-1]])
-def test_the_last_one_must_end_as_the_others_do(cut: bytes) -> None:
-    found = events(text('"a"'), cut)
-    assert isinstance(found[-1], ResponseFailed)
-    assert deltas(found) == [(0, "a")]
+@pytest.mark.parametrize("truncated", [text_delta('"b"')[:-2], text_delta('"b"')[:-1]])
+def test_truncated_last_frame_breaks_the_stream(truncated: bytes) -> None:
+    decoded = events(text_delta('"a"'), truncated)
+    assert isinstance(decoded[-1], ResponseFailed)
+    assert deltas(decoded) == [(0, "a")]
 
 
-def test_after_the_end_nothing_is_heard() -> None:
-    assert deltas(events(text('"a"'), b'{"type":"message_stop"}', text('"b"'), text('"c"'))) == [(0, "a")]
+def test_frames_after_message_stop_are_ignored() -> None:
+    assert deltas(events(text_delta('"a"'), b'{"type":"message_stop"}', text_delta('"b"'), text_delta('"c"'))) == [
+        (0, "a")
+    ]
 
 
-def test_a_call_that_starts_without_input_and_with_more_comes_home() -> None:
+def test_call_start_without_input_is_restored() -> None:
     block = {"type": "tool_use", "id": "toolu_1", "name": "f", "later": True}
     bodies = [START[0], {"type": "content_block_start", "index": 0, "content_block": block}]
-    wire = b"".join(frame(json.dumps(one).encode()) for one in bodies)
+    wire = b"".join(frame(json.dumps(body).encode()) for body in bodies)
     lines = b"".join(tw.translate_stream([wire], "anthropic", "anthropic")).split(b"\n")
-    (told,) = [line for line in lines if line.startswith(b"data: ") and b'"content_block_start"' in line]
-    assert json.loads(told[6:])["content_block"] == block
+    (start_line,) = [line for line in lines if line.startswith(b"data: ") and b'"content_block_start"' in line]
+    assert json.loads(start_line[6:])["content_block"] == block

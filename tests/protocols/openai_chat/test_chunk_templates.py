@@ -1,3 +1,5 @@
+"""The fast path for chunks that differ only in their delta, or only in the text inside it."""
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -14,14 +16,14 @@ HEAD = b'{"id":"c1","model":"m","choices":[{"index":0,"delta":'
 TAIL = b',"logprobs":null,"finish_reason":null}],"usage":null}'
 
 
-def learnt(data: bytes) -> ChunkTemplate | None:
+def template_of(data: bytes) -> ChunkTemplate | None:
     return chunk_template(data, msgspec.json.decode(data, type=ChunkShape))
 
 
-def test_what_stands_around_a_delta_is_learnt_and_the_next_delta_found_in_it() -> None:
-    repeats = learnt(HEAD + b'{"content":"a"}' + TAIL)
-    assert repeats is not None
-    delta = repeats.decode_delta(HEAD + b'{"content":"b"}' + TAIL)
+def test_next_delta_is_decoded_by_template() -> None:
+    template = template_of(HEAD + b'{"content":"a"}' + TAIL)
+    assert template is not None
+    delta = template.decode_delta(HEAD + b'{"content":"b"}' + TAIL)
     assert delta is not None
     assert delta.content == "b"
     assert delta.role is UNSET
@@ -38,7 +40,7 @@ def test_what_stands_around_a_delta_is_learnt_and_the_next_delta_found_in_it() -
         HEAD + TAIL[5:],
     ],
 )
-def test_a_chunk_that_says_anything_else_is_read_whole(chunk: bytes) -> None:
+def test_chunk_with_other_differences_does_not_match(chunk: bytes) -> None:
     assert ChunkTemplate(HEAD, TAIL, 0).decode_delta(chunk) is None
 
 
@@ -54,18 +56,18 @@ def test_a_chunk_that_says_anything_else_is_read_whole(chunk: bytes) -> None:
         b'{"choices":[]}',
     ],
 )
-def test_nothing_is_learnt_from_a_chunk_that_says_more_than_its_delta(chunk: bytes) -> None:
-    assert learnt(chunk) is None
+def test_chunk_with_more_than_a_delta_gives_no_template(chunk: bytes) -> None:
+    assert template_of(chunk) is None
 
 
 PADDED = TAIL[:-1] + b',"obfuscation":"%b"}'
 
 
-def test_the_padding_that_hides_lengths_is_passed_over() -> None:
-    repeats = learnt(HEAD + b'{"content":"a"}' + PADDED % b"x7Kq")
-    assert repeats is not None
+def test_padding_is_ignored() -> None:
+    template = template_of(HEAD + b'{"content":"a"}' + PADDED % b"x7Kq")
+    assert template is not None
     for padding in (b"", b"y", b"Zz09" * 9):
-        delta = repeats.decode_delta(HEAD + b'{"content":"b"}' + PADDED % padding)
+        delta = template.decode_delta(HEAD + b'{"content":"b"}' + PADDED % padding)
         assert delta is not None
         assert delta.content == "b"
 
@@ -79,11 +81,11 @@ def test_the_padding_that_hides_lengths_is_passed_over() -> None:
         HEAD + b'{"content":"b"}' + PADDED % b"x" + b" ",
     ],
 )
-def test_what_only_looks_like_padding_is_read_whole(chunk: bytes) -> None:
+def test_invalid_padding_does_not_match(chunk: bytes) -> None:
     assert ChunkTemplate(HEAD, TAIL[:-1], 0, has_padding=True).decode_delta(chunk) is None
 
 
-def test_what_changes_around_the_deltas_is_still_told() -> None:
+def test_changed_response_fields_are_still_decoded() -> None:
     tiers = [b"default", b"default", b"flex", b"default"]
     frames = [
         b'{"id":"c1","service_tier":"%b","choices":[{"delta":{"content":"%d"}}]}' % (tier, number)
@@ -119,27 +121,27 @@ DELTAS = (
 )
 
 
-def told(deltas: list[bytes], tail: bytes) -> list[Event]:
+def decode_deltas(deltas: list[bytes], tail: bytes) -> list[Event]:
     decoder = stream_decoder(ResponseContext())
-    events = [event for one in deltas for event in decoder.feed(b"data: %b\n\n" % (HEAD + one + tail))]
+    events = [event for delta in deltas for event in decoder.feed(b"data: %b\n\n" % (HEAD + delta + tail))]
     return events + decoder.close()
 
 
 @pytest.mark.parametrize("tail", [TAIL, PADDED % b"x7Kq"], ids=["bare", "padded"])
 @given(deltas=lists(sampled_from(DELTAS), min_size=3, max_size=12))
 @settings(max_examples=300, deadline=None)
-def test_strings_that_go_on_are_what_the_whole_chunks_say(tail: bytes, deltas: list[bytes]) -> None:
-    short = told(deltas, tail)
+def test_text_template_gives_the_same_events(tail: bytes, deltas: list[bytes]) -> None:
+    fast_events = decode_deltas(deltas, tail)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChunkTemplate, "_build_text_template", lambda *_: None)
-        assert short == told(deltas, tail)
+        assert fast_events == decode_deltas(deltas, tail)
 
 
 @pytest.mark.parametrize(("delta", "call"), [(b'{"content":"a"}', None), (MORE % b'"a"', 0)])
-def test_of_chunks_that_go_on_only_the_string_is_read(delta: bytes, call: int | None) -> None:
-    repeats = ChunkTemplate(HEAD, TAIL, 0)
-    assert repeats.decode_delta(HEAD + delta + TAIL) is not None
-    assert repeats.text_template is not None
-    assert repeats.text_template.call_index == call
-    assert repeats.text_template.next_text(HEAD + delta.replace(b'"a"', rb'"\"b"') + TAIL) == '"b'
-    assert repeats.text_template.next_text(HEAD + delta.replace(b'"a"', b'"a","b"') + TAIL) == ""
+def test_text_template_decodes_only_the_string(delta: bytes, call: int | None) -> None:
+    template = ChunkTemplate(HEAD, TAIL, 0)
+    assert template.decode_delta(HEAD + delta + TAIL) is not None
+    assert template.text_template is not None
+    assert template.text_template.call_index == call
+    assert template.text_template.next_text(HEAD + delta.replace(b'"a"', rb'"\"b"') + TAIL) == '"b'
+    assert template.text_template.next_text(HEAD + delta.replace(b'"a"', b'"a","b"') + TAIL) == ""

@@ -1,4 +1,4 @@
-"""An answer is read the same whether or not one like it was read before."""
+"""A response is decoded the same with and without a template of an earlier one."""
 
 import json
 
@@ -14,7 +14,7 @@ from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext
 from toolwire.codec.wire.reader import Reader, WireObject
 from toolwire.protocols.openai_chat import CODEC, fast_path
-from toolwire.protocols.openai_chat import response as answers
+from toolwire.protocols.openai_chat import response as responses
 from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
@@ -27,14 +27,14 @@ from toolwire.protocols.openai_chat.wire import (
 )
 
 
-def afresh(data: bytes) -> Response | str:
+def decode_without_template(data: bytes) -> Response | str:
     try:
-        return answers._decode_response(Reader[ResponseShape](ResponseShape, FAMILY).read(data), data)
+        return responses._decode_response(Reader[ResponseShape](ResponseShape, FAMILY).read(data), data)
     except DecodeError as error:
         return str(error)
 
 
-def after_others(data: bytes) -> Response | str:
+def decode_with_templates(data: bytes) -> Response | str:
     try:
         return CODEC.decode_response(data, ResponseContext())
     except DecodeError as error:
@@ -42,70 +42,70 @@ def after_others(data: bytes) -> Response | str:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "_templates", ResponseTemplateCache())
+def _empty_template_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "_templates", ResponseTemplateCache())
 
 
-def test_one_thing_another_than_in_the_answer_before() -> None:
+def test_variants_after_a_plain_response_are_decoded_alike() -> None:
     first = json.dumps(PLAIN_COMPLETION).encode()
     for variant in non_empty(body_variants(PLAIN_COMPLETION)):
         data = json.dumps(variant).encode()
-        for one in (first, data, first, data):
-            assert after_others(one) == afresh(one), one
+        for body in (first, data, first, data):
+            assert decode_with_templates(body) == decode_without_template(body), body
 
 
-def test_all_fixtures_one_after_the_other() -> None:
+def test_consecutive_fixtures_are_decoded_alike() -> None:
     bodies = [
         json.dumps(body).encode() for name in ("openai-chat", "openrouter") for _, body in fixtures(name, "responses")
     ]
     assert len(bodies) > 40
     for data in bodies * 3:
-        assert after_others(data) == afresh(data), data
+        assert decode_with_templates(data) == decode_without_template(data), data
 
 
 @pytest.mark.parametrize("target", [name for name in PROTOCOLS if name != "anthropic"])
-def test_the_same_is_lost(target: str) -> None:
-    """To Anthropic: in its own tests."""
-    known = answers._templates
+def test_losses_are_the_same(target: str) -> None:
+    """Anthropic as a target is covered by its own tests."""
+    cache = responses._templates
     for variant in [PLAIN_COMPLETION, *body_variants(PLAIN_COMPLETION)] * 2:
-        told = []
-        for one in (known, ResponseTemplateCache()):
-            answers._templates = one
+        results = []
+        for templates in (cache, ResponseTemplateCache()):
+            responses._templates = templates
             try:
-                made = toolwire.translate(variant, FAMILY, target, "response")
-                told.append((made.to_bytes(), made.losses))
+                translation = toolwire.translate(variant, FAMILY, target, "response")
+                results.append((translation.to_bytes(), translation.losses))
             except ToolwireError as error:
-                told.append((str(error).encode(), []))
-        assert told[0] == told[1], json.dumps(variant)
+                results.append((str(error).encode(), []))
+        assert results[0] == results[1], json.dumps(variant)
 
 
-def test_every_field_of_an_answer_is_looked_at() -> None:
-    """A field that a shape gets, and nobody here compares, would be taken for the one before it."""
-    of_answer = {
-        name for get in (fast_path._varying_fields, fast_path._response_fields) for name in get.__reduce__()[1]
+def test_every_field_is_compared() -> None:
+    """A new field that is not compared would be taken from the template."""
+    response_fields = {
+        name for getter in (fast_path._varying_fields, fast_path._response_fields) for name in getter.__reduce__()[1]
     }
-    of_choice = set(fast_path._choice_fields.__reduce__()[1])
-    elsewhere = {"choices", "model", "message", "finish_reason", "message.content", "message.tool_calls"}
-    assert of_answer | elsewhere >= _fields(ResponseShape, {"usage": UsageShape})
-    assert of_choice | elsewhere >= _fields(ResponseChoiceShape, {"message": MessageShape})
+    choice_fields = set(fast_path._choice_fields.__reduce__()[1])
+    other_fields = {"choices", "model", "message", "finish_reason", "message.content", "message.tool_calls"}
+    assert response_fields | other_fields >= _fields(ResponseShape, {"usage": UsageShape})
+    assert choice_fields | other_fields >= _fields(ResponseChoiceShape, {"message": MessageShape})
 
 
-def _fields(shape: type[WireObject], inner: dict[str, type[WireObject]]) -> set[str]:
-    found: set[str] = set()
+def _fields(shape: type[WireObject], shapes: dict[str, type[WireObject]]) -> set[str]:
+    names: set[str] = set()
     details: dict[str, type[WireObject]] = {
         "prompt_tokens_details": PromptDetailsShape,
         "completion_tokens_details": CompletionDetailsShape,
     }
     for name in set(shape.__struct_fields__) - {"unknown", "nulls"}:
-        below = inner.get(name) or details.get(name)
-        found |= {f"{name}.{one}" for one in _fields(below, {})} if below else {name}
-    return found
+        nested = shapes.get(name) or details.get(name)
+        names |= {f"{name}.{inner_name}" for inner_name in _fields(nested, {})} if nested else {name}
+    return names
 
 
-def test_what_is_remembered_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else all of this would say nothing."""
+def test_template_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without this, the other tests would compare the slow path with itself."""
     CODEC.decode_response(json.dumps(PLAIN_COMPLETION).encode(), ResponseContext())
-    monkeypatch.setattr(answers, "_decode_response", None)
+    monkeypatch.setattr(responses, "_decode_response", None)
     changed = (
         json.dumps(PLAIN_COMPLETION).replace("I look.", "I read.").replace("call_2", "call_3").replace("1790", "1791")
     )
@@ -117,9 +117,9 @@ def test_what_is_remembered_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (text.text, call.id) == ("I read.", "call_3")
 
 
-def test_it_is_bounded() -> None:
+def test_cache_is_bounded() -> None:
     for number in range(2000):
         data = json.dumps({**PLAIN_COMPLETION, "model": f"m{number}", "service_tier": "x" * number}).encode()
-        assert after_others(data) == afresh(data)
-    assert 0 < len(answers._templates._templates) <= 256
-    assert all(len(like.fixed_fields[0][2]) <= 1024 for like in answers._templates._templates.values())
+        assert decode_with_templates(data) == decode_without_template(data)
+    assert 0 < len(responses._templates._templates) <= 256
+    assert all(len(template.fixed_fields[0][2]) <= 1024 for template in responses._templates._templates.values())

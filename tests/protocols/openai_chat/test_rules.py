@@ -1,4 +1,4 @@
-"""Every rule of the Chat Completions API, with a body that breaks just that one and what the server says to it."""
+"""Every rule of the Chat Completions API, with a body that breaks only this rule and the server's error message."""
 
 import inspect
 import re
@@ -30,8 +30,8 @@ def body(*messages: Any, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**base, **changes}.items() if value is not ...}
 
 
-def assistant(*calls: Any, **more: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": None, **({"tool_calls": [*calls]} if calls else {}), **more}
+def assistant(*calls: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, **({"tool_calls": [*calls]} if calls else {}), **fields}
 
 
 def user(*parts: Any) -> dict[str, Any]:
@@ -189,11 +189,11 @@ BAD: list[tuple[Any, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("bad", "rule", "path", "message"), BAD, ids=[rule for _, rule, *_ in BAD])
-def test_a_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
+def test_body_that_breaks_one_rule(bad: Any, rule: str, path: str, message: str) -> None:
     assert rules.check_request(bad) == [Finding(f"openai-chat.{rule}", path, message)]
 
 
-UNSURE: list[tuple[Any, str, str]] = [
+WARNINGS: list[tuple[Any, str, str]] = [
     (body(service_tier="plaid"), "field-word", "/service_tier"),
     (body(user({"type": "hologram"})), "tag-unknown", "/messages/0/content/0/type"),
     (body(tools=[{"type": "teleport"}]), "tag-unknown", "/tools/0/type"),
@@ -202,10 +202,12 @@ UNSURE: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("odd", "rule", "path"), UNSURE)
-def test_what_is_not_known_to_be_refused_is_only_a_warning(odd: Any, rule: str, path: str) -> None:
-    findings = rules.check_request(odd)
-    assert [(found.rule, found.path, found.level) for found in findings] == [(f"openai-chat.{rule}", path, "warning")]
+@pytest.mark.parametrize(("unusual", "rule", "path"), WARNINGS)
+def test_what_may_be_accepted_is_only_a_warning(unusual: Any, rule: str, path: str) -> None:
+    findings = rules.check_request(unusual)
+    assert [(finding.rule, finding.path, finding.level) for finding in findings] == [
+        (f"openai-chat.{rule}", path, "warning")
+    ]
 
 
 CUSTOM = {
@@ -216,13 +218,13 @@ CUSTOM = {
     },
 }
 GOOD: dict[str, Any] = {
-    "the smallest": body(tools=...),
+    "minimal request": body(tools=...),
     "a new field": body(novelty={"any": "thing"}),
     "parallel calls, results in another order, a user after": body(
         USER, assistant(CALL, OTHER_CALL), OTHER_RESULT, {**RESULT, "content": [{"type": "text", "text": "18C"}]}, USER
     ),
     "calls without content": body(USER, {"role": "assistant", "tool_calls": [CALL]}, RESULT),
-    "an empty answer": body(USER, {"role": "assistant", "content": ""}, USER),
+    "empty assistant message": body(USER, {"role": "assistant", "content": ""}, USER),
     "ids repeat between turns": body(USER, assistant(CALL), RESULT, USER, assistant(CALL), RESULT),
     "arguments that are not JSON": body(
         USER, assistant({**CALL, "function": {"name": "get_weather", "arguments": ""}}), RESULT
@@ -243,13 +245,13 @@ GOOD: dict[str, Any] = {
             },
         }
     ),
-    "a strict tool and a strict answer": body(
+    "strict tool and strict output": body(
         tools=[function(strict=True, parameters=CLOSED)], response_format=output(strict=True)
     ),
     "json mode": body(user({"type": "text", "text": "Answer in JSON."}), response_format={"type": "json_object"}),
-    "audio for a model that hears": body(user(AUDIO), model="gpt-4o-audio-preview"),
+    "audio for an audio model": body(user(AUDIO), model="gpt-4o-audio-preview"),
     "defaults for a reasoning model": body(temperature=1, max_completion_tokens=5, model="o3-mini", stop=["END"]),
-    "the old functions": body(
+    "legacy functions": body(
         USER,
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
         {"role": "function", "name": "f", "content": "18C"},
@@ -261,13 +263,15 @@ GOOD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("good", GOOD.values(), ids=GOOD.keys())
-def test_a_body_that_the_server_takes(good: Any) -> None:
+def test_body_that_the_server_accepts(good: Any) -> None:
     assert rules.check_request(good) == []
 
 
-def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
-    odd = body(USER, assistant({**CALL, "id": "c" * 50}), USER, thinking={"type": "enabled"}, tools=[{"function": {}}])
-    levels = {found.rule: found.level for found in rules.check_request(odd, compatible=True)}
+def test_compatible_server_gets_errors_only_for_pairing() -> None:
+    unusual = body(
+        USER, assistant({**CALL, "id": "c" * 50}), USER, thinking={"type": "enabled"}, tools=[{"function": {}}]
+    )
+    levels = {finding.rule: finding.level for finding in rules.check_request(unusual, compatible=True)}
     assert levels == {
         "openai-chat.field-foreign": "warning",
         "openai-chat.field-long": "warning",
@@ -276,17 +280,17 @@ def test_a_compatible_server_is_held_to_the_pairing_only() -> None:
     }
 
 
-def test_the_model_may_be_said_apart_from_the_body() -> None:
+def test_model_argument_overrides_the_body() -> None:
     limited = body(max_tokens=5)
     assert rules.check_request(limited) == []
-    assert [found.path for found in rules.check_request(limited, model="gpt-5")] == ["/max_tokens"]
+    assert [finding.path for finding in rules.check_request(limited, model="gpt-5")] == ["/max_tokens"]
 
 
-def test_every_rule_has_its_case() -> None:
+def test_every_rule_has_a_case() -> None:
     source = inspect.getsource(rules) + inspect.getsource(fields) + inspect.getsource(openai)
-    written = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source))
-    named_by_what_they_are_about = {
+    rule_names = set(re.findall(r'finding\(\s*"([a-z0-9-]+)"', source))
+    computed_names = {
         *("field-type", "field-word", "messages-empty", "tools-empty", "functions-empty"),
         *("strict-open", "strict-optional", "strict-keyword"),
     }
-    assert written | named_by_what_they_are_about == {rule for _, rule, *_ in [*BAD, *UNSURE]}
+    assert rule_names | computed_names == {rule for _, rule, *_ in [*BAD, *WARNINGS]}

@@ -1,4 +1,4 @@
-"""What is particular to Chat's streams: how servers deviate, and what clients can't do without."""
+"""Chat streams: deviations of servers, and what clients rely on."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def events(wire: bytes) -> list[Any]:
     return decoder.feed(wire) + decoder.close()
 
 
-def told(*deltas: Any, finish_reason: str = "tool_calls") -> Response:
+def fold_stream(*deltas: Any, finish_reason: str = "tool_calls") -> Response:
     return fold(events(chat_stream(*deltas, finish_reason=finish_reason)))
 
 
@@ -47,12 +47,12 @@ def parts(response: Response) -> tuple[Part, ...]:
     return response.candidates[0].messages[0].parts
 
 
-def found_calls(*deltas: Any) -> list[tuple[str | None, str, str]]:
-    """Id, name and arguments; an id that was made is None."""
-    found = [part for part in parts(told(*deltas)) if isinstance(part, ToolCall)]
-    assert len({part.id for part in found}) == len(found)
+def decode_calls(*deltas: Any) -> list[tuple[str | None, str, str]]:
+    """Return id, name and arguments of each call; a derived id is None."""
+    calls = [part for part in parts(fold_stream(*deltas)) if isinstance(part, ToolCall)]
+    assert len({part.id for part in calls}) == len(calls)
     return [
-        (None if part.id is None or is_derived_id(part.id) else part.id, part.name, part.arguments) for part in found
+        (None if part.id is None or is_derived_id(part.id) else part.id, part.name, part.arguments) for part in calls
     ]
 
 
@@ -68,7 +68,7 @@ def _value(extras: Extras | None, name: str) -> Any:
 # ---- decode
 
 FRAGMENTS: dict[str, tuple[list[Any], list[tuple[str | None, str, str]]]] = {
-    "as it should be": (
+    "as specified": (
         [frag(0, "", **OPEN), frag(0, '{"x":'), frag(0, "1}"), frag(1, "{}", id="b", name="g")],
         [("a", "f", '{"x":1}'), ("b", "g", "{}")],
     ),
@@ -97,8 +97,8 @@ FRAGMENTS: dict[str, tuple[list[Any], list[tuple[str | None, str, str]]]] = {
         [("a", "f", "[1]"), ("b", "g", "{}")],
     ),
     "late name": ([frag(0, "[", id="a"), frag(0, "1", name="f"), frag(0, "]")], [("a", "f", "[1]")]),
-    "never a name": ([frag(0, "{}", id="a")], [("a", "unnamed", "{}")]),
-    "nothing at all": ([{"tool_calls": [{"index": 0, "id": "", "function": {"name": "", "arguments": ""}}]}], []),
+    "no name at all": ([frag(0, "{}", id="a")], [("a", "unnamed", "{}")]),
+    "empty fragment": ([{"tool_calls": [{"index": 0, "id": "", "function": {"name": "", "arguments": ""}}]}], []),
     "arguments as an object": (
         [{"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": {"x": 1}}}]}],
         [(None, "f", '{"x": 1}')],
@@ -111,7 +111,7 @@ FRAGMENTS: dict[str, tuple[list[Any], list[tuple[str | None, str, str]]]] = {
         [frag(3, "{}", **OPEN), frag(7, "{}", id="b", name="g")],
         [("a", "f", "{}"), ("b", "g", "{}")],
     ),
-    "of old": (
+    "legacy function_call": (
         [{"function_call": {"name": "f", "arguments": "["}}, {"function_call": {"arguments": "]"}}],
         [(None, "f", "[]")],
     ),
@@ -119,18 +119,18 @@ FRAGMENTS: dict[str, tuple[list[Any], list[tuple[str | None, str, str]]]] = {
 
 
 @pytest.mark.parametrize(("deltas", "expected"), FRAGMENTS.values(), ids=FRAGMENTS.keys())
-def test_fragments_find_their_call(deltas: list[Any], expected: list[Any]) -> None:
-    assert found_calls(*deltas) == expected
+def test_fragments_are_assigned_to_their_call(deltas: list[Any], expected: list[Any]) -> None:
+    assert decode_calls(*deltas) == expected
 
 
-def test_a_custom_call_streams_its_raw_text() -> None:
-    opened = {"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "sql", "input": "select"}}]}
-    (call,) = parts(told(opened, {"tool_calls": [{"index": 0, "custom": {"input": ' "1'}}]}))
+def test_custom_call_streams_its_input() -> None:
+    start = {"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "sql", "input": "select"}}]}
+    (call,) = parts(fold_stream(start, {"tool_calls": [{"index": 0, "custom": {"input": ' "1'}}]}))
     assert isinstance(call, ToolCall)
     assert (call.shape, call.arguments) == ("freeform", 'select "1')
 
 
-def test_a_complete_call_ends_when_the_next_starts_and_an_open_one_does_not() -> None:
+def test_complete_call_ends_when_the_next_starts() -> None:
     def order(first: str) -> list[tuple[type, int]]:
         wire = chat_stream(frag(0, first, **OPEN), frag(1, "{}", id="b", name="g"))
         return [(type(event), event.index) for event in events(wire) if isinstance(event, PartStart | PartEnd)]
@@ -139,8 +139,8 @@ def test_a_complete_call_ends_when_the_next_starts_and_an_open_one_does_not() ->
     assert order("{") == [(PartStart, 0), (PartStart, 1), (PartEnd, 0), (PartEnd, 1)]
 
 
-def test_a_call_that_was_cut_is_told_as_incomplete() -> None:
-    (call,) = parts(told(frag(0, '{"x":', **OPEN), finish_reason="length"))
+def test_truncated_call_is_incomplete() -> None:
+    (call,) = parts(fold_stream(frag(0, '{"x":', **OPEN), finish_reason="length"))
     assert isinstance(call, ToolCall)
     assert (call.arguments, call.complete) == ('{"x":', False)
 
@@ -155,16 +155,16 @@ def test_a_call_that_was_cut_is_told_as_incomplete() -> None:
         [{"reasoning_details": [{"type": "reasoning.text", "text": t, "index": 0}]} for t in ("H", "m.")],
     ],
 )
-def test_reasoning_is_one_part_however_it_is_sent(deltas: list[Any]) -> None:
-    thought, text = parts(told(*deltas, {"content": "Sunny."}, finish_reason="stop"))
-    assert isinstance(thought, Reasoning)
-    assert [block.text for block in thought.content if isinstance(block, ReasoningText)] == ["Hm."]
+def test_reasoning_of_any_field_is_one_part(deltas: list[Any]) -> None:
+    reasoning, text = parts(fold_stream(*deltas, {"content": "Sunny."}, finish_reason="stop"))
+    assert isinstance(reasoning, Reasoning)
+    assert [block.text for block in reasoning.content if isinstance(block, ReasoningText)] == ["Hm."]
     assert isinstance(text, Text)
     assert text.text == "Sunny."
 
 
-def test_a_refusal_is_a_part_and_the_reason_to_stop() -> None:
-    response = told({"refusal": "N"}, {"refusal": "o."}, finish_reason="stop")
+def test_refusal_is_a_part_and_the_stop_reason() -> None:
+    response = fold_stream({"refusal": "N"}, {"refusal": "o."}, finish_reason="stop")
     (part,) = parts(response)
     assert isinstance(part, Refusal)
     assert part.text == "No."
@@ -172,7 +172,7 @@ def test_a_refusal_is_a_part_and_the_reason_to_stop() -> None:
     assert response.candidates[0].stop.reason == "refusal"
 
 
-def test_what_only_this_protocol_has_is_added_up() -> None:
+def test_extras_are_merged() -> None:
     first = {**chat_chunk({"role": "assistant", "content": "a"}), "system_fingerprint": "fp"}
     first["choices"][0]["logprobs"] = {"content": [{"token": "a"}], "refusal": None}
     second = chat_chunk({"content": "b", "audio": {"id": "x", "data": "AA"}})
@@ -183,55 +183,55 @@ def test_what_only_this_protocol_has_is_added_up() -> None:
     candidate = response.candidates[0]
     assert _value(response.extras, "system_fingerprint") == "fp"
     tokens = _value(candidate.extras, "logprobs")["content"]
-    assert [one["token"] for one in tokens] == ["a", "b"]
+    assert [token["token"] for token in tokens] == ["a", "b"]
     assert _value(candidate.messages[0].extras, "audio") == {"id": "x", "data": "AABB"}
     assert fold(events(translate_stream_bytes(wire, CHAT, CHAT))) == response
 
 
 STOP = chat_chunk({}, "stop")
-SAID = chat_chunk({"role": "assistant", "content": "Hi"})
+CONTENT = chat_chunk({"role": "assistant", "content": "Hi"})
 
 
 @pytest.mark.parametrize(
     ("wire", "fails"),
     [
-        (chat_events(SAID, STOP), False),
-        (chat_events(SAID, STOP, done=False), False),
-        (chat_events(SAID), False),
-        (chat_events(SAID, done=False), True),
-        (chat_events(SAID, STOP, done=False) + b'data: {"id": "cu', False),
-        (chat_events(SAID, done=False) + b'data: {"id": "cu', True),
+        (chat_events(CONTENT, STOP), False),
+        (chat_events(CONTENT, STOP, done=False), False),
+        (chat_events(CONTENT), False),
+        (chat_events(CONTENT, done=False), True),
+        (chat_events(CONTENT, STOP, done=False) + b'data: {"id": "cu', False),
+        (chat_events(CONTENT, done=False) + b'data: {"id": "cu', True),
         (chat_events(chat_chunk(frag(0, '{"x":', **OPEN))), True),
-        (chat_events(SAID, {"error": {"message": "Gone", "code": 502}}), True),
-        (chat_events(SAID, {**chat_chunk({}), "error": None}, STOP), False),
+        (chat_events(CONTENT, {"error": {"message": "Gone", "code": 502}}), True),
+        (chat_events(CONTENT, {**chat_chunk({}), "error": None}, STOP), False),
         (b"data: [DONE]\n\n", True),
         (b"", True),
         (b"data: not json\n\n", True),
     ],
 )
-def test_how_a_stream_may_end(wire: bytes, fails: bool) -> None:
+def test_end_of_stream(wire: bytes, fails: bool) -> None:
     assert (fold(events(wire)).error is not None) is fails
 
 
-def test_usage_is_read_from_the_finish_chunk_or_after_it() -> None:
+def test_usage_is_decoded_from_the_finish_chunk_or_after_it() -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
-    early = chat_events(SAID, {**STOP, "usage": usage})
-    late = chat_events(SAID, STOP, {**STOP, "choices": [], "usage": usage})
+    early = chat_events(CONTENT, {**STOP, "usage": usage})
+    late = chat_events(CONTENT, STOP, {**STOP, "choices": [], "usage": usage})
     assert fold(events(early)).usage == fold(events(late)).usage is not None
 
 
-def test_a_chunk_before_the_answer_does_not_name_it() -> None:
+def test_filter_chunk_does_not_set_id_and_model() -> None:
     filtered = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": [{}]}
-    response = fold(events(chat_events(filtered, SAID, STOP)))
+    response = fold(events(chat_events(filtered, CONTENT, STOP)))
     assert (response.id, response.model) == ("chatcmpl-1", "gpt-4o")
     assert _value(response.extras, "prompt_filter_results") == [{}]
 
 
-def test_answers_may_alternate() -> None:
+def test_choices_may_alternate() -> None:
     def chunk(index: int, delta: Any, finish: str | None = None) -> Any:
-        made = chat_chunk(delta, finish)
-        made["choices"][0]["index"] = index
-        return made
+        body = chat_chunk(delta, finish)
+        body["choices"][0]["index"] = index
+        return body
 
     wire = chat_events(
         chunk(1, {"role": "assistant", "content": "B"}),
@@ -241,10 +241,12 @@ def test_answers_may_alternate() -> None:
     )
     response = fold(events(wire))
     assert [
-        one.messages[0].parts[0].text for one in response.candidates if isinstance(one.messages[0].parts[0], Text)
+        candidate.messages[0].parts[0].text
+        for candidate in response.candidates
+        if isinstance(candidate.messages[0].parts[0], Text)
     ] == ["Aa", "Bb"]
-    again = stream_frames(CODEC.stream_encoder(ResponseContext()).encode(events(wire)))
-    assert again[0]["choices"][0]["index"] == 0
+    encoded = stream_frames(CODEC.stream_encoder(ResponseContext()).encode(events(wire)))
+    assert encoded[0]["choices"][0]["index"] == 0
 
 
 # ---- encode
@@ -258,7 +260,7 @@ def deltas(wire: bytes) -> list[Any]:
     return [choice["delta"] for frame in stream_frames(wire) for choice in frame["choices"]]
 
 
-def test_the_chunks_of_an_answer() -> None:
+def test_chunks_of_a_response() -> None:
     source = anthropic_stream(
         *THINKING,
         *anthropic_text_block(1, "Well", "."),
@@ -297,28 +299,28 @@ def test_the_chunks_of_an_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_fields", "counted"),
+    ("request_fields", "has_usage"),
     [
         ({}, False),
         ({"stream_options": {"include_usage": False}}, False),
         ({"stream_options": {"include_usage": True}}, True),
     ],
 )
-def test_usage_is_told_to_those_who_asked(request_fields: Any, counted: bool) -> None:
+def test_usage_is_sent_only_if_requested(request_fields: Any, has_usage: bool) -> None:
     source = anthropic_stream(*anthropic_text_block(0, "Hi"), stop_reason="end_turn")
     chunks = stream_frames(translate_stream_bytes(source, ANTHROPIC, CHAT, chat_request(stream=True, **request_fields)))
-    assert bool(chunks[-1].get("usage")) is counted
-    assert all(chunk.get("usage", "absent") == (None if counted else "absent") for chunk in chunks[:-1])
+    assert bool(chunks[-1].get("usage")) is has_usage
+    assert all(chunk.get("usage", "absent") == (None if has_usage else "absent") for chunk in chunks[:-1])
 
 
-def test_a_call_without_arguments_is_an_empty_object_to_the_client() -> None:
+def test_call_without_arguments_gets_an_empty_object() -> None:
     start = {"type": "tool_use", "id": "toolu_1", "name": "ping", "input": {}}
     wire = translate_stream_bytes(anthropic_stream(*anthropic_block(0, start)), ANTHROPIC, CHAT)
-    said = [call["function"]["arguments"] for delta in deltas(wire) for call in delta.get("tool_calls", ())]
-    assert "".join(said) == "{}"
+    pieces = [call["function"]["arguments"] for delta in deltas(wire) for call in delta.get("tool_calls", ())]
+    assert "".join(pieces) == "{}"
 
 
-def test_citations_come_in_one_chunk_before_the_end() -> None:
+def test_citations_are_sent_in_one_chunk_before_the_end() -> None:
     def note(url: str) -> Any:
         cited = {"type": "web_search_result_location", "url": url, "title": "T", "cited_text": "q"}
         return {"type": "citations_delta", "citation": cited}
@@ -330,17 +332,20 @@ def test_citations_come_in_one_chunk_before_the_end() -> None:
         ),
     ]
     wire = translate_stream_bytes(anthropic_stream(*blocks, stop_reason="end_turn"), ANTHROPIC, CHAT)
-    (noted,) = [delta["annotations"] for delta in deltas(wire) if "annotations" in delta]
-    assert [one["url_citation"]["url"] for one in noted] == ["u1", "u2"]
-    assert {(one["url_citation"]["start_index"], one["url_citation"]["end_index"]) for one in noted} == {(6, 12)}
+    (annotations,) = [delta["annotations"] for delta in deltas(wire) if "annotations" in delta]
+    assert [annotation["url_citation"]["url"] for annotation in annotations] == ["u1", "u2"]
+    assert {
+        (annotation["url_citation"]["start_index"], annotation["url_citation"]["end_index"])
+        for annotation in annotations
+    } == {(6, 12)}
 
 
-def test_a_ping_is_a_comment() -> None:
+def test_ping_is_a_comment() -> None:
     wire = translate_stream_bytes(anthropic_stream({"type": "ping"}, *anthropic_text_block(0, "Hi")), ANTHROPIC, CHAT)
     assert b"\n\n: ping\n\n" in wire
 
 
-def test_a_failure_is_an_error_chunk_and_no_end() -> None:
+def test_failure_is_an_error_chunk_without_done() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}
     source = anthropic_stream(*anthropic_text_block(0, "Hi")).split(b"event: message_delta")[0] + anthropic_events(
         error
@@ -353,9 +358,9 @@ def test_a_failure_is_an_error_chunk_and_no_end() -> None:
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_an_encoder_that_is_closed_early_says_so(done: bool) -> None:
+def test_encoder_closed_early_sends_an_error(done: bool) -> None:
     encoder = CODEC.stream_encoder(ResponseContext())
-    wire = encoder.encode(events(chat_events(SAID, STOP)) if done else [])
+    wire = encoder.encode(events(chat_events(CONTENT, STOP)) if done else [])
     assert (b"[DONE]" in wire) is done
     assert (b'"error"' in encoder.close()) is not done
 

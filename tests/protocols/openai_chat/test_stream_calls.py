@@ -1,4 +1,4 @@
-"""When a call that grows is complete: asked with every fragment by servers that repeat its name."""
+"""Detection of complete calls, which servers that repeat the name require for every fragment."""
 
 import time
 
@@ -18,30 +18,31 @@ _PIECES = st.sampled_from(
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(_PIECES | st.sampled_from(['{"a":"b\\"}', '"}', '{"a":[1,"]"]}']), max_size=9))
-def test_a_call_is_complete_when_its_arguments_are_json(pieces: list[str]) -> None:
+def test_call_is_complete_when_its_arguments_are_json(pieces: list[str]) -> None:
     call = _OpenCall(freeform=False, legacy=False)
-    for number, piece in enumerate(pieces, 1):
+    for count, piece in enumerate(pieces, 1):
         call.pieces.append(piece)
-        assert call.is_complete() == is_json("".join(pieces[:number])), pieces[:number]
+        assert call.is_complete() == is_json("".join(pieces[:count])), pieces[:count]
 
 
 @pytest.mark.parametrize("piece", ["x" * 8, '\\"\\\\', "{}{}"])
-def test_a_name_that_is_repeated_costs_no_more_with_each_fragment(piece: str) -> None:
+def test_repeated_names_take_linear_time(piece: str) -> None:
     def seconds(count: int) -> float:
         calls = CallAssembler(0, "answer", lambda events: 0)
         events: list[Event] = []
-        began = time.process_time()
+        start = time.process_time()
         calls.add_fragment(_fragment('{"text":"'), events)
         for _ in range(count):
             calls.add_fragment(_fragment(piece), events)
         calls.add_fragment(_fragment('"}'), events)
         assert sum(isinstance(event, PartStart) for event in events) == 1
-        return time.process_time() - began
+        return time.process_time() - start
 
-    # Processor time: sixteen times as much, where looking at all again each time would take 256 times.
-    few = min(seconds(2_500) for _ in range(3))
-    assert min(seconds(40_000) for _ in range(3)) < 100 * few
+    # 16 times the fragments take about 16 times the CPU time; rescanning all pieces would take 256 times.
+    baseline = min(seconds(2_500) for _ in range(3))
+    assert min(seconds(40_000) for _ in range(3)) < 100 * baseline
 
 
 def _fragment(text: str) -> FragmentShape:
+    """Return a fragment that repeats the name of its call."""
     return FragmentShape(index=0, function=FunctionCallShape(name="f", arguments=text))

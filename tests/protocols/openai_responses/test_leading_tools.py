@@ -31,4 +31,4 @@ def test_system_prompt_after_leading_tools_stays_a_system_prompt(target: str) ->
     assert "functions__exec" in str(translated.value["tools"])
     assert "You are Codex." not in str({**translated.value, field: None})
     tool_losses = [loss for loss in translated.losses if loss.path == "/input/0"]
-    assert [loss.reason for loss in tool_losses] == ["tools that come later are declared from the start"]
+    assert [loss.reason for loss in tool_losses] == ["tools that are loaded later are declared from the start"]

@@ -1,4 +1,4 @@
-"""Arguments that a person approves, or changes first: what was approved is what runs, and the model is told."""
+"""Approval with edited arguments: the approved arguments run, and the model is informed."""
 
 import json
 from pathlib import Path
@@ -37,8 +37,8 @@ def proposed(model: ScriptedModel, policy: Policy | None = None) -> tuple[Agent,
 
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("policy", [Policy(), Policy(allow=["pay"])])
-def test_r_7_changing_the_arguments_in_place_changes_nothing(before: bool, policy: Policy) -> None:
-    """R-7: the approval was bound to the model's text, and the changed arguments ran."""
+def test_r_7_mutating_arguments_has_no_effect(before: bool, policy: Policy) -> None:
+    """R-7: the approval was bound to the model's text, but the mutated arguments ran."""
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model, policy)
     (pending,) = state.pending
@@ -54,20 +54,20 @@ def test_r_7_changing_the_arguments_in_place_changes_nothing(before: bool, polic
     assert paid == [(5, ("ada",))]
 
 
-def test_r_7_a_call_is_approved_with_other_arguments_and_the_model_is_told() -> None:
+def test_r_7_model_is_informed_of_edited_arguments() -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model)
     state.approve("c1", arguments={"amount": 3, "to": ["bob"]})
     state = agent.step(state)
     assert paid == [(3, ("bob",))]
     (result,) = last_results(model.requests[1])
-    said = result_text(result)
-    assert said.startswith("[The arguments were changed before approval. It was called with ")
-    assert json.loads(said.partition(" called with ")[2].partition("]\n")[0]) == {"amount": 3, "to": ["bob"]}
-    assert said.endswith("paid 3")
+    result_message = result_text(result)
+    assert result_message.startswith("[The arguments were edited before approval. The tool was called with ")
+    assert json.loads(result_message.partition(" called with ")[2].partition("]\n")[0]) == {"amount": 3, "to": ["bob"]}
+    assert result_message.endswith("paid 3")
 
 
-def test_r_7_the_record_says_what_ran_and_that_it_was_changed(tmp_path: Path) -> None:
+def test_r_7_record_has_the_edited_arguments(tmp_path: Path) -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED), model_call("pay", ASKED, id="c2")), text_turn("ok"))
     runs = RunStore(tmp_path / "runs.db")
     agent = Agent(model, tools=[pay], journal=runs)
@@ -77,19 +77,19 @@ def test_r_7_the_record_says_what_ran_and_that_it_was_changed(tmp_path: Path) ->
     agent.step(state)
     first, *_ = read_turns(runs.steps(state.run))
     outcomes = [one.outcome for one in first.calls.values() if one.outcome is not None]
-    found = [(one.record.arguments["amount"], one.record.edited) for one in outcomes]
-    assert found == [(3, True), (5, False)]
+    recorded_arguments = [(one.record.arguments["amount"], one.record.edited) for one in outcomes]
+    assert recorded_arguments == [(3, True), (5, False)]
     runs.close()
 
 
-def test_r_7_other_arguments_must_be_valid() -> None:
+def test_r_7_edited_arguments_must_be_valid() -> None:
     _, state = proposed(ScriptedModel(model_turn(model_call("pay", ASKED))))
     with pytest.raises(ToolwireError, match="/amount"):
         state.approve("c1", arguments={"amount": "much", "to": []})
     assert state.approval_requests
 
 
-def test_r_7_a_deny_rule_holds_for_what_was_changed() -> None:
+def test_r_7_deny_rule_applies_to_edited_arguments() -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model, Policy(ask=["pay"], deny=["pay(amount=666)"]))
     state.approve("c1", arguments={"amount": 666, "to": []})
@@ -98,7 +98,7 @@ def test_r_7_a_deny_rule_holds_for_what_was_changed() -> None:
     assert last_results(model.requests[1])[0].status == "denied"
 
 
-def test_r_7_an_approval_does_not_overrule_a_deny_rule() -> None:
+def test_r_7_approval_does_not_override_a_deny_rule() -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model, Policy(deny=["pay"]))
     state.approve("c1")

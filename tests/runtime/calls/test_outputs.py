@@ -1,4 +1,4 @@
-"""Values that tools return, as the model gets them."""
+"""Conversion of tool return values to content for the model."""
 
 import asyncio
 import itertools
@@ -62,7 +62,7 @@ def test_r_1_values_become_json_at_any_depth(value: Any, plain: Any) -> None:
 
 
 @pytest.mark.parametrize(("image", "kind"), [(PNG, "image/png"), (JPEG, "image/jpeg")], ids=["png", "jpeg"])
-def test_r_1_bytes_of_an_image_are_an_image(image: bytes, kind: str) -> None:
+def test_r_1_image_bytes_become_an_image(image: bytes, kind: str) -> None:
     (part,) = as_output(image).content
     assert isinstance(part, Media)
     assert (part.kind, part.media_type) == ("image", kind)
@@ -74,12 +74,12 @@ def test_r_1_bytes_of_an_image_are_an_image(image: bytes, kind: str) -> None:
     assert nested.source == part.source
 
 
-def test_r_1_bytes_are_text_if_they_can_be() -> None:
+def test_r_1_utf_8_bytes_become_text() -> None:
     assert as_output("Grüße".encode()).content == (Text(text="Grüße"),)
     assert as_output(b"\xff\xfe\x00").content == (Text(text="[3 bytes of binary data]"),)
 
 
-def test_r_1_a_generator_is_collected_up_to_a_bound() -> None:
+def test_r_1_generator_is_collected_up_to_a_limit() -> None:
     def count() -> Iterator[int]:
         yield from itertools.count()
 

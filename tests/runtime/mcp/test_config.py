@@ -1,4 +1,4 @@
-"""`[mcp.servers.NAME]`, and the files of other tools."""
+"""Configuration of `[mcp.servers.NAME]`, and import of other tools' files."""
 
 import json
 import tomllib
@@ -14,7 +14,7 @@ def read(text: str, **environment: str) -> Config:
     return parse_config(text, environment)
 
 
-def test_a_program_and_an_address_are_read() -> None:
+def test_command_and_url_servers_are_parsed() -> None:
     config = read(
         """
         [mcp.servers.files]
@@ -45,27 +45,27 @@ def test_a_program_and_an_address_are_read() -> None:
     ("section", "message"),
     [
         ('comand = "x"', "unknown key mcp.servers.a.comand"),
-        ("", "mcp.servers.a: wants either command or url"),
-        ('command = "x"\nurl = "http://y"', "mcp.servers.a: wants either command or url"),
-        ('url = "file:///etc/passwd"', "mcp.servers.a.url: 'file:///etc/passwd' is no http or https address"),
-        ('url = "https://["', "mcp.servers.a.url: 'https://[' is no http or https address"),
-        ('url = "https://y:port"', "mcp.servers.a.url: 'https://y:port' is no http or https address"),
-        ('url = "https://me:pass@y.example"', "mcp.servers.a.url: no user or password in an address"),
-        ('url = "https://y"\nheaders = { "a b" = "c" }', "mcp.servers.a.headers.a b: not a header"),
-        ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: not a header"),
-        ('command = "x"\ntimeout = 0', "mcp.servers.a.timeout: must be more than 0"),
+        ("", "mcp.servers.a: set either command or url"),
+        ('command = "x"\nurl = "http://y"', "mcp.servers.a: set either command or url"),
+        ('url = "file:///etc/passwd"', "mcp.servers.a.url: expected an http or https URL, got 'file:///etc/passwd'"),
+        ('url = "https://["', "mcp.servers.a.url: expected an http or https URL, got 'https://['"),
+        ('url = "https://y:port"', "mcp.servers.a.url: expected an http or https URL, got 'https://y:port'"),
+        ('url = "https://me:pass@y.example"', "mcp.servers.a.url: user and password are not allowed in a URL"),
+        ('url = "https://y"\nheaders = { "a b" = "c" }', "mcp.servers.a.headers.a b: invalid header"),
+        ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: invalid header"),
+        ('command = "x"\ntimeout = 0', "mcp.servers.a.timeout: must be greater than 0"),
         ('command = "x"\nversion = "2024-11-05"', "mcp.servers.a.version: "),
-        ('command = "x"\nenv = { A = "env:NOT_THERE" }', "mcp.servers.a.env.A: the environment variable NOT_THERE"),
+        ('command = "x"\nenv = { A = "env:NOT_THERE" }', "mcp.servers.a.env.A: environment variable NOT_THERE"),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_key(section: str, message: str) -> None:
+def test_config_error_names_the_key(section: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         read(f"[mcp.servers.a]\n{section}")
     assert str(error.value).startswith(message)
 
 
-def test_a_name_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"mcp\.servers\.a b: a name is"):
+def test_invalid_server_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"mcp\.servers\.a b: invalid name"):
         read('[mcp.servers."a b"]\ncommand = "x"')
 
 
@@ -84,7 +84,7 @@ OTHERS: dict[str, Any] = {
 }
 
 
-def test_the_file_of_another_tool_is_turned_into_ours() -> None:
+def test_mcp_servers_file_is_imported() -> None:
     servers, left = parse_mcp_servers(json.dumps(OTHERS).encode())
     assert list(servers) == ["file-system", "gemini", "off", "old"]
     assert servers["file-system"] == McpServerConfig(
@@ -93,13 +93,13 @@ def test_the_file_of_another_tool_is_turned_into_ours() -> None:
     assert (servers["gemini"].url, servers["gemini"].without) == ("https://g.example/mcp", ("rm",))
     assert not servers["off"].enabled
     assert left == [
-        "gemini.trust: unknown",
-        "off.timeout: left out, it means different things in different tools",
-        "old: HTTP with SSE is gone from the protocol, trying it as streamable HTTP",
+        "gemini.trust: unknown key",
+        "off.timeout: not imported, its meaning differs between tools",
+        "old: the HTTP+SSE transport is no longer supported, using streamable HTTP",
     ]
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_toml_round_trip() -> None:
     servers, _ = parse_mcp_servers(json.dumps(OTHERS).encode())
     text = as_toml(servers)
     assert list(tomllib.loads(text)["mcp"]["servers"]) == list(servers)
@@ -111,6 +111,6 @@ def test_what_is_written_is_read_again() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"mcpServers": []}', b'{"mcpServers": {"a": {"args": 1}}}'])
-def test_a_file_that_is_none_is_refused(text: bytes) -> None:
+def test_invalid_import_file_is_refused(text: bytes) -> None:
     with pytest.raises(McpConfigError):
         parse_mcp_servers(text)

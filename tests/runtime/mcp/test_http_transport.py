@@ -1,4 +1,4 @@
-"""Servers that have an address: gone, back again, and without measure."""
+"""MCP over HTTP: unreachable servers, lost sessions and oversized responses."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ Answer = Callable[[str, Any], tuple[int, str, bytes]]
 
 @asynccontextmanager
 async def answering(answer: Answer) -> AsyncIterator[str]:
-    """An HTTP server of the newer version, whose answers to calls are given."""
+    """An HTTP server of the newer version with given responses to calls."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -68,14 +68,14 @@ async def answering(answer: Answer) -> AsyncIterator[str]:
 def faulted(answer: Answer) -> ToolError:
     async def work() -> ToolError:
         async with answering(answer) as url, open_toolset(server_at(url, NEW_VERSION), "far") as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "go")
-            return fault.value
+            return error_info.value
 
     return asyncio.run(work())
 
 
-def test_an_address_where_nobody_is_is_told() -> None:
+def test_unreachable_url_is_reported() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -86,12 +86,12 @@ def test_an_address_where_nobody_is_is_told() -> None:
         ) as toolset:
             assert await toolset.tools() == ()
             assert toolset.state == "down"
-            assert "the MCP server far is not there: " in toolset.take_warnings()[0]
+            assert "MCP server 'far' is unavailable: " in toolset.take_warnings()[0]
 
     asyncio.run(work())
 
 
-def test_an_answer_that_is_too_long_is_not_read_to_its_end() -> None:
+def test_overlong_response_is_aborted() -> None:
     def answer(method: str, id: Any) -> tuple[int, str, bytes]:
         held = {
             "content": [{"type": "text", "text": "x" * (limits.MAX_MESSAGE_BYTES + 1000)}],
@@ -102,7 +102,7 @@ def test_an_answer_that_is_too_long_is_not_read_to_its_end() -> None:
     assert faulted(answer).kind == "unavailable"
 
 
-def test_an_event_that_is_too_long_is_not_read_to_its_end() -> None:
+def test_overlong_event_is_aborted() -> None:
     def answer(method: str, id: Any) -> tuple[int, str, bytes]:
         return 200, "text/event-stream", b"data: " + b"x" * (limits.MAX_MESSAGE_BYTES + 1000) + b"\n\n"
 
@@ -110,21 +110,21 @@ def test_an_event_that_is_too_long_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 403, 404])
-def test_a_status_without_an_answer_is_a_protocol_error(status: int) -> None:
+def test_error_status_without_body_is_a_protocol_error(status: int) -> None:
     assert faulted(lambda method, id: (status, "text/html", b"<h1>no</h1>")).kind == "protocol"
 
 
-def test_a_redirect_to_elsewhere_is_not_followed() -> None:
-    fault = faulted(lambda method, id: (307, "text/plain", b""))
-    assert fault.kind == "protocol"
-    assert "not followed" in str(fault)
+def test_redirect_to_another_host_is_not_followed() -> None:
+    error_info = faulted(lambda method, id: (307, "text/plain", b""))
+    assert error_info.kind == "protocol"
+    assert "not followed" in str(error_info)
 
 
-def test_what_is_no_json_is_a_protocol_error() -> None:
+def test_invalid_json_is_a_protocol_error() -> None:
     assert faulted(lambda method, id: (200, "application/json", b"{")).kind == "protocol"
 
 
-def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_is_made() -> None:
+def test_lost_session_is_reopened_and_the_call_resent() -> None:
     async def work() -> None:
         async with (
             serve_tools(build_tool_server([ADD_TOOL])) as offered,
@@ -146,7 +146,7 @@ async def _forget(manager: Any) -> None:
 
 
 @both
-def test_many_calls_go_on_at_once_over_one_connection(version: str) -> None:
+def test_calls_run_concurrently_over_one_connection(version: str) -> None:
     async def work() -> None:
         async with (
             serve_tools(build_tool_server([ADD_TOOL])) as offered,

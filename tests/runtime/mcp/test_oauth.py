@@ -1,4 +1,4 @@
-"""Signing in: where tokens are kept, and who may come back from the browser."""
+"""OAuth sign-in: token storage and the redirect from the browser."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from toolwire.runtime.mcp.oauth import RedirectListener, SignInRequired, TokenFi
 from toolwire.runtime.mcp.toolset import McpToolset
 
 
-def test_tokens_are_kept_where_only_their_user_reads(tmp_path: Path) -> None:
+def test_token_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "mcp"
 
     async def work() -> None:
@@ -36,7 +36,7 @@ def test_tokens_are_kept_where_only_their_user_reads(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_broken_file_is_no_token(tmp_path: Path) -> None:
+def test_invalid_token_file_is_ignored(tmp_path: Path) -> None:
     def store() -> TokenFile:
         return TokenFile(tmp_path, "far", "https://far.example")
 
@@ -50,7 +50,7 @@ async def get(url: str) -> int:
         return (await browser.get(url)).status_code
 
 
-def test_only_the_answer_to_what_was_asked_is_taken() -> None:
+def test_redirect_requires_the_matching_state() -> None:
     async def work() -> None:
         opened: list[str] = []
 
@@ -73,7 +73,7 @@ def test_only_the_answer_to_what_was_asked_is_taken() -> None:
     asyncio.run(work())
 
 
-def test_a_refusal_is_told() -> None:
+def test_denied_sign_in_is_reported() -> None:
     async def work() -> None:
         async def browse(url: str) -> None:
             pass
@@ -88,7 +88,7 @@ def test_a_refusal_is_told() -> None:
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "vscode://run?x=1"])
-def test_only_web_addresses_are_opened(url: str) -> None:
+def test_only_http_urls_are_opened(url: str) -> None:
     async def work() -> None:
         opened: list[str] = []
 
@@ -102,7 +102,7 @@ def test_only_web_addresses_are_opened(url: str) -> None:
     asyncio.run(work())
 
 
-def test_with_credentials_of_its_own_there_is_nothing_to_sign_in_to() -> None:
+def test_authorization_header_disables_oauth() -> None:
     async def work() -> None:
         server = McpServerConfig(url="https://far.example", headers={"authorization": "Bearer x"})
         async with oauth_provider("far", server, None, None) as auth:
@@ -124,7 +124,7 @@ async def used(given: OAuthServer, folder: Path | None, *, browses: bool, **more
     return toolset
 
 
-def test_a_person_signs_in_once_and_tokens_are_renewed_without_them(tmp_path: Path) -> None:
+def test_sign_in_happens_once_and_tokens_are_refreshed(tmp_path: Path) -> None:
     async def work() -> None:
         async with serve_oauth() as given:
             unknown = await used(given, tmp_path, browses=False)
@@ -146,13 +146,13 @@ def test_a_person_signs_in_once_and_tokens_are_renewed_without_them(tmp_path: Pa
 
 
 def age(folder: Path) -> None:
-    """The token that is kept there has run out."""
+    """Expire the stored token."""
     (path,) = folder.glob("far-*.json")
     kept = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**kept, "expires_at": time.time() - 10}), encoding="utf-8")
 
 
-def test_a_client_that_was_registered_by_hand_is_not_registered_again() -> None:
+def test_configured_client_is_not_registered_again() -> None:
     async def work() -> None:
         async with serve_oauth() as given:
             toolset = await used(given, None, browses=True, client_id="by-hand", client_secret="s3cret-s3cret")
@@ -163,7 +163,7 @@ def test_a_client_that_was_registered_by_hand_is_not_registered_again() -> None:
     asyncio.run(work())
 
 
-def test_a_secret_goes_only_to_the_issuer_it_is_for() -> None:
+def test_client_secret_goes_only_to_its_issuer() -> None:
     async def work() -> None:
         async with serve_oauth() as given:
             more = {"client_id": "by-hand", "client_secret": "s3cret-s3cret", "issuer": "https://another.example"}

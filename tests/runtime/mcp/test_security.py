@@ -1,4 +1,4 @@
-"""The MCP rows of the security table: who starts programs, who hears what, and through which door."""
+"""The MCP rows of the threat model: program start, credentials and policy."""
 
 import ast
 import asyncio
@@ -25,7 +25,7 @@ SOURCES = Path(toolwire.runtime.mcp.__file__).parent
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses", "/v1/chat/completions", "/api/chat", "/mcp"])
-def test_no_request_starts_a_program_or_adds_a_server(path: str, tmp_path: Path) -> None:
+def test_requests_cannot_start_programs_or_add_servers(path: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     server = {"name": "x", "type": "stdio", "command": "touch", "args": [str(mark)], "env": {"A": "1"}}
     hostile = {
@@ -47,7 +47,7 @@ def test_no_request_starts_a_program_or_adds_a_server(path: str, tmp_path: Path)
     assert not mark.exists()
 
 
-def test_a_program_is_started_in_one_place_and_never_through_a_shell() -> None:
+def test_programs_start_in_one_place_without_a_shell() -> None:
     starts = {}
     for path in SOURCES.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -69,7 +69,7 @@ def test_a_program_is_started_in_one_place_and_never_through_a_shell() -> None:
         {"name": "constructor", "arguments": {}},
     ],
 )
-def test_there_is_no_way_round_a_rule(call: dict[str, Any]) -> None:
+def test_every_path_to_a_tool_applies_the_policy(call: dict[str, Any]) -> None:
     async def work() -> None:
         served = build_tool_server([ADD_TOOL], Policy(deny=["add"]))
         async with serve_tools(served) as offered, RawMcpClient(offered.url, NEW_VERSION, ELICITATION_META) as plain:
@@ -81,7 +81,7 @@ def test_there_is_no_way_round_a_rule(call: dict[str, Any]) -> None:
     asyncio.run(work())
 
 
-def test_an_approval_is_for_the_call_that_was_asked_about() -> None:
+def test_approval_covers_only_the_requested_call() -> None:
     async def work() -> None:
         served = build_tool_server([ADD_TOOL], Policy(ask=["add"]))
         async with serve_tools(served) as offered, RawMcpClient(offered.url, NEW_VERSION, ELICITATION_META) as plain:
@@ -99,7 +99,7 @@ def test_an_approval_is_for_the_call_that_was_asked_about() -> None:
     asyncio.run(work())
 
 
-def test_no_credential_is_in_what_is_told_of_a_failure() -> None:
+def test_failure_messages_contain_no_credentials() -> None:
     secret = "Bearer sk-live-0123456789abcdef"
 
     async def work() -> None:
@@ -115,7 +115,7 @@ def test_no_credential_is_in_what_is_told_of_a_failure() -> None:
     asyncio.run(work())
 
 
-def test_an_address_that_was_changed_gets_no_token_of_the_old_one(tmp_path: Path) -> None:
+def test_changed_url_gets_no_tokens_of_the_old_one(tmp_path: Path) -> None:
     async def work() -> None:
         async with serve_oauth() as first, serve_oauth() as second:
             for given in (first, second):
@@ -128,8 +128,8 @@ def test_an_address_that_was_changed_gets_no_token_of_the_old_one(tmp_path: Path
     asyncio.run(work())
 
 
-def test_a_secret_in_what_a_server_says_does_not_reach_the_client() -> None:
-    """The same redaction as for a model: in text and in structured content."""
+def test_secrets_in_server_output_are_redacted_for_the_client() -> None:
+    """Text and structured content are redacted as for a model."""
     from toolwire.journal.redaction import Redactor
     from toolwire.runtime.mcp.server import ToolServer
     from toolwire.runtime.mcp.tool_runner import ToolRunner

@@ -1,4 +1,4 @@
-"""toolwire as an MCP server, of both versions, over HTTP and stdio, asked by toolwire as a client."""
+"""Toolwire as an MCP server in both protocol versions, over HTTP and stdio, with toolwire as the client."""
 
 import asyncio
 import json
@@ -72,9 +72,9 @@ def _nothing_ran() -> None:
 
 
 @both
-def test_tools_are_offered_and_carried_out(version: str) -> None:
+def test_tools_are_listed_and_run(version: str) -> None:
     async def work() -> None:
-        told: list[str] = []
+        notices: list[str] = []
         async with (
             serve_tools(build_tool_server([ADD_TOOL])) as offered,
             open_toolset(server_at(offered.url, version), "me") as toolset,
@@ -86,15 +86,15 @@ def test_tools_are_offered_and_carried_out(version: str) -> None:
                 ADD_TOOL.output_schema,
             )
             assert tool.annotations == Annotations(read_only=True)
-            output = await tool.run({"a": 1, "b": 2}, call_context(progress=told.append))
+            output = await tool.run({"a": 1, "b": 2}, call_context(progress=notices.append))
             assert (text_of_output(output), output.structured) == ("3", {"sum": 3})
-        assert told == ["1/2 half", "2/2"]
+        assert notices == ["1/2 half", "2/2"]
 
     asyncio.run(work())
 
 
 @both
-def test_a_bad_call_and_a_failing_tool_are_tool_errors_and_an_unknown_tool_is_none(version: str) -> None:
+def test_invalid_call_is_a_tool_error_and_unknown_tool_a_protocol_error(version: str) -> None:
     async def work() -> None:
         served = build_tool_server([ADD_TOOL, Tool(name="fail", run=fail)])
         async with serve_tools(served) as offered, open_toolset(server_at(offered.url, version), "me") as toolset:
@@ -114,7 +114,7 @@ def test_a_bad_call_and_a_failing_tool_are_tool_errors_and_an_unknown_tool_is_no
 
 
 @both
-def test_every_call_goes_past_the_policy(version: str) -> None:
+def test_policy_applies_to_every_call(version: str) -> None:
     async def work() -> None:
         served = build_tool_server([ADD_TOOL], Policy(allow=["*"], deny=["add(a=13)"]))
         async with serve_tools(served) as offered, open_toolset(server_at(offered.url, version), "me") as toolset:
@@ -130,7 +130,7 @@ def test_every_call_goes_past_the_policy(version: str) -> None:
 
 @both
 @pytest.mark.parametrize("answer", ["yes", "no"])
-def test_what_the_policy_asks_is_asked_of_the_clients_user(version: str, answer: str) -> None:
+def test_approval_is_requested_from_the_clients_user(version: str, answer: str) -> None:
     async def work() -> None:
         person = RecordingApprover(answer)
         served = build_tool_server([ADD_TOOL], Policy(ask=["add"]))
@@ -139,13 +139,13 @@ def test_what_the_policy_asks_is_asked_of_the_clients_user(version: str, answer:
         assert output.is_error == (answer == "no")
         assert executed_tools == (["add"] if answer == "yes" else [])
         question, choices = person.questions[0]
-        assert 'Allow add with {"a": 1, "b": 2}? (the rule ask add)' in question
+        assert 'Allow add with {"a": 1, "b": 2}? (matches rule \'ask add\')' in question
         assert choices == ("yes", "no")
 
     asyncio.run(work())
 
 
-def test_s_7_the_clients_user_sees_the_complete_call() -> None:
+def test_s_7_approval_shows_the_complete_call() -> None:
     """S-7: the form showed the first 2,000 characters of the arguments."""
     forms: list[str] = []
 
@@ -160,7 +160,7 @@ def test_s_7_the_clients_user_sees_the_complete_call() -> None:
 
 
 @both
-def test_a_client_that_can_not_ask_is_denied(version: str) -> None:
+def test_client_without_elicitation_is_denied(version: str) -> None:
     async def work() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL], Policy(ask=["add"]))) as offered:
             meta = {
@@ -171,14 +171,14 @@ def test_a_client_that_can_not_ask_is_denied(version: str) -> None:
             async with RawMcpClient(offered.url, version, meta) as plain:
                 result = await plain.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
         assert result["result"]["isError"] is True
-        assert "nobody is there to ask" in result["result"]["content"][0]["text"]
+        assert "no approver is available" in result["result"]["content"][0]["text"]
         assert executed_tools == []
 
     asyncio.run(work())
 
 
 @both
-def test_a_tool_that_asks_is_suspended_and_runs_once(version: str) -> None:
+def test_tool_with_a_question_is_suspended_and_runs_once(version: str) -> None:
     async def work() -> None:
         person = RecordingApprover("yes", "because")
         async with (
@@ -195,7 +195,7 @@ def test_a_tool_that_asks_is_suspended_and_runs_once(version: str) -> None:
     asyncio.run(work())
 
 
-def test_a_suspended_call_is_resumed_by_its_own_state_once_and_with_the_same_arguments() -> None:
+def test_suspended_call_resumes_once_with_the_same_arguments() -> None:
     async def work() -> None:
         async with (
             serve_tools(build_tool_server([CONFIRM])) as offered,
@@ -221,7 +221,7 @@ def test_a_suspended_call_is_resumed_by_its_own_state_once_and_with_the_same_arg
     asyncio.run(work())
 
 
-def test_a_suspended_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suspended_call_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolwire.runtime.mcp.server._SUSPENDED_TTL", 0.0)
 
     async def work() -> None:
@@ -236,7 +236,7 @@ def test_a_suspended_call_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch
     asyncio.run(work())
 
 
-def test_only_so_many_calls_are_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_suspended_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolwire.runtime.mcp.server._MAX_SUSPENDED", 3)
 
     async def work() -> None:
@@ -251,7 +251,7 @@ def test_only_so_many_calls_are_suspended(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @both
-def test_a_call_that_is_cancelled_is_stopped(version: str) -> None:
+def test_cancelled_call_stops(version: str) -> None:
     async def work() -> None:
         served = build_tool_server([Tool(name="wait", run=wait)])
         async with serve_tools(served) as offered, open_toolset(server_at(offered.url, version), "me") as toolset:
@@ -267,7 +267,7 @@ def test_a_call_that_is_cancelled_is_stopped(version: str) -> None:
     asyncio.run(work())
 
 
-def test_the_newer_version_is_spoken_without_sessions_and_with_its_headers() -> None:
+def test_newer_version_uses_headers_without_sessions() -> None:
     async def work() -> None:
         async with (
             serve_tools(build_tool_server([ADD_TOOL])) as offered,
@@ -287,7 +287,7 @@ def test_the_newer_version_is_spoken_without_sessions_and_with_its_headers() -> 
     asyncio.run(work())
 
 
-def test_the_older_version_is_spoken_with_a_handshake_and_a_session() -> None:
+def test_older_version_uses_handshake_and_session() -> None:
     async def work() -> None:
         async with (
             serve_tools(build_tool_server([ADD_TOOL])) as offered,
@@ -305,23 +305,23 @@ def test_the_older_version_is_spoken_with_a_handshake_and_a_session() -> None:
     asyncio.run(work())
 
 
-def test_lists_say_how_long_they_count_only_where_the_version_has_it() -> None:
+def test_tool_list_has_a_ttl_in_the_newer_version_only() -> None:
     async def work() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL])) as offered:
             async with RawMcpClient(offered.url, NEW_VERSION, ELICITATION_META) as plain:
                 new = (await plain.request("tools/list", {}))["result"]
-                found = (await plain.request("server/discover", {}))["result"]
+                discovered = (await plain.request("server/discover", {}))["result"]
             async with RawMcpClient(offered.url, OLD_VERSION, {}) as plain:
                 old = (await plain.request("tools/list", {}))["result"]
         assert (new["ttlMs"], new["cacheScope"], new["resultType"]) == (60_000, "private", "complete")
-        assert found["supportedVersions"] == [NEW_VERSION]
+        assert discovered["supportedVersions"] == [NEW_VERSION]
         assert set(old) == {"tools"}
 
     asyncio.run(work())
 
 
-def test_what_is_not_offered_is_not_found() -> None:
-    """001:343: the server has no resources, so that neither code of a resource that is not found is ever sent."""
+def test_unlisted_methods_are_not_found() -> None:
+    """The server has no resources, so it never sends either code for a missing resource."""
 
     async def work() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL])) as offered:
@@ -333,7 +333,7 @@ def test_what_is_not_offered_is_not_found() -> None:
     asyncio.run(work())
 
 
-def test_a_version_that_is_not_known_is_refused() -> None:
+def test_unknown_protocol_version_is_refused() -> None:
     async def work() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL])) as offered:
             meta = {**ELICITATION_META, "io.modelcontextprotocol/protocolVersion": "2031-01-01"}
@@ -346,7 +346,7 @@ def test_a_version_that_is_not_known_is_refused() -> None:
 
 
 @both
-def test_clients_are_told_that_tools_changed(version: str) -> None:
+def test_clients_are_notified_of_tool_changes(version: str) -> None:
     async def work() -> None:
         tools: list[Tool] = [ADD_TOOL]
         served = build_tool_server([])
@@ -369,29 +369,29 @@ def test_clients_are_told_that_tools_changed(version: str) -> None:
 
 
 @both
-def test_servers_behind_it_are_offered_with_it(version: str) -> None:
-    """A form of a server behind it goes whole to the client's user, and a progress to the client."""
+def test_tools_of_configured_servers_are_offered(version: str) -> None:
+    """Forms and progress of a configured server are forwarded to the client."""
 
     async def work() -> None:
         behind = McpToolset("far", scripted_server(OLD_VERSION))
-        told: list[str] = []
+        notices: list[str] = []
         schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
         async with (
             serve_tools(build_tool_server([ADD_TOOL, behind])) as offered,
             open_toolset(server_at(offered.url, version), "me") as toolset,
         ):
-            asked = await call_tool(toolset, "far__ask", {"schema": schema}, RecordingApprover("Ada"))
-            assert json.loads(text_of_output(asked)) == {"action": "accept", "content": {"name": "Ada"}}
-            await (await find_tool(toolset, "far__progress")).run({}, call_context(progress=told.append))
+            form_output = await call_tool(toolset, "far__ask", {"schema": schema}, RecordingApprover("Ada"))
+            assert json.loads(text_of_output(form_output)) == {"action": "accept", "content": {"name": "Ada"}}
+            await (await find_tool(toolset, "far__progress")).run({}, call_context(progress=notices.append))
             failed = await call_tool(toolset, "far__fail")
             assert (failed.is_error, text_of_output(failed)) == (True, "the disk is full")
-        assert told == ["1/2 part 1", "2/2 part 2"]
+        assert notices == ["1/2 part 1", "2/2 part 2"]
         await behind.close()
 
     asyncio.run(work())
 
 
-def test_a_grammar_tool_is_offered_with_one_text() -> None:
+def test_grammar_tool_has_one_text_argument() -> None:
     async def shout(arguments: Arguments, calling: ToolContext) -> str:
         return str(arguments).upper()
 
@@ -416,7 +416,7 @@ def test_a_grammar_tool_is_offered_with_one_text() -> None:
         ({"host": "localhost:1"}, 200),
     ],
 )
-def test_a_page_of_another_origin_or_under_another_name_is_turned_away(headers: dict[str, str], status: int) -> None:
+def test_foreign_origin_or_host_is_rejected(headers: dict[str, str], status: int) -> None:
     async def work() -> None:
         async with (
             serve_tools(build_tool_server([ADD_TOOL])) as offered,
@@ -428,7 +428,7 @@ def test_a_page_of_another_origin_or_under_another_name_is_turned_away(headers: 
     asyncio.run(work())
 
 
-def test_with_keys_only_who_has_one_gets_in() -> None:
+def test_requests_without_a_key_are_rejected() -> None:
     async def work() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL]), keys=["a-long-enough-key"]) as offered:
             message = {"method": "tools/list", "id": 1, "params": {"_meta": ELICITATION_META}}
@@ -445,7 +445,7 @@ def test_with_keys_only_who_has_one_gets_in() -> None:
     asyncio.run(work())
 
 
-def test_nothing_of_a_callers_headers_goes_to_a_server_behind() -> None:
+def test_client_headers_do_not_reach_configured_servers() -> None:
     async def work() -> None:
         async with serve_tools(build_tool_server([ADD_TOOL])) as far:
             behind = McpToolset("far", server_at(far.url, NEW_VERSION))
@@ -460,7 +460,7 @@ def test_nothing_of_a_callers_headers_goes_to_a_server_behind() -> None:
     asyncio.run(work())
 
 
-def test_results_are_written_as_mcp_has_them() -> None:
+def test_results_are_encoded_as_mcp_content() -> None:
     parts = (
         Text(text="t"),
         Data(json=json.dumps({"a": 1}).encode()),  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Streams of MCP's Streamable HTTP that are cut: resumed by Last-Event-ID, with the call carried out once (001:311)."""
+"""Interrupted streams of MCP's Streamable HTTP resume by `Last-Event-ID`, and the call runs once."""
 
 import asyncio
 import json
@@ -97,7 +97,7 @@ async def serving(app: Cutting) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize(("cut", "cuts"), [("ended", 1), ("ended", 3), ("dropped", 1)])
-def test_a_stream_that_is_cut_is_resumed_after_its_last_event(cut: Cut, cuts: int) -> None:
+def test_interrupted_stream_resumes_after_its_last_event(cut: Cut, cuts: int) -> None:
     async def work() -> None:
         app = Cutting(cut, cuts)
         async with serving(app) as url, open_toolset(server_at(url, OLD_VERSION), "far") as toolset:
@@ -109,13 +109,13 @@ def test_a_stream_that_is_cut_is_resumed_after_its_last_event(cut: Cut, cuts: in
 
 
 @pytest.mark.parametrize("cut", ["ended", "dropped"])
-def test_a_stream_without_event_ids_is_not_resumed_and_the_call_not_repeated(cut: Cut) -> None:
+def test_stream_without_event_ids_is_neither_resumed_nor_repeated(cut: Cut) -> None:
     async def work() -> None:
         app = Cutting(cut, ids=False)
         async with serving(app) as url, open_toolset(server_at(url, OLD_VERSION), "far") as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "go")
         assert (app.calls, app.resumed) == (1, [])
-        assert "may have taken effect" in str(fault.value)
+        assert "may have taken effect" in str(error_info.value)
 
     asyncio.run(work())

@@ -1,4 +1,4 @@
-"""The tools of an MCP server, of both versions, as a toolset."""
+"""The tools of an MCP server as a toolset, in both protocol versions."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def test_tools_are_listed_and_called(version: str) -> None:
 
 
 @both
-def test_every_page_of_a_list_is_read(version: str) -> None:
+def test_all_pages_of_a_tool_list_are_read(version: str) -> None:
     async def work() -> None:
         listed = [tool_definition(f"tool{number}") for number in range(25)]
         async with open_toolset(scripted_server(version, tools=listed, page=10)) as toolset:
@@ -59,32 +59,32 @@ def test_every_page_of_a_list_is_read(version: str) -> None:
 
 
 @both
-def test_a_failure_of_the_tool_is_an_output_and_one_of_the_protocol_is_none(version: str) -> None:
+def test_tool_failure_is_an_output_and_protocol_failure_an_error(version: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
             failed = await call_tool(toolset, "fail")
             assert (failed.is_error, failed.error_kind, text_of_output(failed)) == (True, "tool", "the disk is full")
-            with pytest.raises(ToolError, match=r"something broke inside \(-32603\)") as fault:
+            with pytest.raises(ToolError, match=r"something broke inside \(-32603\)") as error_info:
                 await call_tool(toolset, "fault")
-            assert fault.value.kind == "protocol"
+            assert error_info.value.kind == "protocol"
 
     asyncio.run(work())
 
 
 @both
 @pytest.mark.parametrize("code", [-32002, -32602])
-def test_what_is_not_found_is_a_protocol_error_by_either_code(version: str, code: int) -> None:
+def test_unknown_tool_is_a_protocol_error_with_either_code(version: str, code: int) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
-            with pytest.raises(ToolError, match=str(code)) as fault:
+            with pytest.raises(ToolError, match=str(code)) as error_info:
                 await call_tool(toolset, "fault", {"code": code})
-            assert fault.value.kind == "protocol"
+            assert error_info.value.kind == "protocol"
 
     asyncio.run(work())
 
 
 @both
-def test_every_kind_of_content_is_a_part(version: str) -> None:
+def test_every_content_type_becomes_a_part(version: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
             image, audio, link, document, blob, page = (await call_tool(toolset, "media")).content
@@ -102,7 +102,7 @@ def test_every_kind_of_content_is_a_part(version: str) -> None:
 
 
 @both
-def test_structured_content_is_held_against_the_schema(version: str) -> None:
+def test_structured_content_is_validated(version: str) -> None:
     async def work() -> None:
         async with open_toolset(
             scripted_server(
@@ -112,14 +112,14 @@ def test_structured_content_is_held_against_the_schema(version: str) -> None:
             good = await call_tool(toolset, "structured", {"n": 1})
             assert good.structured == {"n": 1}
             assert good.content == (Data(json=good.content[0].json),)  # type: ignore[union-attr]
-            with pytest.raises(ToolError, match="at n: ") as fault:
+            with pytest.raises(ToolError, match="at n: ") as error_info:
                 await call_tool(toolset, "structured", {"n": "1"})
-            assert fault.value.kind == "output"
+            assert error_info.value.kind == "output"
 
     asyncio.run(work())
 
 
-def test_structured_content_that_was_promised_must_be_there() -> None:
+def test_missing_structured_content_is_an_error() -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(tools=[tool_definition("echo", outputSchema=PROMISE)])) as toolset:
             with pytest.raises(ToolError, match="no structured content"):
@@ -128,7 +128,7 @@ def test_structured_content_that_was_promised_must_be_there() -> None:
     asyncio.run(work())
 
 
-def test_a_tool_that_failed_owes_no_structured_content() -> None:
+def test_failed_call_needs_no_structured_content() -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(tools=[tool_definition("fail", outputSchema=PROMISE)])) as toolset:
             assert (await call_tool(toolset, "fail")).is_error
@@ -147,18 +147,18 @@ def test_any_value_may_be_structured_content_in_the_newer_version() -> None:
 
 
 @both
-def test_progress_is_told(version: str) -> None:
+def test_progress_is_reported(version: str) -> None:
     async def work() -> None:
-        told: list[str] = []
+        notices: list[str] = []
         async with open_toolset(scripted_server(version)) as toolset:
-            await (await find_tool(toolset, "progress")).run({}, call_context(progress=told.append))
-        assert told == ["1/2 part 1", "2/2 part 2"]
+            await (await find_tool(toolset, "progress")).run({}, call_context(progress=notices.append))
+        assert notices == ["1/2 part 1", "2/2 part 2"]
 
     asyncio.run(work())
 
 
 @both
-def test_a_call_that_is_given_up_is_cancelled_at_the_server(version: str, tmp_path: Path) -> None:
+def test_cancelled_call_is_cancelled_on_the_server(version: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async def work() -> None:
@@ -194,7 +194,7 @@ FORM = {
 
 
 @both
-def test_a_form_is_asked_of_the_person_field_by_field(version: str) -> None:
+def test_form_is_asked_field_by_field(version: str) -> None:
     async def work() -> None:
         person = RecordingApprover("Ada", "seven", "17", "36", "", "a, c", "true", "")
         async with open_toolset(scripted_server(version)) as toolset:
@@ -203,14 +203,14 @@ def test_a_form_is_asked_of_the_person_field_by_field(version: str) -> None:
         assert json.loads(text_of_output(output)) == {"action": "accept", "content": content}
         assert person.answers == []
         question, _ = person.questions[0]
-        assert question == "The MCP server actor asks: Who are you?[31m\nYour name"
+        assert question == "MCP server 'actor' asks: Who are you?[31m\nYour name"
         assert [choices for _, choices in person.questions if choices] == [("red", "blue"), ("true", "false")]
 
     asyncio.run(work())
 
 
 @both
-def test_a_person_can_leave_a_form_and_nobody_fills_none(version: str) -> None:
+def test_form_can_be_cancelled_and_is_declined_without_approver(version: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
             left = await call_tool(toolset, "ask", {"schema": FORM}, RecordingApprover("Ada", None))
@@ -223,7 +223,7 @@ def test_a_person_can_leave_a_form_and_nobody_fills_none(version: str) -> None:
     asyncio.run(work())
 
 
-def test_hints_are_kept_and_what_is_not_said_is_the_worse() -> None:
+def test_missing_hints_default_to_unsafe_values() -> None:
     async def work() -> None:
         listed = [
             tool_definition("silent"),
@@ -242,7 +242,7 @@ def test_hints_are_kept_and_what_is_not_said_is_the_worse() -> None:
     asyncio.run(work())
 
 
-def test_only_what_is_configured_is_offered() -> None:
+def test_only_configured_tools_are_offered() -> None:
     async def work() -> None:
         settings = scripted_server(tools=[tool_definition(name) for name in ("read_a", "read_b", "write_a")])
         chosen = McpServerConfig(command=settings.command, args=settings.args, tools=("read_*",), without=("*_b",))
@@ -256,7 +256,7 @@ def listings(log: Path) -> int:
     return sum(one.get("method") == "tools/list" for one in read_message_log(log))
 
 
-def test_a_list_counts_until_it_runs_out(tmp_path: Path) -> None:
+def test_tool_list_is_cached_until_it_expires(tmp_path: Path) -> None:
     async def work(ttl: int, log: Path) -> None:
         async with open_toolset(scripted_server(NEW_VERSION, ttl=ttl, log=str(log))) as toolset:
             await toolset.tools()
@@ -267,7 +267,7 @@ def test_a_list_counts_until_it_runs_out(tmp_path: Path) -> None:
     assert (listings(tmp_path / "long"), listings(tmp_path / "none")) == (1, 2)
 
 
-def test_a_change_notice_makes_the_list_old(tmp_path: Path) -> None:
+def test_change_notification_expires_the_tool_list(tmp_path: Path) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(log=str(tmp_path / "log"))) as toolset:
             noticed = asyncio.Event()
@@ -280,7 +280,7 @@ def test_a_change_notice_makes_the_list_old(tmp_path: Path) -> None:
     assert listings(tmp_path / "log") == 2
 
 
-def test_a_change_while_the_list_is_told_makes_it_old_too(tmp_path: Path) -> None:
+def test_change_during_listing_expires_the_tool_list(tmp_path: Path) -> None:
     async def work() -> None:
         settings = scripted_server(
             tools=[tool_definition("a"), tool_definition("b")], page=1, changing=True, log=str(tmp_path / "log")
@@ -296,7 +296,7 @@ def methods(log: Path) -> list[str]:
     return [one["method"] for one in read_message_log(log) if "method" in one] if log.exists() else []
 
 
-def test_an_older_server_is_never_sent_what_only_the_newer_version_has(tmp_path: Path) -> None:
+def test_older_server_never_receives_newer_messages(tmp_path: Path) -> None:
     async def work(log: Path, pin: str) -> None:
         async with open_toolset(scripted_server(OLD_VERSION, pin=pin, log=str(log))) as toolset:
             await call_tool(toolset, "echo")
@@ -318,7 +318,7 @@ def test_an_older_server_is_never_sent_what_only_the_newer_version_has(tmp_path:
                 assert not [key for key in meta if key.startswith("io.modelcontextprotocol/")]
 
 
-def test_a_newer_server_is_never_sent_a_handshake(tmp_path: Path) -> None:
+def test_newer_server_receives_no_handshake(tmp_path: Path) -> None:
     async def work(log: Path, pin: str) -> None:
         async with open_toolset(scripted_server(NEW_VERSION, pin=pin, log=str(log))) as toolset:
             await call_tool(toolset, "echo")
@@ -336,7 +336,7 @@ def test_a_newer_server_is_never_sent_a_handshake(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "pin"), [(OLD_VERSION, NEW_VERSION), (NEW_VERSION, OLD_VERSION), ("2025-06-18", OLD_VERSION)]
 )
-def test_a_version_that_is_pinned_is_spoken_or_nothing_is(version: str, pin: str) -> None:
+def test_pinned_version_is_required(version: str, pin: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version, pin=pin)) as toolset:
             assert await toolset.tools() == ()
@@ -346,7 +346,7 @@ def test_a_version_that_is_pinned_is_spoken_or_nothing_is(version: str, pin: str
     asyncio.run(work())
 
 
-def test_a_server_that_fails_leaves_the_others_working_and_is_told_once() -> None:
+def test_failing_server_is_reported_once_and_others_work() -> None:
     async def work() -> None:
         servers = {
             "good": scripted_server(),
@@ -361,12 +361,12 @@ def test_a_server_that_fails_leaves_the_others_working_and_is_told_once() -> Non
             for _ in range(3):
                 assert await gone.tools() == ()
             assert gone.take_warnings() == [
-                "the MCP server gone is not there: there is no program 'no-such-program-anywhere'"
+                "MCP server 'gone' failed to start: command not found: no-such-program-anywhere"
             ]
             assert (good.state, gone.state, gone.error) == (
                 "up",
                 "down",
-                "there is no program 'no-such-program-anywhere'",
+                "command not found: no-such-program-anywhere",
             )
         finally:
             await good.close()
@@ -375,24 +375,24 @@ def test_a_server_that_fails_leaves_the_others_working_and_is_told_once() -> Non
     asyncio.run(work())
 
 
-def test_what_a_program_said_before_it_ended_is_told() -> None:
+def test_stderr_of_an_ended_program_is_reported() -> None:
     async def work() -> None:
         script = "import sys; sys.exit('the key is missing')"
         settings = scripted_server()
         async with open_toolset(McpServerConfig(command=settings.command, args=("-c", script))) as toolset:
             assert await toolset.tools() == ()
-            assert "it said: the key is missing" in toolset.error
+            assert "stderr: the key is missing" in toolset.error
 
     asyncio.run(work())
 
 
 @both
-def test_a_server_that_died_is_started_anew(version: str) -> None:
+def test_dead_server_is_restarted(version: str) -> None:
     async def work() -> None:
         async with open_toolset(scripted_server(version)) as toolset:
-            with pytest.raises(ToolError) as fault:
+            with pytest.raises(ToolError) as error_info:
                 await call_tool(toolset, "die")
-            assert fault.value.kind == "unavailable"
+            assert error_info.value.kind == "unavailable"
             assert not toolset._connection.is_alive
             assert text_of_output(await call_tool(toolset, "echo")) == "{}"
             assert toolset.state == "up"
@@ -400,7 +400,7 @@ def test_a_server_that_died_is_started_anew(version: str) -> None:
     asyncio.run(work())
 
 
-def test_a_server_that_does_not_come_up_is_tried_again_with_more_and_more_patience() -> None:
+def test_failing_server_is_retried_with_backoff() -> None:
     async def work() -> None:
         toolset = McpToolset("gone", McpServerConfig(command="no-such-program-anywhere"))
         connection = toolset._connection
@@ -414,13 +414,13 @@ def test_a_server_that_does_not_come_up_is_tried_again_with_more_and_more_patien
             assert await toolset.tools() == ()
             assert connection._reconnect_task is None  # it is not time yet
             connection._retry_at = 0
-        assert toolset.error == "there is no program 'no-such-program-anywhere'"
+        assert toolset.error == "command not found: no-such-program-anywhere"
         await toolset.close()
 
     asyncio.run(work())
 
 
-def test_a_server_that_comes_up_later_is_found_without_anybody_waiting(tmp_path: Path) -> None:
+def test_server_that_starts_later_is_found_in_the_background(tmp_path: Path) -> None:
     async def work() -> None:
         settings = scripted_server(tools=[tool_definition("echo")])
         program = tmp_path / "server"
@@ -440,7 +440,7 @@ def test_a_server_that_comes_up_later_is_found_without_anybody_waiting(tmp_path:
     asyncio.run(work())
 
 
-def test_a_list_that_does_not_come_is_not_waited_for(clock: Clock, tmp_path: Path) -> None:
+def test_tool_listing_times_out(clock: Clock, tmp_path: Path) -> None:
     log = tmp_path / "log"
 
     async def work() -> None:
@@ -452,23 +452,23 @@ def test_a_list_that_does_not_come_is_not_waited_for(clock: Clock, tmp_path: Pat
             listing = asyncio.ensure_future(toolset.tools())
             await wait_until_async(lambda: log.exists() and "tools/list" in methods(log))
             assert await clock.advance_until_done(listing) == ()
-            assert "does not list its tools" in toolset.take_warnings()[0]
+            assert "listing its tools failed" in toolset.take_warnings()[0]
 
     asyncio.run(work())
 
 
-def test_a_server_that_is_silent_is_not_waited_for() -> None:
+def test_silent_server_times_out() -> None:
     async def work() -> None:
         settings = scripted_server(slow=60)
         quick = McpServerConfig(command=settings.command, args=settings.args, connect_timeout=0.5)
         async with open_toolset(quick) as toolset:
             assert await toolset.tools() == ()
-            assert toolset.error == "it did not answer within 0.5 seconds"
+            assert toolset.error == "no response within 0.5 seconds"
 
     asyncio.run(work())
 
 
-def test_no_key_of_the_environment_reaches_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_secrets_do_not_reach_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "TOOLWIRE_KEY"):
         monkeypatch.setenv(name, "sk-do-not-tell")
 

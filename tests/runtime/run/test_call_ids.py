@@ -1,4 +1,4 @@
-"""Which call is which, where ids come twice; and runs that failed, or went in circles, and are taken up again."""
+"""Calls with duplicate ids, and resumption of failed or repetitive runs."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def resumed(agent: Agent, run: Run) -> Run:
 # ---- ids that are given twice
 
 
-def test_two_calls_of_a_turn_with_one_id_are_both_run(tmp_path: Path) -> None:
+def test_two_calls_with_the_same_id_both_run(tmp_path: Path) -> None:
     both = model_call("add", {"a": 1, "b": 1}, id="x"), model_call("add", {"a": 2, "b": 2}, id="x")
     model = ScriptedModel(model_turn(*both), text_turn("ok"))
     agent = Agent(model, tools=[add], policy=ALLOW_ALL, journal=tmp_path / "runs.db")
@@ -48,8 +48,8 @@ def test_two_calls_of_a_turn_with_one_id_are_both_run(tmp_path: Path) -> None:
     assert conversation(run.messages[:1], read_turns(agent._runs.steps(run.id))) == run.messages
 
 
-def test_r_12_calls_with_one_id_go_back_with_ids_of_their_own() -> None:
-    """R-12: Anthropic refuses a turn in which two calls have one id."""
+def test_r_12_duplicate_call_ids_are_made_unique() -> None:
+    """R-12: Anthropic rejects a turn in which two calls have the same id."""
     both = model_call("add", {"a": 1, "b": 1}, id="toolu_1"), model_call("add", {"a": 2, "b": 2}, id="toolu_1")
     model = ScriptedModel(model_turn(*both, model_call("add", {"a": 3, "b": 3}, id="toolu_1_1")), text_turn("ok"))
     Agent(model, tools=[add], policy=ALLOW_ALL).run("go")
@@ -62,7 +62,7 @@ def test_r_12_calls_with_one_id_go_back_with_ids_of_their_own() -> None:
     assert [finding for finding in check(body, "anthropic") if finding.level == "error"] == []
 
 
-def test_an_id_that_comes_again_in_another_turn_is_another_call(tmp_path: Path) -> None:
+def test_same_id_in_another_turn_is_another_call(tmp_path: Path) -> None:
     keys: list[str] = []
 
     @tool
@@ -88,7 +88,7 @@ def test_an_id_that_comes_again_in_another_turn_is_another_call(tmp_path: Path) 
 # ---- one question after the other
 
 
-def test_always_is_asked_once_by_calls_that_are_gathered() -> None:
+def test_always_answer_covers_concurrent_nested_calls() -> None:
     code = "import asyncio\nawait asyncio.gather(add(a=1, b=1), add(a=2, b=2), add(a=3, b=3))"
     model = ScriptedModel(model_turn(model_call("run_code", {"code": code})), text_turn("ok"))
     Agent(model, tools=[add], approver=_Slow("always", "no", "no"), code=True).run("go")
@@ -96,7 +96,7 @@ def test_always_is_asked_once_by_calls_that_are_gathered() -> None:
 
 
 class _Slow(ScriptedApprover):
-    """Says yes to the program, and takes a moment for what it calls."""
+    """Approves the program at once, and its nested calls after a moment."""
 
     async def approve(self, ask: ApprovalRequest) -> ApprovalAnswer:
         if ask.tool == "run_code":
@@ -115,7 +115,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_an_answer_that_failed_is_asked_for_again(broken: Any, tmp_path: Path) -> None:
+def test_failed_response_is_requested_again_on_resume(broken: Any, tmp_path: Path) -> None:
     agent = Agent(ScriptedModel(broken, text_turn("now it works")), journal=tmp_path / "runs.db")
     run = agent.run("go", check=False)
     assert run.stopped == "failed"
@@ -123,7 +123,7 @@ def test_an_answer_that_failed_is_asked_for_again(broken: Any, tmp_path: Path) -
     assert (again.stopped, again.text) == ("finished", "now it works")
 
 
-def test_a_run_that_went_in_circles_goes_on_if_somebody_wants_it(tmp_path: Path) -> None:
+def test_run_stopped_for_repetition_can_be_resumed(tmp_path: Path) -> None:
     turns = [model_turn(model_call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(5)]
     model = ScriptedModel(*turns, text_turn("done"))
     agent = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2), journal=tmp_path / "runs.db")

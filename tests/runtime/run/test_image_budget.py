@@ -1,4 +1,4 @@
-"""The pictures of a run are kept up to a size."""
+"""The size budget for recorded images."""
 
 import msgspec
 
@@ -25,7 +25,7 @@ def content(steps: InMemoryStepLog, name: str) -> list[object]:
     return list(msgspec.json.decode(known, type=CallOutcome).result.content or ())
 
 
-def test_the_oldest_pictures_go_first_and_what_was_said_stays() -> None:
+def test_oldest_images_are_removed_first_and_text_stays() -> None:
     steps = InMemoryStepLog()
     bound = ImageBudget(steps, max_bytes=100_000)
     for number in range(4):
@@ -36,7 +36,7 @@ def test_the_oldest_pictures_go_first_and_what_was_said_stays() -> None:
     assert content(steps, "call/3/a") == [Text(text="3"), PICTURE]
 
 
-def test_those_of_a_run_that_is_taken_up_again_count() -> None:
+def test_images_of_a_resumed_run_count() -> None:
     steps = InMemoryStepLog()
     steps.finish("call/0/a", outcome("0"))
     steps.finish("call/1/a", outcome("1"))
@@ -47,7 +47,7 @@ def test_those_of_a_run_that_is_taken_up_again_count() -> None:
     assert content(steps, "call/1/a") == [Text(text="1"), PICTURE]
 
 
-def test_the_latest_stays_however_large_it_is() -> None:
+def test_latest_image_stays_whatever_its_size() -> None:
     steps = InMemoryStepLog()
     ImageBudget(steps, max_bytes=10).finish("call/0/a", outcome("0"))
     assert content(steps, "call/0/a") == [Text(text="0"), PICTURE]

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The agent loop: calls, limits, approvals, steps and streams."""
 
 import asyncio
 import threading
@@ -42,14 +42,14 @@ def fail(how: str) -> str:
 
 
 def only(model: ScriptedModel, tools: Sequence[Any], **more: Any) -> Any:
-    """What the model was given for its one call, and the record of it."""
+    """Run one call, and return its result and record."""
     run = Agent(model, tools=tools, **({"policy": ALLOW_ALL} | more)).run("go")
     (result,) = last_results(model.requests[1])
     (record,) = run.calls
     return result, record
 
 
-def test_the_whole_cycle() -> None:
+def test_complete_run_with_one_tool_call() -> None:
     model = ScriptedModel(
         model_turn(Text(text="Let me add."), model_call("add", {"a": 2, "b": 3})), text_turn("It is 5.")
     )
@@ -65,31 +65,31 @@ def test_the_whole_cycle() -> None:
     assert second.messages[: len(first.messages)] == first.messages
     (record,) = run.calls
     assert (record.tool, record.arguments, record.summary, record.source) == ("add", {"a": 2, "b": 3}, "5", "python")
-    assert record.approval == "allow: the rule allow *"
+    assert record.approval == "allow: matches rule 'allow *'"
 
 
 @pytest.mark.parametrize(
-    ("made", "error", "said"),
+    ("proposed", "error", "expected_text"),
     [
         (model_call("ad", {"a": 1}), "unknown_tool", "Did you mean add?"),
         (model_call("add", '{"a": 1'), "json", "not valid JSON"),
         (model_call("add", {"a": 1, "b": "x"}), "schema", "- /b:"),
-        (model_call("add", {"a": 1, "b": 2}, complete=False), "truncated", "cut off"),
+        (model_call("add", {"a": 1, "b": 2}, complete=False), "truncated", "were truncated"),
         (model_call("fail", {"how": "fault"}), "tool", "there is no such city; try Oslo"),
         (model_call("fail", {"how": "crash"}), "crash", "fail failed: ValueError: [removed]"),
     ],
 )
-def test_what_goes_wrong_with_a_call_is_a_result_to_act_on(made: Any, error: str, said: str) -> None:
-    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add, fail])
+def test_call_errors_are_results_for_the_model(proposed: Any, error: str, expected_text: str) -> None:
+    result, record = only(ScriptedModel(model_turn(proposed), text_turn("ok")), [add, fail])
     assert result.status == "error"
-    assert said in result_text(result)
+    assert expected_text in result_text(result)
     assert record.error == error
 
 
-def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() -> None:
-    made = model_call("add", {"a": 1, "b": 2.0})
-    assert only(ScriptedModel(model_turn(made), text_turn("ok")), [add])[1].error == "schema"
-    result, record = only(ScriptedModel(model_turn(made), text_turn("ok")), [add], repair=True)
+def test_repairs_are_opt_in_and_truncated_arguments_are_not_repaired() -> None:
+    proposed = model_call("add", {"a": 1, "b": 2.0})
+    assert only(ScriptedModel(model_turn(proposed), text_turn("ok")), [add])[1].error == "schema"
+    result, record = only(ScriptedModel(model_turn(proposed), text_turn("ok")), [add], repair=True)
     assert (result_text(result), record.arguments, len(record.repairs)) == ("3", {"a": 1, "b": 2}, 1)
     for cut in (model_call("add", '{"a": 1, "b": 2.0', complete=False), model_call("add", '{"a": 1, "b": 2.0')):
         result, record = only(ScriptedModel(model_turn(cut), text_turn("ok")), [add], repair=True)
@@ -97,21 +97,21 @@ def test_repairs_are_opt_in_and_reported_and_what_was_cut_off_is_not_repaired() 
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "said"),
+    ("text", "error", "expected_text"),
     [
         ('{"a": 1, "b": 2,}', "json", "not valid JSON"),
         ("{'a': 1, 'b': 2}", "json", "line 1 column 2 (char 1)"),
-        ('{"a": 1, "b": ', "truncated", "cut off"),
-        ('{"a": 1, "b": "x}', "truncated", "cut off"),
-        ('{"a": 1, "b": 2', "truncated", "cut off"),
-        ('{"a": 1, "b": tr', "truncated", "cut off"),
-        ('{"a": 1, "b": 2}', "truncated", "cut off"),
+        ('{"a": 1, "b": ', "truncated", "were truncated"),
+        ('{"a": 1, "b": "x}', "truncated", "were truncated"),
+        ('{"a": 1, "b": 2', "truncated", "were truncated"),
+        ('{"a": 1, "b": tr', "truncated", "were truncated"),
+        ('{"a": 1, "b": 2}', "truncated", "were truncated"),
     ],
 )
-def test_r_10_invalid_json_is_not_reported_as_cut_off(text: str, error: str, said: str) -> None:
-    """R-10: Chat marks a call that is no JSON as incomplete; a trailing comma is no cut."""
+def test_r_10_invalid_json_is_not_reported_as_truncated(text: str, error: str, expected_text: str) -> None:
+    """R-10: Chat marks a call with invalid JSON as incomplete, but a trailing comma is no truncation."""
     result, record = only(ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add])
-    assert (record.error, said in result_text(result)) == (error, True)
+    assert (record.error, expected_text in result_text(result)) == (error, True)
     if error == "json":
         result, record = only(
             ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add], repair=True
@@ -119,7 +119,7 @@ def test_r_10_invalid_json_is_not_reported_as_cut_off(text: str, error: str, sai
         assert (result_text(result), len(record.repairs)) == ("3", 1)
 
 
-def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
+def test_denied_call_names_the_rule_and_does_not_run() -> None:
     ran: list[int] = []
 
     def touch() -> None:
@@ -129,19 +129,19 @@ def test_a_denied_call_says_which_rule_and_runs_nothing() -> None:
         ScriptedModel(model_turn(model_call("touch")), text_turn("ok")), [touch], policy=Policy(deny=["touch"])
     )
     assert (result.status, record.error, ran) == ("denied", "denied", [])
-    assert "the rule deny touch" in result_text(result)
+    assert "matches rule 'deny touch'" in result_text(result)
 
 
-def test_with_nobody_to_ask_what_no_rule_allows_is_denied() -> None:
+def test_calls_are_denied_without_rule_and_approver() -> None:
     result, record = only(
         ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok")), [add], policy=Policy()
     )
     assert result.status == "denied"
-    assert "no rule allows it, and nobody is there to ask" in result_text(result)
-    assert record.approval == "no by nobody"
+    assert "no rule allows it, and no approver is available" in result_text(result)
+    assert record.approval == "denied: no approver available"
 
 
-def test_a_tool_that_takes_too_long_is_stopped() -> None:
+def test_tool_is_stopped_at_its_timeout() -> None:
     stopped: list[bool] = []
 
     @tool(timeout=0.05)
@@ -153,29 +153,29 @@ def test_a_tool_that_takes_too_long_is_stopped() -> None:
             raise
 
     result, record = only(ScriptedModel(model_turn(model_call("slow")), text_turn("ok")), [slow])
-    assert "took longer than 0.05 seconds" in result_text(result)
+    assert "timed out after 0.05 seconds" in result_text(result)
     assert (record.error, stopped) == ("timeout", [True])
 
 
-def test_r_2_a_thread_that_takes_too_long_may_still_take_effect_and_the_model_is_told() -> None:
-    """R-2: the result said that the call was stopped; the thread went on and its effect happened."""
-    told, done = threading.Event(), threading.Event()
+def test_r_2_timeout_of_a_thread_says_that_it_may_still_run() -> None:
+    """R-2: the result said that the call was stopped, but the thread continued and took effect."""
+    released, done = threading.Event(), threading.Event()
 
     @tool(timeout=0.05)
     def slow() -> None:
-        told.wait(60)
+        released.wait(60)
         done.set()
 
     result, record = only(ScriptedModel(model_turn(model_call("slow")), text_turn("ok")), [slow])
     assert (record.error, done.is_set()) == ("timeout", False)
     assert "was stopped" not in result_text(result)
-    assert "may still be running. It may have taken effect, or may yet do so." in result_text(result)
-    told.set()
+    assert "may still be running. It may have taken effect, or may still do so." in result_text(result)
+    released.set()
     assert done.wait(60)
 
 
 @pytest.mark.parametrize(("idempotent", "tries"), [(True, 3), (False, 1)])
-def test_only_an_idempotent_tool_is_tried_again_with_the_same_key(idempotent: bool, tries: int) -> None:
+def test_only_idempotent_tools_are_retried_with_the_same_key(idempotent: bool, tries: int) -> None:
     keys: list[tuple[str, int]] = []
 
     @tool(idempotent=idempotent)
@@ -193,7 +193,7 @@ def test_only_an_idempotent_tool_is_tried_again_with_the_same_key(idempotent: bo
     assert result.status == ("ok" if idempotent else "error")
 
 
-def test_a_rate_is_kept() -> None:
+def test_rate_limit_is_enforced() -> None:
     @tool(rate=RateLimit(1, 60.0))
     def once() -> str:
         return "done"
@@ -202,10 +202,10 @@ def test_a_rate_is_kept() -> None:
     Agent(model, tools=[once], policy=ALLOW_ALL).run("go")
     first, second = last_results(model.requests[1])
     assert result_text(first) == "done"
-    assert "its limit is 1 calls in 60 seconds" in result_text(second)
+    assert "its rate limit is 1 calls in 60 seconds" in result_text(second)
 
 
-def test_a_rate_is_kept_over_turns_and_runs() -> None:
+def test_rate_limit_holds_across_turns_and_runs() -> None:
     @tool(rate=RateLimit(2, 60.0))
     def twice() -> str:
         return "done"
@@ -216,21 +216,21 @@ def test_a_rate_is_kept_over_turns_and_runs() -> None:
     assert [one.error for one in agent.run("go").calls] == ["rate_limit"]
 
 
-def test_long_output_keeps_head_and_tail_and_says_what_was_cut() -> None:
+def test_long_output_keeps_head_and_tail() -> None:
     @tool(output_limit=300)
     def flood() -> str:
         return "HEAD" + "x" * 100_000 + "TAIL"
 
     result, record = only(ScriptedModel(model_turn(model_call("flood")), text_turn("ok")), [flood])
-    said = result_text(result)
-    assert said.startswith("HEAD")
-    assert said.endswith("TAIL")
-    assert "[... 99708 characters were cut here ...]" in said
-    assert len(said) < 400
+    expected_text = result_text(result)
+    assert expected_text.startswith("HEAD")
+    assert expected_text.endswith("TAIL")
+    assert "[... 99708 characters truncated ...]" in expected_text
+    assert len(expected_text) < 400
     assert record.truncated
 
 
-def test_secrets_are_taken_out_of_results_and_records() -> None:
+def test_secrets_are_redacted_in_results_and_records() -> None:
     canary = "canary-value-of-a-key"
 
     @tool
@@ -246,7 +246,7 @@ def test_secrets_are_taken_out_of_results_and_records() -> None:
     assert run.calls[0].redacted == 3
 
 
-def test_secrets_are_taken_out_of_what_is_said_meanwhile() -> None:
+def test_secrets_are_redacted_in_progress() -> None:
     @tool
     def slow(calling: ToolContext) -> None:
         calling.report_progress("canary-value-of-a-key, half done")
@@ -256,7 +256,7 @@ def test_secrets_are_taken_out_of_what_is_said_meanwhile() -> None:
     assert [event.text for event in stream if isinstance(event, CallProgressed)] == ["[removed], half done"]
 
 
-def test_an_output_schema_is_held() -> None:
+def test_output_is_validated_against_its_schema() -> None:
     @tool(output_schema={"type": "object", "required": ["n"]})
     def count(good: bool) -> Any:
         return {"n": 1} if good else {"m": 1}
@@ -283,7 +283,7 @@ CUT: list[tuple[StopReason, str]] = [
 
 
 @pytest.mark.parametrize(("reason", "stopped"), CUT)
-def test_a_call_after_a_cut_is_never_run(reason: StopReason, stopped: str) -> None:
+def test_calls_of_an_incomplete_response_never_run(reason: StopReason, stopped: str) -> None:
     ran: list[int] = []
 
     def touch() -> None:
@@ -295,13 +295,13 @@ def test_a_call_after_a_cut_is_never_run(reason: StopReason, stopped: str) -> No
     assert run.reason
 
 
-def test_turns_are_capped() -> None:
+def test_turn_limit_stops_the_run() -> None:
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
     run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(turns=3)).run("go", check=False)
-    assert (run.stopped, run.reason, run.turns) == ("steps", "3 turns were taken", 3)
+    assert (run.stopped, run.reason, run.turns) == ("steps", "the limit of 3 turns was reached", 3)
 
 
-def test_tokens_are_capped() -> None:
+def test_token_limit_stops_the_run() -> None:
     turns = [
         model_turn(model_call("add", {"a": n, "b": n}), usage=Usage(input_tokens=40, output_tokens=20))
         for n in range(9)
@@ -314,7 +314,7 @@ def test_tokens_are_capped() -> None:
     assert run.usage.input_tokens == 80
 
 
-def test_time_is_capped_also_within_a_tool(clock: Clock) -> None:
+def test_time_limit_stops_a_running_tool(clock: Clock) -> None:
     cancelled: list[bool] = []
 
     @tool
@@ -333,9 +333,9 @@ def test_time_is_capped_also_within_a_tool(clock: Clock) -> None:
     assert cancelled == [True]
 
 
-def test_time_is_capped_also_while_the_model_answers(tmp_path: Path, clock: Clock) -> None:
+def test_time_limit_stops_a_streaming_response(tmp_path: Path, clock: Clock) -> None:
     class Endless(ScriptedModel):
-        """Says a word now and then, for ever."""
+        """Yield a text delta now and then, forever."""
 
         closed = False
 
@@ -353,25 +353,25 @@ def test_time_is_capped_also_while_the_model_answers(tmp_path: Path, clock: Cloc
     model = Endless(text_turn("x"), text_turn("now it ends"))
     agent = Agent(model, limits=RunLimits(seconds=60), journal=tmp_path / "runs.db")
     run = agent.run("go", check=False)
-    assert (run.stopped, run.reason, model.closed) == ("time", "60 seconds have passed", True)
+    assert (run.stopped, run.reason, model.closed) == ("time", "the limit of 60 seconds was reached", True)
     stream = agent.resume(run.id)
     assert [event.text for event in stream if isinstance(event, TextDelta)] == ["now it ends"]
 
 
-def test_the_same_call_again_and_again_is_stopped_before_it_runs_once_more() -> None:
+def test_repeated_call_stops_the_run_before_executing() -> None:
     model = ScriptedModel(*[model_turn(model_call("add", {"a": 1, "b": 1}, id=f"c{n}")) for n in range(9)])
     run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2)).run("go", check=False)
     assert (run.stopped, len(run.calls)) == ("repetition", 2)
     assert "add was called with the same arguments 3 times in a row" in run.reason
 
 
-def test_a_pause_goes_on() -> None:
+def test_paused_turn_continues() -> None:
     model = ScriptedModel(model_turn(Text(text="still at it"), stop="paused"), text_turn("done"))
     run = Agent(model).run("go")
     assert (run.text, run.stopped, len(model.requests)) == ("done", "finished", 2)
 
 
-def test_a_fault_of_the_protocol_stops_with_a_clear_error() -> None:
+def test_protocol_error_fails_the_run_with_a_clear_message() -> None:
     failed = Response(origin="", error=ApiError(kind="server", message="the provider broke off"))
     run = Agent(ScriptedModel(failed)).run("go", check=False)
     assert (run.stopped, run.reason) == ("failed", "the provider broke off")
@@ -380,7 +380,7 @@ def test_a_fault_of_the_protocol_stops_with_a_clear_error() -> None:
 # ---- batches
 
 
-def test_independent_calls_run_at_once_and_results_stay_in_order() -> None:
+def test_independent_calls_run_in_parallel_with_results_in_order() -> None:
     running, most = 0, 0
     full = asyncio.Event()
 
@@ -403,7 +403,7 @@ def test_independent_calls_run_at_once_and_results_stay_in_order() -> None:
     assert [one.call_id for one in last_results(model.requests[1])] == [f"c{n}" for n in range(5)]
 
 
-def test_parallel_calls_can_be_turned_off() -> None:
+def test_parallel_calls_can_be_disabled() -> None:
     running, most = 0, 0
 
     @tool
@@ -422,7 +422,7 @@ def test_parallel_calls_can_be_turned_off() -> None:
     assert choice.parallel is False
 
 
-def test_calls_that_touch_the_same_wait_for_each_other() -> None:
+def test_calls_with_a_common_resource_run_one_by_one() -> None:
     order: list[str] = []
     third = asyncio.Event()
 
@@ -435,11 +435,11 @@ def test_calls_that_touch_the_same_wait_for_each_other() -> None:
             await turn_loop()
         order.append(f"end {arguments['n']}")
 
-    made = Tool(
+    proposed = Tool(
         name="write", run=write, parameters={"type": "object"}, resources=lambda given: frozenset({given["file"]})
     )
     calls = [model_call("write", {"n": n + 1, "file": "a" if n < 2 else "b"}, id=f"c{n}") for n in range(3)]
-    Agent(ScriptedModel(model_turn(*calls), text_turn("ok")), tools=[made], policy=ALLOW_ALL).run("go")
+    Agent(ScriptedModel(model_turn(*calls), text_turn("ok")), tools=[proposed], policy=ALLOW_ALL).run("go")
     assert order.index("end 1") < order.index("start 2")
     assert order.index("start 3") < order.index("end 1")
 
@@ -448,7 +448,7 @@ async def _awaited(run: Run) -> None:
     await run
 
 
-def test_so_do_those_of_a_program_or_of_another_run_but_not_for_who_calls_them(tmp_path: Path) -> None:
+def test_resource_locks_cover_nested_calls_and_other_runs(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(8)), encoding="utf-8")
     each = "replace(file_path='a.txt', old_string=f'{n}\\n', new_string=f'{n}!\\n')"
     code = f"import asyncio\nlen(await asyncio.gather(*[{each} for n in range(8)]))"
@@ -486,7 +486,7 @@ def test_so_do_those_of_a_program_or_of_another_run_but_not_for_who_calls_them(t
 # ---- approvals
 
 
-def test_a_person_decides_before_anything_of_the_batch_runs() -> None:
+def test_approvals_are_requested_before_any_call_of_the_batch_runs() -> None:
     ran: list[int] = []
 
     @tool(read_only=True)
@@ -509,13 +509,13 @@ def test_a_person_decides_before_anything_of_the_batch_runs() -> None:
     run = Agent(model, tools=[look, add], approver=person).run("go")
     looked, yes, no = last_results(model.requests[1])
     assert (result_text(looked), result_text(yes), no.status) == ("1", "3", "denied")
-    assert "person said no" in result_text(no)
+    assert "denied by person" in result_text(no)
     assert [ask.arguments for ask in person.requests] == ['{"a": 1, "b": 2}', '{"a": 3, "b": 4}']
     assert person.requests[0].reason == "no rule allows it"
-    assert {one.call_id: one.approval for one in run.calls}["y"] == "yes by person"
+    assert {one.call_id: one.approval for one in run.calls}["y"] == "approved by person"
 
 
-def test_always_holds_for_this_tool_in_this_run() -> None:
+def test_always_answer_covers_the_tool_for_the_run() -> None:
     person = ScriptedApprover("always", "no", "no", "no")
     turns = [model_turn(model_call("add", {"a": n, "b": 0}, id=f"c{n}")) for n in range(3)]
     agent = Agent(ScriptedModel(*turns, text_turn("ok"), *turns, text_turn("ok")), tools=[add], approver=person)
@@ -524,7 +524,7 @@ def test_always_holds_for_this_tool_in_this_run() -> None:
     assert agent.run("again").calls[0].error == "denied"  # another run asks again
 
 
-def test_always_does_not_overrule_a_deny_rule() -> None:
+def test_always_answer_does_not_override_a_deny_rule() -> None:
     person = ScriptedApprover("always")
     turns = [model_turn(model_call("add", {"a": n, "b": 0}, id=f"c{n}")) for n in range(2)]
     agent = Agent(
@@ -533,7 +533,7 @@ def test_always_does_not_overrule_a_deny_rule() -> None:
     assert [one.error for one in agent.run("go").calls] == ["", "denied"]
 
 
-def test_a_later_answer_leaves_the_run_waiting() -> None:
+def test_later_answer_pauses_the_run() -> None:
     run = Agent(
         ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2}))),
         tools=[add],
@@ -543,7 +543,7 @@ def test_a_later_answer_leaves_the_run_waiting() -> None:
     assert [ask.call_id for ask in run.state.approval_requests] == ["c1"]
 
 
-def test_an_approval_is_for_one_call_and_no_other() -> None:
+def test_approval_covers_one_call_only() -> None:
     ask = ApprovalRequest(run="r", call_id="c", tool="t", arguments='{"a":1}', reason="")
     approval = Approval(answer="yes", digest=ask.digest, decided_by="person")
     assert approval.covers("r", "c", "t", '{"a":1}')
@@ -557,14 +557,14 @@ def test_an_approval_is_for_one_call_and_no_other() -> None:
     assert not Approval(answer="no", digest=ask.digest, decided_by="person").covers("r", "c", "t", '{"a":1}')
 
 
-def test_no_two_calls_have_one_binding() -> None:
+def test_approval_digests_of_different_calls_differ() -> None:
     from toolwire.runtime.calls.approval import approval_digest
 
     assert approval_digest("r", "c", 't","x', "y") != approval_digest("r", "c", "t", 'x","y')
     assert approval_digest("r", "cd", "t", "y") != approval_digest("r", "c", "dt", "y")
 
 
-def test_an_approval_of_another_call_does_not_run_this_one() -> None:
+def test_approval_of_another_call_does_not_run_this_one() -> None:
     agent = Agent(ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok")), tools=[add])
     state = agent.step("go")
     (pending,) = state.pending
@@ -577,7 +577,7 @@ def test_an_approval_of_another_call_does_not_run_this_one() -> None:
 # ---- step by step
 
 
-def test_a_step_stops_before_execution() -> None:
+def test_step_stops_before_execution() -> None:
     ran: list[int] = []
 
     def touch(n: int) -> str:
@@ -596,7 +596,7 @@ def test_a_step_stops_before_execution() -> None:
     state = agent.step("go")
     assert ran == []
     assert [(one.id, one.verdict) for one in state.pending] == [("a", "ask"), ("b", "ask"), ("c", "ask")]
-    with pytest.raises(Exception, match="approved, denied or answered first"):
+    with pytest.raises(Exception, match="awaits approval: approve, deny or answer it"):
         agent.step(state)
     state.approve("a")
     state.deny("b", "not that one")
@@ -609,11 +609,11 @@ def test_a_step_stops_before_execution() -> None:
     assert "not that one" in result_text(second)
     assert result_text(third) == '{"by": "hand"}'
     assert (state.stopped, state.text) == ("finished", "done")
-    with pytest.raises(Exception, match="the run has ended"):
+    with pytest.raises(Exception, match="the run has already ended"):
         agent.step(state)
 
 
-def test_everything_works_in_asynchronous_code() -> None:
+def test_run_and_step_work_in_asynchronous_code() -> None:
     async def main() -> None:
         model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("3"))
         async with Agent(model, tools=[add], policy=ALLOW_ALL) as agent:
@@ -634,13 +634,13 @@ def test_everything_works_in_asynchronous_code() -> None:
     asyncio.run(main())
 
 
-def test_a_stream_can_be_read_without_an_event_loop() -> None:
+def test_stream_works_without_an_event_loop() -> None:
     stream = Agent(ScriptedModel(text_turn("hello")), policy=ALLOW_ALL).stream("go")
     assert [event.text for event in stream if isinstance(event, TextDelta)] == ["hello"]
     assert stream.run.stopped == "finished"
 
 
-def test_cancelling_a_run_reaches_its_tools() -> None:
+def test_cancelling_a_run_cancels_its_tools() -> None:
     seen: list[str] = []
     begun = asyncio.Event()
 
@@ -671,7 +671,7 @@ def test_cancelling_a_run_reaches_its_tools() -> None:
     assert seen == ["started", "cancelled"]
 
 
-def test_an_agent_can_be_a_tool_under_its_own_policy() -> None:
+def test_agent_as_a_tool_has_its_own_policy() -> None:
     inner = Agent(
         ScriptedModel(model_turn(model_call("add", {"a": 4, "b": 4})), text_turn("eight")),
         tools=[add],
@@ -685,12 +685,12 @@ def test_an_agent_can_be_a_tool_under_its_own_policy() -> None:
     assert run.calls[0].source == "agent:helper"
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(Exception, match="two tools named 'add'"):
+def test_duplicate_tool_names_are_refused() -> None:
+    with pytest.raises(Exception, match="duplicate tool name 'add'"):
         Agent(tools=[add, add])
 
 
-def test_nobody_denies_and_knows_nothing() -> None:
+def test_no_approver_denies_and_gives_no_answer() -> None:
     ask = ApprovalRequest(run="r", call_id="c", tool="t", arguments="", reason="")
     assert asyncio.run(NoApprover().approve(ask)) == "no"
     assert asyncio.run(NoApprover().answer("?")) is None

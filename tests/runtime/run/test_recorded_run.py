@@ -1,4 +1,4 @@
-"""Runs as they were recorded: read again, gone on with, and replayed."""
+"""Recorded runs: reading, continuing and replaying them."""
 
 import asyncio
 from pathlib import Path
@@ -41,7 +41,7 @@ def recorded(path: Path, model: ScriptedModel, **more: Any) -> tuple[RunStore, s
     return runs, run.id
 
 
-def test_an_agent_that_is_a_tool_waits_with_the_run_and_goes_on_with_it(tmp_path: Path) -> None:
+def test_sub_agent_waits_and_resumes_with_its_run(tmp_path: Path) -> None:
     COUNT["runs"] = 0
     runs = RunStore(tmp_path / "runs.db")
     counted = (
@@ -68,7 +68,7 @@ def test_an_agent_that_is_a_tool_waits_with_the_run_and_goes_on_with_it(tmp_path
     assert len(helps.requests) == 3
 
 
-def test_what_was_said_is_read_again_as_it_was(tmp_path: Path) -> None:
+def test_recorded_conversation_equals_the_original(tmp_path: Path) -> None:
     model = ScriptedModel(model_turn(Text(text="I count."), model_call("count", {"by": 2})), text_turn("Done."))
     agent = Agent(model, tools=[count], policy=ALLOW_ALL, journal=tmp_path / "runs.db")
     run = agent.run("go")
@@ -82,7 +82,7 @@ def test_what_was_said_is_read_again_as_it_was(tmp_path: Path) -> None:
     )
 
 
-def test_calls_within_one_call_are_told_apart(tmp_path: Path) -> None:
+def test_nested_calls_are_recorded_separately(tmp_path: Path) -> None:
     uses = [{"recipient_name": "functions.count", "parameters": {"by": number}} for number in (1, 2)]
     model = ScriptedModel(model_turn(model_call("multi_tool_use.parallel", {"tool_uses": uses})), text_turn("Done."))
     agent = Agent(model, tools=[count], policy=ALLOW_ALL, journal=tmp_path / "runs.db")
@@ -92,7 +92,7 @@ def test_calls_within_one_call_are_told_apart(tmp_path: Path) -> None:
     assert [id for id, _ in turns[0].proposed_calls] == ["c1", "c1_1"]
 
 
-def test_what_was_not_run_and_what_is_in_doubt_have_results_of_their_own(tmp_path: Path) -> None:
+def test_unrun_and_in_doubt_calls_get_error_results(tmp_path: Path) -> None:
     runs = RunStore(tmp_path / "runs.db")
     steps = runs.begin("run", b"{}")
     answer = model_turn(model_call("count", id="a"), model_call("count", id="b"), model_call("count", id="c"))
@@ -105,7 +105,7 @@ def test_what_was_not_run_and_what_is_in_doubt_have_results_of_their_own(tmp_pat
     assert [one.is_in_doubt for one in turns[0].calls.values()] == [True]
 
 
-def test_a_run_that_is_left_is_no_finished_one(tmp_path: Path) -> None:
+def test_abandoned_run_is_not_finished(tmp_path: Path) -> None:
     async def work() -> str:
         agent = Agent(ScriptedModel(text_turn("Done.")), journal=tmp_path / "runs.db")
         stream = agent.stream("go")
@@ -119,7 +119,7 @@ def test_a_run_that_is_left_is_no_finished_one(tmp_path: Path) -> None:
     assert msgspec.json.decode(kept.end_event, type=RunEnded).stopped == "cancelled"
 
 
-def test_a_replay_executes_nothing_and_tells_what_would_be_otherwise(tmp_path: Path) -> None:
+def test_replay_executes_nothing_and_reports_differences(tmp_path: Path) -> None:
     model = ScriptedModel(
         model_turn(model_call("count", {"by": 2})),
         model_turn(model_call("count", {"by": 3}, id="c2")),
@@ -136,15 +136,17 @@ def test_a_replay_executes_nothing_and_tells_what_would_be_otherwise(tmp_path: P
         'c1 changed /status: "ok" -> "denied"',
         'c2 changed /status: "ok" -> "denied"',
     ]
-    assert "there is no tool 'count'" in gone[0][1]
+    assert "unknown tool 'count'" in gone[0][1]
     asked = replay_differences(runs, id, [count], policy=Policy())
-    assert asked[0] == ['c1 changed /approval: "allow: the rule allow *" -> "yes by nobody yet"']
+    assert asked[0] == [
+        'c1 changed /approval: "allow: matches rule \'allow *\'" -> "approved by replay (no approval recorded)"'
+    ]
     other = Tool(name="count", run=as_tool(count).run, parameters={"type": "object", "required": ["of"]})
     assert "is a required property (required)" in replay_differences(runs, id, [other])[0][1]
     assert COUNT["runs"] == before
 
 
-def test_a_live_replay_runs_the_tools_and_tells_which_result_differs(tmp_path: Path) -> None:
+def test_live_replay_runs_tools_and_reports_changed_results(tmp_path: Path) -> None:
     model = ScriptedModel(
         model_turn(model_call("count", {"by": 2}), model_call("count", {"by": 5}, id="c2")), text_turn("Done.")
     )
@@ -161,7 +163,7 @@ def test_a_live_replay_runs_the_tools_and_tells_which_result_differs(tmp_path: P
     assert found == ['c2 changed /content/0/text: "counted 5" -> "counted 4"']
 
 
-def test_what_was_decided_then_is_decided_again(tmp_path: Path) -> None:
+def test_replay_repeats_recorded_decisions(tmp_path: Path) -> None:
     model = ScriptedModel(model_turn(model_call("count")), text_turn("Done."))
     runs, id = recorded(tmp_path, model, policy=Policy(), approver=AutoApprover())
     assert replay_differences(runs, id, [count], policy=Policy()) == []
@@ -174,7 +176,7 @@ def test_what_was_decided_then_is_decided_again(tmp_path: Path) -> None:
     assert "no result was recorded" in allowed[0][1]
 
 
-def test_a_question_says_which_rule_would_have_spared_it() -> None:
+def test_approval_request_suggests_allow_rules() -> None:
     model = ScriptedModel(model_turn(model_call("count", {"by": 2})), text_turn("Done."))
     state = Agent(model, tools=[count]).step("go")
     (ask,) = state.approval_requests

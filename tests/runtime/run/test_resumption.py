@@ -1,4 +1,4 @@
-"""Runs that are resumed: by one at a time, with tools that may have changed, from a journal that may be damaged."""
+"""Resumed runs: one holder at a time, changed tools and damaged journals."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ PATIENCE = 60
 
 
 def waiting(path: Path, *tools: Any) -> str:
-    """A run whose first call waits for an approval."""
+    """A run whose first call waits for approval."""
     model = ScriptedModel(model_turn(model_call("pay", {"amount": 5})), text_turn("ok"))
     agent = Agent(
         model, tools=tools or [pay_into([])], policy=ASK, approver=ScriptedApprover("later"), journal=path / "runs.db"
@@ -59,8 +59,8 @@ def resuming(path: Path, tools: list[Any], *more: Any) -> Agent:
     return Agent(model, tools=tools, policy=ASK, approver=ScriptedApprover("yes"), journal=path / "runs.db")
 
 
-def test_q_3_two_threads_that_resume_one_run(tmp_path: Path) -> None:
-    """Q-3: two clicks on "approve" in one service: one goes on, and the payment happens once."""
+def test_q_3_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
+    """Q-3: of two concurrent approvals in one service, one resumes the run, and the payment happens once."""
     run, done, refused = waiting(tmp_path), list[int](), list[str]()
     under_way, go = threading.Event(), threading.Event()
 
@@ -87,12 +87,12 @@ def test_q_3_two_threads_that_resume_one_run(tmp_path: Path) -> None:
     go.set()
     first.join(PATIENCE)
     assert (done, len(refused)) == ([5], 2)
-    assert "is still going on" in refused[0]
+    assert "is still running" in refused[0]
     assert msgspec.json.decode(RunStore(tmp_path / "runs.db").find(run).end_event or b"{}")["stopped"] == "finished"
 
 
-def test_q_3_two_tasks_that_resume_one_run(tmp_path: Path) -> None:
-    """Q-3: the same in one event loop."""
+def test_q_3_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
+    """Q-3: the same within one event loop."""
     run, done = waiting(tmp_path), list[int]()
 
     async def work() -> tuple[Any, ...]:
@@ -122,8 +122,8 @@ def test_q_3_two_tasks_that_resume_one_run(tmp_path: Path) -> None:
     assert sorted(type(one).__name__ for one in came) == ["RunInUse", "str"]
 
 
-def test_q_3_who_lost_a_run_stops_before_the_next_effect(tmp_path: Path) -> None:
-    """Q-3: a process that was stopped for longer than its lease finds its run in other hands."""
+def test_q_3_process_that_lost_its_lease_stops_before_the_next_effect(tmp_path: Path) -> None:
+    """Q-3: a process suspended for longer than its lease has lost its run."""
     done: list[int] = []
     later = LeaseTerms(clock=lambda: time.time() + 1000)
     stolen: list[Any] = []
@@ -139,7 +139,7 @@ def test_q_3_who_lost_a_run_stops_before_the_next_effect(tmp_path: Path) -> None
         text_turn("ok"),
     )
     agent = Agent(model, tools=[pay_into(done, steal)], policy=ALL, journal=tmp_path / "runs.db")
-    with pytest.raises(LeaseLost, match="it goes on there, and stops here"):
+    with pytest.raises(LeaseLost, match="it continues there and stops here"):
         agent.run("pay")
     assert done == [1]
     runs = RunStore(tmp_path / "runs.db", lease_terms=later)
@@ -148,7 +148,7 @@ def test_q_3_who_lost_a_run_stops_before_the_next_effect(tmp_path: Path) -> None
     assert [step.name for step in runs.steps(kept.id) if step.outcome is None] == ["tools", "call/1/c1"]
 
 
-def test_a_run_can_be_stepped_and_is_held_by_each_step_alone(tmp_path: Path) -> None:
+def test_each_step_of_a_run_takes_and_releases_the_lease(tmp_path: Path) -> None:
     runs = RunStore(tmp_path / "runs.db")
     model = ScriptedModel(model_turn(model_call("pay", {"amount": 1})), text_turn("ok"))
     done: list[int] = []
@@ -162,8 +162,8 @@ def test_a_run_can_be_stepped_and_is_held_by_each_step_alone(tmp_path: Path) -> 
 # ---- tools that changed
 
 
-def test_a_changed_tool_is_warned_of_on_resume(tmp_path: Path) -> None:
-    """Durable runs: what was recorded stays, and who resumes knows that the tool is another one by now."""
+def test_resume_warns_about_changed_tools(tmp_path: Path) -> None:
+    """Recorded calls stay as they are, and the user is warned about changed tools."""
 
     @tool
     def look(place: str) -> str:
@@ -179,12 +179,12 @@ def test_a_changed_tool_is_warned_of_on_resume(tmp_path: Path) -> None:
     agent = resuming(tmp_path, [pay])
     warnings = [event.text for event in agent.resume(run) if isinstance(event, RunWarning)]
     assert warnings == [
-        "the tool pay has changed since this run began: new calls meet its present form",
-        "the tool look is no longer there: the model may still call it, in vain",
+        "tool pay has changed since this run began: new calls use its current definition",
+        "tool look is no longer available: calls of it will fail",
     ]
 
 
-def test_tools_that_are_as_they_were_are_not_warned_of(tmp_path: Path) -> None:
+def test_resume_does_not_warn_about_unchanged_tools(tmp_path: Path) -> None:
     run = waiting(tmp_path)
     assert [event for event in resuming(tmp_path, [pay_into([])]).resume(run) if isinstance(event, RunWarning)] == []
 
@@ -197,10 +197,8 @@ def test_tools_that_are_as_they_were_are_not_warned_of(tmp_path: Path) -> None:
     [(Annotations(read_only=True), True), (Annotations(idempotent=True), True), (Annotations(), False)],
     ids=["read only", "idempotent", "neither"],
 )
-def test_an_interrupted_call_that_may_be_repeated_is_run_again(
-    annotations: Annotations, again: bool, tmp_path: Path
-) -> None:
-    """Durable runs: in doubt is only what nobody may repeat; the same tools are retried within a process, too."""
+def test_interrupted_repeatable_call_runs_again(annotations: Annotations, again: bool, tmp_path: Path) -> None:
+    """Only calls that may not be repeated are in doubt; the others are also retried within a process."""
     done: list[int] = []
     pay = msgspec.structs.replace(as_tool(pay_into(done)), annotations=annotations)
     run = waiting(tmp_path, pay)
@@ -217,7 +215,7 @@ def test_an_interrupted_call_that_may_be_repeated_is_run_again(
 
 
 @pytest.mark.parametrize("annotations", [Annotations(read_only=True), Annotations(idempotent=True), Annotations()])
-def test_what_may_be_repeated_is_known_from_the_intent(annotations: Annotations, tmp_path: Path) -> None:
+def test_intent_records_whether_a_call_is_repeatable(annotations: Annotations, tmp_path: Path) -> None:
     pay: Tool = msgspec.structs.replace(as_tool(pay_into([])), annotations=annotations)
     model = ScriptedModel(model_turn(model_call("pay", {"amount": 5})), text_turn("ok"))
     run = Agent(model, tools=[pay], policy=ALL, journal=tmp_path / "runs.db").run("pay")
@@ -231,17 +229,17 @@ def test_what_may_be_repeated_is_known_from_the_intent(annotations: Annotations,
 
 
 @pytest.mark.parametrize("step", ["turn/1", "approval/1/c1", "call/1/c1", "tools"])
-def test_a_damaged_step_is_named(step: str, tmp_path: Path) -> None:
-    """Item 3: no traceback of msgspec's."""
+def test_error_names_the_damaged_step(step: str, tmp_path: Path) -> None:
+    """No msgspec traceback reaches the user."""
     run = waiting(tmp_path)
     runs = RunStore(tmp_path / "runs.db")
     steps = runs.resume(run)
     steps.begin(step, b'{"cut')
     steps.finish(step, b'{"cut')
     steps.release()
-    with pytest.raises(JournalError, match=f"the step {step} can't be read from the journal: it is damaged"):
+    with pytest.raises(JournalError, match=f"the journal is damaged: step {step}"):
         for _ in resuming(tmp_path, [pay_into([])]).resume(run):
             pass
     if step != "tools":
-        with pytest.raises(JournalError, match=f"the step {step} can't be read"):
+        with pytest.raises(JournalError, match=f"the journal is damaged: step {step}"):
             read_turns(runs.steps(run))

@@ -1,4 +1,4 @@
-"""What a collector would get of a run."""
+"""OpenTelemetry spans of a run."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,9 +18,9 @@ from toolwire.runtime.run.tracing import RunTracer
 
 @pytest.fixture
 def exporter() -> Iterator[InMemorySpanExporter]:
-    made = InMemorySpanExporter()
-    yield made
-    made.shutdown()
+    span_exporter = InMemorySpanExporter()
+    yield span_exporter
+    span_exporter.shutdown()
 
 
 @tool
@@ -29,21 +29,21 @@ def add(a: int, b: int) -> int:
 
 
 def spans_of(exporter: InMemorySpanExporter, model: Any) -> dict[str, ReadableSpan]:
-    found = spans_in(exporter, Agent(model, tools=[add], policy=Policy(allow=["add"])).stream("go"))
-    return {span.name: span for span in found}
+    exported_spans = spans_in(exporter, Agent(model, tools=[add], policy=Policy(allow=["add"])).stream("go"))
+    return {span.name: span for span in exported_spans}
 
 
 def spans_in(exporter: InMemorySpanExporter, events: Iterable[RunEvent]) -> Sequence[ReadableSpan]:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    told = RunTracer(provider.get_tracer("test"), "adder")
+    run_tracer = RunTracer(provider.get_tracer("test"), "adder")
     for event in events:
-        told.on_event(event)
-    told.close()
+        run_tracer.on_event(event)
+    run_tracer.close()
     return exporter.get_finished_spans()
 
 
-def test_a_run_its_turns_and_its_calls_are_spans(exporter: InMemorySpanExporter) -> None:
+def test_run_turns_and_calls_are_spans(exporter: InMemorySpanExporter) -> None:
     usage = Usage(input_tokens=7, output_tokens=3)
     spans = spans_of(
         exporter, ScriptedModel(model_turn(model_call("add", {"a": 1, "b": "x"}), usage=usage), text_turn("ok"))
@@ -67,7 +67,7 @@ def test_a_run_its_turns_and_its_calls_are_spans(exporter: InMemorySpanExporter)
     assert "1" not in str(done.attributes.get("gen_ai.tool.call.arguments", ""))
 
 
-def test_a_turn_that_is_only_told_again_is_no_span(exporter: InMemorySpanExporter, tmp_path: Path) -> None:
+def test_recorded_turn_has_no_span(exporter: InMemorySpanExporter, tmp_path: Path) -> None:
     model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 2})), text_turn("ok"))
     agent = Agent(model, tools=[add], approver=ScriptedApprover("later", "yes"), journal=tmp_path / "runs.db")
     run = agent.run("go")
@@ -75,21 +75,21 @@ def test_a_turn_that_is_only_told_again_is_no_span(exporter: InMemorySpanExporte
     assert [one.name for one in spans] == ["execute_tool add", "chat played", "invoke_agent adder"]
 
 
-def test_a_call_that_failed_and_a_run_that_broke_off_say_so(exporter: InMemorySpanExporter) -> None:
+def test_failed_call_and_cancelled_run_set_error_type(exporter: InMemorySpanExporter) -> None:
     @tool
     def broken() -> None:
         raise ValueError("a secret detail")
 
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    told = RunTracer(provider.get_tracer("test"), "breaker")
+    run_tracer = RunTracer(provider.get_tracer("test"), "breaker")
     for event in Agent(
         ScriptedModel(model_turn(model_call("broken")), text_turn("ok")), tools=[broken], policy=Policy(allow=["*"])
     ).stream("go"):
         if type(event).__name__ == "RunEnded":
             break
-        told.on_event(event)
-    told.close()
+        run_tracer.on_event(event)
+    run_tracer.close()
     spans = {span.name: span for span in exporter.get_finished_spans()}
     failed, cut = spans["execute_tool broken"], spans["invoke_agent breaker"]
     assert failed.attributes is not None

@@ -1,4 +1,4 @@
-"""The suite that needs bubblewrap says so where there is none."""
+"""The bubblewrap suite fails with a clear message without bubblewrap."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_without_bubblewrap_it_fails_and_says_what_is_missing() -> None:
+def test_suite_without_bubblewrap_fails_with_a_reason() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.runtime.sandbox.bubblewrap"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The index: words and patterns find tools, and nothing that is asked or described can break it."""
+"""The tool index: word and pattern search, with hostile queries and descriptions."""
 
 import re
 import time
@@ -32,7 +32,7 @@ def index() -> ToolIndex:
 
 
 @pytest.mark.parametrize("name", ["getUserHTTPStatus", "get_user-http.status", "Get user HTTP status"])
-def test_a_name_is_cut_into_its_words_however_it_is_written(name: str) -> None:
+def test_names_are_split_into_words(name: str) -> None:
     assert split_words(name) == ["get", "user", "http", "status"]
 
 
@@ -51,16 +51,16 @@ def test_a_name_is_cut_into_its_words_however_it_is_written(name: str) -> None:
         ("cancel my bill", "invoices_void"),
     ],
 )
-def test_words_find_the_tool_by_name_description_arguments_and_meaning(index: ToolIndex, query: str, tool: str) -> None:
+def test_search_covers_name_description_arguments_and_synonyms(index: ToolIndex, query: str, tool: str) -> None:
     assert index.search_words(query, 1) == [tool]
 
 
-def test_words_that_nothing_has_find_nothing(index: ToolIndex) -> None:
+def test_unknown_words_find_nothing(index: ToolIndex) -> None:
     assert index.search_words("zygote", 5) == []
     assert index.search_words("", 5) == []
 
 
-def test_a_pattern_finds_names_descriptions_and_arguments(index: ToolIndex) -> None:
+def test_pattern_matches_names_descriptions_and_arguments(index: ToolIndex) -> None:
     assert index.search_pattern("^github_", 5) == ["github_create_issue", "github_list_issues"]
     assert index.search_pattern("(?i)which ROOM", 5) == ["slack-send.message"]
     assert index.search_pattern("post(code|man)", 5) == ["weather_forecast"]
@@ -68,15 +68,16 @@ def test_a_pattern_finds_names_descriptions_and_arguments(index: ToolIndex) -> N
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"), [("(", "missing )"), ("(?=a)", "invalid perl operator"), ("a" * 201, "200 characters")]
+    ("pattern", "expected_message"),
+    [("(", "missing )"), ("(?=a)", "invalid perl operator"), ("a" * 201, "200 characters")],
 )
-def test_a_pattern_that_cannot_be_read_is_refused(index: ToolIndex, pattern: str, said: str) -> None:
-    with pytest.raises(SearchError, match=re.escape(said)) as fault:
+def test_invalid_pattern_is_refused(index: ToolIndex, pattern: str, expected_message: str) -> None:
+    with pytest.raises(SearchError, match=re.escape(expected_message)) as error_info:
         index.search_pattern(pattern, 5)
-    assert fault.value.kind == "invalid_tool_input"
+    assert error_info.value.kind == "invalid_tool_input"
 
 
-def test_what_may_not_be_used_is_not_found_and_takes_no_place(index: ToolIndex) -> None:
+def test_unusable_tools_are_skipped_before_the_limit(index: ToolIndex) -> None:
     def usable(name: str) -> bool:
         return name != "github_create_issue"
 
@@ -85,17 +86,17 @@ def test_what_may_not_be_used_is_not_found_and_takes_no_place(index: ToolIndex) 
 
 
 @given(st.text(max_size=500))
-def test_no_question_breaks_it(query: str) -> None:
+def test_any_query_is_accepted(query: str) -> None:
     assert len(ToolIndex(TOOLS).search_words(query, 3)) <= 3
 
 
 @given(st.text(max_size=200))
-def test_a_pattern_is_read_or_refused(pattern: str) -> None:
+def test_any_pattern_matches_or_is_refused(pattern: str) -> None:
     with suppress(SearchError):
         assert len(ToolIndex(TOOLS).search_pattern(pattern, 3)) <= 3
 
 
-def test_a_question_without_end_is_refused(index: ToolIndex) -> None:
+def test_overlong_query_is_refused(index: ToolIndex) -> None:
     with pytest.raises(SearchError, match="500 characters"):
         index.search_words("a" * 501, 3)
 
@@ -103,18 +104,18 @@ def test_a_question_without_end_is_refused(index: ToolIndex) -> None:
 @pytest.mark.parametrize(
     "query", ['"', "name: x", "a AND", "NEAR(a b)", "a*", "(a", "-", "^a", "\0", "issue\0", "\ud800"]
 )
-def test_the_words_of_the_database_mean_nothing_in_a_question(index: ToolIndex, query: str) -> None:
+def test_fts5_operators_have_no_effect_in_a_query(index: ToolIndex, query: str) -> None:
     assert index.search_words(query + " invoice", 1) == ["invoices_void"]
 
 
 @given(name=st.text(max_size=80), description=st.text(max_size=200))
-def test_no_description_breaks_it(name: str, description: str) -> None:
+def test_any_description_can_be_indexed(name: str, description: str) -> None:
     index = ToolIndex([IndexedTool(name, description), IndexedTool("invoices_void")])
     assert "invoices_void" in index.search_words("invoices_void", 2)
     assert "invoices_void" in index.search_pattern("invoices_void", 2)
 
 
-def test_schemas_without_end_are_read_in_bounds() -> None:
+def test_huge_schemas_are_indexed_within_limits() -> None:
     around: dict[str, Any] = {"type": "object"}
     around["properties"] = {"itself": around}
     wide = {"properties": {f"p{number}": {"description": "d" * 5000} for number in range(50_000)}}
@@ -136,7 +137,7 @@ def test_schemas_without_end_are_read_in_bounds() -> None:
         deep = deep.pop("properties")["inner"] if deep.pop("items", None) is not None else {}
 
 
-def test_a_pattern_that_explodes_elsewhere_takes_no_time() -> None:
+def test_exponential_pattern_takes_linear_time() -> None:
     index = ToolIndex([IndexedTool("a" * 3000)])
     assert index.search_pattern("^(a+)+$b", 5) == []
 
@@ -151,38 +152,38 @@ TELLING = [
 
 
 @pytest.mark.parametrize("pattern", TELLING)
-def test_looking_at_many_at_once_finds_what_looking_at_each_does(index: ToolIndex, pattern: str) -> None:
+def test_block_search_equals_search_per_tool(index: ToolIndex, pattern: str) -> None:
     alone = [entry.name for entry in TOOLS if ToolIndex([entry]).search_pattern(pattern, 1)]
     assert index.search_pattern(pattern, 99) == alone
     assert ToolIndex(TOOLS * 40).search_pattern(pattern, 999) == alone * 40
 
 
-def test_a_name_a_description_and_an_argument_are_lines_of_their_own(index: ToolIndex) -> None:
+def test_name_description_and_argument_are_separate_lines(index: ToolIndex) -> None:
     assert index.search_pattern("_issue$", 5) == ["github_create_issue"]
     assert index.search_pattern("^channel$", 5) == ["slack-send.message"]
     assert index.search_pattern("^Voids", 5) == ["invoices_void"]
 
 
-def test_a_pattern_that_takes_too_long_is_given_up() -> None:
+def test_slow_pattern_is_aborted() -> None:
     entries, _ = catalog()
     index = ToolIndex(entries)
     index.build()
     begun = time.thread_time()
-    with pytest.raises(SearchError, match="takes too long") as fault:
+    with pytest.raises(SearchError, match="takes too long") as error_info:
         index.search_pattern("(.{1,30}a){1,20}Q", 5)
-    assert fault.value.kind == "execution_time_exceeded"
+    assert error_info.value.kind == "execution_time_exceeded"
     assert time.thread_time() - begun < 0.3
 
 
-def test_many_threads_may_ask_it_at_once() -> None:
+def test_index_is_thread_safe() -> None:
     entries, questions = catalog(500)
-    index, asked = ToolIndex(entries), questions[:200]
+    index, sample_questions = ToolIndex(entries), questions[:200]
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda one: index.search_words(one.text, 5), asked))
-    assert found == [index.search_words(one.text, 5) for one in asked]
+        results = list(threads.map(lambda one: index.search_words(one.text, 5), sample_questions))
+    assert results == [index.search_words(one.text, 5) for one in sample_questions]
 
 
-def test_the_question_is_what_it_is_about() -> None:
+def test_query_terms_omit_stop_words() -> None:
     assert query_terms("Could you please get rid of the timetable for me?", 9) == (
         ["timetable"],
         ["delete", "schedule"],
@@ -191,7 +192,7 @@ def test_the_question_is_what_it_is_about() -> None:
     assert query_terms("the", 9) == (["the"], [])
 
 
-def test_the_right_tool_is_among_the_first_five_of_thousands() -> None:
+def test_right_tool_ranks_among_the_first_five_of_thousands() -> None:
     entries, questions = catalog()
     assert len(entries) == len({entry.name for entry in entries}) == 5_000
     index = ToolIndex(entries)
@@ -200,7 +201,7 @@ def test_the_right_tool_is_among_the_first_five_of_thousands() -> None:
     assert right / len(sample) >= 0.95
 
 
-def test_questions_are_no_copies_of_descriptions() -> None:
+def test_sample_queries_do_not_copy_descriptions() -> None:
     entries, questions = catalog()
     for entry, question in non_empty(zip(entries, questions, strict=True)):
         assert question.text not in entry.description

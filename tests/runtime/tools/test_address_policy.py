@@ -1,4 +1,4 @@
-"""Which addresses are fetched from."""
+"""The addresses that may be fetched from."""
 
 import asyncio
 
@@ -52,12 +52,12 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_an_address_that_is_not_public_is_not_fetched_from(address: str) -> None:
+def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public_address(address)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:1.1.1.1"])
-def test_a_public_address_is(address: str) -> None:
+def test_public_addresses_are_public(address: str) -> None:
     assert is_public_address(address)
 
 
@@ -68,29 +68,29 @@ def test_a_public_address_is(address: str) -> None:
         *("::1", "::ffff:127.0.0.1", "::ffff:7f00:1", "localhost", "localhost."),
     ],
 )
-def test_every_spelling_of_a_private_address_is_refused(host: str) -> None:
+def test_every_notation_of_a_private_address_is_refused(host: str) -> None:
     with pytest.raises(ToolError):
         asyncio.run(PinnedNetwork().connect_tcp(host, 80))
 
 
 @pytest.mark.parametrize("spelling", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1"])
-def test_numbers_are_judged_as_the_system_reads_them(spelling: str) -> None:
+def test_numeric_hosts_are_checked_as_the_system_resolves_them(spelling: str) -> None:
     assert asyncio.run(resolve_host(spelling, 80)) == ["127.0.0.1"]
 
 
-def test_one_private_address_among_public_ones_is_enough() -> None:
+def test_one_private_address_refuses_the_host() -> None:
     async def both(host: str, port: int) -> list[str]:
         return ["93.184.216.34", "10.0.0.1"]
 
-    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1 is no public address"):
+    with pytest.raises(AddressRefused, match=r"10\.0\.0\.1 is not a public address"):
         asyncio.run(PinnedNetwork(resolve=both).connect_tcp("example.org", 80))
 
 
-def test_a_name_is_asked_for_once_and_the_answer_kept_to() -> None:
-    asked = list[str]()
+def test_host_is_resolved_once_and_pinned() -> None:
+    lookups = list[str]()
 
     async def changing(host: str, port: int) -> list[str]:
-        asked.append(host)
+        lookups.append(host)
         return ["127.0.0.1"]
 
     async def connected() -> str:
@@ -104,9 +104,9 @@ def test_a_name_is_asked_for_once_and_the_answer_kept_to() -> None:
             return str(peer[0])
 
     assert asyncio.run(connected()) == "127.0.0.1"
-    assert asked == ["no-such-name.invalid"]
+    assert lookups == ["no-such-name.invalid"]
 
 
-def test_a_socket_of_this_machine_is_refused() -> None:
+def test_unix_socket_is_refused() -> None:
     with pytest.raises(ToolError):
         asyncio.run(PinnedNetwork().connect_unix_socket("/var/run/docker.sock"))

@@ -1,4 +1,4 @@
-"""`apply_patch`: the format, how places are found, and that all of it happens or nothing."""
+"""`apply_patch`: the format, the search for context, and atomicity."""
 
 import asyncio
 import stat
@@ -23,18 +23,18 @@ async def _run(root: Path, text: str) -> str:
     return str(await apply_patch.run(text, tool_context(apply_patch)))
 
 
-def patched(root: Path, *lines: str) -> str:
+def apply_patch(root: Path, *lines: str) -> str:
     return asyncio.run(_run(root, patch(*lines)))
 
 
 def files(root: Path) -> dict[str, str]:
-    """What each file holds; a folder holds nothing."""
-    found = sorted(root.rglob("*"))
-    return {str(path.relative_to(root)): path.read_text() if path.is_file() else "" for path in found}
+    """Return the content of each file; a directory has none."""
+    paths = sorted(root.rglob("*"))
+    return {str(path.relative_to(root)): path.read_text() if path.is_file() else "" for path in paths}
 
 
-def accepted(text: str) -> bool:
-    """Whether the grammar takes the whole text."""
+def grammar_accepts(text: str) -> bool:
+    """Return whether the grammar accepts the complete text."""
     tokenizer = llguidance.LLTokenizer("byte")
     matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(PATCH_GRAMMAR))
     tokens = tokenizer.tokenize_str(text)
@@ -57,8 +57,8 @@ WHOLE = patch(
 )
 
 
-def test_every_part_of_the_format_is_in_the_grammar_and_is_read() -> None:
-    assert accepted(WHOLE)
+def test_grammar_and_parser_accept_every_construct() -> None:
+    assert grammar_accepts(WHOLE)
     added, updated, deleted = parse_patch(WHOLE)
     assert added == AddFile("new/a.txt", "one\n\n")
     assert deleted == DeleteFile("d.txt")
@@ -88,27 +88,27 @@ def test_every_part_of_the_format_is_in_the_grammar_and_is_read() -> None:
         "*** Begin Patch\n*** Begin Patch\n*** Delete File: a\n*** End Patch\n*** End Patch",
     ],
 )
-def test_what_the_grammar_does_not_take_is_not_read(text: str) -> None:
-    assert not accepted(text)
-    with pytest.raises(ToolError, match="of the patch can't be read"):
+def test_parser_rejects_what_the_grammar_rejects(text: str) -> None:
+    assert not grammar_accepts(text)
+    with pytest.raises(ToolError, match="of the patch is invalid"):
         parse_patch(text)
 
 
-def test_an_update_that_changes_nothing_is_a_fault() -> None:
-    with pytest.raises(ToolError, match="nothing is changed in a"):
+def test_update_without_changes_is_an_error() -> None:
+    with pytest.raises(ToolError, match="a has no changes"):
         parse_patch(patch("*** Update File: a"))
 
 
-def test_lines_that_look_like_headers_are_lines_where_they_have_a_sign() -> None:
+def test_signed_lines_that_look_like_headers_are_content() -> None:
     (added,) = parse_patch(patch("*** Add File: a", "+*** End Patch", "+*** Delete File: b"))
     assert added == AddFile("a", "*** End Patch\n*** Delete File: b\n")
 
 
-def test_line_ends_of_the_patch_may_be_those_of_windows() -> None:
+def test_patch_may_have_windows_line_endings() -> None:
     assert parse_patch(WHOLE.replace("\n", "\r\n")) == parse_patch(WHOLE)
 
 
-def changed(text: str, *lines: str) -> str:
+def apply_changes(text: str, *lines: str) -> str:
     (update,) = parse_patch(patch("*** Update File: a", *lines))
     assert isinstance(update, UpdateFile)
     return apply_update(update, text)
@@ -137,8 +137,8 @@ def changed(text: str, *lines: str) -> str:
         ("a\n\nb\n", [" a", "", "-b", "+B"], "a\n\nB\n"),
     ],
 )
-def test_a_change_finds_its_place(before: str, lines: list[str], after: str) -> None:
-    assert changed(before, *lines) == after
+def test_change_is_located_by_context(before: str, lines: list[str], after: str) -> None:
+    assert apply_changes(before, *lines) == after
 
 
 @pytest.mark.parametrize(
@@ -152,47 +152,47 @@ def test_a_change_finds_its_place(before: str, lines: list[str], after: str) -> 
         ("", ["-a"]),
     ],
 )
-def test_a_place_that_is_not_there_is_a_fault(before: str, lines: list[str]) -> None:
-    with pytest.raises(ToolError, match="a has no"):
-        changed(before, *lines)
+def test_missing_context_is_an_error(before: str, lines: list[str]) -> None:
+    with pytest.raises(ToolError, match=r"a has no line|a does not contain these lines"):
+        apply_changes(before, *lines)
 
 
 def test_files_are_added_changed_moved_and_deleted(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("def f():\nkept\nold\n")
     (tmp_path / "b.txt").chmod(0o755)
     (tmp_path / "d.txt").write_text("gone")
-    told = patched(tmp_path, *WHOLE.splitlines()[1:-1])
-    assert told == "Success. Updated the following files:\nA new/a.txt\nM c.txt\nD d.txt"
+    result = apply_patch(tmp_path, *WHOLE.splitlines()[1:-1])
+    assert result == "Success. Updated the following files:\nA new/a.txt\nM c.txt\nD d.txt"
     assert files(tmp_path) == {"c.txt": "def f():\nkept\nnew\n", "new": "", "new/a.txt": "one\n\n"}
 
 
-def test_the_mode_of_a_changed_file_stays(tmp_path: Path) -> None:
+def test_mode_of_changed_file_is_kept(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\n")
     (tmp_path / "a").chmod(0o750)
-    patched(tmp_path, "*** Update File: a", "-x", "+y")
+    apply_patch(tmp_path, "*** Update File: a", "-x", "+y")
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o750
 
 
-def test_hunks_build_on_each_other_however_a_file_is_spelled(tmp_path: Path) -> None:
-    told = patched(
+def test_hunks_apply_in_order_for_any_path_spelling(tmp_path: Path) -> None:
+    result = apply_patch(
         tmp_path,
         *("*** Add File: a", "+1", "*** Update File: ./sub/../a", "-1", "+2", f"*** Update File: {tmp_path}/a"),
         *("*** Move to: b", "-2", "+3"),
     )
-    assert told.splitlines()[1:] == ["A a", "M ./sub/../a", "M b"]
+    assert result.splitlines()[1:] == ["A a", "M ./sub/../a", "M b"]
     assert files(tmp_path) == {"b": "3\n"}
 
 
-def test_a_file_can_only_be_moved(tmp_path: Path) -> None:
+def test_file_can_be_moved_without_changes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9")
-    patched(tmp_path, "*** Update File: a", "*** Move to: b")
+    apply_patch(tmp_path, "*** Update File: a", "*** Move to: b")
     assert (tmp_path / "b").read_bytes() == b"caf\xe9"
     assert not (tmp_path / "a").exists()
 
 
-def test_bytes_that_are_no_text_stay(tmp_path: Path) -> None:
+def test_invalid_utf_8_is_preserved(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9\nx\n")
-    patched(tmp_path, "*** Update File: a", "-x", "+y")
+    apply_patch(tmp_path, "*** Update File: a", "-x", "+y")
     assert (tmp_path / "a").read_bytes() == b"caf\xe9\ny\n"
 
 
@@ -219,7 +219,7 @@ def test_bytes_that_are_no_text_stay(tmp_path: Path) -> None:
         ["*** Update File: a", "+\ud800"],
     ],
 )
-def test_all_or_nothing(tmp_path: Path, bad: list[str]) -> None:
+def test_failing_hunk_changes_nothing(tmp_path: Path, bad: list[str]) -> None:
     root = tmp_path / "root"
     (root / "sub").mkdir(parents=True)
     for name in ("a", "b", "gone"):
@@ -230,24 +230,24 @@ def test_all_or_nothing(tmp_path: Path, bad: list[str]) -> None:
     good = ["*** Add File: new", "+x", "*** Update File: b", "-one", "+two", "*** Delete File: gone"]
     for lines in ([*good, *bad], [*bad, *good]):
         with pytest.raises(ToolError):
-            patched(root, *lines)
+            apply_patch(root, *lines)
         assert files(root) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["root"]
 
 
-def test_what_fails_while_it_is_written_is_taken_back(tmp_path: Path) -> None:
+def test_write_failure_is_rolled_back(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\n")
-    # A name that can be planned and not be made: it is longer than a file system takes.
+    # A name that can be planned but not created, because it is too long for the file system.
     name = "x" * 250
     with pytest.raises(ToolError):
-        patched(tmp_path, "*** Update File: a", "-one", "+two", f"*** Add File: {name}/{'y' * 300}", "+x")
+        apply_patch(tmp_path, "*** Update File: a", "-one", "+two", f"*** Add File: {name}/{'y' * 300}", "+x")
     assert files(tmp_path) == {"a": "one\n"}
     with pytest.raises(ToolError):
-        patched(tmp_path, "*** Add File: new/f", "+x", "*** Add File: new/f/g", "+x", "*** Delete File: a")
+        apply_patch(tmp_path, "*** Add File: new/f", "+x", "*** Add File: new/f/g", "+x", "*** Delete File: a")
     assert files(tmp_path) == {"a": "one\n"}
 
 
-def test_a_person_is_shown_every_file(tmp_path: Path) -> None:
+def test_preview_shows_every_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\n")
     (tmp_path / "d").write_text("gone\n")
     text = patch("*** Update File: a", "*** Move to: b", "-one", "+two", "*** Add File: c", "+x", "*** Delete File: d")
@@ -269,38 +269,36 @@ PIECES = st.sampled_from(
 )
 
 
-def unreadable(text: str) -> bool:
-    """An update of nothing is in the grammar, and is told apart."""
+def parser_rejects(text: str) -> bool:
+    """Return whether the parser rejects the text. An empty update is valid in the grammar and is not counted."""
     try:
         parse_patch(text)
     except ToolError as fault:
-        return "nothing is changed" not in str(fault)
+        return "has no changes" not in str(fault)
     return False
 
 
 @settings(max_examples=300, deadline=None)
 @given(lines=st.lists(PIECES, max_size=7), end=st.sampled_from(["", "\n"]))
-def test_what_the_grammar_takes_is_read(lines: list[str], end: str) -> None:
+def test_parser_accepts_what_the_grammar_accepts(lines: list[str], end: str) -> None:
     text = patch(*lines) + end
-    assert not (accepted(text) and unreadable(text))
+    assert not (grammar_accepts(text) and parser_rejects(text))
 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), length=st.integers(1, 12), ended=st.booleans(), newline=st.sampled_from(["\n", "\r\n"]))
-def test_a_change_with_its_context_makes_exactly_that_change(
-    data: st.DataObject, length: int, ended: bool, newline: str
-) -> None:
+def test_change_with_context_applies_exactly(data: st.DataObject, length: int, ended: bool, newline: str) -> None:
     lines = [f"line {number}" for number in range(length)]
     start = data.draw(st.integers(0, length - 1))
     stop = data.draw(st.integers(start + 1, length))
     new = data.draw(st.lists(st.sampled_from(["one", "two", ""]), max_size=3))
     around = [f" {line}" for line in lines[max(0, start - 2) : start]], [f" {line}" for line in lines[stop : stop + 2]]
     written = [*around[0], *(f"-{line}" for line in lines[start:stop]), *(f"+{line}" for line in new), *around[1]]
-    # Only the last line may lack its end, and a line that comes to be the last has one.
-    whole = ended or stop == length
+    # Only the last line may lack a line ending.
+    ends_with_newline = ended or stop == length
     before = newline.join(lines) + (newline if ended else "")
     after = [*lines[:start], *new, *lines[stop:]]
-    expected = newline.join(after) + (newline if whole and after else "")
+    expected = newline.join(after) + (newline if ends_with_newline and after else "")
     single = length == 1 and not ended
-    wanted = expected.replace("\r\n", "\n") if single else expected
-    assert changed(before, *written) == wanted
+    expected_text = expected.replace("\r\n", "\n") if single else expected
+    assert apply_changes(before, *written) == expected_text

@@ -1,4 +1,4 @@
-"""`ask_user`."""
+"""The `ask_user` tool."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest
 from toolwire.runtime.tool import ToolError
 
 
-class Someone:
+class RecordingApprover:
     name = "someone"
 
     def __init__(self) -> None:
@@ -23,20 +23,20 @@ class Someone:
         return choices[-1] if choices else "42"
 
 
-def test_a_person_is_asked(tmp_path: Path) -> None:
-    someone = Someone()
+def test_user_is_asked(tmp_path: Path) -> None:
+    someone = RecordingApprover()
     assert run_tool_for_text(built_in_tool(tmp_path, "ask_user"), someone, question="How many?") == "42"
     assert run_tool_for_text(built_in_tool(tmp_path, "ask_user"), someone, question="Which?", choices=["a", "b"]) == "b"
     assert someone.asked == [("How many?", ()), ("Which?", ("a", "b"))]
 
 
-def test_nobody_to_ask_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="nobody is there") as fault:
+def test_without_a_user_an_error_is_returned(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="no user is available") as fault:
         run_tool(built_in_tool(tmp_path, "ask_user"), question="How many?")
     assert fault.value.kind == "no_answer"
 
 
-def test_it_is_carried_out_by_a_person_who_may_take_their_time(tmp_path: Path) -> None:
+def test_tool_has_human_locus_and_a_long_timeout(tmp_path: Path) -> None:
     ask = built_in_tool(tmp_path, "ask_user")
     assert ask.locus == "human"
     assert ask.timeout > 3600

@@ -25,28 +25,28 @@ from toolwire.runtime.tools.directory_walk import is_glob, matches_glob, matches
         ("./a", ["a"], ["./b"]),
     ],
 )
-def test_a_pattern_matches_whole_paths(pattern: str, matching: list[str], other: list[str]) -> None:
+def test_pattern_matches_complete_paths(pattern: str, matching: list[str], other: list[str]) -> None:
     assert [path for path in matching if not matches_glob(path, pattern)] == []
     assert [path for path in other if matches_glob(path, pattern)] == []
 
 
-def test_a_pattern_with_no_slash_can_be_for_names_anywhere() -> None:
+def test_pattern_without_slash_can_match_names_anywhere() -> None:
     assert matches_glob_anywhere("a/b/c.py", "*.py")
     assert not matches_glob_anywhere("a/b/c.py", "b/*.py")
 
 
-def test_what_is_a_pattern() -> None:
+def test_is_glob() -> None:
     assert [path for path in ("a*", "?", "[a]", "{a}", "a", "a/b.c") if is_glob(path)] == ["a*", "?", "[a]", "{a}"]
 
 
-def test_no_pattern_takes_long() -> None:
-    # By trying each way to match, it would never end.
+def test_no_pattern_takes_exponential_time() -> None:
+    # A backtracking matcher would take forever.
     assert not matches_glob("a" * 5000, "*a" * 200 + "b")
     assert not matches_glob("a/" * 2000, "**/*" * 100 + "b")
     assert not matches_glob("a", "{a,b}" * 150)
 
 
-def test_what_is_too_long_or_no_pattern_is_a_fault() -> None:
+def test_too_long_or_invalid_pattern_is_an_error() -> None:
     for pattern in ("a" * 2000, "[z-a]"):
         with pytest.raises(ToolError, match="pattern"):
             matches_glob("a", pattern)

@@ -1,4 +1,4 @@
-"""`list_directory` and `glob`."""
+"""The `list_directory` and `glob` tools."""
 
 import os
 from pathlib import Path
@@ -9,14 +9,14 @@ from tests.support.runtime.tool_calls import built_in_tool, run_tool, run_tool_f
 from toolwire.runtime.tool import ToolError
 
 
-def made(root: Path, *names: str) -> None:
+def create_files(root: Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
 
 
-def test_a_folder_is_listed(tmp_path: Path) -> None:
-    made(tmp_path, "b.txt", "a/deep", ".hidden")
+def test_directory_is_listed(tmp_path: Path) -> None:
+    create_files(tmp_path, "b.txt", "a/deep", ".hidden")
     (tmp_path / "link").symlink_to("/etc")
     assert (
         run_tool_for_text(built_in_tool(tmp_path, "list_directory"), path=f"{tmp_path}")
@@ -25,38 +25,38 @@ def test_a_folder_is_listed(tmp_path: Path) -> None:
     assert run_tool_for_text(built_in_tool(tmp_path, "list_directory"), path="a") == "deep"
 
 
-def test_an_empty_folder_says_so(tmp_path: Path) -> None:
+def test_empty_directory_is_reported(tmp_path: Path) -> None:
     assert run_tool_for_text(built_in_tool(tmp_path, "list_directory"), path=".") == "(empty)"
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
-    [("none", "is not there"), ("..", "outside"), ("/etc", "outside"), ("f", "f is a file, not a folder")],
+    ("path", "message"),
+    [("none", "file not found: none"), ("..", "outside"), ("/etc", "outside"), ("f", "f is a file, not a directory")],
 )
-def test_what_can_not_be_listed_is_a_fault(tmp_path: Path, path: str, told: str) -> None:
-    made(tmp_path, "f")
-    with pytest.raises(ToolError, match=told):
+def test_unlistable_path_is_an_error(tmp_path: Path, path: str, message: str) -> None:
+    create_files(tmp_path, "f")
+    with pytest.raises(ToolError, match=message):
         run_tool(built_in_tool(tmp_path, "list_directory"), path=path)
 
 
-def test_names_stay_on_their_lines(tmp_path: Path) -> None:
-    made(tmp_path, "a\nfake", "b\x1b[2J")
+def test_names_with_line_breaks_are_escaped(tmp_path: Path) -> None:
+    create_files(tmp_path, "a\nfake", "b\x1b[2J")
     (tmp_path / os.fsdecode(b"\xff")).write_text("")
     assert run_tool_for_text(built_in_tool(tmp_path, "list_directory"), path=".") == "a\\x0afake\nb\\x1b[2J\n\ufffd"
 
 
-def test_many_entries_are_bounded(tmp_path: Path) -> None:
+def test_number_of_entries_is_limited(tmp_path: Path) -> None:
     for number in range(1005):
         (tmp_path / f"{number:04}").touch()
     lines = run_tool_for_text(built_in_tool(tmp_path, "list_directory"), path=".").splitlines()
-    assert lines[999:] == ["0999", "[5 more entries are not listed.]"]
+    assert lines[999:] == ["0999", "[5 more entries not listed]"]
     assert (
         run_tool_for_text(built_in_tool(tmp_path, "glob"), pattern="*").splitlines()[-1]
-        == "[More files match: narrow the pattern.]"
+        == "[more files match: narrow the pattern]"
     )
 
 
-def test_long_names_are_bounded_too(tmp_path: Path) -> None:
+def test_total_length_of_names_is_limited(tmp_path: Path) -> None:
     for number in range(300):
         (tmp_path / f"{number:03}{'x' * 200}").touch()
     for told in (
@@ -67,41 +67,43 @@ def test_long_names_are_bounded_too(tmp_path: Path) -> None:
         assert told.endswith("]")
 
 
-def test_files_are_found_by_pattern(tmp_path: Path) -> None:
-    made(tmp_path, "src/b.py", "src/a.py", "src/deep/c.py", "top.py", "out/x.py", "out/keep.py", "src/.git/y.py")
+def test_glob_finds_files(tmp_path: Path) -> None:
+    create_files(
+        tmp_path, "src/b.py", "src/a.py", "src/deep/c.py", "top.py", "out/x.py", "out/keep.py", "src/.git/y.py"
+    )
     (tmp_path / ".gitignore").write_text("out/*\n!out/keep.py\n")
     (tmp_path / "src" / ".gitignore").write_text("deep\n")
-    found = built_in_tool(tmp_path, "glob")
-    assert run_tool_for_text(found, pattern="**/*.py") == "out/keep.py\nsrc/a.py\nsrc/b.py\ntop.py"
-    assert run_tool_for_text(found, pattern="*.py") == "top.py"
-    assert run_tool_for_text(found, pattern="*.py", path="src") == "src/a.py\nsrc/b.py"
+    glob = built_in_tool(tmp_path, "glob")
+    assert run_tool_for_text(glob, pattern="**/*.py") == "out/keep.py\nsrc/a.py\nsrc/b.py\ntop.py"
+    assert run_tool_for_text(glob, pattern="*.py") == "top.py"
+    assert run_tool_for_text(glob, pattern="*.py", path="src") == "src/a.py\nsrc/b.py"
     root = tmp_path.resolve()
-    assert run_tool_for_text(found, pattern=f"{root}/src/*.py") == f"{root}/src/a.py\n{root}/src/b.py"
-    assert run_tool_for_text(found, pattern="*.py", path=f"{root}/src") == f"{root}/src/a.py\n{root}/src/b.py"
-    assert run_tool_for_text(found, pattern="*.rs") == "No files match *.rs."
+    assert run_tool_for_text(glob, pattern=f"{root}/src/*.py") == f"{root}/src/a.py\n{root}/src/b.py"
+    assert run_tool_for_text(glob, pattern="*.py", path=f"{root}/src") == f"{root}/src/a.py\n{root}/src/b.py"
+    assert run_tool_for_text(glob, pattern="*.rs") == "No files match *.rs"
 
 
-def test_links_are_not_followed_by_who_walks(tmp_path: Path) -> None:
+def test_glob_does_not_follow_links(tmp_path: Path) -> None:
     outside, root = tmp_path / "outside", tmp_path / "root"
-    made(outside, "secret.py")
-    made(root, "a.py")
+    create_files(outside, "secret.py")
+    create_files(root, "a.py")
     (root / "out").symlink_to(outside)
     (root / "secret.py").symlink_to(outside / "secret.py")
     (root / "loop").symlink_to(".")
     assert run_tool_for_text(built_in_tool(root, "glob"), pattern="**") == "a.py"
     with pytest.raises(ToolError, match="outside"):
         run_tool(built_in_tool(root, "glob"), pattern="../outside/*", path="..")
-    assert run_tool_for_text(built_in_tool(root, "glob"), pattern="../outside/*") == "No files match ../outside/*."
+    assert run_tool_for_text(built_in_tool(root, "glob"), pattern="../outside/*") == "No files match ../outside/*"
 
 
-def test_what_is_hidden_is_not_listed(tmp_path: Path) -> None:
-    made(tmp_path, "a", "state/journal")
+def test_hidden_entries_are_not_listed(tmp_path: Path) -> None:
+    create_files(tmp_path, "a", "state/journal")
     settings = {"hidden": [tmp_path / "state"]}
     assert run_tool_for_text(built_in_tool(tmp_path, "list_directory", **settings), path=".") == "a"
     assert run_tool_for_text(built_in_tool(tmp_path, "glob", **settings), pattern="**") == "a"
 
 
-def test_folders_in_folders_without_end_are_walked_to_a_depth(tmp_path: Path) -> None:
+def test_deep_directories_are_walked_to_a_limit(tmp_path: Path) -> None:
     handle = os.open(tmp_path, os.O_RDONLY)
     for _ in range(600):
         os.mkdir("d", dir_fd=handle)
@@ -109,11 +111,11 @@ def test_folders_in_folders_without_end_are_walked_to_a_depth(tmp_path: Path) ->
         os.close(handle)
         handle = deeper
     os.close(handle)
-    made(tmp_path, "d/d/a")
+    create_files(tmp_path, "d/d/a")
     assert run_tool_for_text(built_in_tool(tmp_path, "glob"), pattern="**/a") == "d/d/a"
 
 
-def test_rules_of_gitignore_that_make_no_sense_or_take_long_are_no_harm(tmp_path: Path) -> None:
-    made(tmp_path, "a" * 200, "b.log")
+def test_invalid_or_expensive_gitignore_rules_do_no_harm(tmp_path: Path) -> None:
+    create_files(tmp_path, "a" * 200, "b.log")
     (tmp_path / ".gitignore").write_text("[z-a]\n\\\n" + "*a" * 50 + "b\n*.log\n")
     assert run_tool_for_text(built_in_tool(tmp_path, "glob"), pattern="*") == f".gitignore\n{'a' * 200}"

@@ -1,4 +1,4 @@
-"""`read_file`, `read_many_files` and `view_image`."""
+"""The `read_file`, `read_many_files` and `view_image` tools."""
 
 import base64
 from pathlib import Path
@@ -15,7 +15,7 @@ PNG = base64.b64decode(
 PDF = b"%PDF-1.4\n%%EOF\n"
 
 
-def test_a_text_is_given_as_it_is(tmp_path: Path) -> None:
+def test_text_is_returned_verbatim(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_bytes(b"# README\n\xc3\xa4\r\nno end")
     assert (
         run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/README.md")
@@ -23,44 +23,44 @@ def test_a_text_is_given_as_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_a_path_may_be_relative_to_the_workspace(tmp_path: Path) -> None:
+def test_path_may_be_relative_to_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("text")
     assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a") == "text"
 
 
-def test_a_missing_file_is_a_fault_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="none is not there"):
+def test_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match=r"file not found: .*none"):
         run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/none")
 
 
-def test_lines_can_be_chosen_and_what_is_left_is_said(tmp_path: Path) -> None:
+def test_offset_and_limit_select_lines_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"line {number}\n" for number in range(1, 11)))
     read = built_in_tool(tmp_path, "read_file")
     path = f"{tmp_path}/a"
     first = run_tool_for_text(read, absolute_path=path, limit=2)
-    assert first == "line 1\nline 2\n[Lines 1 to 2 of 10 are shown. For the next ones, read with offset=2.]"
+    assert first == "line 1\nline 2\n[Lines 1 to 2 of 10 are shown. To read on, use offset=2.]"
     assert run_tool_for_text(read, absolute_path=path, offset=2, limit=1).startswith("line 3\n[Lines 3 to 3 of 10")
     assert run_tool_for_text(read, absolute_path=path, offset=8) == "line 9\nline 10\n[Lines 9 to 10 of 10 are shown.]"
     assert run_tool_for_text(read, absolute_path=path, offset=10) == "[There is no line 11: the file has 10.]"
     assert run_tool_for_text(read, absolute_path=path, limit=10) == run_tool_for_text(read, absolute_path=path)
 
 
-def test_reading_on_gives_every_line_once(tmp_path: Path) -> None:
+def test_reading_on_returns_every_line_once(tmp_path: Path) -> None:
     lines = [f"{number} {'x' * (number % 97)}\n" for number in range(20_000)]
     (tmp_path / "a").write_text("".join(lines))
-    read, found, offset = built_in_tool(tmp_path, "read_file"), list[str](), 0
+    read, texts, offset = built_in_tool(tmp_path, "read_file"), list[str](), 0
     while True:
         text = run_tool_for_text(read, absolute_path="a", offset=offset)
         shown, _, note = text.rpartition("[Lines ")
-        found += shown.splitlines(keepends=True)
+        texts += shown.splitlines(keepends=True)
         assert len(text) < 40_000
         if "offset=" not in note:
             break
         offset = int(note.partition("offset=")[2].partition(".")[0])
-    assert found == lines
+    assert texts == lines
 
 
-def test_one_very_long_line_is_cut_and_said(tmp_path: Path) -> None:
+def test_very_long_line_is_cut_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x" + "ä" * 100_000 + "\nsecond\n")
     text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a")
     assert len(text) < 40_000
@@ -69,7 +69,7 @@ def test_one_very_long_line_is_cut_and_said(tmp_path: Path) -> None:
     assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a", offset=1).startswith("second\n")
 
 
-def test_an_empty_file_is_empty(tmp_path: Path) -> None:
+def test_empty_file_is_empty(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a") == ""
 
@@ -84,47 +84,47 @@ def test_an_empty_file_is_empty(tmp_path: Path) -> None:
 )
 def test_images_and_documents_are_media(tmp_path: Path, name: str, content: bytes, kind: str, shape: str) -> None:
     (tmp_path / name).write_bytes(content)
-    told, media = run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/{name}").content
-    assert told == Text(text=f"Binary content of type {kind} was processed.")
+    note, media = run_tool(built_in_tool(tmp_path, "read_file"), absolute_path=f"{tmp_path}/{name}").content
+    assert note == Text(text=f"Binary content of type {kind} was processed.")
     assert isinstance(media, Media)
     assert (media.kind, media.media_type, media.name) == (shape, kind, name)
     assert isinstance(media.source, Inline)
     assert base64.b64decode(media.source.data) == content
 
 
-def test_other_binaries_are_told_of_and_not_shown(tmp_path: Path) -> None:
+def test_other_binaries_are_described(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\x7fELF\0\1\2" * 100)
     text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a")
-    assert text == "Binary content of type application/octet-stream, 700 bytes: it is not shown."
+    assert text == "Binary content of type application/octet-stream, 700 bytes, not shown."
 
 
-def test_bytes_that_are_no_utf_8_are_marked_and_counted(tmp_path: Path) -> None:
+def test_invalid_utf_8_is_marked_and_counted(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"caf\xe9 and na\xefve \xef\xbf\xbd\n")
     text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a")
-    assert text == ("caf\ufffd and na\ufffdve \ufffd\n[2 sequences of bytes are not UTF-8 and are shown as \ufffd.]")
+    assert text == ("caf\ufffd and na\ufffdve \ufffd\n[2 byte sequences are not valid UTF-8 and are shown as \ufffd.]")
 
 
 @pytest.mark.parametrize(
     ("encoding", "note"), [("utf-8-sig", ""), ("utf-16", "[The file is UTF-16.]"), ("utf-32", "[The file is UTF-32.]")]
 )
-def test_marked_encodings_are_read(tmp_path: Path, encoding: str, note: str) -> None:
+def test_encodings_with_byte_order_mark_are_decoded(tmp_path: Path, encoding: str, note: str) -> None:
     (tmp_path / "a").write_text("größer\nals\n", encoding=encoding)
     assert run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a") == f"größer\nals\n{note}"
 
 
-def test_a_huge_file_is_read_in_parts_and_in_little_time(tmp_path: Path) -> None:
+def test_huge_file_is_read_in_parts_quickly(tmp_path: Path) -> None:
     with (tmp_path / "a").open("wb") as file:
         file.write(b"first\n")
         file.truncate(300 * 1024 * 1024)
-    # Sparse: NUL bytes are only after what is looked at.
+    # Sparse: the NUL bytes are after the inspected part.
     content = b"x" * 9000 + b"\n"
     with (tmp_path / "a").open("r+b") as file:
         file.write(content * 3)
     text = run_tool_for_text(built_in_tool(tmp_path, "read_file"), absolute_path="a", limit=1)
-    assert text == "x" * 9000 + "\n[Lines 1 to 1 are shown. For the next ones, read with offset=1.]"
+    assert text == "x" * 9000 + "\n[Lines 1 to 1 are shown. To read on, use offset=1.]"
 
 
-def test_many_files_stand_after_their_paths(tmp_path: Path) -> None:
+def test_many_files_are_preceded_by_their_paths(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("...a...")
     (tmp_path / "b.txt").write_text("...b...\n")
     (tmp_path / "c.txt").write_text("...c...")
@@ -134,7 +134,7 @@ def test_many_files_stand_after_their_paths(tmp_path: Path) -> None:
     )
 
 
-def test_many_files_are_named_by_folders_and_patterns_too(tmp_path: Path) -> None:
+def test_many_files_by_directory_and_glob(tmp_path: Path) -> None:
     for name in ("src/a.py", "src/deep/b.py", "src/deep/b.txt", "top.py", "ignored/x.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -154,7 +154,7 @@ def test_many_files_are_named_by_folders_and_patterns_too(tmp_path: Path) -> Non
     assert found(paths=["ignored/x.py"]) == ["ignored/x.py"]
 
 
-def test_one_file_that_can_not_be_read_does_not_keep_the_others(tmp_path: Path) -> None:
+def test_unreadable_file_does_not_affect_the_others(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("text")
     (tmp_path / "b.png").write_bytes(PNG)
     output = run_tool(built_in_tool(tmp_path, "read_many_files"), paths=["none", "a", "b.png", "/etc/passwd"])
@@ -162,29 +162,29 @@ def test_one_file_that_can_not_be_read_does_not_keep_the_others(tmp_path: Path) 
     assert isinstance(part, Text)
     assert not output.is_error
     assert part.text.splitlines() == [
-        *("--- none ---", "[none is not there]", "--- a ---", "text", "--- b.png ---"),
+        *("--- none ---", "[file not found: none]", "--- a ---", "text", "--- b.png ---"),
         "[Binary content of type image/png was processed. Read it alone to see it.]",
         "--- /etc/passwd ---",
-        f"[/etc/passwd is outside the workspace: give a path below {tmp_path.resolve()}]",
+        f"[/etc/passwd is outside the workspace: use a path below {tmp_path.resolve()}]",
     ]
 
 
-def test_many_files_that_are_none_are_an_error(tmp_path: Path) -> None:
+def test_no_matching_files_is_an_error(tmp_path: Path) -> None:
     assert run_tool(built_in_tool(tmp_path, "read_many_files"), paths=["none"]).is_error
     with pytest.raises(ToolError, match="no file matches"):
         run_tool(built_in_tool(tmp_path, "read_many_files"), paths=["*.none"])
 
 
-def test_what_many_files_hold_is_bounded_and_the_cut_said(tmp_path: Path) -> None:
+def test_many_files_are_limited_with_a_note(tmp_path: Path) -> None:
     for name in "abcde":
         (tmp_path / name).write_text(f"{name * 9}\n" * 1500)
     text = run_tool_for_text(built_in_tool(tmp_path, "read_many_files"), paths=["."])
     assert len(text) < 40_000
-    assert "[The rest of c is cut: read it with read_file.]" in text
-    assert text.endswith("[2 more files are not read, for length: d, e]")
+    assert "[the rest of c is cut: use read_file]" in text
+    assert text.endswith("[2 more files not read, output too long: d, e]")
 
 
-def test_an_image_is_shown(tmp_path: Path) -> None:
+def test_image_is_shown(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     (media,) = run_tool(built_in_tool(tmp_path, "view_image"), absolute_path="a.png").content
     assert isinstance(media, Media)
@@ -192,7 +192,7 @@ def test_an_image_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"text", PDF, b"", b"GIF8"])
-def test_what_is_no_image_is_not_shown_as_one(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_not_shown_as_images(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.png").write_bytes(content)
-    with pytest.raises(ToolError, match="no PNG, JPEG, GIF or WebP"):
+    with pytest.raises(ToolError, match="not a PNG, JPEG, GIF or WebP"):
         run_tool(built_in_tool(tmp_path, "view_image"), absolute_path="a.png")

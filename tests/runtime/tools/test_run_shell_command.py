@@ -1,4 +1,4 @@
-"""`run_shell_command` where there is no sandbox: its form, its limits, and that nothing of it is left."""
+"""`run_shell_command` without a sandbox: output format, limits, and cleanup of processes."""
 
 import asyncio
 import hashlib
@@ -33,8 +33,8 @@ def shell(root: Path, limits: CommandLimits = ENOUGH) -> Tool:
     return built_in_tool(root, "run_shell_command", limits=limits)
 
 
-def stopped(root: Path, clock: Clock, command: str) -> ToolOutput:
-    """The output of a command that reaches its time limit after it has made the file `begun`."""
+def run_until_timeout(root: Path, clock: Clock, command: str) -> ToolOutput:
+    """Return the output of a command that times out after it has created the file `begun`."""
 
     async def work() -> ToolOutput:
         task = asyncio.ensure_future(run_tool_async(shell(root), command=command))
@@ -45,13 +45,13 @@ def stopped(root: Path, clock: Clock, command: str) -> ToolOutput:
     return asyncio.run(work())
 
 
-def marked(root: Path) -> str:
-    """A name that no other run has had."""
+def unique_name(root: Path) -> str:
+    """Return a unique name."""
     return hashlib.sha256(f"{root} {os.getpid()} {BORN}".encode()).hexdigest()[:16]
 
 
-def alive(root: Path) -> list[str]:
-    """The processes with the mark of this folder in their arguments; one that is dead has none."""
+def running_processes(root: Path) -> list[str]:
+    """Return the running processes that have the marker of this folder in their arguments."""
     found = list[str]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -59,12 +59,12 @@ def alive(root: Path) -> list[str]:
                 line = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
             except OSError:
                 continue
-            if marked(root) in line and entry.name != str(os.getpid()):
+            if unique_name(root) in line and entry.name != str(os.getpid()):
                 found.append(line)
     return found
 
 
-def test_the_form_is_exact(tmp_path: Path) -> None:
+def test_output_format(tmp_path: Path) -> None:
     assert run_tool_for_text(shell(tmp_path), command="echo hello") == (
         "Command: echo hello\nDirectory: (root)\nOutput: hello\nError: (none)\nExit Code: 0"
     )
@@ -76,36 +76,43 @@ def test_the_form_is_exact(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_of_the_workspace_can_be_chosen(tmp_path: Path) -> None:
+def test_directory_option(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     lines = run_tool_for_text(shell(tmp_path), command="pwd", directory="sub").splitlines()
     assert lines[1:3] == ["Directory: sub", f"Output: {tmp_path.resolve()}/sub"]
     (tmp_path / "out").symlink_to("/etc")
-    for directory, told in (("../..", "outside"), ("/etc", "outside"), ("out", "outside"), ("none", "not there")):
-        with pytest.raises(ToolError, match=told):
+    for directory, output in (
+        ("../..", "outside"),
+        ("/etc", "outside"),
+        ("out", "outside"),
+        ("none", "file not found"),
+    ):
+        with pytest.raises(ToolError, match=output):
             run_tool(shell(tmp_path), command="pwd", directory=directory)
 
 
-def test_a_command_that_fails_is_a_result_and_one_that_was_stopped_an_error(tmp_path: Path) -> None:
+def test_failed_command_is_a_result_and_stopped_command_an_error(tmp_path: Path) -> None:
     assert not run_tool(shell(tmp_path), command="false").is_error
     output = run_tool(shell(tmp_path, CommandLimits(seconds=0.3)), command="sleep 60")
     assert (output.is_error, output.error_kind) == (True, "timeout")
     assert single_text(output).splitlines()[3:] == [
-        "Error: [It was stopped: it took longer than 0.3 seconds. All that it started is gone.]",
+        "Error: [stopped: timed out after 0.3 seconds; all its processes were killed]",
         "Exit Code: 124",
     ]
 
 
-def test_what_it_said_before_it_was_stopped_is_told(tmp_path: Path, clock: Clock) -> None:
-    lines = single_text(stopped(tmp_path, clock, "echo begun; echo oh >&2; touch begun; sleep 600")).splitlines()
+def test_output_before_a_timeout_is_returned(tmp_path: Path, clock: Clock) -> None:
+    lines = single_text(
+        run_until_timeout(tmp_path, clock, "echo begun; echo oh >&2; touch begun; sleep 600")
+    ).splitlines()
     assert lines[2:5] == [
         "Output: begun",
         "Error: oh",
-        "[It was stopped: it took longer than 120 seconds. All that it started is gone.]",
+        "[stopped: timed out after 120 seconds; all its processes were killed]",
     ]
 
 
-def test_a_signal_is_told_as_shells_do(tmp_path: Path) -> None:
+def test_signal_exit_code_is_that_of_shells(tmp_path: Path) -> None:
     assert run_tool_for_text(shell(tmp_path), command="kill -TERM $$").endswith("Exit Code: 143")
 
 
@@ -113,25 +120,27 @@ def test_stdin_is_closed(tmp_path: Path) -> None:
     assert "Output: got nothing" in run_tool_for_text(shell(tmp_path), command="read line || echo got nothing")
 
 
-def test_output_that_is_no_text_is_shown_as_such(tmp_path: Path) -> None:
+def test_invalid_utf_8_output_is_replaced(tmp_path: Path) -> None:
     assert "Output: caf\ufffd\0x" in run_tool_for_text(shell(tmp_path), command="printf 'caf\\351\\0x'")
 
 
-def test_the_head_and_the_tail_of_much_output_are_kept(tmp_path: Path) -> None:
-    told = run_tool_for_text(shell(tmp_path, CommandLimits(output_bytes=1000)), command="seq 1 100000; seq 1 50000 >&2")
-    assert len(told) < 2600
-    assert "Output: 1\n2\n" in told
-    assert "99999\n100000\nError: 1\n" in told
-    assert told.count("bytes are cut here]") == 2
-    # 588895 bytes are written to the one, and 288894 to the other.
-    assert "[587895 bytes are cut here]" in told
-    assert "[287894 bytes are cut here]" in told
+def test_long_output_keeps_head_and_tail(tmp_path: Path) -> None:
+    output = run_tool_for_text(
+        shell(tmp_path, CommandLimits(output_bytes=1000)), command="seq 1 100000; seq 1 50000 >&2"
+    )
+    assert len(output) < 2600
+    assert "Output: 1\n2\n" in output
+    assert "99999\n100000\nError: 1\n" in output
+    assert output.count("bytes omitted]") == 2
+    # 588895 bytes are written to stdout, and 288894 to stderr.
+    assert "[587895 bytes omitted]" in output
+    assert "[287894 bytes omitted]" in output
 
 
-def test_a_flood_is_stopped(tmp_path: Path) -> None:
+def test_excessive_output_is_stopped(tmp_path: Path) -> None:
     output = run_tool(shell(tmp_path, CommandLimits(max_total_output=1_000_000, seconds=60)), command="yes")
     assert (output.is_error, output.error_kind) == (True, "limit")
-    assert "it wrote more than 1000000 bytes" in single_text(output)
+    assert "output exceeded 1000000 bytes" in single_text(output)
     assert len(single_text(output)) < 20_000
 
 
@@ -144,34 +153,36 @@ def test_a_flood_is_stopped(tmp_path: Path) -> None:
         "(setsid sh -c 'setsid sleep 300 & sleep 300' &) ; echo started",
     ],
 )
-def test_what_it_left_in_the_background_is_gone(tmp_path: Path, command: str) -> None:
-    name = f"sleep-{marked(tmp_path)}"
+def test_background_processes_are_killed(tmp_path: Path, command: str) -> None:
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; " + command.replace("sleep", f"./{name}")
-    told = run_tool_for_text(shell(tmp_path), command=line)
-    assert "Output: started" in told
-    assert "It was stopped" not in told
-    assert alive(tmp_path) == []
+    output = run_tool_for_text(shell(tmp_path), command=line)
+    assert "Output: started" in output
+    assert "It was stopped" not in output
+    assert running_processes(tmp_path) == []
 
 
-def test_what_it_started_is_gone_at_the_time_out(tmp_path: Path, clock: Clock) -> None:
-    name = f"sleep-{marked(tmp_path)}"
+def test_all_processes_are_killed_on_timeout(tmp_path: Path, clock: Clock) -> None:
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
-    assert stopped(tmp_path, clock, line).error_kind == "timeout"
-    assert alive(tmp_path) == []
+    assert run_until_timeout(tmp_path, clock, line).error_kind == "timeout"
+    assert running_processes(tmp_path) == []
 
 
 @pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
-def test_systems_that_tell_less_do_as_well(tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fallbacks_without_pidfd_and_waitid(
+    tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in missing:
         monkeypatch.delattr(os, name)
-    name = f"sleep-{marked(tmp_path)}"
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & echo started; exit 3"
     assert run_tool_for_text(shell(tmp_path), command=line).endswith("Output: started\nError: (none)\nExit Code: 3")
-    assert alive(tmp_path) == []
+    assert running_processes(tmp_path) == []
 
 
-def test_what_it_started_is_gone_when_who_called_is(tmp_path: Path) -> None:
-    name = f"sleep-{marked(tmp_path)}"
+def test_all_processes_are_killed_on_cancellation(tmp_path: Path) -> None:
+    name = f"sleep-{unique_name(tmp_path)}"
     line = f"cp $(command -v sleep) ./{name}; ./{name} 300 & setsid ./{name} 300 & touch begun; ./{name} 300"
     run = shell(tmp_path)
 
@@ -182,86 +193,98 @@ def test_what_it_started_is_gone_when_who_called_is(tmp_path: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert alive(tmp_path) == []
+        assert running_processes(tmp_path) == []
 
     asyncio.run(cancelled())
 
 
-def test_what_holds_the_output_open_does_not_hold_it_up(tmp_path: Path) -> None:
-    # It leaves the session, and the mark in its environment behind, so nobody knows it.
+def test_process_holding_output_open_does_not_block(tmp_path: Path) -> None:
+    # It leaves the session and clears its environment, so it can't be found.
     command = "env -i setsid sh -c 'while [ -e hold ]; do /bin/sleep 0.1; done' & sleep 0.5; echo done"
     hold = tmp_path / "hold"
     hold.touch()
-    told = run_tool_for_text(shell(tmp_path), command=command)
+    output = run_tool_for_text(shell(tmp_path), command=command)
     hold.unlink()
-    assert "Output: done" in told
-    assert "It was stopped" not in told
+    assert "Output: done" in output
+    assert "It was stopped" not in output
 
 
 def test_a_fork_bomb_is_stopped(tmp_path: Path) -> None:
-    # One that ends at 512 processes, so that a fault of ours would not stop the machine.
+    # The bomb ends at 512 processes, so that a failure of the limit does not stop the machine.
     bomb = "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & fi; sleep 100; }; bomb 8"
     output = run_tool(
-        shell(tmp_path, CommandLimits(processes=100, seconds=300)), command=f"{bomb} # {marked(tmp_path)}"
+        shell(tmp_path, CommandLimits(processes=100, seconds=300)), command=f"{bomb} # {unique_name(tmp_path)}"
     )
-    assert "it started more than 100 processes" in single_text(output)
-    assert alive(tmp_path) == []
+    assert "started more than 100 processes" in single_text(output)
+    assert running_processes(tmp_path) == []
 
 
-def test_memory_is_bounded_for_one_process_and_for_all(tmp_path: Path) -> None:
+def test_memory_is_limited_per_process_and_in_total(tmp_path: Path) -> None:
     limits = CommandLimits(memory_bytes=200 * 1024 * 1024, seconds=300)
     grab = "python3 -c 'import time; x = bytearray({} * 1024 * 1024); time.sleep(100)'"
     one = run_tool_for_text(shell(tmp_path, limits), command=grab.format(400))
     assert "MemoryError" in one
     many = run_tool(shell(tmp_path, limits), command=" & ".join([grab.format(90)] * 3))
-    assert "it took more than 209715200 bytes of memory" in single_text(many)
+    assert "used more than 209715200 bytes of memory" in single_text(many)
 
 
-def test_files_are_bounded(tmp_path: Path) -> None:
-    told = run_tool_for_text(
+def test_file_size_is_limited(tmp_path: Path) -> None:
+    output = run_tool_for_text(
         shell(tmp_path, CommandLimits(file_bytes=1024 * 1024)), command="head -c 5000000 /dev/zero > big; wc -c < big"
     )
-    assert "Output: 1048576" in told
+    assert "Output: 1048576" in output
 
 
-def test_no_secret_of_ours_is_in_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_has_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "TOOLWIRE_KEY", "AWS_SECRET_ACCESS_KEY", "MY_OWN", "SSH_AUTH_SOCK"]
     for name in (*names, "LD_PRELOAD_X", "BASH_ENV", "ENV", "PYTHONSTARTUP"):
         monkeypatch.setenv(name, "canary-7f3a")
-    told = run_tool_for_text(shell(tmp_path), command="env; cat /proc/self/environ; set")
-    assert "canary-7f3a" not in told
-    assert "PATH=" in told
+    output = run_tool_for_text(shell(tmp_path), command="env; cat /proc/self/environ; set")
+    assert "canary-7f3a" not in output
+    assert "PATH=" in output
 
 
-def test_only_named_variables_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_allowed_variables_are_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("ANYTHING", "x")
-    given = built_in_tool(tmp_path, "run_shell_command", environment={"CI": "1"})
-    told = run_tool_for_text(given, command="env -0 | cut -z -d= -f1 | tr '\\0' ' '")
-    found = set(told.partition("Output: ")[2].partition("\n")[0].split())
-    own = {"PWD", "SHLVL", "_", COMMAND_ID_VARIABLE, "TERM", "PAGER", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "OLDPWD"}
+    tool = built_in_tool(tmp_path, "run_shell_command", environment={"CI": "1"})
+    output = run_tool_for_text(tool, command="env -0 | cut -z -d= -f1 | tr '\\0' ' '")
+    names = set(output.partition("Output: ")[2].partition("\n")[0].split())
+    shell_variables = {
+        "PWD",
+        "SHLVL",
+        "_",
+        COMMAND_ID_VARIABLE,
+        "TERM",
+        "PAGER",
+        "GIT_PAGER",
+        "GIT_TERMINAL_PROMPT",
+        "OLDPWD",
+    }
     known = {name for name in os.environ if name in ("PATH", "HOME", "USER", "SHELL", "LANG", "LC_ALL")}
-    assert {"CI", *known} <= found
-    assert "ANYTHING" not in found
+    assert {"CI", *known} <= names
+    assert "ANYTHING" not in names
     allowed = {"LOGNAME", "LANGUAGE", "TZ", "VIRTUAL_ENV", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYENV_ROOT"}
-    assert {name for name in found if not name.startswith("LC_")} - own - known - allowed - {"CI"} == set()
+    assert {name for name in names if not name.startswith("LC_")} - shell_variables - known - allowed - {"CI"} == set()
 
 
-def test_a_configuration_that_a_command_makes_is_put_aside_though_it_is_stopped(tmp_path: Path, clock: Clock) -> None:
-    told = single_text(stopped(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")).splitlines()
-    assert told[3].startswith("Error: [It was stopped: ")
-    assert told[4].startswith("[toolwire.toml is the person's own configuration: what was made there is now ")
+def test_created_configuration_is_renamed_even_after_timeout(tmp_path: Path, clock: Clock) -> None:
+    output = single_text(
+        run_until_timeout(tmp_path, clock, "echo x > toolwire.toml; touch begun; sleep 600")
+    ).splitlines()
+    assert output[3].startswith("Error: [stopped: ")
+    assert output[4].startswith("[toolwire.toml is the user's configuration: the file created there was renamed to ")
     assert not (tmp_path / "toolwire.toml").exists()
 
 
-def test_without_a_sandbox_every_command_asks_and_says_why(tmp_path: Path) -> None:
+def test_without_sandbox_every_command_needs_a_person(tmp_path: Path) -> None:
     bare = shell(tmp_path)
     assert bare.approval_reason({"command": "ls"}) == f"it is not sandboxed: {NO_SANDBOX.unavailable_reason}"
     assert bare.locus == "local"
 
 
-def test_what_is_there_decides(tmp_path: Path) -> None:
-    """With bubblewrap a command is sandboxed and need not ask; where it is missing, that is said."""
+def test_sandbox_depends_on_bubblewrap(tmp_path: Path) -> None:
+    """With bubblewrap a command is sandboxed and needs no person; without it, the reason is reported."""
     (chosen,) = (one for one in built_in_tools(tmp_path) if one.name == "run_shell_command")
     why_not = detect_bubblewrap().unavailable_reason
     asks = chosen.approval_reason({"command": "ls"})
@@ -269,7 +292,7 @@ def test_what_is_there_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/nonexistent"])
-def test_bubblewrap_that_is_missing_is_named(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_bubblewrap_is_reported(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", path)
     detect_bubblewrap.cache_clear()
     try:
@@ -278,7 +301,7 @@ def test_bubblewrap_that_is_missing_is_named(path: str, monkeypatch: pytest.Monk
         detect_bubblewrap.cache_clear()
 
 
-def test_bubblewrap_that_does_not_work_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_bubblewrap_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -290,12 +313,12 @@ def test_bubblewrap_that_does_not_work_is_named(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("command", ["a\0b", "echo " + "x" * 200_000])
-def test_what_can_not_be_a_command_is_a_fault(tmp_path: Path, command: str) -> None:
+def test_invalid_command_is_an_error(tmp_path: Path, command: str) -> None:
     with pytest.raises(ToolError, match="NUL"):
         run_tool(shell(tmp_path), command=command)
 
 
-def test_who_watches_is_told_how_far_it_is(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path: Path) -> None:
     run, seen = shell(tmp_path), list[str]()
     watched = ToolContext(
         run="r", id="c", tool=run.name, idempotency_key="k", approver=NoApprover(), report_progress=seen.append

@@ -1,4 +1,4 @@
-"""What the built-in tools tell of themselves: the shapes of the seeds, and what bounds each."""
+"""The declarations of the built-in tools: parameters, annotations and policy."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from toolwire.runtime.policy import Policy
 from toolwire.runtime.tool import Tool
 from toolwire.runtime.tools import built_in_tools
 
-# Name: what is required, and what may be given.
+# Name: required parameters, and optional ones.
 SHAPES = {
     "run_shell_command": (["command"], ["command", "directory", "description"]),
     "read_file": (["absolute_path"], ["absolute_path", "offset", "limit"]),
@@ -38,13 +38,13 @@ def tools(tmp_path: Path) -> dict[str, Tool]:
     return {tool.name: tool for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)}
 
 
-def test_these_are_the_tools(tools: dict[str, Tool]) -> None:
+def test_tool_names(tools: dict[str, Tool]) -> None:
     assert tools.keys() == {*SHAPES, "apply_patch"}
     assert all(tool.description and tool.source == "built-in" for tool in tools.values())
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_tool_takes_exactly_these(tools: dict[str, Tool], name: str) -> None:
+def test_tool_parameters(tools: dict[str, Tool], name: str) -> None:
     schema = tools[name].parameters
     assert (schema["required"], list(schema["properties"])) == SHAPES[name]
     assert schema["additionalProperties"] is False
@@ -60,19 +60,21 @@ def test_apply_patch_is_a_grammar_tool(tools: dict[str, Tool]) -> None:
     assert declared.grammar.syntax == "lark"
 
 
-def faults(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
+def validation_errors(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     return [error.message for error in jsonschema_rs.Draft202012Validator(schema).iter_errors(arguments)]
 
 
-def test_read_file_with_file_path_is_told_of_absolute_path(tools: dict[str, Tool]) -> None:
-    told = faults(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
-    assert any("absolute_path" in one and "required" in one for one in told)
-    assert any("file_path" in one and "unexpected" in one for one in told)
+def test_read_file_with_file_path_suggests_absolute_path(tools: dict[str, Tool]) -> None:
+    messages = validation_errors(tools["read_file"].parameters, {"file_path": "/abs/path/README.md"})
+    assert any("absolute_path" in one and "required" in one for one in messages)
+    assert any("file_path" in one and "unexpected" in one for one in messages)
 
 
-def test_write_file_with_absolute_path_is_told_of_file_path(tools: dict[str, Tool]) -> None:
-    told = faults(tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"})
-    assert any('"file_path" is a required property' in one for one in told)
+def test_write_file_with_absolute_path_suggests_file_path(tools: dict[str, Tool]) -> None:
+    messages = validation_errors(
+        tools["write_file"].parameters, {"absolute_path": "/abs/path/NEW.txt", "content": "hello"}
+    )
+    assert any('"file_path" is a required property' in one for one in messages)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +90,11 @@ def test_write_file_with_absolute_path_is_told_of_file_path(tools: dict[str, Too
         ("run_shell_command", {"command": "ls", "env": {"A": "b"}}),
     ],
 )
-def test_what_makes_no_sense_is_no_valid_call(tools: dict[str, Tool], name: str, arguments: dict[str, Any]) -> None:
-    assert faults(tools[name].parameters, arguments)
+def test_invalid_arguments_are_rejected(tools: dict[str, Tool], name: str, arguments: dict[str, Any]) -> None:
+    assert validation_errors(tools[name].parameters, arguments)
 
 
-def test_only_what_reads_in_the_workspace_or_asks_a_person_is_allowed_without_a_rule(tools: dict[str, Tool]) -> None:
+def test_only_reading_and_asking_need_no_rule(tools: dict[str, Tool]) -> None:
     arguments: dict[str, Any] = {
         "run_shell_command": {"command": "ls"},
         "read_many_files": {"paths": ["."]},
@@ -113,45 +115,43 @@ def test_only_what_reads_in_the_workspace_or_asks_a_person_is_allowed_without_a_
     assert verdicts == {name: "allow" if name in allowed else "ask" for name in tools}
 
 
-def test_annotations_say_what_a_tool_does(tools: dict[str, Tool]) -> None:
-    said = {name: tool.annotations for name, tool in tools.items()}
-    assert {name for name, one in said.items() if one.read_only} == {
+def test_annotations_of_tools(tools: dict[str, Tool]) -> None:
+    annotations = {name: tool.annotations for name, tool in tools.items()}
+    assert {name for name, one in annotations.items() if one.read_only} == {
         *READING,
         "web_fetch",
         "google_web_search",
         "ask_user",
     }
-    assert {name for name, one in said.items() if one.destructive} == {
+    assert {name for name, one in annotations.items() if one.destructive} == {
         "run_shell_command",
         "write_file",
         "replace",
         "apply_patch",
     }
-    assert {name for name, one in said.items() if one.open_world} == {
+    assert {name for name, one in annotations.items() if one.open_world} == {
         "run_shell_command",
         "web_fetch",
         "google_web_search",
     }
-    assert not said["run_shell_command"].idempotent
+    assert not annotations["run_shell_command"].idempotent
 
 
-def test_a_call_says_which_file_it_is_about_whichever_way_that_is_spelled(
-    tools: dict[str, Tool], tmp_path: Path
-) -> None:
+def test_resources_of_a_call_are_resolved_paths(tools: dict[str, Tool], tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "link").symlink_to("sub")
-    wanted = frozenset({str(tmp_path.resolve() / "sub" / "a")})
+    expected = frozenset({str(tmp_path.resolve() / "sub" / "a")})
     for path in ("sub/a", "./sub/../sub/a", "link/a", f"{tmp_path}/sub/a"):
-        assert tools["write_file"].resources({"file_path": path, "content": ""}) == wanted
-        assert tools["replace"].resources({"file_path": path, "old_string": "", "new_string": ""}) == wanted
-        assert tools["read_file"].resources({"absolute_path": path}) == wanted
+        assert tools["write_file"].resources({"file_path": path, "content": ""}) == expected
+        assert tools["replace"].resources({"file_path": path, "old_string": "", "new_string": ""}) == expected
+        assert tools["read_file"].resources({"absolute_path": path}) == expected
     patch = "*** Begin Patch\n*** Update File: link/a\n*** Move to: b\n*** End Patch"
-    assert tools["apply_patch"].resources(patch) == wanted | {str(tmp_path.resolve() / "b")}
+    assert tools["apply_patch"].resources(patch) == expected | {str(tmp_path.resolve() / "b")}
     assert tools["run_shell_command"].resources({"command": "ls"}) is None
 
 
 @pytest.mark.parametrize("path", ["sub/../../secret/a", "link/a", "sub/./../../secret/a"])
-def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> None:
+def test_rules_can_not_be_bypassed_by_dots_and_links(tmp_path: Path, path: str) -> None:
     root = tmp_path / "root"
     (root / "sub").mkdir(parents=True)
     (root / "secret").mkdir()
@@ -165,7 +165,7 @@ def test_a_rule_is_not_passed_by_dots_and_links(tmp_path: Path, path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["sub/a", "./sub/a", "other/../sub/a", "link/a", "{root}/sub/a", "{root}/./link/a"])
-def test_a_rule_may_name_a_path_from_the_workspace_on(tmp_path: Path, path: str) -> None:
+def test_rules_may_use_paths_relative_to_the_workspace(tmp_path: Path, path: str) -> None:
     for name in ("sub", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("sub")
@@ -179,7 +179,7 @@ def test_a_rule_may_name_a_path_from_the_workspace_on(tmp_path: Path, path: str)
     assert denying.decide(tools["apply_patch"], patch).verdict == "deny"
 
 
-def test_rules_for_files_hold_for_patches_and_for_many_files(tmp_path: Path) -> None:
+def test_file_rules_apply_to_patches_and_read_many_files(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")
     (tmp_path / "key.pem").write_text("")
     tools = {tool.name: tool for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)}

@@ -1,4 +1,4 @@
-"""`search_file_content`, by ripgrep and in Python alike."""
+"""`search_file_content`, with ripgrep and in pure Python."""
 
 import asyncio
 from pathlib import Path
@@ -14,29 +14,29 @@ PROGRAM = find_ripgrep()
 WAYS = {"ripgrep": PROGRAM, "Python": None}
 
 
-def test_ripgrep_comes_with_the_tests() -> None:
+def test_ripgrep_is_installed_for_the_tests() -> None:
     assert PROGRAM is not None
 
 
-def searching(root: Path, program: str | None, hidden: Path | None = None) -> Tool:
+def search_tool(root: Path, program: str | None, hidden: Path | None = None) -> Tool:
     (tool,) = search_files_tools(Workspace(root, hidden=[hidden] if hidden else []), program)
     return tool
 
 
 @pytest.fixture(params=list(WAYS.values()), ids=list(WAYS))
 def search(tmp_path: Path, request: pytest.FixtureRequest) -> Tool:
-    return searching(tmp_path, request.param)
+    return search_tool(tmp_path, request.param)
 
 
-def write(root: Path, **files: str | bytes) -> None:
+def write_files(root: Path, **files: str | bytes) -> None:
     for name, content in files.items():
         path = root / name.replace("__", "/").replace("_dot_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def test_each_line_that_matches_has_its_path_and_number(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, b_dot_ts="x\n// TODO: add tests\n", a_dot_ts="\n" * 9 + "// TODO: refactor\n")
+def test_matches_have_path_and_line_number(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, b_dot_ts="x\n// TODO: add tests\n", a_dot_ts="\n" * 9 + "// TODO: refactor\n")
     root = tmp_path.resolve()
     assert run_tool_for_text(search, pattern="TODO", path=str(root), include="**/*.ts") == (
         f"{root}/a.ts:10: // TODO: refactor\n{root}/b.ts:2: // TODO: add tests"
@@ -44,20 +44,20 @@ def test_each_line_that_matches_has_its_path_and_number(tmp_path: Path, search: 
     assert run_tool_for_text(search, pattern="TODO") == "a.ts:10: // TODO: refactor\nb.ts:2: // TODO: add tests"
 
 
-def test_nothing_found_is_said(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a="text")
+def test_no_results_are_reported(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, a="text")
     assert run_tool_for_text(search, pattern="none") == "No matches found."
 
 
-def test_a_folder_or_a_file_can_be_named(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a="one\n", sub__b="one\n", sub__deep__c="one\n")
+def test_path_selects_a_directory_or_file(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, a="one\n", sub__b="one\n", sub__deep__c="one\n")
     assert run_tool_for_text(search, pattern="one", path="sub") == "sub/b:1: one\nsub/deep/c:1: one"
     assert run_tool_for_text(search, pattern="one", path="sub/b") == "sub/b:1: one"
     assert run_tool_for_text(search, pattern="one", path=f"{tmp_path.resolve()}/a") == f"{tmp_path.resolve()}/a:1: one"
 
 
 @pytest.mark.parametrize(
-    ("include", "found"),
+    ("include", "expected"),
     [
         ("*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
         ("src/*.py", ["src/b.py"]),
@@ -65,23 +65,23 @@ def test_a_folder_or_a_file_can_be_named(tmp_path: Path, search: Tool) -> None:
         ("*.log", []),
     ],
 )
-def test_files_are_included_by_a_pattern(tmp_path: Path, search: Tool, include: str, found: list[str]) -> None:
-    write(tmp_path, a_dot_py="x", src__b_dot_py="x", src__d_dot_txt="x", src__deep__c_dot_py="x", e_dot_log="x")
-    write(tmp_path, _dot_gitignore="*.log\n")
+def test_include_filters_files_by_glob(tmp_path: Path, search: Tool, include: str, expected: list[str]) -> None:
+    write_files(tmp_path, a_dot_py="x", src__b_dot_py="x", src__d_dot_txt="x", src__deep__c_dot_py="x", e_dot_log="x")
+    write_files(tmp_path, _dot_gitignore="*.log\n")
     text = run_tool_for_text(search, pattern="x", include=include)
-    assert [line.partition(":")[0] for line in text.splitlines() if ":" in line] == found
+    assert [line.partition(":")[0] for line in text.splitlines() if ":" in line] == expected
 
 
-def test_what_git_ignores_is_left_out_from_wherever_is_begun(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, _dot_gitignore="build/\n*.log\n/only-here\n", src___dot_gitignore="!keep.log\nlocal\n")
-    write(tmp_path, build__a="x", src__build__b="x", src__c="x", src__d_dot_log="x", src__keep_dot_log="x")
-    write(tmp_path, src__local="x", _dot_git__config="x", _dot_hidden="x")
+def test_ignored_files_are_skipped_from_any_start_directory(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, _dot_gitignore="build/\n*.log\n/only-here\n", src___dot_gitignore="!keep.log\nlocal\n")
+    write_files(tmp_path, build__a="x", src__build__b="x", src__c="x", src__d_dot_log="x", src__keep_dot_log="x")
+    write_files(tmp_path, src__local="x", _dot_git__config="x", _dot_hidden="x")
     (tmp_path / "only-here").write_text("x")
     (tmp_path / "src" / "only-here").write_text("x")
     lines = ".hidden:1: x\nsrc/c:1: x\nsrc/keep.log:1: x\nsrc/only-here:1: x"
     assert run_tool_for_text(search, pattern="^x") == lines
     assert run_tool_for_text(search, pattern="^x", path="src") == lines.partition("\n")[2]
-    # Who names it, means it.
+    # A file that is named explicitly is searched.
     assert run_tool_for_text(search, pattern="^x", path="build/a") == "build/a:1: x"
 
 
@@ -102,110 +102,110 @@ def test_what_git_ignores_is_left_out_from_wherever_is_begun(tmp_path: Path, sea
         ("\\Qa.\\E", []),
     ],
 )
-def test_anchors_and_classes_are_for_lines(tmp_path: Path, search: Tool, pattern: str, lines: list[int]) -> None:
-    write(tmp_path, f="a\nb\n\nc\nab\n")
+def test_anchors_and_classes_match_single_lines(tmp_path: Path, search: Tool, pattern: str, lines: list[int]) -> None:
+    write_files(tmp_path, f="a\nb\n\nc\nab\n")
     found = run_tool_for_text(search, pattern=pattern).splitlines()
     assert [int(line.split(":")[1]) for line in found if line.startswith("f:")] == lines
 
 
-def test_what_is_above_the_workspace_says_nothing(tmp_path: Path) -> None:
-    write(tmp_path, _dot_gitignore="*.py\n", _dot_ignore="*.py\n", _dot_rgignore="*\n", root__a_dot_py="x\n")
+def test_gitignore_above_the_workspace_is_not_read(tmp_path: Path) -> None:
+    write_files(tmp_path, _dot_gitignore="*.py\n", _dot_ignore="*.py\n", _dot_rgignore="*\n", root__a_dot_py="x\n")
     for program in WAYS.values():
-        assert run_tool_for_text(searching(tmp_path / "root", program), pattern="x") == "a.py:1: x"
+        assert run_tool_for_text(search_tool(tmp_path / "root", program), pattern="x") == "a.py:1: x"
 
 
-def test_binary_files_are_passed_over(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a="needle\n", b=b"needle\n" + b"\0" * 10, c=b"needle\n" + b"x\n" * 200_000 + b"\0")
+def test_binary_files_are_skipped(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, a="needle\n", b=b"needle\n" + b"\0" * 10, c=b"needle\n" + b"x\n" * 200_000 + b"\0")
     assert run_tool_for_text(search, pattern="needle") == "a:1: needle"
 
 
-def test_bytes_that_are_no_utf_8_are_shown_as_such(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a=b"caf\xe9 needle\r\nsecond n\xc3\xa9edle\n")
+def test_invalid_utf_8_is_shown_as_replacement_characters(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, a=b"caf\xe9 needle\r\nsecond n\xc3\xa9edle\n")
     assert run_tool_for_text(search, pattern="n.edle") == "a:1: caf\ufffd needle\na:2: second n\u00e9edle"
 
 
-def test_matches_are_bounded_and_the_cut_said(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a="x\n" * 300, b="x\n")
+def test_matches_are_limited_with_a_note(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, a="x\n" * 300, b="x\n")
     lines = run_tool_for_text(search, pattern="x", max_matches=3).splitlines()
     assert lines[:3] == ["a:1: x", "a:2: x", "a:3: x"]
-    assert lines[3:] == ["[Only the first 3 matches are shown: narrow the search.]"]
+    assert lines[3:] == ["[only the first 3 matches are shown: narrow the search]"]
     assert len(run_tool_for_text(search, pattern="x").splitlines()) == 201
     assert run_tool_for_text(search, pattern="x", max_matches=301).splitlines()[-1] == "b:1: x"
-    write(tmp_path, a=("x" * 400 + "\n") * 200)
+    write_files(tmp_path, a=("x" * 400 + "\n") * 200)
     assert (
         run_tool_for_text(search, pattern="x").splitlines()[-1]
-        == "[Only the first 88 matches are shown: narrow the search.]"
+        == "[only the first 88 matches are shown: narrow the search]"
     )
 
 
 def test_long_lines_are_cut(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a="needle " + "y" * 1_000_000)
+    write_files(tmp_path, a="needle " + "y" * 1_000_000)
     assert run_tool_for_text(search, pattern="needle") == f"a:1: needle {'y' * 493}[... 999507 more characters]"
 
 
-def test_order_is_that_of_names(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a__z="x", a_dot_b="x", a_b="x", B="x", aa="x", a__A="x")
+def test_matches_are_sorted_by_path(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, a__z="x", a_dot_b="x", a_b="x", B="x", aa="x", a__A="x")
     lines = run_tool_for_text(search, pattern="x").splitlines()
     assert [line.partition(":")[0] for line in lines] == ["B", "a/A", "a/z", "a.b", "a_b", "aa"]
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
-    write(tmp_path, outside__secret="needle", root__a="needle")
+    write_files(tmp_path, outside__secret="needle", root__a="needle")
     (tmp_path / "root" / "link").symlink_to("../outside")
     (tmp_path / "root" / "file").symlink_to("../outside/secret")
     (tmp_path / "root" / "b").symlink_to("a")
     for program in WAYS.values():
-        search = searching(tmp_path / "root", program)
+        search = search_tool(tmp_path / "root", program)
         assert run_tool_for_text(search, pattern="needle") == "a:1: needle"
         for path in ("link", "file", "../outside", "/etc"):
             with pytest.raises(ToolError, match="outside"):
                 run_tool_for_text(search, pattern="needle", path=path)
 
 
-def test_what_ripgrep_is_led_to_outside_is_not_shown(tmp_path: Path) -> None:
-    write(tmp_path, outside__secret="needle", root__a="needle")
+def test_files_outside_found_by_ripgrep_are_not_shown(tmp_path: Path) -> None:
+    write_files(tmp_path, outside__secret="needle", root__a="needle")
     (tmp_path / "root" / "link").symlink_to("../outside/secret")
-    # As if a file had become a link after ripgrep had looked at its folder.
+    # As if a file became a link after ripgrep listed its directory.
     led = tmp_path / "led"
     led.write_text("#!/bin/sh\nprintf './a\\0./link\\0../outside/secret\\0'\n")
     led.chmod(0o755)
-    assert run_tool_for_text(searching(tmp_path / "root", str(led)), pattern="needle") == "a:1: needle"
+    assert run_tool_for_text(search_tool(tmp_path / "root", str(led)), pattern="needle") == "a:1: needle"
 
 
-def test_what_is_hidden_is_not_found(tmp_path: Path) -> None:
-    write(tmp_path, a="needle", state__journal="needle")
+def test_hidden_files_are_not_found(tmp_path: Path) -> None:
+    write_files(tmp_path, a="needle", state__journal="needle")
     for program in WAYS.values():
-        assert run_tool_for_text(searching(tmp_path, program, tmp_path / "state"), pattern="needle") == "a:1: needle"
+        assert run_tool_for_text(search_tool(tmp_path, program, tmp_path / "state"), pattern="needle") == "a:1: needle"
 
 
 @pytest.mark.parametrize("pattern", ["(", "a(?=b)", "(a)\\1", "a\nb", "\udcff"])
-def test_what_is_no_pattern_is_a_fault(tmp_path: Path, search: Tool, pattern: str) -> None:
+def test_invalid_pattern_is_an_error(tmp_path: Path, search: Tool, pattern: str) -> None:
     with pytest.raises(ToolError):
         run_tool_for_text(search, pattern=pattern)
 
 
 @pytest.mark.parametrize("pattern", ["-e", "--files", "--pre=sh", "-f/etc/passwd"])
-def test_a_pattern_is_never_an_option(tmp_path: Path, search: Tool, pattern: str) -> None:
-    write(tmp_path, a=f"{pattern}\nroot:x:0\n")
+def test_pattern_is_never_parsed_as_an_option(tmp_path: Path, search: Tool, pattern: str) -> None:
+    write_files(tmp_path, a=f"{pattern}\nroot:x:0\n")
     assert run_tool_for_text(search, pattern=pattern) == f"a:1: {pattern}"
 
 
-def test_a_file_with_the_name_of_an_option_is_a_file(tmp_path: Path, search: Tool) -> None:
+def test_file_named_like_an_option_is_a_file(tmp_path: Path, search: Tool) -> None:
     (tmp_path / "--pre=sh").write_text("needle\n")
     assert run_tool_for_text(search, pattern="needle", path="--pre=sh") == "--pre=sh:1: needle"
 
 
-def test_no_pattern_takes_long(tmp_path: Path, search: Tool) -> None:
-    write(tmp_path, a="a" * 20_000)
+def test_no_pattern_takes_exponential_time(tmp_path: Path, search: Tool) -> None:
+    write_files(tmp_path, a="a" * 20_000)
     assert run_tool_for_text(search, pattern="(a*)*(a|a)*(a+)+$b") == "No matches found."
 
 
-def test_ripgrep_ends_when_who_asked_is_gone(tmp_path: Path) -> None:
-    # Anything that does not end by itself: sh ignores the options and reads the file.
+def test_ripgrep_is_killed_on_cancellation(tmp_path: Path) -> None:
+    # A command that does not end by itself: sh ignores the options and reads the file.
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\necho $$ > pid\nexec sleep 60\n")
     slow.chmod(0o755)
-    search = searching(tmp_path, str(slow))
+    search = search_tool(tmp_path, str(slow))
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(search.run({"pattern": "a"}, tool_context(search)))

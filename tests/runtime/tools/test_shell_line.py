@@ -1,4 +1,4 @@
-"""Which commands a shell line runs, as far as it can be told."""
+"""The simple commands that a shell line runs, as far as they can be known."""
 
 import shutil
 import subprocess
@@ -41,7 +41,7 @@ from toolwire.runtime.tools.run_shell_command import parse_simple_commands
         ("# nothing", []),
     ],
 )
-def test_what_can_be_told(line: str, commands: list[str] | None) -> None:
+def test_simple_commands_are_parsed(line: str, commands: list[str] | None) -> None:
     assert parse_simple_commands(line) == commands
 
 
@@ -111,7 +111,7 @@ def test_what_can_be_told(line: str, commands: list[str] | None) -> None:
         "git\u00a0status",
     ],
 )
-def test_what_can_not_be_told(line: str) -> None:
+def test_opaque_lines_are_not_parsed(line: str) -> None:
     assert parse_simple_commands(line) is None
 
 
@@ -142,7 +142,7 @@ def test_what_can_not_be_told(line: str) -> None:
         "git\\ status",
     ],
 )
-def test_a_rule_for_one_command_lets_no_other_through(tmp_path: Path, line: str) -> None:
+def test_allow_rule_does_not_allow_other_commands(tmp_path: Path, line: str) -> None:
     shell = built_in_tool(tmp_path, "run_shell_command")
     policy = Policy(allow=["run_shell_command(command=git status*)"])
     assert policy.decide(shell, {"command": line}).verdict == "ask"
@@ -151,21 +151,21 @@ def test_a_rule_for_one_command_lets_no_other_through(tmp_path: Path, line: str)
 @pytest.mark.parametrize(
     "line", ["git status", "git status -s", "git status; git status -s", "git status 2>&1", "'git' status 'a; b'"]
 )
-def test_a_rule_for_one_command_lets_it_through(tmp_path: Path, line: str) -> None:
+def test_allow_rule_allows_its_command(tmp_path: Path, line: str) -> None:
     shell = built_in_tool(tmp_path, "run_shell_command")
     policy = Policy(allow=["run_shell_command(command=git status*)"])
     assert policy.decide(shell, {"command": line}).verdict == "allow"
 
 
 @pytest.mark.parametrize("line", ["rm x", "echo a; rm x", "true && (rm x)", '"rm" x', "r''m x", "\\rm x", "echo|rm x"])
-def test_a_rule_against_a_command_finds_it_in_a_line(tmp_path: Path, line: str) -> None:
+def test_deny_rule_matches_within_a_line(tmp_path: Path, line: str) -> None:
     shell = built_in_tool(tmp_path, "run_shell_command")
     policy = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
     assert policy.decide(shell, {"command": line}).verdict == "deny"
 
 
 @pytest.mark.parametrize("line", ["echo $(rm x)", "eval 'rm x'", "r? x", "X=rm; $X x", "if true; then rm x; fi"])
-def test_a_rule_against_a_command_is_not_passed_by_what_can_not_be_told(tmp_path: Path, line: str) -> None:
+def test_deny_rule_is_not_bypassed_by_opaque_lines(tmp_path: Path, line: str) -> None:
     shell = built_in_tool(tmp_path, "run_shell_command")
     bounded = Policy(allow=["run_shell_command"], deny=["run_shell_command(command=rm *)"])
     assert bounded.decide(shell, {"command": line}).verdict == "ask"
@@ -209,10 +209,10 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=150, deadline=None)
 @given(pieces=st.lists(PIECES, min_size=1, max_size=8))
-def test_what_a_shell_really_runs_was_told(probed: Path, pieces: list[str]) -> None:
+def test_parsed_commands_match_a_real_shell(probed: Path, pieces: list[str]) -> None:
     line = "".join(pieces)
-    told = parse_simple_commands(line)
-    if told is None:
+    commands = parse_simple_commands(line)
+    if commands is None:
         return
     log = probed / "log"
     log.unlink(missing_ok=True)
@@ -221,5 +221,5 @@ def test_what_a_shell_really_runs_was_told(probed: Path, pieces: list[str]) -> N
         [shell, "-c", line], env={"PATH": str(probed)}, cwd=probed, timeout=DEADLINE, check=False, capture_output=True
     )
     ran = log.read_text().splitlines() if log.exists() else []
-    spoken = [command for command in told if command.split()[0] == "probe" or " probe" in command]
+    spoken = [command for command in commands if command.split()[0] == "probe" or " probe" in command]
     assert len(ran) <= len(spoken)

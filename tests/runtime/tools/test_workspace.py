@@ -33,8 +33,8 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def refused(workspace: Workspace, path: str) -> str:
-    """The kind of fault, for reading and for writing alike."""
+def refusal_kind(workspace: Workspace, path: str) -> str:
+    """Return the error kind, which must be the same for reading and writing."""
     with pytest.raises(ToolError) as read:
         workspace.read(path, ENOUGH)
     with pytest.raises(ToolError) as written:
@@ -57,17 +57,17 @@ def refused(workspace: Workspace, path: str) -> str:
         "..",
     ],
 )
-def test_a_path_that_leads_out_is_refused(root: Path, path: str) -> None:
-    assert refused(Workspace(root), path) == "outside"
+def test_path_outside_is_refused(root: Path, path: str) -> None:
+    assert refusal_kind(Workspace(root), path) == "outside"
 
 
-def test_an_absolute_path_that_only_begins_like_the_root_is_outside(root: Path) -> None:
+def test_absolute_path_with_root_as_string_prefix_is_outside(root: Path) -> None:
     beside = root.with_name("workspace-of-another")
     beside.mkdir()
     (beside / "secret").write_bytes(SECRET)
     workspace = Workspace(root)
-    assert refused(workspace, str(beside / "secret")) == "outside"
-    assert refused(workspace, f"{root}/../outside/secret") == "outside"
+    assert refusal_kind(workspace, str(beside / "secret")) == "outside"
+    assert refusal_kind(workspace, f"{root}/../outside/secret") == "outside"
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_an_absolute_path_that_only_begins_like_the_root_is_outside(root: Path) 
     [
         "\u2025/outside/secret",  # one character that looks like two dots
         "\uff0e\uff0e/outside/secret",  # full-width dots
-        "..\u2215outside\u2215secret",  # a slash that is none
+        "..\u2215outside\u2215secret",  # a character that looks like a slash
         "%2e%2e/outside/secret",
         "..\\outside\\secret",
         "~/.ssh/id_rsa",
         "$HOME/secret",
     ],
 )
-def test_what_only_looks_like_a_way_out_is_a_name(root: Path, path: str) -> None:
+def test_names_that_look_like_dots_are_names(root: Path, path: str) -> None:
     workspace = Workspace(root)
     with pytest.raises(ToolError) as fault:
         workspace.read(path, ENOUGH)
@@ -93,19 +93,19 @@ def test_what_only_looks_like_a_way_out_is_a_name(root: Path, path: str) -> None
 
 
 @pytest.mark.parametrize(("path", "kind"), [("", "path"), ("fi\0le", "path"), ("\udc00\ud800", "path")])
-def test_what_is_no_path_is_refused(root: Path, path: str, kind: str) -> None:
-    assert refused(Workspace(root), path) == kind
+def test_invalid_path_is_refused(root: Path, path: str, kind: str) -> None:
+    assert refusal_kind(Workspace(root), path) == kind
 
 
 @pytest.mark.parametrize("path", ["a" * 300, "/".join(["a" * 200] * 100)])
-def test_a_very_long_path_is_a_fault_with_a_short_message(root: Path, path: str) -> None:
+def test_very_long_path_gives_a_short_message(root: Path, path: str) -> None:
     with pytest.raises(ToolError) as fault:
         Workspace(root).write(path, b"")
     assert len(str(fault.value)) < 300
 
 
 @pytest.mark.parametrize("target", ["../outside/secret", "{parent}/outside/secret", "inner/../../outside/secret"])
-def test_a_link_that_leads_out_is_not_followed(root: Path, target: str) -> None:
+def test_link_to_the_outside_is_not_followed(root: Path, target: str) -> None:
     (root / "link").symlink_to(target.format(parent=root.parent))
     workspace = Workspace(root)
     with pytest.raises(ToolError) as fault:
@@ -113,7 +113,7 @@ def test_a_link_that_leads_out_is_not_followed(root: Path, target: str) -> None:
     assert fault.value.kind == "outside"
 
 
-def test_a_linked_folder_that_leads_out_is_not_entered(root: Path) -> None:
+def test_linked_directory_outside_is_not_entered(root: Path) -> None:
     (root / "link").symlink_to("../outside")
     (root / "via").symlink_to("link")
     workspace = Workspace(root)
@@ -125,7 +125,7 @@ def test_a_linked_folder_that_leads_out_is_not_entered(root: Path) -> None:
         pass
 
 
-def test_links_inside_are_followed_by_who_reads(root: Path) -> None:
+def test_reading_follows_links_inside(root: Path) -> None:
     (root / "relative").symlink_to("inner/file")
     (root / "absolute").symlink_to(root / "inner" / "file")
     (root / "folder").symlink_to("inner")
@@ -138,7 +138,7 @@ def test_links_inside_are_followed_by_who_reads(root: Path) -> None:
         assert folder.parts == ()
 
 
-def test_nothing_is_written_through_a_link_though_it_stays_inside(root: Path) -> None:
+def test_writing_never_follows_links(root: Path) -> None:
     (root / "link").symlink_to("file")
     (root / "folder").symlink_to("inner")
     (root / "dangling").symlink_to("../outside/new")
@@ -154,7 +154,7 @@ def test_nothing_is_written_through_a_link_though_it_stays_inside(root: Path) ->
     assert not (root.parent / "outside" / "new").exists()
 
 
-def test_links_in_a_circle_end(root: Path) -> None:
+def test_circular_links_are_an_error(root: Path) -> None:
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("one")
     with pytest.raises(ToolError) as fault:
@@ -162,8 +162,8 @@ def test_links_in_a_circle_end(root: Path) -> None:
     assert fault.value.kind == "link"
 
 
-def until(enough: Callable[[], bool], *, least: int) -> Iterator[int]:
-    """So many times, and on until it is enough, within reason: a busy machine may let one thread wait."""
+def repeat_until(enough: Callable[[], bool], *, least: int) -> Iterator[int]:
+    """Repeat at least so many times, and until the condition holds: a busy machine may starve a thread."""
     deadline = time.monotonic() + 30
     for number in count():
         if number >= least and (enough() or time.monotonic() > deadline):
@@ -176,8 +176,8 @@ HERE = -100
 
 
 @contextmanager
-def swapping(place: Path, other: Path) -> Iterator[None]:
-    """What stands at a place changes places with a link to another, as fast as that goes; something is always there."""
+def swap_with_link(place: Path, other: Path) -> Iterator[None]:
+    """Swap a path with a link as fast as possible; the path always exists."""
     link = place.with_name("link-to-swap-in")
     link.symlink_to(other)
     libc, ended = ctypes.CDLL(None, use_errno=True), threading.Event()
@@ -196,29 +196,29 @@ def swapping(place: Path, other: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("swapped", ["inner", "inner/secret"])
-def test_a_link_that_is_swapped_in_while_a_path_is_walked_never_shows_what_is_outside(root: Path, swapped: str) -> None:
+def test_swapped_link_never_reveals_files_outside(root: Path, swapped: str) -> None:
     (root / "inner" / "secret").write_bytes(b"inside")
     target = root.parent / "outside" / ("" if swapped == "inner" else "secret")
     workspace, seen = Workspace(root), set[bytes]()
-    with swapping(root / swapped, target):
-        for _ in until(lambda: {b"inside", b"outside"} <= seen, least=3000):
+    with swap_with_link(root / swapped, target):
+        for _ in repeat_until(lambda: {b"inside", b"outside"} <= seen, least=3000):
             try:
                 seen.add(workspace.read("inner/secret", ENOUGH))
             except ToolError as fault:
                 seen.add(fault.kind.encode())
     assert SECRET not in seen
-    # It was really met in both states.
+    # Both states were really observed.
     assert b"inside" in seen
     assert b"outside" in seen
 
 
 @pytest.mark.parametrize("swapped", ["inner", "inner/secret"])
-def test_a_link_that_is_swapped_in_is_never_written_through(root: Path, swapped: str) -> None:
+def test_swapped_link_is_never_written_through(root: Path, swapped: str) -> None:
     (root / "inner" / "secret").write_bytes(b"inside")
     target = root.parent / "outside" / ("" if swapped == "inner" else "secret")
     workspace, written = Workspace(root), list[bool]()
-    with swapping(root / swapped, target):
-        for _ in until(lambda: bool(written), least=150):
+    with swap_with_link(root / swapped, target):
+        for _ in repeat_until(lambda: bool(written), least=150):
             with suppress(ToolError):
                 workspace.write("inner/secret", b"changed")
                 written.append(True)
@@ -227,15 +227,15 @@ def test_a_link_that_is_swapped_in_is_never_written_through(root: Path, swapped:
     assert sorted(found.name for found in (root.parent / "outside").iterdir()) == ["secret"]
 
 
-def test_what_is_no_regular_file_is_refused(root: Path) -> None:
+def test_special_files_are_refused(root: Path) -> None:
     os.mkfifo(root / "pipe")
     workspace = Workspace(root)
     for path in ("pipe", "inner", "."):
-        assert refused(workspace, path) == "not_a_file"
+        assert refusal_kind(workspace, path) == "not_a_file"
 
 
-def test_devices_and_proc_are_refused_wherever_they_stand() -> None:
-    # The root of a workspace may be above them.
+def test_devices_and_proc_are_refused_anywhere() -> None:
+    # The root of a workspace may be a parent of them.
     devices = Workspace(Path("/dev"))
     with pytest.raises(ToolError) as fault:
         devices.read("null", ENOUGH)
@@ -250,19 +250,19 @@ def test_proc_is_refused_by_its_file_system(root: Path) -> None:
         workspace._require_regular_file(status, "environ")
 
 
-def test_the_whole_file_system_is_no_workspace() -> None:
+def test_file_system_root_is_not_a_workspace() -> None:
     with pytest.raises(NotADirectoryError):
         Workspace(Path("/"))
 
 
-def test_the_root_may_be_named_through_a_link(root: Path) -> None:
+def test_root_may_be_named_through_a_link(root: Path) -> None:
     alias = root.with_name("alias")
     alias.symlink_to(root)
     workspace = Workspace(alias)
     assert workspace.read(f"{alias}/file", ENOUGH) == workspace.read(f"{root}/file", ENOUGH) == b"inside"
 
 
-def test_a_write_keeps_the_mode_and_leaves_nothing_beside(root: Path) -> None:
+def test_write_keeps_the_mode_and_leaves_no_temporary_file(root: Path) -> None:
     (root / "script").write_bytes(b"old")
     (root / "script").chmod(0o750)
     workspace = Workspace(root)
@@ -272,7 +272,7 @@ def test_a_write_keeps_the_mode_and_leaves_nothing_beside(root: Path) -> None:
     assert sorted(found.name for found in root.iterdir()) == ["file", "inner", "script"]
 
 
-def test_a_new_file_has_the_mode_that_the_mask_leaves(root: Path) -> None:
+def test_new_file_mode_respects_umask(root: Path) -> None:
     earlier = os.umask(0o027)
     try:
         Workspace(root).write("deep/er/new", b"")
@@ -281,13 +281,13 @@ def test_a_new_file_has_the_mode_that_the_mask_leaves(root: Path) -> None:
     assert stat.S_IMODE((root / "deep/er/new").stat().st_mode) == 0o640
 
 
-def test_a_hard_link_is_not_written_through(root: Path) -> None:
+def test_write_does_not_follow_hard_links(root: Path) -> None:
     (root / "hard").hardlink_to(root.parent / "outside" / "secret")
     Workspace(root).write("hard", b"changed")
     assert (root.parent / "outside" / "secret").read_bytes() == SECRET
 
 
-def test_who_reads_meanwhile_sees_the_old_or_the_new(root: Path) -> None:
+def test_concurrent_reader_sees_old_or_new_content(root: Path) -> None:
     workspace, contents = Workspace(root), [bytes([letter]) * 200_000 for letter in b"ab"]
     workspace.write("file", contents[0])
     ended = threading.Event()
@@ -301,7 +301,7 @@ def test_who_reads_meanwhile_sees_the_old_or_the_new(root: Path) -> None:
     thread.start()
     seen = set[bytes]()
     try:
-        for _ in until(lambda: len(seen) > 1, least=200):
+        for _ in repeat_until(lambda: len(seen) > 1, least=200):
             seen.add(workspace.read("file", 1_000_000))
     finally:
         ended.set()
@@ -309,7 +309,7 @@ def test_who_reads_meanwhile_sees_the_old_or_the_new(root: Path) -> None:
     assert seen == set(contents)
 
 
-def test_what_is_hidden_is_there_for_nobody(root: Path) -> None:
+def test_hidden_paths_are_inaccessible(root: Path) -> None:
     (root / "state").mkdir()
     (root / "state" / "journal").write_bytes(SECRET)
     (root / "link").symlink_to("state/journal")
@@ -322,12 +322,12 @@ def test_what_is_hidden_is_there_for_nobody(root: Path) -> None:
         workspace.write("state/journal", b"")
 
 
-def test_a_workspace_in_a_folder_that_is_hidden_is_not(root: Path) -> None:
+def test_workspace_inside_a_hidden_directory_is_visible(root: Path) -> None:
     for hidden in (root, root.parent):
         assert Workspace(root, hidden=[hidden]).read("file", ENOUGH) == b"inside"
 
 
-def test_gits_own_folder_is_not_written(root: Path) -> None:
+def test_git_directory_is_not_written(root: Path) -> None:
     (root / ".git" / "hooks").mkdir(parents=True)
     (root / ".git" / "config").write_bytes(b"[core]")
     workspace = Workspace(root)
@@ -339,7 +339,7 @@ def test_gits_own_folder_is_not_written(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["own.toml", "sub/../own.toml", "./own.toml", "sub/own.toml", "OWN.toml", "sub/named"])
-def test_what_the_person_configures_is_not_written_by_any_path(root: Path, path: str) -> None:
+def test_user_configuration_is_not_written_by_any_path(root: Path, path: str) -> None:
     (root / "sub").mkdir(exist_ok=True)
     workspace = Workspace(root, protected=[root / "sub" / "named"], reserved_names=["own.toml"])
     for spelled in (path, f"{root}/{path}"):
@@ -349,7 +349,7 @@ def test_what_the_person_configures_is_not_written_by_any_path(root: Path, path:
     assert not (root / path).exists()
 
 
-def test_no_open_files_are_left(root: Path) -> None:
+def test_no_descriptors_leak(root: Path) -> None:
     workspace = Workspace(root)
     before = len(list(Path("/proc/self/fd").iterdir()))
     for path in ("file", "inner/file", "inner/../file", "../outside", "none", "inner/none/deep", "file/none", "inner"):
@@ -359,7 +359,7 @@ def test_no_open_files_are_left(root: Path) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_file_that_is_too_large_is_refused_with_its_size(root: Path) -> None:
+def test_too_large_file_is_refused_with_its_size(root: Path) -> None:
     (root / "file").write_bytes(b"x" * 2000)
     with pytest.raises(ToolError, match="2000 bytes"):
         Workspace(root).read("file", ENOUGH)
@@ -370,7 +370,7 @@ async def _run(writer: Tool, given: Any) -> None:
 
 
 def test_s_19_no_tool_changes_a_file_outside_through_a_hard_link(root: Path) -> None:
-    """S-19: each tool that writes gives the workspace a file of its own; what has another name stays as it is."""
+    """S-19: each writing tool replaces the file in the workspace; its other hard links stay unchanged."""
     outside = root.parent / "store.txt"
     changes: list[tuple[str, Any]] = [
         ("write_file", {"content": "two\n"}),

@@ -1,4 +1,4 @@
-"""An answer that failed half way does not look like one that ended well."""
+"""A response that failed midway does not look like a successful one."""
 
 import json
 from typing import Any
@@ -29,38 +29,38 @@ PAIRS = [(source, name, target) for source, name in FAILED for target in PROTOCO
 
 
 @pytest.mark.parametrize(("source", "name", "target"), PAIRS)
-def test_a_stream_that_failed_ends_with_an_error(source: str, name: str, target: str) -> None:
+def test_failed_stream_ends_with_an_error(source: str, name: str, target: str) -> None:
     body = recorded_bodies.fixture_responses(source)[name]
     stream = tw.translate_stream(body_as_stream(body, source), source, target)
-    told = b"".join(stream)
+    out = b"".join(stream)
     assert stream.error is not None
-    again = tw.translate_stream(told, target, target)
+    again = tw.translate_stream(out, target, target)
     assert b"".join(again)
     assert again.error is not None
     assert again.error.message == stream.error.message
 
 
 @pytest.mark.parametrize(("source", "name", "target"), PAIRS)
-def test_a_body_that_failed_says_so_or_reports_it(source: str, name: str, target: str) -> None:
+def test_failed_body_keeps_or_reports_its_failure(source: str, name: str, target: str) -> None:
     body = recorded_bodies.fixture_responses(source)[name]
-    made = tw.translate(body, source, target, "response")
-    told = PROTOCOLS[target].decode_response(made.to_bytes(), ResponseContext())
+    translation = tw.translate(body, source, target, "response")
+    decoded = PROTOCOLS[target].decode_response(translation.to_bytes(), ResponseContext())
     if PROTOCOLS[target].errors_in_body:
-        assert response_error(told) is not None
-    elif response_error(told) is None:
-        places = {"choices": "/choices/0/finish_reason", "candidates": "/candidates/0/finishReason"}
-        place = next((place for member, place in places.items() if member in body), "/status")
-        assert ("approximated", place) in [(loss.kind, loss.path) for loss in made.losses]
+        assert response_error(decoded) is not None
+    elif response_error(decoded) is None:
+        pointers = {"choices": "/choices/0/finish_reason", "candidates": "/candidates/0/finishReason"}
+        pointer = next((pointer for member, pointer in pointers.items() if member in body), "/status")
+        assert ("approximated", pointer) in [(loss.kind, loss.path) for loss in translation.losses]
 
 
-def test_another_candidate_that_ended_well_is_no_failure() -> None:
+def test_one_successful_candidate_is_no_failure() -> None:
     choices: list[dict[str, Any]] = [
         {"index": index, "message": {"role": "assistant", "content": "It is"}, "finish_reason": reason}
         for index, reason in enumerate(["error", "stop"])
     ]
-    answer = {"id": "gen-1", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
-    decoded = PROTOCOLS["openrouter"].decode_response(json.dumps(answer).encode(), ResponseContext())
+    response = {"id": "gen-1", "object": "chat.completion", "created": 1, "model": "m", "choices": choices}
+    decoded = PROTOCOLS["openrouter"].decode_response(json.dumps(response).encode(), ResponseContext())
     assert response_error(decoded) is None
-    stream = tw.translate_stream(body_as_stream(answer, "openrouter"), "openrouter", "openai-chat")
+    stream = tw.translate_stream(body_as_stream(response, "openrouter"), "openrouter", "openai-chat")
     assert b'"finish_reason":"stop"' in b"".join(stream)
     assert stream.error is None

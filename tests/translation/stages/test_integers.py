@@ -1,4 +1,4 @@
-"""Whole numbers: written as integers where the schema wants them, in pieces of any size, and nothing else changed."""
+"""Integral floats become integers where the schema says so, at any cut, and nothing else changes."""
 
 import json
 from typing import Any
@@ -33,10 +33,10 @@ def raw(schema: Any) -> Raw:
         ({"$ref": "#"}, '{"a":1.0}', '{"a":1.0}'),
         (True, '{"a":1.0}', '{"a":1.0}'),
         ({"properties": {"a": INTEGER}}, '}]"a":1.0,', '}]"a":1.0,'),
-        (INTEGER, "1.0", "1.0"),  # arguments that are no object are not touched
+        (INTEGER, "1.0", "1.0"),  # arguments other than objects stay unchanged
     ],
 )
-def test_numbers(schema: Any, before: str, after: str) -> None:
+def test_integral_floats_become_integers(schema: Any, before: str, after: str) -> None:
     assert with_integers(before, raw(schema)) == after
 
 
@@ -45,15 +45,15 @@ _texts = st.dictionaries(
 )
 
 
-@given(said=_texts, points=CUT_POINTS)
-def test_pieces_of_any_size_give_the_same(said: dict[str, Any], points: list[int]) -> None:
-    text = json.dumps(said, ensure_ascii=False)
+@given(arguments=_texts, points=CUT_POINTS)
+def test_integers_are_rewritten_at_any_cut(arguments: dict[str, Any], points: list[int]) -> None:
+    text = json.dumps(arguments, ensure_ascii=False)
     reader = IntegerArguments(raw(RECURSIVE))
     pieces = "".join(reader.feed(piece) for piece in slice_at(text, points)) + reader.close()
     assert pieces == with_integers(text, raw(RECURSIVE))
-    assert json.loads(pieces) == said
+    assert json.loads(pieces) == arguments
 
 
-def test_depth_is_bounded() -> None:
+def test_integer_search_depth_is_bounded() -> None:
     deep = '{"next":' * 5_000 + '{"n":1.0}' + "}" * 5_000
     assert with_integers(deep, raw(RECURSIVE)) == deep

@@ -1,4 +1,4 @@
-"""Raising answers: names and free text are restored, and a stream tells the same as the whole answer."""
+"""Restoring calls: names and freeform text, the same for streams and complete responses."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from toolwire.canonical.response import Candidate, Response
 from toolwire.codec.interface import OriginalTool, ResponseMapping
 from toolwire.translation.stages.restore_calls import CallRestoreStage, FreeformInput, restore_calls, restore_part
 
-UNDO = ResponseMapping(
+MAPPING = ResponseMapping(
     tools={
         "n__f": OriginalTool("f", "n"),
         "patch": OriginalTool("patch", None, freeform=True),
@@ -31,7 +31,7 @@ def call(name: str, arguments: str = "{}", **more: Any) -> ToolCall:
 
 
 @pytest.mark.parametrize(
-    ("part", "raised"),
+    ("part", "restored"),
     [
         (call("n__f"), call("f", namespace="n")),
         (call("a_b_0123"), call("a.b")),
@@ -39,42 +39,42 @@ def call(name: str, arguments: str = "{}", **more: Any) -> ToolCall:
         (Text(text="patch"), Text(text="patch")),
         (call("patch", '{"input":"a\\n"}'), call("patch", "a\n", shape="freeform")),
         (call("n__edit", '{"input":"é"}'), call("edit", "é", namespace="n", shape="freeform")),
-        # A model that does not keep to the shape is not corrected.
+        # Arguments of another shape are kept unchanged.
         (call("patch", "a\n"), call("patch", "a\n", shape="freeform")),
         (call("patch", '{"text":"a"}'), call("patch", '{"text":"a"}', shape="freeform")),
         (call("patch", '{"input":{}}'), call("patch", '{"input":{}}', shape="freeform")),
         (call("patch", ""), call("patch", "", shape="freeform")),
-        # A renamed tool that takes free text as it is.
+        # A renamed tool with native freeform input.
         (call("a_b_0123", "a\n", shape="freeform"), call("a.b", "a\n", shape="freeform")),
     ],
 )
-def test_parts(part: Part, raised: Part) -> None:
-    assert restore_part(part, UNDO) == raised
+def test_parts(part: Part, restored: Part) -> None:
+    assert restore_part(part, MAPPING) == restored
     response = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(part,)),)),))
-    whole = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(raised,)),)),))
-    assert restore_calls(response, UNDO) == whole
-    assert fold(CallRestoreStage(UNDO).process(list(unfold(response)))) == whole
+    expected = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(restored,)),)),))
+    assert restore_calls(response, MAPPING) == expected
+    assert fold(CallRestoreStage(MAPPING).process(list(unfold(response)))) == expected
 
 
-def test_without_anything_to_undo_all_is_passed_on() -> None:
+def test_empty_mapping_changes_nothing() -> None:
     response = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(call("f"),)),)),))
     events = list(unfold(response))
     assert restore_calls(response, ResponseMapping()) is response
     assert CallRestoreStage(ResponseMapping()).process(events) is events
 
 
-# ---- free text out of JSON
+# ---- freeform text in JSON
 
 
 @settings(deadline=None)
 @given(st.text(), st.booleans(), st.sampled_from([None, 0, 2]), CUT_POINTS)
-def test_any_text_in_any_spelling_and_any_cut(
+def test_freeform_input_is_unescaped_at_any_cut(
     text: str, ascii_only: bool, indent: int | None, points: list[int]
 ) -> None:
     written = json.dumps({"input": text}, ensure_ascii=ascii_only, indent=indent)
-    unescaped = FreeformInput()
-    assert "".join(unescaped.feed(piece) for piece in slice_at(written, points)) == text
-    assert unescaped.close() == ""
+    reader = FreeformInput()
+    assert "".join(reader.feed(piece) for piece in slice_at(written, points)) == text
+    assert reader.close() == ""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_any_text_in_any_spelling_and_any_cut(
         (r'{"input":"a\\"}', "a\\"),
         (r'{"input":""}', ""),
         (' {\n"input" :\t"a" , "more": "b"}', "a"),
-        # Half a character is replaced, and takes nothing with it.
+        # A lone surrogate is replaced, without affecting the following text.
         (r'{"input":"\ud83dabcdefgh"}', "\ufffdabcdefgh"),
         (r'{"input":"\ud83d\n\t\n\t\n\t"}', "\ufffd\n\t\n\t\n\t"),
         (r'{"input":"\ud83d\u00e9"}', "\ufffdé"),
@@ -93,7 +93,7 @@ def test_any_text_in_any_spelling_and_any_cut(
         (r'{"input":"\ude00a"}', "\ufffda"),
         (r'{"input":"\ud83d"}', "\ufffd"),
         (r'{"input":"\uzzzza"}', "\ufffda"),
-        # Cut short, it is what had arrived.
+        # Truncated input gives the text so far.
         (r'{"input":"abc', "abc"),
         (r'{"input":"abc\u00', "abc"),
         (r'{"input":"abc\ud83d\u', "abc"),
@@ -101,8 +101,8 @@ def test_any_text_in_any_spelling_and_any_cut(
 )
 def test_escapes_at_any_cut(written: str, text: str) -> None:
     for pieces in non_empty(slice_in_two(written)):
-        unescaped = FreeformInput()
-        assert "".join(map(unescaped.feed, pieces)) + unescaped.close() == text
+        reader = FreeformInput()
+        assert "".join(map(reader.feed, pieces)) + reader.close() == text
 
 
 @pytest.mark.parametrize(
@@ -120,36 +120,36 @@ def test_escapes_at_any_cut(written: str, text: str) -> None:
         "x" * 5_000,
     ],
 )
-def test_what_is_in_another_shape_comes_as_it_is(written: str) -> None:
+def test_arguments_of_another_shape_pass_unchanged(written: str) -> None:
     for pieces in [[written], [*written], *slice_in_two(written[:50])]:
-        unescaped = FreeformInput()
-        assert "".join(map(unescaped.feed, pieces)) == ""
-        assert unescaped.close() == "".join(pieces)
+        reader = FreeformInput()
+        assert "".join(map(reader.feed, pieces)) == ""
+        assert reader.close() == "".join(pieces)
 
 
-def test_another_order_is_the_same_shape() -> None:
-    unescaped = FreeformInput()
-    assert unescaped.feed('{"why":"because","input":"a') == ""
-    assert unescaped.feed('\\n"}') == ""
-    assert unescaped.close() == "a\n"
+def test_input_after_another_member_is_unwrapped() -> None:
+    reader = FreeformInput()
+    assert reader.feed('{"why":"because","input":"a') == ""
+    assert reader.feed('\\n"}') == ""
+    assert reader.close() == "a\n"
 
 
-def test_the_text_comes_as_soon_as_it_is_there() -> None:
-    unescaped = FreeformInput()
+def test_freeform_text_is_returned_immediately() -> None:
+    reader = FreeformInput()
     pieces = ['{"inp', 'ut": ', '"a', "b\\", 'n\\"c', '"', "}"]
-    assert [unescaped.feed(piece) for piece in pieces] == ["", "", "a", "b", '\n"c', "", ""]
+    assert [reader.feed(piece) for piece in pieces] == ["", "", "a", "b", '\n"c', "", ""]
 
 
-def test_a_long_text_is_looked_at_once() -> None:
-    """Whatever is held back between pieces stays small, so that each piece costs its own length."""
-    inside, strange = FreeformInput(), FreeformInput()
+def test_buffered_input_stays_small() -> None:
+    """Little text is held back between pieces, so that each piece costs its own length."""
+    inside, unexpected = FreeformInput(), FreeformInput()
     inside.feed('{"input":"')
     for _ in range(5_000):
         inside.feed("abc\\n\\")
         inside.feed('"')
         assert len(inside._incomplete_escape) <= 12
-        strange.feed("abcdef")
-    assert len(strange._head) < 5_000 / 10
+        unexpected.feed("abcdef")
+    assert len(unexpected._head) < 5_000 / 10
 
 
 # ---- streams
@@ -175,22 +175,24 @@ def stream(part: ToolCall, pieces: list[str], final: ToolCall | None = None) -> 
     st.booleans(),
     CUT_POINTS,
 )
-def test_a_stream_tells_what_the_whole_answer_would(written: str, name: str, at_start: bool, points: list[int]) -> None:
+def test_stream_and_complete_response_restore_the_same(
+    written: str, name: str, at_start: bool, points: list[int]
+) -> None:
     pieces = slice_at(written, points)
     start = call(name, pieces.pop(0) if at_start else "")
     events = stream(start, pieces)
-    whole = fold(events)
-    raised = fold(CallRestoreStage(UNDO).process(events))
+    response = fold(events)
+    restored = fold(CallRestoreStage(MAPPING).process(events))
     try:
         json.loads(written)
     except ValueError:
-        # A text that breaks off, or goes on after its end, has shown what it could by then.
+        # Truncated JSON, or text after its end, cannot be compared: the stream has already sent part of it.
         if written.lstrip().startswith("{"):
             return
-    assert raised == restore_calls(whole, UNDO)
+    assert restored == restore_calls(response, MAPPING)
 
 
-def test_parts_and_candidates_are_told_apart() -> None:
+def test_parts_and_candidates_are_kept_apart() -> None:
     events: list[Event] = []
     texts = {(0, 0): "a", (0, 1): "b", (1, 0): "c"}
     for candidate, index in texts:
@@ -200,20 +202,20 @@ def test_parts_and_candidates_are_told_apart() -> None:
             piece = ['{"input":', f'"{text}\\', 'n"}'][step]
             events.append(PartDelta(candidate=candidate, index=index, text=piece))
     events += [PartEnd(candidate=candidate, index=index) for candidate, index in texts]
-    response = fold(CallRestoreStage(UNDO).process(events))
-    calls = [[part for one in candidate.messages for part in one.parts] for candidate in response.candidates]
-    raised = {text: call("patch", f"{text}\n", shape="freeform") for text in "abc"}
-    assert calls == [[raised["a"], raised["b"]], [raised["c"]]]
+    response = fold(CallRestoreStage(MAPPING).process(events))
+    calls = [[part for message in candidate.messages for part in message.parts] for candidate in response.candidates]
+    restored = {text: call("patch", f"{text}\n", shape="freeform") for text in "abc"}
+    assert calls == [[restored["a"], restored["b"]], [restored["c"]]]
 
 
-def test_free_text_that_was_never_lowered_passes_as_it_comes() -> None:
+def test_native_freeform_input_passes_unchanged() -> None:
     events = stream(call("a_b_0123", shape="freeform"), ['{"input":', '"a"}'])
-    raised = list(CallRestoreStage(UNDO).process(events))
-    assert raised[2] == PartStart(index=0, part=call("a.b", shape="freeform"))
-    assert raised[3:] == events[3:]
+    restored = list(CallRestoreStage(MAPPING).process(events))
+    assert restored[2] == PartStart(index=0, part=call("a.b", shape="freeform"))
+    assert restored[3:] == events[3:]
 
 
-def test_a_final_part_is_raised_too() -> None:
+def test_final_part_is_restored() -> None:
     final = call("patch", '{"input":"a"}')
-    events = list(CallRestoreStage(UNDO).process(stream(call("patch", ""), ['{"input"', ':"a"}'], final)))
+    events = list(CallRestoreStage(MAPPING).process(stream(call("patch", ""), ['{"input"', ':"a"}'], final)))
     assert events[-2] == PartEnd(index=0, final=call("patch", "a", shape="freeform"))

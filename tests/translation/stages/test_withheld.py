@@ -1,4 +1,4 @@
-"""Proofs that are held back from an answer, and put back into the next request."""
+"""Signatures are withheld from a response, and put back into the next request."""
 
 from msgspec import Raw
 
@@ -9,79 +9,80 @@ from toolwire.canonical.response import Candidate, Response, Stop
 from toolwire.translation.history import reinsert_turn
 from toolwire.translation.stages.withheld import WithheldSignatures
 
-PROOF = Signature(issuer="google", data="abc", kind="signature")
-THOUGHT = Reasoning(content=(ReasoningText(kind="full", text="Hm."),), signature=PROOF)
-CALL = ToolCall(id="c1", name="look", arguments="{}", signature=PROOF)
-ANSWER = Response(
+SIGNATURE = Signature(issuer="google", data="abc", kind="signature")
+REASONING = Reasoning(content=(ReasoningText(kind="full", text="Hm."),), signature=SIGNATURE)
+CALL = ToolCall(id="c1", name="look", arguments="{}", signature=SIGNATURE)
+RESPONSE = Response(
     origin="gemini",
     candidates=(
         Candidate(
-            messages=(Message(role="assistant", parts=(THOUGHT, Text(text="So"), CALL)),), stop=Stop(reason="tool_use")
+            messages=(Message(role="assistant", parts=(REASONING, Text(text="So"), CALL)),),
+            stop=Stop(reason="tool_use"),
         ),
     ),
 )
 
 
-def test_an_answer_passes_without_its_proofs_whole_and_as_a_stream() -> None:
-    whole, streamed = WithheldSignatures(), WithheldSignatures()
-    shown = whole.process_response(ANSWER)
-    told = fold(streamed.process(unfold(ANSWER)))
-    for response in (shown, told):
+def test_signatures_are_withheld_from_bodies_and_streams() -> None:
+    from_body, from_stream = WithheldSignatures(), WithheldSignatures()
+    body = from_body.process_response(RESPONSE)
+    streamed_response = fold(from_stream.process(unfold(RESPONSE)))
+    for response in (body, streamed_response):
         assert [part.signature for part in response.candidates[0].messages[0].parts] == [None] * 3  # type: ignore[union-attr]
-    for held in (whole, streamed):
-        assert held.has_signatures
-        assert held.original_messages() == ANSWER.candidates[0].messages
+    for withheld in (from_body, from_stream):
+        assert withheld.has_signatures
+        assert withheld.original_messages() == RESPONSE.candidates[0].messages
 
 
-def test_an_answer_without_proofs_passes_as_it_is() -> None:
+def test_response_without_signatures_is_unchanged() -> None:
     plain = Response(
         origin="gemini", candidates=(Candidate(messages=(Message(role="assistant", parts=(Text(text="Hi"),)),)),)
     )
-    held = WithheldSignatures()
-    assert held.process_response(plain) is plain
+    withheld = WithheldSignatures()
+    assert withheld.process_response(plain) is plain
     events = list(unfold(plain))
-    assert held.process(events) is events
-    assert not held.has_signatures
+    assert withheld.process(events) is events
+    assert not withheld.has_signatures
 
 
-def test_a_proof_that_comes_alone_is_held_back_too() -> None:
-    held = WithheldSignatures()
-    (event,) = held.process([PartDelta(index=0, signature=PROOF)])
+def test_signature_delta_is_withheld() -> None:
+    withheld = WithheldSignatures()
+    (event,) = withheld.process([PartDelta(index=0, signature=SIGNATURE)])
     assert event == PartDelta(index=0)
-    assert held.has_signatures
+    assert withheld.has_signatures
 
 
-def conversation(*answers: Message) -> list[Message]:
-    asked = Message(role="user", parts=(Text(text="?"),))
+def conversation(*following: Message) -> list[Message]:
+    question = Message(role="user", parts=(Text(text="?"),))
     repeated = Message(role="assistant", parts=(ToolCall(id="mine", name="look", arguments="{}"),), at="/messages/1")
-    return [asked, repeated, *answers]
+    return [question, repeated, *following]
 
 
-def test_results_answer_the_calls_as_they_were_made() -> None:
+def test_results_refer_to_original_call_ids() -> None:
     result = Message(role="user", parts=(ToolResult(call_id="mine"), Text(text="so")))
     later = Message(role="assistant", parts=(ToolCall(id="mine", name="look", arguments="{}"),))
     last = Message(role="user", parts=(ToolResult(call_id="mine"),))
-    whole = ANSWER.candidates[0].messages
-    back = reinsert_turn(conversation(result, later, last), (1, 2), whole)
-    assert back[1].parts[2].signature == PROOF  # type: ignore[union-attr]
-    assert back[1].at == "/messages/1"
-    assert back[2].parts == (ToolResult(call_id="c1"), Text(text="so"))
-    assert back[3:] == [later, last]  # its ids are of another turn
+    original = RESPONSE.candidates[0].messages
+    restored = reinsert_turn(conversation(result, later, last), (1, 2), original)
+    assert restored[1].parts[2].signature == SIGNATURE  # type: ignore[union-attr]
+    assert restored[1].at == "/messages/1"
+    assert restored[2].parts == (ToolResult(call_id="c1"), Text(text="so"))
+    assert restored[3:] == [later, last]  # these ids belong to another turn
 
 
-def test_results_without_ids_find_their_calls_by_name_then_by_order() -> None:
+def test_results_without_ids_match_by_name_then_order() -> None:
     calls = tuple(ToolCall(id=None, name=name, arguments="{}") for name in ("a", "b", "a"))
     issued = tuple(ToolCall(id=str(number), name=call.name, arguments="{}") for number, call in enumerate(calls))
     results = tuple(ToolResult(call_id=None, name=name) for name in ("b", "a", None))
     messages = [Message(role="assistant", parts=calls), Message(role="user", parts=results)]
-    back = reinsert_turn(messages, (0, 1), [Message(role="assistant", parts=issued)])
-    assert [part.call_id for part in back[1].parts] == ["1", "0", "2"]  # type: ignore[union-attr]
+    restored = reinsert_turn(messages, (0, 1), [Message(role="assistant", parts=issued)])
+    assert [part.call_id for part in restored[1].parts] == ["1", "0", "2"]  # type: ignore[union-attr]
 
 
-def test_what_the_client_added_is_not_forgotten() -> None:
+def test_client_extras_survive_reinsertion() -> None:
     call = ToolCall(id="mine", name="look", arguments="{}", extras={"openai-chat": {"odd": Raw(b"1")}})
-    said = Message(role="assistant", parts=(call,), extras={"openai-chat": {"mood": Raw(b"2")}})
-    whole = [Message(role="assistant", parts=(CALL,), extras={"gemini": {"own": Raw(b"3")}})]
-    (back,) = reinsert_turn([said], (0, 1), whole)
-    kept = {family: sorted(values) for family, values in (back.extras or {}).items()}
-    assert kept == {"gemini": ["own"], "openai-chat": ["mood", "odd"]}
+    message = Message(role="assistant", parts=(call,), extras={"openai-chat": {"mood": Raw(b"2")}})
+    original = [Message(role="assistant", parts=(CALL,), extras={"gemini": {"own": Raw(b"3")}})]
+    (restored,) = reinsert_turn([message], (0, 1), original)
+    keys = {family: sorted(values) for family, values in (restored.extras or {}).items()}
+    assert keys == {"gemini": ["own"], "openai-chat": ["mood", "odd"]}

@@ -1,4 +1,4 @@
-"""Whether a value is valid against a schema: the keywords that the tests use, each as JSON Schema defines it."""
+"""Validation of a value against a schema, for the keywords that the tests use."""
 
 import re
 from typing import Any

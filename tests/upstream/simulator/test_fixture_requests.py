@@ -1,4 +1,4 @@
-"""Over all requests of the fixtures: what the model answers is what the SDK's types know, whole and streamed alike."""
+"""All fixture requests: the SDK's types accept the responses, complete and streamed."""
 
 import json
 
@@ -16,19 +16,19 @@ CASES = [(protocol, name) for protocol in PROTOCOLS for name in fixture_requests
 
 
 @pytest.mark.parametrize(("protocol", "name"), CASES)
-def test_every_request_is_answered(protocol: str, name: str) -> None:
+def test_every_fixture_request_gets_a_response(protocol: str, name: str) -> None:
     codec = PROTOCOLS[protocol]
     body = json.dumps(fixture_requests(protocol)[name]).encode()
     request = codec.decode_request(body, Route(model=address_options(protocol, "request").get("model")))
     response = ResponseBuilder(request, protocol, SignatureKey()).build(generate_reply(request, protocol))
     context = ResponseContext(request=request, created=1767225600)
-    whole = json.loads(codec.encode_response(response, context).to_bytes())
-    assert validation.accept_response(protocol, whole) is None
+    encoded = json.loads(codec.encode_response(response, context).to_bytes())
+    assert validation.accept_response(protocol, encoded) is None
     encoder = codec.stream_encoder(context)
     wire = b"".join([*map(encoder.encode, chunk_response(response)), encoder.close()])
-    told, streamed = validation.summary(protocol, whole), validation.fold_stream(protocol, wire)
+    summary, streamed = validation.summary(protocol, encoded), validation.fold_stream(protocol, wire)
     if protocol == "openai-chat" and not request.include_usage:
-        # A stream says it only when asked.
-        for one in (told, *told["other_choices"]):
-            one["usage"] = {}
-    assert streamed == told
+        # A stream reports usage only on request.
+        for choice in (summary, *summary["other_choices"]):
+            choice["usage"] = {}
+    assert streamed == summary

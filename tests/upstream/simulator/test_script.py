@@ -1,4 +1,4 @@
-"""Scripts: exact turns, and faults, on demand."""
+"""Scripts: exact turns and scripted failures."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ text = "Both are fine."
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
-    """Plays the turns above again and again, and fails when told to."""
+    """Serve a script that repeats the turns above and fails on request."""
     failing = "[[turns]]\nwhen = 'Fail.'\nrepeat = 0\nerror = {kind = 'invalid_request', message = 'Not today.'}\n"
     with serve_app(Simulator(script=script(TURNS * 2 * len(SDK_CLIENTS) + failing))) as url:
         yield url
@@ -61,12 +61,12 @@ def chat(url: str, text: str = "Hi", **more: Any) -> httpx.Response:
     return http_client.post(f"{url}/v1/chat/completions", json=body)
 
 
-def said(answer: httpx.Response) -> str:
+def response_text(answer: httpx.Response) -> str:
     text: str = answer.json()["choices"][0]["message"]["content"]
     return text
 
 
-def test_turns_may_wait_for_words_and_repeat() -> None:
+def test_turns_match_user_text_and_repeat() -> None:
     turns = """
     turns = [
         {when = "red", text = "a rose", repeat = 2},
@@ -75,37 +75,43 @@ def test_turns_may_wait_for_words_and_repeat() -> None:
     ]
     """
     with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
-        asked = ["blue?", "red?", "green?", "red?", "blue?"]
-        assert [said(chat(url, text)) for text in asked] == ["the sea", "a rose", "once", "a rose", "the sea"]
-        assert "red!" in said(chat(url, "red!"))
+        prompts = ["blue?", "red?", "green?", "red?", "blue?"]
+        assert [response_text(chat(url, text)) for text in prompts] == [
+            "the sea",
+            "a rose",
+            "once",
+            "a rose",
+            "the sea",
+        ]
+        assert "red!" in response_text(chat(url, "red!"))
 
 
-def test_turns_may_be_for_a_place_in_the_conversation() -> None:
+def test_turns_match_the_number_of_replies() -> None:
     played = script("".join(f"[[turns]]\nafter = {n}\nrepeat = 0\ntext = 'answer {n}'\n" for n in (1, 0)))
     with serve_app(Simulator(script=played)) as url:
         messages = [{"role": "user", "content": "Hi"}]
-        said = []
+        texts = []
         for _ in range(3):
             body = {"model": "gpt-6-astra", "messages": messages}
-            whole = http_client.post(f"{url}/v1/chat/completions", json=body).json()
-            assert http_client.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == whole["choices"]
-            said.append(whole["choices"][0]["message"]["content"])
-            messages += [{"role": "assistant", "content": said[-1]}, {"role": "user", "content": "And?"}]
-    assert said[:2] == ["answer 0", "answer 1"]
-    assert "simulated" in said[2]
+            completion = http_client.post(f"{url}/v1/chat/completions", json=body).json()
+            assert http_client.post(f"{url}/v1/chat/completions", json=body).json()["choices"] == completion["choices"]
+            texts.append(completion["choices"][0]["message"]["content"])
+            messages += [{"role": "assistant", "content": texts[-1]}, {"role": "user", "content": "And?"}]
+    assert texts[:2] == ["answer 0", "answer 1"]
+    assert "simulated" in texts[2]
 
 
-def test_arguments_need_not_be_json() -> None:
+def test_scripted_arguments_need_not_be_json() -> None:
     turns = """turns = [{calls = [{name = "f", arguments = '{"a": '}]}]"""
     with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         (call,) = chat(url).json()["choices"][0]["message"]["tool_calls"]
         assert call["function"]["arguments"] == '{"a": '
 
 
-def test_a_script_in_json() -> None:
+def test_script_in_json() -> None:
     played = parse_script(b'{"turns": [{"text": "Hello."}]}', "turns.json", toml=False)
     with serve_app(Simulator(["openai-chat"], script=played)) as url:
-        assert said(chat(url)) == "Hello."
+        assert response_text(chat(url)) == "Hello."
 
 
 @pytest.mark.parametrize(
@@ -118,16 +124,16 @@ def test_a_script_in_json() -> None:
         ("[[turns]", ["turns.toml"]),
     ],
 )
-def test_what_is_wrong_in_a_script_is_named_with_its_place(text: str, words: list[str]) -> None:
+def test_script_errors_name_the_location(text: str, words: list[str]) -> None:
     with pytest.raises(ScriptError) as raised:
         script(text)
     assert all(word in str(raised.value) for word in ["turns.toml", *words]), raised.value
 
 
-# ---- faults
+# ---- failures
 
 
-def test_an_error_with_its_status() -> None:
+def test_scripted_error_sets_the_status() -> None:
     turns = "turns = [{error = {kind = 'rate_limit', message = 'Slowly.', retry_after = 7}}, {error = {status = 418}}]"
     with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         first, second = chat(url), chat(url)
@@ -138,13 +144,13 @@ def test_an_error_with_its_status() -> None:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", SDK_CLIENTS)
-def test_an_error_is_the_sdks_own(base_url: str, protocol: str, stream: bool) -> None:
+def test_scripted_error_raises_the_sdk_error_class(base_url: str, protocol: str, stream: bool) -> None:
     kind, model = SDK_CLIENTS[protocol]
     with pytest.raises(kind.rejection, match="Not today"):
         kind(base_url, model, stream=stream).send_text("Fail.")
 
 
-def test_an_error_after_a_text_breaks_the_stream() -> None:
+def test_error_after_text_breaks_the_stream() -> None:
     turns = "turns = [{text = 'One two three', error = {kind = 'overloaded', message = 'Too much.'}, repeat = 2}]"
     with serve_app(Simulator(["anthropic"], script=script(turns))) as url:
         body = {"model": "m", "max_tokens": 99, "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
@@ -160,14 +166,14 @@ def test_an_error_after_a_text_breaks_the_stream() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_cut_closes_the_connection(stream: bool) -> None:
+def test_cut_closes_the_connection(stream: bool) -> None:
     with serve_app(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url:
         with pytest.raises(httpx.RemoteProtocolError):
             chat(url, stream=stream)
-        assert "Hi" in said(chat(url))
+        assert "Hi" in response_text(chat(url))
 
 
-def test_a_cut_stream_is_an_error_to_the_sdk() -> None:
+def test_cut_stream_raises_in_the_sdk() -> None:
     with (
         serve_app(Simulator(["openai-chat"], script=script("turns = [{text = 'One two three', cut = 2}]"))) as url,
         openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
@@ -178,7 +184,7 @@ def test_a_cut_stream_is_an_error_to_the_sdk() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_garbage_is_sent_as_it_is(stream: bool) -> None:
+def test_garbage_is_sent_verbatim(stream: bool) -> None:
     turns = "turns = [{text = 'One two three', garbage = '<html>Bad Gateway</html>'}]"
     with serve_app(Simulator(["openai-chat"], script=script(turns))) as url:
         answer = chat(url, stream=stream)
@@ -186,7 +192,7 @@ def test_garbage_is_sent_as_it_is(stream: bool) -> None:
     assert ("One" in answer.text) == stream
 
 
-def test_a_turn_may_be_late_and_slow(clock: Clock) -> None:
+def test_turn_with_delay_and_pace(clock: Clock) -> None:
     app = Simulator(["openai-chat"], script=script("turns = [{text = 'a b c', delay = 200, pace = 100}]"))
     asked = [{"type": "http.request", "body": json.dumps({**CHAT, "stream": True}).encode()}]
     times: list[float] = []
@@ -211,7 +217,7 @@ def test_a_turn_may_be_late_and_slow(clock: Clock) -> None:
     assert times[-1] - times[0] >= 200, "two pauses between three pieces"
 
 
-def test_an_endless_stream_ends_when_the_client_leaves() -> None:
+def test_endless_stream_ends_when_the_client_disconnects() -> None:
     class Watched(Simulator):
         running = 0
 

@@ -1,4 +1,4 @@
-"""The simulated model alone, with each official SDK over a real connection."""
+"""The simulator with each official SDK over a real connection."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +27,7 @@ def client(protocol: str, base_url: str, **options: Any) -> Any:
 @pytest.mark.parametrize("thinking", [False, True], ids=["plain", "thinking"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_tool_cycle_of_two_turns(base_url: str, protocol: str, stream: bool, thinking: bool) -> None:
+def test_tool_cycle_of_two_turns(base_url: str, protocol: str, stream: bool, thinking: bool) -> None:
     talk: SdkClient = client(protocol, base_url, stream=stream, thinking=thinking)
     first = talk.send_text(SENSELESS)
     assert [(call.name, call.arguments) for call in first.calls] == [

@@ -1,4 +1,4 @@
-"""What the model proves of its thinking it demands back, as each provider does."""
+"""Signatures of thinking that the simulator requires back, as each provider does."""
 
 import json
 import re
@@ -22,16 +22,16 @@ def base_url() -> Iterator[str]:
         yield url
 
 
-def plain(value: Any) -> Any:
-    """A history as plain data, so that a test can break it."""
+def as_plain_data(value: Any) -> Any:
+    """Return a history as plain data, so that a test can modify it."""
     return value.model_dump(mode="json", exclude_none=True) if hasattr(value, "model_dump") else value
 
 
-def each(history: list[Any], change: Callable[[dict[str, Any]], Any]) -> list[Any]:
-    """The history with every object in it changed; None takes it out."""
+def map_objects(history: list[Any], change: Callable[[dict[str, Any]], Any]) -> list[Any]:
+    """Return the history with a change applied to every object; None removes the object."""
 
     def walk(value: Any) -> Any:
-        value = plain(value)
+        value = as_plain_data(value)
         if isinstance(value, list):
             return [walked for one in value if (walked := walk(one)) is not None]
         if isinstance(value, dict):
@@ -43,24 +43,24 @@ def each(history: list[Any], change: Callable[[dict[str, Any]], Any]) -> list[An
     return walked
 
 
-def without(**fields: str) -> Callable[[dict[str, Any]], Any]:
-    """Takes out objects that have these values."""
+def remove_objects(**fields: str) -> Callable[[dict[str, Any]], Any]:
+    """Return a change that removes objects with these values."""
     return lambda one: None if all(one.get(name) == value for name, value in fields.items()) else one
 
 
-def with_other(field: str, value: str) -> Callable[[dict[str, Any]], Any]:
+def replace_field(field: str, value: str) -> Callable[[dict[str, Any]], Any]:
     return lambda one: {**one, field: value} if one.get(field) else one
 
 
 FOREIGN = SignatureKey(b"another's key").sign("anthropic", "x").data
 MISSING: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "anthropic": (without(type="thinking"), "blocks in the latest assistant message cannot be modified"),
-    "openai-responses": (without(type="reasoning"), "was provided without its required 'reasoning' item: 'rs_"),
+    "anthropic": (remove_objects(type="thinking"), "blocks in the latest assistant message cannot be modified"),
+    "openai-responses": (remove_objects(type="reasoning"), "was provided without its required 'reasoning' item: 'rs_"),
     "gemini": (
         lambda one: {name: value for name, value in one.items() if name != "thought_signature"},
         "is missing a thought_signature in functionCall parts",
     ),
-    "gemini-interactions": (without(type="thought"), "is missing a `thought_signature`"),
+    "gemini-interactions": (remove_objects(type="thought"), "is missing a `thought_signature`"),
 }
 CHANGED: dict[str, tuple[str, str]] = {
     "anthropic": ("signature", "messages.1.content.0: Invalid `signature` in `thinking` block"),
@@ -71,7 +71,7 @@ CHANGED: dict[str, tuple[str, str]] = {
 }
 
 
-def called(protocol: str, base_url: str, *, stream: bool = False, **options: Any) -> tuple[SdkClient, Any]:
+def call_tool(protocol: str, base_url: str, *, stream: bool = False, **options: Any) -> tuple[SdkClient, Any]:
     kind, model = SDK_CLIENTS[protocol]
     talk = kind(base_url, model, stream=stream, thinking=True, options=options)
     return talk, talk.send_text(WISH).calls
@@ -79,61 +79,61 @@ def called(protocol: str, base_url: str, *, stream: bool = False, **options: Any
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", MISSING)
-def test_a_proof_that_is_missing(base_url: str, protocol: str, stream: bool) -> None:
-    talk, calls = called(protocol, base_url, stream=stream)
+def test_missing_signature_is_rejected(base_url: str, protocol: str, stream: bool) -> None:
+    talk, calls = call_tool(protocol, base_url, stream=stream)
     change, words = MISSING[protocol]
-    talk.history = each(talk.history, change)
+    talk.history = map_objects(talk.history, change)
     with pytest.raises(talk.rejection, match=re.escape(words)):
         talk.send_results(calls, ["18"])
 
 
 @pytest.mark.parametrize("protocol", CHANGED)
-def test_a_proof_of_another(base_url: str, protocol: str) -> None:
-    talk, calls = called(protocol, base_url)
+def test_foreign_signature_is_rejected(base_url: str, protocol: str) -> None:
+    talk, calls = call_tool(protocol, base_url)
     field, words = CHANGED[protocol]
-    talk.history = each(talk.history, with_other(field, FOREIGN))
+    talk.history = map_objects(talk.history, replace_field(field, FOREIGN))
     with pytest.raises(talk.rejection, match=re.escape(words)):
         talk.send_results(calls, ["18"])
 
 
-def test_thinking_that_was_edited(base_url: str) -> None:
-    talk, calls = called("anthropic", base_url)
-    talk.history = each(talk.history, with_other("thinking", "I never thought that."))
+def test_edited_thinking_is_rejected(base_url: str) -> None:
+    talk, calls = call_tool("anthropic", base_url)
+    talk.history = map_objects(talk.history, replace_field("thinking", "I never thought that."))
     with pytest.raises(talk.rejection, match="Invalid `signature`"):
         talk.send_results(calls, ["18"])
 
 
-def test_thinking_that_nobody_signed(base_url: str) -> None:
-    talk, calls = called("anthropic", base_url)
-    talk.history = each(talk.history, with_other("signature", ""))
+def test_unsigned_thinking_is_rejected(base_url: str) -> None:
+    talk, calls = call_tool("anthropic", base_url)
+    talk.history = map_objects(talk.history, replace_field("signature", ""))
     with pytest.raises(talk.rejection, match="Invalid `signature`"):
         talk.send_results(calls, ["18"])
 
 
-def test_manual_thinking_is_missed_in_its_own_words(base_url: str) -> None:
+def test_missing_thinking_with_budget_has_its_own_message(base_url: str) -> None:
     kind, _ = SDK_CLIENTS["anthropic"]
     talk = kind(base_url, "claude-haiku-4-5", options={"thinking": {"type": "enabled", "budget_tokens": 1024}})
     calls = talk.send_text(WISH).calls
-    talk.history = each(talk.history, without(type="thinking"))
+    talk.history = map_objects(talk.history, remove_objects(type="thinking"))
     expected = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`"
     with pytest.raises(talk.rejection, match=re.escape(expected)):
         talk.send_results(calls, ["18"])
 
 
-# ---- what a provider takes, though it is not what it gave
+# ---- accepted deviations
 
 
-def test_without_thinking_none_is_missed(base_url: str) -> None:
-    talk, calls = called("anthropic", base_url)
-    talk.history = each(talk.history, without(type="thinking"))
+def test_missing_thinking_is_accepted_when_thinking_is_off(base_url: str) -> None:
+    talk, calls = call_tool("anthropic", base_url)
+    talk.history = map_objects(talk.history, remove_objects(type="thinking"))
     talk.thinking = False
     assert "18" in talk.send_results(calls, ["18"]).text
 
 
-def test_an_item_without_a_name_stands_alone(base_url: str) -> None:
-    talk, calls = called("openai-responses", base_url)
-    talk.history = each(
-        each(talk.history, without(type="reasoning")),
+def test_item_without_id_needs_no_reasoning(base_url: str) -> None:
+    talk, calls = call_tool("openai-responses", base_url)
+    talk.history = map_objects(
+        map_objects(talk.history, remove_objects(type="reasoning")),
         lambda one: {name: value for name, value in one.items() if name != "id"},
     )
     assert "18" in talk.send_results(calls, ["18"]).text
@@ -147,10 +147,10 @@ def test_an_item_without_a_name_stands_alone(base_url: str) -> None:
         ("openai-responses", {"type": "function_call", "id": "fc_1", "call_id": "t1", "name": "f", "arguments": "{}"}),
     ],
 )
-def test_a_call_of_another_model_is_none_of_its_own(base_url: str, protocol: str, call: Any) -> None:
+def test_call_of_another_model_needs_no_thinking(base_url: str, protocol: str, call: Any) -> None:
     from tests.support.sdk.clients import ReceivedCall
 
-    talk, _ = called(protocol, base_url)
+    talk, _ = call_tool(protocol, base_url)
     talk.history = [talk.history[0], call]
     assert "18" in talk.send_results([ReceivedCall("t1", "f", {})], ["18"]).text
 
@@ -179,12 +179,14 @@ def gemini_turns(signature: str | None, model: str, base_url: str) -> httpx.Resp
         ("AAAA", "gemini-2.5-flash", 200),
     ],
 )
-def test_signatures_of_gemini_by_its_generation(base_url: str, signature: str | None, model: str, status: int) -> None:
+def test_gemini_signatures_depend_on_the_generation(
+    base_url: str, signature: str | None, model: str, status: int
+) -> None:
     answer = gemini_turns(signature, model, base_url)
     assert answer.status_code == status, answer.text
 
 
-def test_a_signature_in_the_other_alphabet(base_url: str) -> None:
+def test_signature_in_urlsafe_base64_is_accepted(base_url: str) -> None:
     for number in range(40):
         wish = {"contents": [{"parts": [{"text": f"get_weather {json.dumps({'city': str(number)})}"}]}]}
         tool = {"name": "get_weather", "parametersJsonSchema": {"type": "object"}}

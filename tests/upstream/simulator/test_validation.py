@@ -1,4 +1,4 @@
-"""What the model refuses, in the provider's words, as the SDK's own kind of exception."""
+"""Rejected requests, with the provider's messages, as the exceptions of the SDKs."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.app import Simulator
 
 CALL = {"role": "user", "content": "Hi"}
-# A history that each provider refuses, or a setting, and what it says of it.
+# An invalid history or setting for each provider, and the provider's message.
 BROKEN: dict[str, tuple[list[Any], dict[str, Any], str]] = {
     "anthropic": (
         [
@@ -58,7 +58,7 @@ def base_url() -> Iterator[str]:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", SDK_CLIENTS)
-def test_a_broken_request_is_the_sdks_bad_request(base_url: str, protocol: str, stream: bool) -> None:
+def test_invalid_request_raises_bad_request_in_sdk(base_url: str, protocol: str, stream: bool) -> None:
     kind, model = SDK_CLIENTS[protocol]
     history, options, words = BROKEN[protocol]
     talk = kind(base_url, model, stream=stream, history=list(history), options=options)
@@ -66,7 +66,7 @@ def test_a_broken_request_is_the_sdks_bad_request(base_url: str, protocol: str, 
         talk.send_text("And now?")
 
 
-# ---- over bare HTTP: what no SDK can be made to send
+# ---- over plain HTTP: requests that no SDK sends
 
 ADDRESSES = {
     "anthropic": "/v1/messages",
@@ -79,45 +79,45 @@ ADDRESSES = {
 }
 
 
-def refused(protocol: str, answer: httpx.Response, status: int) -> str:
-    """The message, in a body that the protocol's SDK knows as an error."""
+def error_message(protocol: str, answer: httpx.Response, status: int) -> str:
+    """Return the error message of a response that the protocol's SDK recognizes as an error."""
     assert answer.status_code == status, answer.text
     assert validation.accept_error(protocol, answer.json()) is None
     return PROTOCOLS[protocol].decode_error(answer.content, status).message
 
 
 @pytest.mark.parametrize("protocol", ADDRESSES)
-def test_a_body_that_is_no_json(base_url: str, protocol: str) -> None:
+def test_invalid_json_body_is_rejected(base_url: str, protocol: str) -> None:
     answer = http_client.post(base_url + ADDRESSES[protocol], content=b'{"model": ')
-    assert "JSON" in refused(protocol, answer, 400)
+    assert "JSON" in error_message(protocol, answer, 400)
 
 
 @pytest.mark.parametrize("protocol", ADDRESSES)
-def test_an_address_that_is_not_there(protocol: str) -> None:
+def test_unknown_path_is_not_found(protocol: str) -> None:
     with serve_app(Simulator([protocol])) as url:
-        assert "/v1/nowhere" in refused(protocol, http_client.post(url + "/v1/nowhere", json={}), 404)
-        assert ADDRESSES[protocol] in refused(protocol, http_client.get(url + ADDRESSES[protocol]), 404)
+        assert "/v1/nowhere" in error_message(protocol, http_client.post(url + "/v1/nowhere", json={}), 404)
+        assert ADDRESSES[protocol] in error_message(protocol, http_client.get(url + ADDRESSES[protocol]), 404)
 
 
-def test_a_body_beyond_the_limit() -> None:
+def test_body_over_the_limit_is_rejected() -> None:
     with serve_app(Simulator(limit_body=1000)) as url:
         for protocol, path in ADDRESSES.items():
             answer = http_client.post(url + path, content=b" " * 2000)
-            refused(protocol, answer, PROTOCOLS[protocol].surface.status_of("too_large"))
+            error_message(protocol, answer, PROTOCOLS[protocol].surface.status_of("too_large"))
 
 
-def test_a_key_where_one_is_asked_for() -> None:
+def test_missing_key_is_rejected_when_required() -> None:
     with serve_app(Simulator(require_key=True)) as url:
         for protocol, path in ADDRESSES.items():
             without = http_client.post(url + path, json={})
-            refused(protocol, without, 403 if protocol.startswith("gemini") else 401)
+            error_message(protocol, without, 403 if protocol.startswith("gemini") else 401)
             with_key = http_client.post(
                 url + path, content=b"{", headers=dict([PROTOCOLS[protocol].surface.auth_header(API_KEY)])
             )
             assert with_key.status_code == 400
 
 
-def test_a_model_that_is_not_served() -> None:
+def test_unknown_model_is_rejected() -> None:
     with serve_app(Simulator(models=("another",))) as url:
         for kind, model in SDK_CLIENTS.values():
             with pytest.raises(Exception, match=re.escape(model)) as raised:
@@ -125,15 +125,15 @@ def test_a_model_that_is_not_served() -> None:
             assert getattr(raised.value, "status_code", getattr(raised.value, "code", None)) == 404
 
 
-def test_a_setting_that_only_a_later_version_refuses(base_url: str) -> None:
+def test_version_header_selects_validation_rules(base_url: str) -> None:
     body = {"model": "claude-haiku-4-5", "max_tokens": 9, "temperature": 0.5, "messages": [CALL]}
     old = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2023-06-01"})
     new = http_client.post(base_url + "/v1/messages", json=body, headers={"anthropic-version": "2026-10-21"})
     assert old.status_code == 200, old.text
-    assert "temperature" in refused("anthropic", new, 400)
+    assert "temperature" in error_message("anthropic", new, 400)
 
 
-# ---- which protocol an address speaks, when all are served
+# ---- protocol of a path, when all are served
 
 LISTS = [
     ({}, "/v1/models", "gpt-6-astra"),
@@ -146,13 +146,15 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("headers", "path", "model"), LISTS)
-def test_models_are_listed_as_the_protocol_does(base_url: str, headers: dict[str, str], path: str, model: str) -> None:
+def test_models_are_listed_in_the_format_of_the_protocol(
+    base_url: str, headers: dict[str, str], path: str, model: str
+) -> None:
     listed = http_client.get(base_url + path, headers=headers).json()
     names = [entry.get("id") or entry["name"] for entry in listed.get("data") or listed["models"]]
     assert model in names
 
 
-def test_the_sdks_read_the_lists(base_url: str) -> None:
+def test_sdks_parse_the_model_lists(base_url: str) -> None:
     import anthropic
     import ollama
     import openai
@@ -171,10 +173,10 @@ def test_the_sdks_read_the_lists(base_url: str) -> None:
     assert http_client.get(f"{base_url}/api/version").json().keys() == {"version"}
 
 
-# ---- what the provider holds
+# ---- stored conversations
 
 
-def test_a_conversation_goes_on_by_the_id_of_its_answer(base_url: str) -> None:
+def test_conversation_continues_by_previous_response_id(base_url: str) -> None:
     import openai
 
     with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
@@ -193,20 +195,20 @@ def test_a_conversation_goes_on_by_the_id_of_its_answer(base_url: str) -> None:
             client.responses.create(model=model, input="Hi", previous_response_id=forgotten.id)
 
 
-def test_an_interaction_goes_on_by_its_id(base_url: str) -> None:
+def test_interaction_continues_by_id(base_url: str) -> None:
     from google import genai
     from google.genai._gaos.lib.compat_errors import NotFoundError
 
     with genai.Client(api_key=API_KEY, http_options={"base_url": base_url}) as client:
-        asked: dict[str, Any] = {
+        body: dict[str, Any] = {
             "model": "gemini-3-pro",
             "tools": [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}}],
         }
-        first: Any = client.interactions.create(**asked, input="get_weather {}")
+        first: Any = client.interactions.create(**body, input="get_weather {}")
         assert first.status == "requires_action"
         call = next(step for step in first.steps if step.type == "function_call")
         result = {"type": "function_result", "call_id": call.id, "result": "18 degrees"}
-        second: Any = client.interactions.create(**asked, input=[result], previous_interaction_id=first.id)
+        second: Any = client.interactions.create(**body, input=[result], previous_interaction_id=first.id)
         assert "get_weather returned: 18 degrees" in json.dumps([step.model_dump(mode="json") for step in second.steps])
         with pytest.raises(NotFoundError, match="not found"):
-            client.interactions.create(**asked, input="Hi", previous_interaction_id="v1_x")
+            client.interactions.create(**body, input="Hi", previous_interaction_id="v1_x")

@@ -1,4 +1,4 @@
-"""A run on a terminal: what is under way moves below what is done."""
+"""Output of a run on a terminal: activities in progress are animated below the finished lines."""
 
 import time
 from collections.abc import Iterator
@@ -16,25 +16,28 @@ _SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class _LiveArea:
-    """One line for each thing that is under way: what it is, how far it is, and since when."""
+    """The animated lines: one per activity, with its progress and its duration."""
 
     def __init__(self, width: int) -> None:
         self._width = width
+        # Label and start time, by call id; the id "" is the model's thinking.
         self.activities: dict[str, tuple[str, float]] = {}
         self.progress: dict[str, str] = {}
 
     def __rich__(self) -> Group:
-        return Group(*(self._render_line(id, *one) for id, one in list(self.activities.items())))
+        return Group(*(self._render_line(id, *activity) for id, activity in list(self.activities.items())))
 
     def _render_line(self, id: str, label: str, started_at: float) -> Text:
-        progress = f": {said}" if (said := self.progress.get(id)) else ""
-        told = truncate_line(f"{label}{progress}", self._width - 12)
+        progress = f": {text}" if (text := self.progress.get(id)) else ""
+        description = truncate_line(f"{label}{progress}", self._width - 12)
         now = time.monotonic()
         frame = _SPINNER_FRAMES[int(now * _REFRESH_RATE) % len(_SPINNER_FRAMES)]
-        return Text.assemble((frame, "cyan"), f" {told} ", (f"{now - started_at:.0f}s", "dim"), no_wrap=True)
+        return Text.assemble((frame, "cyan"), f" {description} ", (f"{now - started_at:.0f}s", "dim"), no_wrap=True)
 
 
 class LiveOutput(TextOutput):
+    """Text output with a live area for running calls, drawn with rich."""
+
     def __init__(self, workspace: str) -> None:
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         super().__init__(width=self._console.width, workspace=workspace)
@@ -98,10 +101,12 @@ class LiveOutput(TextOutput):
             self._start_live()
 
     def _add_activity(self, id: str, label: str) -> None:
+        """Show an activity in the live area."""
         self._area.activities[id] = (label, time.monotonic())
         self._start_live()
 
     def _remove_activity(self, id: str) -> None:
+        """Remove an activity, and stop the live area when none is left."""
         self._area.activities.pop(id, None)
         if not self._area.activities:
             self._stop_live()

@@ -1,12 +1,8 @@
-"""Text by others, for a terminal: nothing in it is obeyed.
+"""Output of a run while it happens: the answer on stdout, everything else on stderr.
 
-What is read is shown without whatever steers a terminal. What a person decides on is spelled out instead, so that
-nothing in it hides.
-
-A run as it is watched: the answer on stdout, everything else on stderr.
-
-Three ways: lines (`Lines`), lines with a moving one below them on a terminal (`cli/terminal.py`), and events as JSON
-(`Stream`). Whatever model, tools or files said goes through `printable` on its way.
+`TextOutput` writes lines, `LiveOutput` (in `live_output`) adds an animated area on a terminal, and `JsonOutput`
+writes events as JSON. Text from the model, tools and files must not control the terminal: control characters are
+removed from text that is only read, and escaped in text that the user decides on.
 """
 
 import json
@@ -36,7 +32,7 @@ from toolwire.runtime.run.events import (
     TurnStarted,
 )
 
-# CSI and OSC and their like, in seven bits or eight; a command that is not ended hides the rest of its line only.
+# CSI, OSC and similar sequences (ECMA-48), in 7-bit or 8-bit form. An unterminated one hides only the rest of its line.
 _ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
@@ -48,17 +44,17 @@ _CONTROL_CHARACTER = re.compile(
 
 
 def strip_controls(text: str) -> str:
-    """Without escape sequences, control characters, and what turns the direction of writing around."""
+    """Remove escape sequences, control characters and bidirectional overrides."""
     return _CONTROL_CHARACTER.sub("", _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
 def escape_controls(text: str) -> str:
-    """All of it, with an escape for each character that can't be seen."""
-    return "".join(one if one.isprintable() or one == "\n" else _escape_character(one) for one in text)
+    """Replace each unprintable character with a visible escape."""
+    return "".join(char if char.isprintable() or char == "\n" else _escape_character(char) for char in text)
 
 
 def truncate_line(text: str, width: int) -> str:
-    """The beginning of a text."""
+    """Return the beginning of a text as one line of at most `width` characters."""
     line = " ".join(strip_controls(text[: 20 * width]).split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
@@ -72,17 +68,21 @@ def _escape_character(character: str) -> str:
 
 _STATUS_MARKS = {"ok": ("+", "green"), "error": ("x", "red"), "denied": ("-", "yellow")}
 _MAX_VALUE_CHARS = 100
-_IN_DOUBT_TEXT = "in doubt: it may have taken effect, and was not run again"
+_IN_DOUBT_TEXT = "in doubt: it may have taken effect; not run again"
+# The record of a call that was denied because no approver was available, and the text shown for it.
+_UNATTENDED_DENIAL = "no by nobody"
+_UNATTENDED_DENIAL_TEXT = "denied: no approver available"
 
 
 class TextOutput:
-    """Whole lines, in order. `width` bounds those that tell of calls."""
+    """Output as complete lines, in the order of the events."""
 
     def __init__(
         self, out: TextIO | None = None, err: TextIO | None = None, width: int = 120, workspace: str = ""
     ) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
+        # The maximum width of lines about calls.
         self.width = width
         self._path_prefix = f"{workspace}/" if workspace else ""
         self._call_lines: dict[str, str] = {}
@@ -93,6 +93,7 @@ class TextOutput:
         self._pending_events: list[RunEvent] = []
 
     def write_event(self, event: RunEvent) -> None:
+        """Write one event, or hold it back while the output is paused."""
         if self._is_paused:
             self._pending_events.append(event)
         else:
@@ -123,7 +124,7 @@ class TextOutput:
             case RunEnded():
                 self.on_run_ended(event)
 
-    # ---- what differs between the ways
+    # ---- events that subclasses handle differently
 
     def on_run_started(self, event: RunStarted) -> None:
         pass
@@ -148,19 +149,19 @@ class TextOutput:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """While a person is asked: what happens elsewhere is told afterwards."""
+        """Hold back events while the user is asked something, and write them afterwards."""
         self._end_line()
         self._is_paused = True
         try:
             yield
         finally:
             self._is_paused = False
-            held, self._pending_events = self._pending_events, []
-            for event in held:
+            pending, self._pending_events = self._pending_events, []
+            for event in pending:
                 self._dispatch_event(event)
 
     def write_line(self, text: str, style: str = "") -> None:
-        """One that is ours, or was made harmless."""
+        """Write a line to stderr. The text must not contain control characters."""
         self._end_line()
         self._err.write(f"{text}\n")
         self._err.flush()
@@ -169,20 +170,22 @@ class TextOutput:
         self._err.write(text)
         self._err.flush()
 
-    # ---- what is common
+    # ---- events that all outputs handle alike
 
     def on_text(self, text: str) -> None:
         if self._has_text_before and not self._is_mid_line:
-            self._out.write("\n")  # between what it said before its calls, and after
+            self._out.write("\n")  # separates the text before and after tool calls
         self._has_text_before = False
         self._out.write(text)
         self._out.flush()
         self._is_mid_line = not text.endswith("\n")
 
     def write_note(self, text: str) -> None:
+        """Write a message from toolwire itself."""
         self.write_line(f"toolwire: {truncate_line(text, 1000)}", "yellow")
 
     def on_call_ended(self, event: CallEnded) -> None:
+        """Write the call with its status and duration, and the first line of its result."""
         mark, style = _STATUS_MARKS[event.status]
         record = event.record
         call = self._call_lines.get(event.call_id) or truncate_line(record.tool, 100)
@@ -190,8 +193,8 @@ class TextOutput:
         self.write_line(f"{mark} {truncate_line(call, self.width - 10)}{seconds}", style)
         if record.error == "in_doubt":
             self.write_line(f"  {_IN_DOUBT_TEXT}", "red")
-        elif gist := outcome_line(record):
-            self.write_line(f"  {truncate_line(gist, self.width - 3)}", "dim")
+        elif outcome := outcome_line(record):
+            self.write_line(f"  {truncate_line(outcome, self.width - 3)}", "dim")
 
     def on_run_ended(self, event: RunEnded) -> None:
         self.write_line(
@@ -200,6 +203,7 @@ class TextOutput:
         )
 
     def _end_line(self) -> None:
+        """End the line of text that was begun on stdout, if any."""
         if self._is_mid_line:
             self._out.write("\n")
             self._out.flush()
@@ -207,7 +211,7 @@ class TextOutput:
 
 
 class JsonOutput:
-    """Events as JSON, one in a line: ASCII alone, so that nothing in them is a terminal's to obey."""
+    """Output as JSON lines, in ASCII so that nothing in them controls a terminal."""
 
     def write_event(self, event: RunEvent) -> None:
         text = json.dumps(msgspec.to_builtins(event)).replace("\x7f", "\\u007f")
@@ -231,27 +235,29 @@ class JsonOutput:
         sys.stderr.write(f"toolwire: {truncate_line(text, 1000)}\n")
 
 
-# ---- in words
+# ---- formatting
 
 
 def format_call(tool: str, arguments: str, path_prefix: str = "") -> str:
-    """A call in one line: the tool, and what it was given that fits there. Paths are told from `root` on."""
+    """Format a call as one line: the tool, and the arguments that fit. `path_prefix` is removed from paths."""
     try:
-        given: Any = json.loads(arguments or "{}")
+        decoded: Any = json.loads(arguments or "{}")
     except ValueError:
-        given = arguments
-    values = list(given.values()) if isinstance(given, dict) else [given]
-    texts = [one if isinstance(one, str) else json.dumps(one) for one in values]
-    fitting = [one for one in texts if len(one) <= _MAX_VALUE_CHARS and "\n" not in one] or texts[:1]
-    told = " ".join(truncate_line(one.removeprefix(path_prefix), _MAX_VALUE_CHARS) for one in fitting)
-    return f"{truncate_line(tool, 100)} {told}".strip()
+        decoded = arguments
+    values = list(decoded.values()) if isinstance(decoded, dict) else [decoded]
+    texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
+    short_texts = [text for text in texts if len(text) <= _MAX_VALUE_CHARS and "\n" not in text] or texts[:1]
+    summary = " ".join(truncate_line(text.removeprefix(path_prefix), _MAX_VALUE_CHARS) for text in short_texts)
+    return f"{truncate_line(tool, 100)} {summary}".strip()
 
 
 def outcome_line(record: CallRecord) -> str:
-    """What came of a call: the first line that says something. A shell's result begins by repeating the command, and
-    what a denied call came to is told to the model; a person wants to know by whom."""
+    """Return the first meaningful line of a call's result.
+
+    A denied call gives the decision instead. Shell results start with the command, which is skipped.
+    """
     if record.error == "denied":
-        return record.approval
+        return _UNATTENDED_DENIAL_TEXT if record.approval == _UNATTENDED_DENIAL else record.approval
     lines = [line for line in record.summary.splitlines() if line.strip()]
     if lines and lines[0].startswith("Command: "):
         lines = [line.removeprefix("Output: ") for line in lines[2:] if line not in ("Output:", "Error: (none)")]
@@ -259,18 +265,19 @@ def outcome_line(record: CallRecord) -> str:
 
 
 def format_run_end(event: RunEnded, seconds: float) -> str:
-    """How a run ended, and what it took."""
-    why = f" ({truncate_line(event.why, 300)})" if event.why else ""
+    """Format the stop cause of a run, its turns, calls and tokens, and its duration."""
+    reason = f" ({truncate_line(event.why, 300)})" if event.why else ""
     counts = f"{_pluralize(event.turns, 'turn')}, {_pluralize(event.calls, 'call')}"
-    return f"{event.stopped}{why}: {counts}, {format_usage(event.usage)}, {_format_seconds(seconds)}"
+    return f"{event.stopped}{reason}: {counts}, {format_usage(event.usage)}, {_format_seconds(seconds)}"
 
 
 def format_usage(usage: Usage | None) -> str:
+    """Format token usage as text."""
     if usage is None:
-        return "tokens not told"
-    kept = f" ({usage.cache_read} from cache)" if usage.cache_read else ""
-    about = " (estimated)" if usage.estimated else ""
-    return f"{usage.input_tokens or 0} tokens in{kept}, {usage.output_tokens or 0} out{about}"
+        return "token usage not reported"
+    cached = f" ({usage.cache_read} from cache)" if usage.cache_read else ""
+    estimated = " (estimated)" if usage.estimated else ""
+    return f"{usage.input_tokens or 0} tokens in{cached}, {usage.output_tokens or 0} out{estimated}"
 
 
 def _pluralize(count: int, noun: str) -> str:

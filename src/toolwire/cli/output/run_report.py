@@ -1,4 +1,4 @@
-"""A kept run as it is told: in a line, on a page, as JSON; never with its secrets."""
+"""Reports of recorded runs, as a line, as text and as JSON. Secrets are redacted."""
 
 import difflib
 import os
@@ -28,7 +28,7 @@ _MAX_DIFF_LINES = 40
 
 
 class RunReport:
-    """One run. `state`: running, waiting, interrupted (its process is gone), or how it ended."""
+    """A recorded run, decoded for display."""
 
     def __init__(self, runs: RunStore, stored_run: StoredRun, redactor: Redactor) -> None:
         self.id = stored_run.id
@@ -44,33 +44,37 @@ class RunReport:
 
     @cached_property
     def state(self) -> str:
+        """Return "running", "waiting", "interrupted" (its process is gone), or the stop cause."""
         if self.end_event is not None:
             return self.end_event.stopped
         return "running" if self._runs.is_held(self.id) else "interrupted"
 
     @cached_property
     def turns(self) -> list[RecordedTurn]:
+        """Decode the recorded turns."""
         return read_turns(self._runs.steps(self.id))
 
     @property
     def pending_approvals(self) -> list[ApprovalRequest]:
-        """What nobody decided yet."""
+        """Return the approval requests that are still open."""
         calls = [call for turn in self.turns for call in turn.calls.values() if call.is_waiting]
         return [call.approval_request for call in calls if call.approval_request is not None]
 
     @property
     def calls_in_doubt(self) -> list[str]:
-        """Calls that were under way when the run ended."""
+        """Return the ids of calls that were running when the run ended."""
         return [
             id for turn in self.turns for id, call in turn.calls.items() if call.outcome is None and call.is_in_doubt
         ]
 
     @property
     def prompt(self) -> str:
+        """Return the text of the message that started the run."""
         return message_text(self.metadata.messages[-1]) if self.metadata.messages else ""
 
 
 def message_text(message: Message) -> str:
+    """Join the text parts of a message."""
     return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
@@ -79,20 +83,21 @@ def _build_redactor(config: Config) -> Redactor:
 
 
 def load_report(runs: RunStore, config: Config, run: str) -> RunReport:
+    """Load one run. `run` is an id, the beginning of one, or `last`."""
     return RunReport(runs, runs.find(run), _build_redactor(config))
 
 
 def load_reports(runs: RunStore, config: Config, count: int, workspace: Path | None) -> Iterator[RunReport]:
-    """The latest ones, the newest first."""
+    """Load the latest runs, newest first, optionally only those of one workspace."""
     redactor, folder = _build_redactor(config), None if workspace is None else os.path.realpath(workspace)
-    for kept in runs.latest(count if folder is None else 1000):
-        story = RunReport(runs, kept, redactor)
-        if folder in (None, story.metadata.facts.get("workspace")) and count > 0:
+    for stored_run in runs.latest(count if folder is None else 1000):
+        report = RunReport(runs, stored_run, redactor)
+        if folder in (None, report.metadata.facts.get("workspace")) and count > 0:
             count -= 1
-            yield story
+            yield report
 
 
-# ---- in a line
+# ---- as a line
 
 
 def summary_as_json(report: RunReport) -> dict[str, Any]:
@@ -120,32 +125,33 @@ def format_time(timestamp: float) -> str:
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """What a call was given, if that can be read."""
+    """Decode the arguments of a call; empty unless they are a JSON object."""
     try:
-        read = msgspec.json.decode(text)
+        arguments = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return {}
-    return read if isinstance(read, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def report_as_json(report: RunReport) -> dict[str, Any]:
-    """All of it, as JSON data without secrets."""
-    whole = summary_as_json(report) | {
+    """Return the report as JSON data, with secrets redacted."""
+    fields = summary_as_json(report) | {
         "prompt": report.prompt,
         "turns": [_turn_as_json(turn) for turn in report.turns],
-        "waiting": [msgspec.to_builtins(ask) for ask in report.pending_approvals],
+        "waiting": [msgspec.to_builtins(request) for request in report.pending_approvals],
         "in_doubt": report.calls_in_doubt,
         "ended": None if report.end_event is None else msgspec.to_builtins(report.end_event),
     }
-    return {name: _redact_value(value, report.redactor) for name, value in whole.items()}
+    return {name: _redact_value(value, report.redactor) for name, value in fields.items()}
 
 
 def _redact_value(value: Any, redactor: Redactor) -> Any:
+    """Redact every string in a JSON value."""
     match value:
         case dict():
-            return {name: _redact_value(one, redactor) for name, one in value.items()}
+            return {name: _redact_value(item, redactor) for name, item in value.items()}
         case list() | tuple():
-            return [_redact_value(one, redactor) for one in value]
+            return [_redact_value(item, redactor) for item in value]
         case str():
             return redactor.redact_text(value)
         case _:
@@ -165,29 +171,32 @@ def _turn_as_json(turn: RecordedTurn) -> dict[str, Any]:
 
 
 def turn_calls(turn: RecordedTurn) -> list[tuple[str, str, str]]:
-    """Those that the model asked for, and those that tools made of them."""
-    asked = [(id, call.name, call.arguments) for id, call in turn.proposed_calls]
-    known = {id for id, _, _ in asked}
-    return asked + [(id, *_nested_call(one)) for id, one in turn.calls.items() if id not in known]
+    """Return id, tool and arguments of each call: those of the model, then those that tools made."""
+    model_calls = [(id, call.name, call.arguments) for id, call in turn.proposed_calls]
+    model_call_ids = {id for id, _, _ in model_calls}
+    return model_calls + [(id, *_nested_call(call)) for id, call in turn.calls.items() if id not in model_call_ids]
 
 
 def _nested_call(call: RecordedCall) -> tuple[str, str]:
-    found = call.intent or call.approval_request
-    return ("", "") if found is None else (found.tool, found.arguments)
+    """Return tool and arguments of a call that a tool made."""
+    source = call.intent or call.approval_request
+    return ("", "") if source is None else (source.tool, source.arguments)
 
 
 def _call_as_json(id: str, name: str, arguments: str, call: RecordedCall | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": id, "tool": name, "arguments": arguments, "state": call_state(call)}
+    """Return a call as JSON data, with its decision and its result."""
+    fields: dict[str, Any] = {"id": id, "tool": name, "arguments": arguments, "state": call_state(call)}
     if call is not None and call.decision is not None:
-        told["decided"] = msgspec.to_builtins(call.decision)
+        fields["decided"] = msgspec.to_builtins(call.decision)
     if call is not None and call.outcome is not None:
         outcome = call.outcome
-        told |= {"record": msgspec.to_builtins(outcome.record), "status": outcome.result.status}
-        told["result"] = content_text(outcome.result.content)
-    return told
+        fields |= {"record": msgspec.to_builtins(outcome.record), "status": outcome.result.status}
+        fields["result"] = content_text(outcome.result.content)
+    return fields
 
 
 def call_state(call: RecordedCall | None) -> str:
+    """Describe the state of a call: its result status, or why it has none."""
     if call is None:
         return "not run"
     if call.is_in_doubt:
@@ -202,10 +211,12 @@ def call_state(call: RecordedCall | None) -> str:
 
 
 def content_text(parts: tuple[Part, ...] | None) -> str:
+    """Join the parts of a result as text; other parts become placeholders such as `[image, 800 x 600]`."""
     return "\n".join(map(_part_text, parts or ()))
 
 
 def _part_text(part: Part) -> str:
+    """Return the text of a part, or a placeholder that names its kind."""
     if isinstance(part, Text):
         return part.text
     if not isinstance(part, Media):
@@ -214,32 +225,34 @@ def _part_text(part: Part) -> str:
     return f"[{part.kind}]" if size is None else f"[{part.kind}, {size[0]} x {size[1]}]"
 
 
-# ---- on a page
+# ---- as text
 
 
 def report_lines(report: RunReport) -> Iterator[str]:
-    clean = report.redactor.redact_text
+    """Format the report as text lines."""
+    redact = report.redactor.redact_text
     yield summary_line(report)
     yield f"workspace {escape_controls(report.metadata.facts.get('workspace', ''))}"
-    yield f"prompt {strip_controls(clean(report.prompt))}"
+    yield f"prompt {strip_controls(redact(report.prompt))}"
     for turn in report.turns:
         usage = "" if turn.response is None else f", {format_usage(turn.response.usage)}"
-        took = "not answered" if turn.finished_at is None else f"{turn.finished_at - turn.started_at:.1f}s"
-        yield f"\n--- turn {turn.number}, {took}{usage}"
-        if text := clean("".join(map(message_text, turn.messages))).strip():
+        duration = "not answered" if turn.finished_at is None else f"{turn.finished_at - turn.started_at:.1f}s"
+        yield f"\n--- turn {turn.number}, {duration}{usage}"
+        if text := redact("".join(map(message_text, turn.messages))).strip():
             yield strip_controls(text)
         for id, name, arguments in turn_calls(turn):
-            yield from _call_lines(id, name, clean(arguments), turn.calls.get(id), report.redactor)
+            yield from _call_lines(id, name, redact(arguments), turn.calls.get(id), report.redactor)
     if report.end_event is not None:
-        why = f": {truncate_line(clean(report.end_event.why), 300)}" if report.end_event.why else ""
-        yield f"\n{report.end_event.stopped}{why}"
-    for ask in report.pending_approvals:
-        yield f"waiting: toolwire runs resume {report.id} --approve {escape_controls(ask.call_id)}"
+        reason = f": {truncate_line(redact(report.end_event.why), 300)}" if report.end_event.why else ""
+        yield f"\n{report.end_event.stopped}{reason}"
+    for request in report.pending_approvals:
+        yield f"waiting: toolwire runs resume {report.id} --approve {escape_controls(request.call_id)}"
     for id in report.calls_in_doubt:
-        yield f"in doubt: {escape_controls(id)} was under way when the run ended"
+        yield f"in doubt: {escape_controls(id)} was running when the run ended"
 
 
 def _call_lines(id: str, name: str, arguments: str, call: RecordedCall | None, redactor: Redactor) -> Iterator[str]:
+    """Format a call, its approval and its result as text lines."""
     yield f"* {escape_controls(name)} {escape_controls(id)}: {call_state(call)}"
     yield f"  arguments {escape_controls(arguments)}"
     if call is None:
@@ -251,36 +264,36 @@ def _call_lines(id: str, name: str, arguments: str, call: RecordedCall | None, r
     if call.outcome is None:
         return
     record = call.outcome.record
-    noted = [f"{record.end - record.start:.3f}s", escape_controls(record.approval)]
-    noted += [
-        f"{count} {what}" for count, what in ((record.retries, "retries"), (record.redacted, "redacted")) if count
+    notes = [f"{record.end - record.start:.3f}s", escape_controls(record.approval)]
+    notes += [
+        f"{count} {label}" for count, label in ((record.retries, "retries"), (record.redacted, "redacted")) if count
     ]
-    noted += ["truncated"] if record.truncated else []
-    noted += [f"error {record.error}"] if record.error else []
-    yield f"  {', '.join(noted)}"
+    notes += ["truncated"] if record.truncated else []
+    notes += [f"error {record.error}"] if record.error else []
+    yield f"  {', '.join(notes)}"
     text = redactor.redact_text(content_text(call.outcome.result.content))
     yield _indent(strip_controls(text[:_MAX_RESULT_CHARS]))
     if len(text) > _MAX_RESULT_CHARS:
-        yield f"  ... {len(text)} characters in all: --json has them"
+        yield f"  ... {len(text)} characters in total: use --json to see all"
 
 
 def _indent(text: str) -> str:
     return "\n".join(f"  | {line}" for line in text.rstrip("\n").split("\n"))
 
 
-# ---- what a replay found
+# ---- differences found by a replay
 
 
 def difference_lines(difference: CallDifference, redactor: Redactor) -> Iterator[str]:
-    """A call's differences: texts of several lines as those lines that differ."""
-    for found in difference.differences:
-        place = f"turn {difference.turn} {escape_controls(difference.tool)} {escape_controls(difference.id)}"
-        if isinstance(found.before, str) and isinstance(found.after, str) and "\n" in found.before + found.after:
-            yield f"{place}: {found.kind} {found.path}"
-            before, after = (redactor.redact_text(text).splitlines() for text in (found.before, found.after))
+    """Format the differences of a call; texts of several lines as a unified diff."""
+    for change in difference.differences:
+        location = f"turn {difference.turn} {escape_controls(difference.tool)} {escape_controls(difference.id)}"
+        if isinstance(change.before, str) and isinstance(change.after, str) and "\n" in change.before + change.after:
+            yield f"{location}: {change.kind} {change.path}"
+            before, after = (redactor.redact_text(text).splitlines() for text in (change.before, change.after))
             lines = list(difflib.unified_diff(before, after, "then", "now", lineterm="", n=1))
             yield _indent(strip_controls("\n".join(lines[:_MAX_DIFF_LINES])))
             if len(lines) > _MAX_DIFF_LINES:
                 yield f"  ... {len(lines) - _MAX_DIFF_LINES} more lines"
         else:
-            yield strip_controls(redactor.redact_text(f"{place}: {found}"))
+            yield strip_controls(redactor.redact_text(f"{location}: {change}"))

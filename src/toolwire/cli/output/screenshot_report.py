@@ -1,4 +1,4 @@
-"""A run as the model saw it: every picture, what it did next there, and what came of it, on one page."""
+"""An HTML page of a run's screenshots, with the actions that the model took on each and their results."""
 
 import base64
 import binascii
@@ -29,18 +29,20 @@ _ActionList = list[dict[str, Any]]
 
 
 def write_screenshots(report: RunReport, folder: Path) -> tuple[Path, int]:
-    """The page, beside its pictures, and how many of them there are."""
+    """Write the page and its images to `folder`. Return the path of the page and the number of images."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        pictures = _ScreenshotPage(report, folder)
+        builder = _ScreenshotPage(report, folder)
         page = folder / "index.html"
-        page.write_text("\n".join(pictures.html_lines()), encoding="utf-8")
+        page.write_text("\n".join(builder.html_lines()), encoding="utf-8")
     except OSError as error:
         raise BadInput(f"can't write to {folder}: {error.strerror}") from None
-    return page, pictures.count
+    return page, builder.count
 
 
 class _ScreenshotPage:
+    """Builds the HTML of the page, and writes the images beside it."""
+
     def __init__(self, report: RunReport, folder: Path) -> None:
         self.count = 0
         self._report = report
@@ -48,89 +50,96 @@ class _ScreenshotPage:
         self._calls = [(turn.number, *call) for turn in report.turns for call in turn_calls(turn)]
 
     def html_lines(self) -> Iterator[str]:
-        story = self._report
-        yield _PAGE_HEAD.format(title=html.escape(story.id))
-        yield f"<header><h1>{html.escape(story.id)}</h1>"
-        yield f"<p>{html.escape(f'{story.metadata.model}, {format_time(story.started_at)}, {story.state}')}</p>"
-        yield f"<blockquote>{self._escape_text(story.prompt)}</blockquote>"
+        report = self._report
+        yield _PAGE_HEAD.format(title=html.escape(report.id))
+        yield f"<header><h1>{html.escape(report.id)}</h1>"
+        yield f"<p>{html.escape(f'{report.metadata.model}, {format_time(report.started_at)}, {report.state}')}</p>"
+        yield f"<blockquote>{self._escape_text(report.prompt)}</blockquote>"
         if self._calls:
-            yield "<p class=note>Numbers in a picture: where the actions of the next call went.</p>"
+            yield "<p class=note>Numbers mark where the actions of the next call took place.</p>"
         yield "</header>"
-        for turn in story.turns:
+        for turn in report.turns:
             yield from self._turn_html(turn)
-        if story.end_event is not None and story.end_event.why:
-            yield f"<footer>{self._escape_text(f'{story.end_event.stopped}: {story.end_event.why}')}</footer>"
+        if report.end_event is not None and report.end_event.why:
+            yield f"<footer>{self._escape_text(f'{report.end_event.stopped}: {report.end_event.why}')}</footer>"
         yield "</main>"
 
     def _turn_html(self, turn: RecordedTurn) -> Iterator[str]:
+        """Return the HTML of a turn: its text and its calls."""
         yield f"<section><h2>Turn {turn.number}</h2>"
         if text := "".join(map(message_text, turn.messages)).strip():
-            yield f"<p class=said>{self._escape_text(text)}</p>"
-        for place, (number, id, name, arguments) in enumerate(self._calls):
+            yield f"<p class=text>{self._escape_text(text)}</p>"
+        for index, (number, id, name, arguments) in enumerate(self._calls):
             if number == turn.number:
-                following = self._calls[place + 1][3] if place + 1 < len(self._calls) else ""
-                yield from self._call_html(name, arguments, turn.calls.get(id), _parse_actions(following))
+                next_arguments = self._calls[index + 1][3] if index + 1 < len(self._calls) else ""
+                yield from self._call_html(name, arguments, turn.calls.get(id), _parse_actions(next_arguments))
         yield "</section>"
 
     def _call_html(
         self, name: str, arguments: str, call: RecordedCall | None, next_actions: _ActionList
     ) -> Iterator[str]:
+        """Return the HTML of a call. `next_actions` are marked on its last screenshot."""
         state = call_state(call)
-        allowed = "" if call is None or call.outcome is None else f", {call.outcome.record.approval}"
+        approval = "" if call is None or call.outcome is None else f", {call.outcome.record.approval}"
         yield "<article><div>"
-        label = f"<small class={_state_class(state)}>{self._escape_text(state + allowed)}</small>"
+        label = f"<small class={_state_class(state)}>{self._escape_text(state + approval)}</small>"
         yield f"<h3>{self._escape_text(name)} {label}</h3>"
-        yield f"<pre class=asked>{self._escape_text(_format_actions(arguments))}</pre>"
+        yield f"<pre class=arguments>{self._escape_text(_format_actions(arguments))}</pre>"
         if call is not None and call.outcome is not None:
             yield from self._result_html(call.outcome.result, next_actions)
         yield "</div></article>"
 
     def _result_html(self, result: ToolResult, next_actions: _ActionList) -> Iterator[str]:
-        """What came of a call; on its last picture, where the next one did something."""
-        words = [part for part in result.content or () if not isinstance(part, Media)]
-        if text := content_text(tuple(words)).strip():
-            yield f"<pre class=told>{self._escape_text(text)}</pre>"
+        """Return the HTML of a result, with `next_actions` marked on its last screenshot."""
+        other_parts = [part for part in result.content or () if not isinstance(part, Media)]
+        if text := content_text(tuple(other_parts)).strip():
+            yield f"<pre class=result>{self._escape_text(text)}</pre>"
         yield "</div><div>"
-        shown = [part for part in result.content or () if isinstance(part, Media) and isinstance(part.source, Inline)]
-        for part in shown:
-            marks = "".join(_mark_html(part, next_actions)) if part is shown[-1] else ""
+        images = [part for part in result.content or () if isinstance(part, Media) and isinstance(part.source, Inline)]
+        for part in images:
+            marks = "".join(_mark_html(part, next_actions)) if part is images[-1] else ""
             name = self._write_image(part)
-            yield f'<figure><a href="{name}"><img src="{name}" alt="what the model saw"></a>{marks}</figure>'
+            yield f'<figure><a href="{name}"><img src="{name}" alt="screenshot"></a>{marks}</figure>'
 
     def _write_image(self, part: Media) -> str:
+        """Write an image file and return its name."""
         self.count += 1
         name = f"{self.count:03}.{_SUFFIXES.get(part.media_type or '', 'png')}"
         source = part.source
         data = source.data if isinstance(source, Inline) else ""
-        with suppress(binascii.Error):  # a tool may have given anything
+        with suppress(binascii.Error):  # tools may return invalid data
             (self._folder / name).write_bytes(base64.b64decode(data))
         return name
 
     def _escape_text(self, text: str) -> str:
+        """Redact, shorten and HTML-escape a text."""
         text = self._report.redactor.redact_text(text)
         return html.escape(
-            text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}\n... {len(text)} characters in all"
+            text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}\n... {len(text)} characters in total"
         )
 
 
 def _parse_actions(arguments: str) -> _ActionList:
+    """Return the computer actions in the arguments of a call."""
     actions = parse_arguments(arguments).get("actions")
-    return [one for one in actions if isinstance(one, dict)] if isinstance(actions, list) else []
+    return [action for action in actions if isinstance(action, dict)] if isinstance(actions, list) else []
 
 
 def _format_actions(arguments: str) -> str:
-    """One action on each line, if it is such a call."""
+    """Format computer actions one per line; other arguments as they are."""
     if not (actions := _parse_actions(arguments)):
         return arguments
-    return "\n".join(" ".join([str(one.get("kind")), *_format_settings(one)]) for one in actions)
+    return "\n".join(" ".join([str(action.get("kind")), *_format_settings(action)]) for action in actions)
 
 
 def _format_settings(action: dict[str, Any]) -> list[str]:
-    said = {name: value for name, value in action.items() if name != "kind"}
-    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in said.items()]
+    """Format the fields of an action as `name=value`."""
+    fields = {name: value for name, value in action.items() if name != "kind"}
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
 
 
 def _mark_html(screenshot: Media, actions: _ActionList) -> Iterator[str]:
+    """Return the HTML that marks the actions on a screenshot."""
     if (size := image_size(screenshot)) is None:
         return
     for number, action in enumerate(actions, 1):
@@ -139,21 +148,22 @@ def _mark_html(screenshot: Media, actions: _ActionList) -> Iterator[str]:
             line = " ".join(f"{x},{y}" for x, y in points)
             yield f'<svg viewBox="0 0 {size[0]} {size[1]}"><polyline points="{line}"/></svg>'
         for x, y in points[:1]:
-            place = f"left:{100 * x / size[0]:.2f}%;top:{100 * y / size[1]:.2f}%"
-            yield f'<i style="{place}" title="{html.escape(str(action.get("kind")))}">{number}</i>'
+            position = f"left:{100 * x / size[0]:.2f}%;top:{100 * y / size[1]:.2f}%"
+            yield f'<i style="{position}" title="{html.escape(str(action.get("kind")))}">{number}</i>'
 
 
 def _action_points(action: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """Where it went: along a path, around a part that was looked at, or to one point."""
+    """Return the points of an action: its path, the corners of its region, or a single point."""
     x0, y0, x1, y1 = (action.get(name) for name in ("x0", "y0", "x1", "y1"))
-    around = [[x0, y0], [x1, y0], [x1, y1], [x0, y1], [x0, y0]]
-    path = action.get("path") or (around if "x0" in action else [[action.get("x"), action.get("y")]])
+    outline = [[x0, y0], [x1, y0], [x1, y1], [x0, y1], [x0, y0]]
+    path = action.get("path") or (outline if "x0" in action else [[action.get("x"), action.get("y")]])
     for point in path if isinstance(path, list) else ():
-        if isinstance(point, list) and len(point) == 2 and all(isinstance(one, int) for one in point):
+        if isinstance(point, list) and len(point) == 2 and all(isinstance(coordinate, int) for coordinate in point):
             yield point[0], point[1]
 
 
 def _state_class(state: str) -> str:
+    """Return the CSS class for the state of a call."""
     return "good" if state == "ok" else "bad"
 
 
@@ -173,10 +183,11 @@ _PAGE_HEAD = """<!doctype html><html lang=en><meta charset=utf-8>
   h3 {{ font-size: 14px; margin: 8px 0 4px }} h3 small {{ font-weight: normal; margin-left: 8px }}
   .good {{ color: light-dark(#176b2c, #7ccf92) }} .bad {{ color: light-dark(#a3231a, #f29a92) }}
   blockquote {{ margin: 16px 0 0; padding: 8px 16px; border-left: 3px solid var(--line); white-space: pre-wrap }}
-  .said {{ white-space: pre-wrap; margin: 8px 0 }}
+  .text {{ white-space: pre-wrap; margin: 8px 0 }}
   pre {{ margin: 4px 0; padding: 8px 12px; font: 13px/1.5 ui-monospace, monospace; white-space: pre-wrap;
     overflow-wrap: anywhere; border-radius: 6px }}
-  .asked {{ background: var(--soft) }} .told {{ border: 1px solid var(--line); max-height: 300px; overflow: auto }}
+  .arguments {{ background: var(--soft) }}
+  .result {{ border: 1px solid var(--line); max-height: 300px; overflow: auto }}
   figure {{ position: relative; margin: 8px 0; border: 1px solid var(--line); border-radius: 6px; overflow: hidden }}
   img {{ display: block; width: 100%; height: auto }}
   svg {{ position: absolute; inset: 0; fill: none; stroke: #d6006ccc; stroke-width: 4; pointer-events: none }}

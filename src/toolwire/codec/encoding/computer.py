@@ -1,23 +1,18 @@
-"""Names of keys: every vendor's words to those of the W3C's UI Events, and how to find others again.
+"""Computer use: calls that operate a screen, and their encoding in another vendor's format.
 
-Computer use: calls that drive a screen, told in the form of whoever reads them.
+A protocol folder provides a `ComputerUseAdapter`: how to decode a call into canonical actions and encode actions as
+calls, what results need, and how the tool is declared. Translation works in three steps:
 
-A protocol folder says its `Form`: how it reads a call into common actions and writes one from them, what it wants of a
-result, and how it declares the tool. A decoder reads the calls of a conversation (`with_screens`). Here is what becomes
-of them elsewhere:
+1. The tool is declared in the target's own format, or as a function (`use_target_tool`).
+2. Calls in the history and their results are encoded in that format, turn by turn (`ComputerUsePlan`).
+3. Calls in the response are encoded in the client's format (`translation.stages.computer`).
 
-1. The tool is declared in the target's own form, or as a function where it has none (`on_screen`).
-2. Calls in the history, and their results, are told in that form, turn by turn (`ScreenPlan`).
-3. The answer's calls are told again in the client's own form (`acting`, which has the other half).
+A format allows one or several actions per call. One call that had to be split has ids that say so (`split_call_id`),
+and the next request joins it again. A call that cannot be encoded stays a function call. Safety checks are passed on
+where the format supports them, and are refused elsewhere: the gateway never acknowledges them itself.
 
-A form may tell several actions in a call, or one. Those of one call that had to be told as several are its pieces:
-their ids say so (`piece_id`), and in the next request they are joined again. A call that can't be told stays a
-function's. A safety check is told where it can be, and refused elsewhere: nobody here agrees to it.
-
-Computer use where a protocol has none: a function whose arguments are the common actions themselves.
-
-It is also the form of a client of our own, which runs common actions (`COMMON`): that one declares `computer_tool`, and
-is told of safety checks beside the actions.
+`FUNCTION_ADAPTER` is for protocols without computer use: a function whose arguments are the canonical actions.
+`CANONICAL_ADAPTER` is for clients that run canonical actions; they declare `computer_tool`.
 """
 
 import re
@@ -70,46 +65,46 @@ _KEY_ALIASES = {
     "[": "bracketleft",
     "]": "bracketright",
 }
-_KEYS_BY_ALIAS = {word: key for key, words in _KEY_ALIASES.items() for word in words.split()}
+_KEYS_BY_ALIAS = {alias: key for key, aliases in _KEY_ALIASES.items() for alias in aliases.split()}
 _KEYS_BY_ALIAS |= {f"f{number}": f"F{number}" for number in range(1, 25)}
 
 
 def key_of(word: str, *, case_sensitive: bool = True) -> str:
-    """The key that a word names. `cased`: a capital letter is one; else all letters are written so."""
+    """Return the W3C key that a vendor's name means; unless `case_sensitive`, letters are lower-cased."""
     if len(word) == 1:
         return word if case_sensitive else word.lower()
     return _KEYS_BY_ALIAS.get(word.lower(), word)
 
 
 def chord_of(text: str, *, case_sensitive: bool = True) -> tuple[str, ...]:
-    """The keys of `ctrl+shift+t`; a plus sign may be the last of them."""
+    """Return the keys of a chord such as `ctrl+shift+t`; the last one may be a plus sign."""
     words = text.removesuffix("+").split("+") if text.endswith("+") and text != "+" else text.split("+")
     last = ("+",) if text.endswith("+") else ()
     return tuple(key_of(word, case_sensitive=case_sensitive) for word in words if word) + last
 
 
 def vendor_keys(keys: tuple[str, ...], names: Mapping[str, str]) -> list[str]:
-    """The keys in a vendor's words, where it has others."""
+    """Replace key names by the vendor's names."""
     return [names.get(key, key) for key in keys]
 
 
 PIXELS_PER_NOTCH = 100
-"""The pixels that a page moves by for one notch of a wheel."""
+"""Pixels that a page scrolls for one notch of a mouse wheel."""
 
 _SPLIT_CALL_ID = re.compile(r"(.+)_tw(\d{1,3})of(\d{1,3})")
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class EncodedAction(Struct, frozen=True):
-    """A call in a vendor's form. `index` is that of the first action it tells."""
+    """A call in a vendor's format."""
 
     name: str
     arguments: dict[str, Any]
-    index: int = 0
+    index: int = 0  # of the first action that it performs
 
 
 class ActionEncodingState:
-    """While actions are told: the size of the screen and where the pointer is, if known; what is lost, by action."""
+    """The known screen size and pointer position while actions are encoded, and the losses per action."""
 
     def __init__(self, size: Size | None = None, point: tuple[int, int] | None = None) -> None:
         self.size = size
@@ -118,13 +113,15 @@ class ActionEncodingState:
         self.losses: list[tuple[int, str]] = []
 
     def report_loss(self, reason: str) -> None:
+        """Report a loss of the current action."""
         self.losses.append((self.index, reason))
 
     def target_point(self, action: Any) -> tuple[int, int] | None:
-        """The point that an action means: its own, or where the pointer is."""
+        """Return the point of an action, or the pointer position if it has none."""
         return self.point if action.x is None or action.y is None else (action.x, action.y)
 
     def advance(self, action: Action) -> None:
+        """Update the pointer position after an action."""
         x, y = getattr(action, "x", None), getattr(action, "y", None)
         if (path := getattr(action, "path", None)) is not None:
             self.point = path[-1]
@@ -133,11 +130,11 @@ class ActionEncodingState:
 
 
 def round_seconds(seconds: float, state: ActionEncodingState) -> int:
-    """For a form that counts no parts of a second, and none of less than one."""
-    whole = max(1, round(seconds))
-    if whole != seconds:
-        state.report_loss("the target counts whole seconds")
-    return whole
+    """Round to full seconds, at least one, for formats that count only those."""
+    rounded = max(1, round(seconds))
+    if rounded != seconds:
+        state.report_loss("the target only supports full seconds")
+    return rounded
 
 
 EncodeAction = Callable[[Action, ActionEncodingState], list[EncodedAction] | None]
@@ -146,41 +143,40 @@ EncodeAction = Callable[[Action, ActionEncodingState], list[EncodedAction] | Non
 def encode_each(
     actions: Iterable[Action], encode: EncodeAction, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """Every action as calls of its own; None if one of them can't be told."""
-    told: list[EncodedAction] = []
+    """Encode every action as calls of its own; None if one of them cannot be encoded."""
+    calls: list[EncodedAction] = []
     for index, action in enumerate(actions):
         state.index = index
-        if (said := encode(action, state)) is None:
+        if (encoded := encode(action, state)) is None:
             return None
-        told += [replace(one, index=index) for one in said]
+        calls += [replace(call, index=index) for call in encoded]
         state.advance(action)
-    return told
+    return calls
 
 
 class ComputerUseAdapter(Struct, frozen=True):
-    """How a protocol tells what is done with a screen.
-
-    `kin` are the families whose calls need no telling again. `arguments` is where those stand in a call, as a pointer.
-    `read` gives what a call does, for a screen of this size; `write` the calls that tell some actions, `call` and
-    `result` make them the protocol's own parts. `declare` gives the tool for a model, and `checks`: it can say that a
-    person must agree.
-    """
+    """A protocol's format of computer use."""
 
     family: str
-    compatible_families: tuple[str, ...]
-    arguments_pointer: str
+    compatible_families: tuple[str, ...]  # families whose calls need no conversion
+    arguments_pointer: str  # to the arguments within a call
+    # reads the actions of a call, for a screen of this size; None if it is no computer call
     decode_call: Callable[[ToolCall, Size | None], ComputerUse | None]
+    # encodes actions as calls; None if that is impossible
     encode_actions: Callable[[tuple[Action, ...], Computer, ActionEncodingState], list[EncodedAction] | None]
+    # adds the protocol's own fields to a call
     finish_call: Callable[[ToolCall, Computer, tuple[SafetyCheck, ...]], ToolCall]
+    # adds the protocol's own fields to a result
     finish_result: Callable[[ToolResult, Computer, tuple[SafetyCheck, ...]], ToolResult]
+    # returns the tool declaration for a model, and what it supports
     declare_tool: Callable[[Computer, str], tuple[FunctionTool | NativeTool, Computer]]
     decode_observation: Callable[[ToolResult], ScreenObservation] = lambda _: ScreenObservation()
-    has_safety_checks: bool = False
-    screenshots_only: bool = False
+    has_safety_checks: bool = False  # calls can require that a person acknowledges them
+    screenshots_only: bool = False  # results consist of one screenshot
 
 
 class ScreenContext(Struct, frozen=True):
-    """What an answer's calls are read by, and told again for: the upstream's form and the client's tools."""
+    """The upstream's format and the client's computers, for converting the calls of a response."""
 
     adapter: ComputerUseAdapter
     computers: tuple[Computer, ...]
@@ -193,21 +189,26 @@ class ScreenContext(Struct, frozen=True):
 
 
 def computers_of(tools: Sequence[Tool] | None) -> tuple[Computer, ...]:
+    """Return the computers that tools declare."""
     if not tools or NativeTool not in map(type, tools):
         return ()
-    return tuple([one.computer for one in tools if type(one) is NativeTool and one.computer is not None])
+    return tuple([tool.computer for tool in tools if type(tool) is NativeTool and tool.computer is not None])
 
 
 def function_names(request: Request) -> frozenset[str]:
+    """Return the names of the declared functions."""
     return frozenset([tool.name for tool in request.tools or () if type(tool) is FunctionTool])
 
 
 def declared_size(computers: Iterable[Computer]) -> Size | None:
-    return next(((one.width, one.height) for one in computers if one.width and one.height), None)
+    """Return the first declared screen size."""
+    return next(
+        ((computer.width, computer.height) for computer in computers if computer.width and computer.height), None
+    )
 
 
 class ScreenTracker:
-    """The size of the screen and the place of the pointer, as a conversation goes on."""
+    """The screen size and pointer position in the course of a conversation."""
 
     def __init__(self, computers: Iterable[Computer]) -> None:
         self.declared_size = declared_size(computers)
@@ -216,37 +217,39 @@ class ScreenTracker:
         self.state = ActionEncodingState(self.size)
 
     def observe(self, part: Part) -> None:
+        """Update the state from a call, or from a screenshot in a result."""
         if isinstance(part, ToolCall) and part.screen is not None:
             for action in part.screen.actions:
                 self.state.advance(action)
-        for one in (part.content or ()) if isinstance(part, ToolResult) else (part,):
-            if isinstance(one, Media) and one.kind == "image":
-                self.screenshot = one
-                self.size = self.state.size = self.declared_size or image_size(one) or self.size
+        for content_part in (part.content or ()) if isinstance(part, ToolResult) else (part,):
+            if isinstance(content_part, Media) and content_part.kind == "image":
+                self.screenshot = content_part
+                self.size = self.state.size = self.declared_size or image_size(content_part) or self.size
 
 
 def decode_computer_use(request: Request, adapter: ComputerUseAdapter) -> Request:
-    """The request with what its calls do to a screen, if it declares one. What is known already stays."""
+    """Return the request with the actions of its computer calls decoded, if it declares a computer."""
     if not (computers := computers_of(request.tools)):
         return request
-    watching, functions, called = ScreenTracker(computers), function_names(request), set[str]()
+    tracker, functions, computer_calls = ScreenTracker(computers), function_names(request), set[str]()
     messages: list[Message] = []
     for message in request.messages:
         parts = []
         for part in message.parts:
-            read = part
+            decoded = part
             if isinstance(part, ToolCall) and part.executor == "client" and part.name not in functions:
-                read = _decode_call(part, adapter, watching.size, called)
-            elif isinstance(part, ToolResult) and (part.call_id in called or part.name in called):
-                read = part if part.screen is not None else _decode_result(part, adapter)
-            watching.observe(read)
-            parts.append(read)
-        same = all(one is other for one, other in zip(parts, message.parts, strict=True))
-        messages.append(message if same else replace(message, parts=tuple(parts)))
-    return replace(request, messages=tuple(messages)) if called else request
+                decoded = _decode_call(part, adapter, tracker.size, computer_calls)
+            elif isinstance(part, ToolResult) and (part.call_id in computer_calls or part.name in computer_calls):
+                decoded = part if part.screen is not None else _decode_result(part, adapter)
+            tracker.observe(decoded)
+            parts.append(decoded)
+        unchanged = all(after is before for after, before in zip(parts, message.parts, strict=True))
+        messages.append(message if unchanged else replace(message, parts=tuple(parts)))
+    return replace(request, messages=tuple(messages)) if computer_calls else request
 
 
 def _decode_call(call: ToolCall, adapter: ComputerUseAdapter, size: Size | None, computer_calls: set[str]) -> ToolCall:
+    """Decode the actions of a call, and remember its id."""
     use = call.screen or (adapter.decode_call(call, size) if call.complete else None)
     if use is None:
         return call
@@ -259,19 +262,20 @@ def _decode_call(call: ToolCall, adapter: ComputerUseAdapter, size: Size | None,
 
 
 def _decode_result(result: ToolResult, adapter: ComputerUseAdapter) -> ToolResult:
+    """Decode the state of the screen that a result reports."""
     return replace(
         result, screen=adapter.decode_observation(result), wire_form=(*result.wire_form, *_safety_check_tokens(result))
     )
 
 
 def _safety_check_tokens(part: ToolCall | ToolResult) -> list[str]:
-    """That safety checks are canonical, too: as extras they are only there to be written back."""
-    kept = [(family, key) for family, members in (part.extras or {}).items() for key in members]
-    return [f"{family}:canonical:{key}" for family, key in kept if key.endswith("_safety_checks")]
+    """Return `wire_form` tokens that mark safety checks in extras as canonical, so that they are no losses."""
+    extras = [(family, key) for family, members in (part.extras or {}).items() for key in members]
+    return [f"{family}:canonical:{key}" for family, key in extras if key.endswith("_safety_checks")]
 
 
 def call_arguments(call: ToolCall) -> dict[str, Any] | None:
-    """The arguments of a call, if they are an object."""
+    """Return the arguments of a call, if they are an object."""
     try:
         return _decode_object(call.arguments.encode() or b"{}")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -279,63 +283,67 @@ def call_arguments(call: ToolCall) -> dict[str, Any] | None:
 
 
 def unread_pointers(members: dict[str, Any], known_names: Iterable[str]) -> list[str]:
-    """The pointers to what else is said: of a list, to its elements."""
-    found = [
+    """Return the pointers to members that were not read; for a list, to its elements."""
+    unread = [
         (escape_pointer(name), value)
         for name, value in members.items()
         if name not in known_names and value is not None
     ]
-    return [place for name, value in found for place in element_pointers(Raw(msgspec.json.encode(value)), name)]
+    return [pointer for name, value in unread for pointer in element_pointers(Raw(msgspec.json.encode(value)), name)]
 
 
 def parse_point(value: Any) -> tuple[int, int] | None:
-    """Two whole numbers in a list."""
-    if isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value):
+    """Return a point given as a list of two integers."""
+    if isinstance(value, list) and len(value) == 2 and all(type(coordinate) is int for coordinate in value):
         return value[0], value[1]
     return None
 
 
-# ---- ids of pieces
+# ---- split calls
 
 
 def split_call_id(id: str, number: int, count: int) -> str:
+    """Return the id of one of the calls into which a call was split."""
     return id if count == 1 else f"{id}_tw{number}of{count}"
 
 
 def group_split_calls(calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-    """The calls, those together that are the pieces of one: all of them, in order."""
-    found: list[list[ToolCall]] = []
-    place = 0
-    while place < len(calls):
-        match = _SPLIT_CALL_ID.fullmatch(calls[place].id or "")
+    """Group calls that were split from one call and are complete and in order."""
+    groups: list[list[ToolCall]] = []
+    position = 0
+    while position < len(calls):
+        match = _SPLIT_CALL_ID.fullmatch(calls[position].id or "")
         count = int(match[3]) if match is not None else 1
-        group = list(calls[place : place + count])
-        whole = match is not None and [one.id for one in group] == [
+        group = list(calls[position : position + count])
+        complete = match is not None and [call.id for call in group] == [
             split_call_id(match[1], number, count) for number in range(1, count + 1)
         ]
-        found.append(group if whole else [calls[place]])
-        place += count if whole else 1
-    return found
+        groups.append(group if complete else [calls[position]])
+        position += count if complete else 1
+    return groups
 
 
 def original_call_id(group: Sequence[ToolCall]) -> str:
-    """The id of the call that these are the pieces of."""
+    """Return the id of the call that a group was split from."""
     match = _SPLIT_CALL_ID.fullmatch(group[0].id or "") if len(group) > 1 else None
     return (group[0].id or "") if match is None else match[1]
 
 
 def encode_arguments(action: EncodedAction) -> str:
+    """Return the arguments as JSON text."""
     return msgspec.json.encode(action.arguments).decode()
 
 
 def encode_extras(family: str, members: dict[str, Any]) -> dict[str, dict[str, Raw]]:
+    """Return members as extras of a family."""
     return {family: {name: Raw(msgspec.json.encode(value)) for name, value in members.items()}}
 
 
-# ---- what a form can say
+# ---- actions that a format lacks
 
 
 def action_kind(action: Action) -> str:
+    """Return the kind of an action, as in JSON."""
     return str(type(action).__struct_config__.tag)
 
 
@@ -348,34 +356,34 @@ _FALLBACK_ACTIONS: dict[str, Callable[[Any], tuple[Action, ...]]] = {
     "read_text": lambda _: (Screenshot(),),
     "cursor_position": lambda _: (Screenshot(),),
 }
-"""What comes nearest to an action that a form has no word for."""
+"""The closest equivalents of actions that a format lacks."""
 
 
 def encode_actions(
     actions: tuple[Action, ...], computer: Computer, adapter: ComputerUseAdapter, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """The calls that tell some actions to one who has this tool; None if that can't be done, or there are none."""
+    """Encode actions for this computer, using fallbacks where needed; None if that is impossible or there are none."""
     if not actions:
         return None
-    fitted: list[Action] = []
+    supported: list[Action] = []
     origins: list[int] = []
     for index, action in enumerate(actions):
         kind = action_kind(action)
         if kind in computer.kinds:
-            nearest: tuple[Action, ...] = (action,)
-        elif (lesser := _FALLBACK_ACTIONS.get(kind)) is not None:
-            nearest = lesser(action)
-            state.losses.append((index, f"{kind} is told by what comes nearest to it"))
+            equivalents: tuple[Action, ...] = (action,)
+        elif (fallback := _FALLBACK_ACTIONS.get(kind)) is not None:
+            equivalents = fallback(action)
+            state.losses.append((index, f"{kind} is replaced by the closest equivalent"))
         else:
             return None
-        fitted += nearest
-        origins += [index] * len(nearest)
-    before = len(state.losses)
-    spoken = adapter.encode_actions(tuple(fitted), computer, state)
-    if spoken is None:
+        supported += equivalents
+        origins += [index] * len(equivalents)
+    loss_count = len(state.losses)
+    calls = adapter.encode_actions(tuple(supported), computer, state)
+    if calls is None:
         return None
-    state.losses[before:] = [(origins[index], why) for index, why in state.losses[before:]]
-    return [replace(one, index=origins[one.index]) for one in spoken]
+    state.losses[loss_count:] = [(origins[index], reason) for index, reason in state.losses[loss_count:]]
+    return [replace(call, index=origins[call.index]) for call in calls]
 
 
 COMPUTER_FUNCTION_NAME = "computer"
@@ -416,6 +424,8 @@ _FUNCTION_DESCRIPTION = (
 
 
 class _FunctionArguments(msgspec.Struct):
+    """Arguments of the computer function."""
+
     actions: tuple[Action, ...]
     checks: tuple[SafetyCheck, ...] = ()
 
@@ -424,23 +434,28 @@ _decode_function_arguments = msgspec.json.Decoder(_FunctionArguments).decode
 
 
 def _decode_function_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
+    """Decode a call of the computer function."""
     if call.name != COMPUTER_FUNCTION_NAME:
         return None
     try:
-        said = _decode_function_arguments(call.arguments.encode())
+        arguments = _decode_function_arguments(call.arguments.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-    checked = ("arguments",) if said.checks else ()
-    return ComputerUse(actions=said.actions, places=("",) * len(said.actions), checks=said.checks, checked=checked)
+    checked = ("arguments",) if arguments.checks else ()
+    return ComputerUse(
+        actions=arguments.actions, places=("",) * len(arguments.actions), checks=arguments.checks, checked=checked
+    )
 
 
 def _encode_function_call(
     actions: tuple[Action, ...], _: Computer, __: ActionEncodingState
 ) -> list[EncodedAction] | None:
+    """Encode actions as one call of the computer function."""
     return [EncodedAction(COMPUTER_FUNCTION_NAME, {"actions": actions})]
 
 
 def _declare_function(client_computer: Computer, _: str) -> tuple[FunctionTool, Computer]:
+    """Declare the computer function for the actions that the client supports."""
     kinds = tuple(kind for kind in _ACTION_SCHEMAS if kind in client_computer.kinds)
     fields: dict[str, Any] = {"kind": {"type": "string", "enum": list(kinds)}}
     for kind in kinds:
@@ -456,30 +471,33 @@ def _declare_function(client_computer: Computer, _: str) -> tuple[FunctionTool, 
         if client_computer.width and client_computer.height
         else ""
     )
-    own = Computer(
+    computer = Computer(
         dialect=COMPUTER_FUNCTION_NAME,
         kinds=tuple(_ACTION_SCHEMAS),
         width=client_computer.width,
         height=client_computer.height,
     )
-    about = _FUNCTION_DESCRIPTION + size
+    description = _FUNCTION_DESCRIPTION + size
     return FunctionTool(
-        name=COMPUTER_FUNCTION_NAME, description=about, parameters=Raw(msgspec.json.encode(schema))
-    ), own
+        name=COMPUTER_FUNCTION_NAME, description=description, parameters=Raw(msgspec.json.encode(schema))
+    ), computer
 
 
 def _finish_call(call: ToolCall, _: Computer, __: tuple[SafetyCheck, ...]) -> ToolCall:
+    """Leave the call unchanged."""
     return call
 
 
 def _finish_call_with_checks(call: ToolCall, _: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
+    """Add pending safety checks to the arguments."""
     if not checks:
         return call
-    said = msgspec.json.decode(call.arguments, type=dict[str, Raw])
-    return replace(call, arguments=msgspec.json.encode({**said, "checks": checks}).decode())
+    arguments = msgspec.json.decode(call.arguments, type=dict[str, Raw])
+    return replace(call, arguments=msgspec.json.encode({**arguments, "checks": checks}).decode())
 
 
 def _finish_result(result: ToolResult, _: Computer, __: tuple[SafetyCheck, ...]) -> ToolResult:
+    """Leave the result unchanged."""
     return result
 
 
@@ -502,7 +520,7 @@ CANONICAL_ADAPTER = replace(
     finish_call=_finish_call_with_checks,
     has_safety_checks=True,
 )
-"""The form of a client that runs common actions: how its calls are read (`with_screens`) and told to it (`raising`)."""
+"""The format of clients that run canonical actions."""
 
 
 def computer_tool(
@@ -511,7 +529,7 @@ def computer_tool(
     kinds: tuple[str, ...] = tuple(_ACTION_SCHEMAS),
     environment: Literal["browser", "desktop"] = "browser",
 ) -> NativeTool:
-    """The tool that such a client declares, for a screen of this size and the actions that it can do."""
+    """Declare a screen of this size that the client operates with canonical actions."""
     computer = Computer(
         dialect=COMPUTER_FUNCTION_NAME, kinds=kinds, width=width, height=height, environment=environment, at=""
     )

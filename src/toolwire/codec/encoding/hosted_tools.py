@@ -1,21 +1,16 @@
-"""Hosted tools: web search, fetch and code execution, which vendors run themselves.
+"""Hosted tools (web search, fetch, code execution) and MCP connectors, which providers run themselves.
 
-A protocol folder only says its `Spelling`: its word for each kind, and where a declaration keeps what bounds the tool.
-Here is what becomes of a declaration elsewhere:
+A protocol folder only declares its `HostedToolNames`. Translation then follows these rules:
 
-1. A target that has the kind gets its own tool, with all bounds that it knows. What else was said is reported; a domain
-   filter that can't be kept is refused, since the tool would run unguarded.
-2. At a target that lacks it, a tool that is merely offered beside others is dropped and reported. One that the choice
-   demands, or that is all there is, is refused by name: the answer can't be what was asked for.
-3. `hosted_tools="function"` makes search and fetch functions that the client runs, `"refuse"` refuses what 2. drops.
+1. A target that has the kind gets its own tool, with all supported options; the others are reported. A domain filter
+   that the target lacks is refused, since the tool would run without it.
+2. At a target that lacks the kind, a tool offered beside others is dropped and reported. A tool that the choice
+   demands, or the only one, is refused: the response could not be what the client asked for.
+3. `hosted_tools="function"` turns search and fetch into functions that the client runs. `"refuse"` refuses the tools
+   that rule 2 drops.
 
-How often hosted tools ran, which vendors count beside the tokens: read from what an answer kept, or reported.
-
-MCP connectors: servers of tools that a provider itself calls for the model, and what it called.
-
-A protocol folder reads its own declaration into an `McpServer`, and writes one in its own words. Where `unportable`
-says why, other vendors can't be bound in the same way (a person is to be asked, some tools may not be called): such a
-tool is dropped whole, so that it can't run unguarded.
+A protocol folder decodes its MCP declaration into an `McpServer`. If `unportable` is set, other vendors cannot enforce
+the same restrictions (approval, allowed tools), so the tool is dropped.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -39,7 +34,7 @@ FUNCTION_SUBSTITUTES: dict[str, tuple[str, str, str]] = {
     "web_search": ("google_web_search", "query", "Search the web."),
     "web_fetch": ("web_fetch", "prompt", "Fetch URLs named in the prompt and answer from their content."),
 }
-"""By kind: the function of one string that a client may run in its place."""
+"""By kind: name, parameter and description of the function that a client may run instead."""
 
 TOOL_SEARCH = "tool_search"
 _MAX_PAGE_DEPTH = 4
@@ -58,57 +53,59 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class HostedToolNames(Struct, frozen=True):
-    """How a protocol writes hosted tools: its words for each kind, the one to write first, and by kind the pointer to
-    each field. `native`: what stays its own tool even where a client asks for functions. `one_filter`: domains are
-    either allowed or blocked, not both."""
+    """A protocol's names for hosted tools and their options."""
 
     family: str
-    names: Mapping[HostedKind, tuple[str, ...]]
-    option_pointers: Mapping[str, Mapping[str, str]]
-    native_kinds: tuple[str, ...] = ("code_execution",)
-    single_domain_filter: bool = False
+    names: Mapping[HostedKind, tuple[str, ...]]  # by kind; the first one is written
+    option_pointers: Mapping[str, Mapping[str, str]]  # by kind and field, the pointer within the declaration
+    native_kinds: tuple[str, ...] = ("code_execution",)  # kinds that stay native even if the client asks for functions
+    single_domain_filter: bool = False  # domains are either allowed or blocked, not both
 
     def kind(self, name: str) -> HostedKind | None:
-        return next((kind for kind, words in self.names.items() if name in words), None)
+        """Return the kind that a vendor's name means."""
+        return next((kind for kind, aliases in self.names.items() if name in aliases), None)
 
 
 # ---- decode
 
 
 def decode_hosted_tool(name: str, body: Raw, names: HostedToolNames) -> HostedTool | None:
-    """What a declaration means; None if no other vendor has such a tool, or nobody can read it."""
+    """Decode a declaration; None if no other vendor has such a tool, or it is malformed."""
     kind = names.kind(name)
     if kind is None or bytes(body)[:1] != b"{":
         return None
-    left = _flatten_members(_decode_members(body), names.option_pointers.get(kind, {}).values())
-    left.pop("type", None)
-    if decode_json(left.get("name", b"null")) == kind:
-        del left["name"]
-    found: dict[str, Any] = {}
-    form = []
+    members = _flatten_members(_decode_members(body), names.option_pointers.get(kind, {}).values())
+    members.pop("type", None)
+    if decode_json(members.get("name", b"null")) == kind:
+        del members["name"]
+    options: dict[str, Any] = {}
+    wire_form = []
     for field, pointer in names.option_pointers.get(kind, {}).items():
-        if (raw := left.get(pointer)) is None:
+        if (raw := members.get(pointer)) is None:
             continue
         try:
             value = msgspec.json.decode(raw, type=_OPTION_TYPES[field])
         except msgspec.DecodeError:
             continue
-        found[field] = raw if field == "location" else value
-        form.append(f"{names.family}:name:{field}={pointer}")
-        del left[pointer]
-    said = [(pointer, raw) for pointer, raw in left.items() if bytes(raw) not in (b"null", b"{}")]
-    others = tuple(place for pointer, raw in said for place in element_pointers(raw, pointer))
-    return HostedTool(kind=kind, **found, others=others, wire_form=tuple(form), at="")
+        options[field] = raw if field == "location" else value
+        wire_form.append(f"{names.family}:name:{field}={pointer}")
+        del members[pointer]
+    unread = [(pointer, raw) for pointer, raw in members.items() if bytes(raw) not in (b"null", b"{}")]
+    others = tuple(inner_pointer for pointer, raw in unread for inner_pointer in element_pointers(raw, pointer))
+    return HostedTool(kind=kind, **options, others=others, wire_form=tuple(wire_form), at="")
 
 
 def _flatten_members(members: Mapping[str, Raw], pointers: Any) -> dict[str, Raw]:
-    """The members by pointer, opened as far as a pointer looks into them."""
+    """Return the members by pointer, opened as deep as the given pointers reach."""
     flat: dict[str, Raw] = {}
     for name, raw in members.items():
         key = escape_pointer(name)
         if bytes(raw)[:1] == b"{" and any(pointer.startswith(key + "/") for pointer in pointers):
             below = [pointer.removeprefix(key + "/") for pointer in pointers if pointer.startswith(key + "/")]
-            flat |= {f"{key}/{inner}": value for inner, value in _flatten_members(_decode_members(raw), below).items()}
+            flat |= {
+                f"{key}/{inner_pointer}": value
+                for inner_pointer, value in _flatten_members(_decode_members(raw), below).items()
+            }
         else:
             flat[key] = raw
     return flat
@@ -118,41 +115,45 @@ def _flatten_members(members: Mapping[str, Raw], pointers: Any) -> dict[str, Raw
 
 
 def chosen_native_tool(request: Request) -> NativeTool | None:
-    """The vendor's own tool that the choice demands by name."""
+    """Return the vendor's own tool that the tool choice demands by name."""
     choice = request.tool_choice
     if choice is None or len(choice.names) != 1 or not (choice.mode == "named" or choice.required):
         return None
-    tools = [placed.tool for placed in conversation_tools(request)]
-    (named,) = choice.names
-    if any(not isinstance(tool, NativeTool) and tool.name == named.name for tool in tools):
+    tools = [located.tool for located in conversation_tools(request)]
+    (reference,) = choice.names
+    if any(not isinstance(tool, NativeTool) and tool.name == reference.name for tool in tools):
         return None
-    return next((tool for tool in tools if isinstance(tool, NativeTool) and _refers_to(named, tool)), None)
+    return next((tool for tool in tools if isinstance(tool, NativeTool) and _refers_to(reference, tool)), None)
 
 
 def _refers_to(reference: ToolRef, tool: NativeTool) -> bool:
+    """Return whether a reference names this tool."""
     if reference.kind == "server":
         return reference.server is not None and reference.server == tool.name
     if reference.name in (tool.name, tool.kind):
         return True
-    # A vendor's own word may be older than the one that declares the tool, or have a date.
+    # The reference may use an older type name, or one with a date suffix.
     return reference.kind == "native" and reference.name.startswith(tool.kind.removesuffix("_preview"))
 
 
 def is_required(tool: NativeTool, request: Request) -> bool:
-    """Whether an answer without this tool can't be the one that was asked for: the choice names it, or a call is wanted
-    and only hosted tools are there to be called, or it is all there is."""
+    """Return whether a response without this tool would be useless.
+
+    That is so if the choice names it, if a call is required and only hosted tools are offered, or if it is the only
+    tool.
+    """
     choice = request.tool_choice
     if choice is not None and (choice.mode == "none" or chosen_native_tool(request) is tool):
         return choice.mode != "none"
-    offered = [placed.tool for placed in conversation_tools(request)]
-    if not all(isinstance(one, NativeTool) for one in offered):
+    offered = [located.tool for located in conversation_tools(request)]
+    if not all(isinstance(candidate, NativeTool) for candidate in offered):
         return False
-    wanted = choice is not None and choice.mode == "required"
-    return tool.hosted is not None and (wanted or len(offered) == 1)
+    call_required = choice is not None and choice.mode == "required"
+    return tool.hosted is not None and (call_required or len(offered) == 1)
 
 
 def choosable_tools(request: Request, plan: EncodingPlan) -> Iterable[LocatedTool]:
-    """The tools in force, without those that a provider would run though a choice among some leaves them out."""
+    """Return the offered tools, without hosted ones that the tool choice excludes."""
     choice = request.tool_choice
     return (
         plan.offered_tools(request)
@@ -162,56 +163,60 @@ def choosable_tools(request: Request, plan: EncodingPlan) -> Iterable[LocatedToo
 
 
 def _tools_among(names: tuple[ToolRef, ...], request: Request, plan: EncodingPlan) -> Iterator[LocatedTool]:
-    for placed in plan.offered_tools(request):
-        if not _is_excluded(placed.tool, names):
-            yield placed
+    """Yield the offered tools, and report hosted ones that are not among the names."""
+    for located in plan.offered_tools(request):
+        if not _is_excluded(located.tool, names):
+            yield located
         else:
-            report_excluded_tool(placed, request, plan.report, "not among the tools that may be chosen")
+            report_excluded_tool(located, request, plan.report, "excluded by the tool choice")
 
 
 def _is_excluded(tool: Tool, names: tuple[ToolRef, ...]) -> bool:
+    """Return whether a hosted tool is not among the names."""
     if not isinstance(tool, NativeTool) or tool.hosted is None:
         return False
-    return not any(_refers_to(named, tool) for named in names)
+    return not any(_refers_to(reference, tool) for reference in names)
 
 
 def has_native(tool: NativeTool, names: HostedToolNames) -> bool:
-    """Whether the target has this tool itself."""
+    """Return whether the target has this hosted tool itself."""
     return tool.hosted is not None and tool.hosted.kind in names.names
 
 
 def encode_hosted_options(
     tool: NativeTool, path: SourcePath, names: HostedToolNames, plan: EncodingPlan
 ) -> dict[str, Any]:
-    """What bounds the tool, in the target's words; what has none there is reported, and refused if it is a filter."""
+    """Return the options of a hosted tool in the target's format; report or refuse the others."""
     hosted = tool.hosted
     if hosted is None:
-        raise TypeError(f"{tool.kind} is no hosted tool")
+        raise TypeError(f"{tool.kind} is not a hosted tool")
     wire: dict[str, Any] = {}
-    known = names.option_pointers.get(hosted.kind, {})
+    pointers = names.option_pointers.get(hosted.kind, {})
     for field in _OPTION_FIELDS:
         value = getattr(hosted, field)
         if value is None:
             continue
-        pointer = known.get(field)
+        pointer = pointers.get(field)
         if field == "blocked_domains" and names.single_domain_filter and hosted.allowed_domains:
             pointer = None
         if pointer is not None:
             set_at_pointer(wire, pointer, value)
         else:
-            why = f"the target's {hosted.kind} has no such bound"
-            plan.report.dropped((*path, "hosted"), field, why, constraint=field in _DOMAIN_FILTERS and bool(value))
+            reason = f"the target's {hosted.kind} has no such option"
+            plan.report.dropped((*path, "hosted"), field, reason, constraint=field in _DOMAIN_FILTERS and bool(value))
     programs_only = _is_for_programs_only(tool)
     for pointer in hosted.others:
-        guarded = programs_only and pointer.startswith("allowed_callers")
-        plan.report.dropped(path, "//" + pointer, f"the target's {hosted.kind} has no such setting", constraint=guarded)
+        constraint = programs_only and pointer.startswith("allowed_callers")
+        plan.report.dropped(
+            path, "//" + pointer, f"the target's {hosted.kind} has no such option", constraint=constraint
+        )
     if tool.cache is not None:
-        plan.report.dropped((*path, "cache"), "", "the target has no cache marks on its own tools")
+        plan.report.dropped((*path, "cache"), "", "the target has no cache marks on hosted tools")
     return wire
 
 
 def set_at_pointer(wire: dict[str, Any], pointer: str, value: Any) -> None:
-    """Set the value that a pointer names, in objects made as needed."""
+    """Set the value at a pointer, creating objects as needed."""
     *parents, last = pointer.split("/")
     for name in parents:
         wire = wire.setdefault(unescape_pointer(name), {})
@@ -219,78 +224,87 @@ def set_at_pointer(wire: dict[str, Any], pointer: str, value: Any) -> None:
 
 
 def substitute_functions(request: Request, plan: EncodingPlan, names: HostedToolNames | None = None) -> Request:
-    """The request with functions in place of the hosted tools that a client can run itself, where it asks for that.
-    The choice follows, and so do calls in the history under the tool's own name."""
+    """Replace hosted tools by functions that the client runs, if the target's options ask for that.
+
+    The tool choice and calls in the history follow.
+    """
     if plan.same_protocol or not request.tools or NativeTool not in map(type, request.tools):
         return request
     tools = [_tool_search_function(tool, index, plan) for index, tool in enumerate(request.tools)]
     if plan.target.hosted_tools != "function":
         return replace(request, tools=tuple(tools))
-    choice, demanded = request.tool_choice, chosen_native_tool(request)
+    choice, chosen = request.tool_choice, chosen_native_tool(request)
+    native_kinds = () if names is None else names.native_kinds
     for index, tool in enumerate(tools):
-        if (
-            not isinstance(tool, NativeTool)
-            or tool.hosted is None
-            or (kind := tool.hosted.kind) not in FUNCTION_SUBSTITUTES
-        ):
+        if (function := _hosted_function(tool, index, plan, native_kinds)) is None:
             continue
-        if names is not None and kind in names.native_kinds:
-            continue
-        if tool.hosted.allowed_domains or tool.hosted.blocked_domains or _is_for_programs_only(tool):
-            why = f"its filter can't be kept by a function in place of {kind}"
-            plan.report.dropped(("tools", index), "", why, constraint=True)
-            continue
-        name, parameter, about = FUNCTION_SUBSTITUTES[kind]
-        schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
-        plan.report.approximated(("tools", index), "", f"declared as the function {name}, which the client runs")
-        plan.tools.substitute_function(kind, name)
-        tools[index] = FunctionTool(name=name, description=about, parameters=Raw(msgspec.json.encode(schema)))
-        if tool is demanded and choice is not None:
-            (named,) = choice.names
-            choice = replace(choice, mode="named", names=(ToolRef(name=name, at=named.at),))
+        tools[index] = function
+        if tool is chosen and choice is not None:
+            (reference,) = choice.names
+            choice = replace(choice, mode="named", names=(ToolRef(name=function.name, at=reference.at),))
     return replace(request, tools=tuple(tools), tool_choice=choice)
 
 
+def _hosted_function(tool: Tool, index: int, plan: EncodingPlan, native_kinds: tuple[str, ...]) -> FunctionTool | None:
+    """Return the function that replaces a hosted tool; None if the tool stays or must be refused."""
+    if not isinstance(tool, NativeTool) or tool.hosted is None:
+        return None
+    kind = tool.hosted.kind
+    if kind not in FUNCTION_SUBSTITUTES or kind in native_kinds:
+        return None
+    if tool.hosted.allowed_domains or tool.hosted.blocked_domains or _is_for_programs_only(tool):
+        reason = f"a function in place of {kind} cannot enforce its restrictions"
+        plan.report.dropped(("tools", index), "", reason, constraint=True)
+        return None
+    name, parameter, description = FUNCTION_SUBSTITUTES[kind]
+    schema = {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
+    plan.report.approximated(("tools", index), "", f"declared as the function {name}, run by the client")
+    plan.tools.substitute_function(kind, name)
+    return FunctionTool(name=name, description=description, parameters=Raw(msgspec.json.encode(schema)))
+
+
 def _tool_search_function(tool: Tool, index: int, plan: EncodingPlan) -> Tool:
-    """OpenAI's search for tools as a function, if the client runs it: what it finds could not be called without."""
+    """Replace OpenAI's client-side `tool_search` by a function, since found tools need a call."""
     if not isinstance(tool, NativeTool) or tool.kind != TOOL_SEARCH or tool.executor != "client":
         return tool
-    said = _decode_members(tool.body)
-    about = decode_json(said.get("description", b"null"))
-    plan.report.approximated(("tools", index), "", f"declared as the function {TOOL_SEARCH}, which the client runs")
+    members = _decode_members(tool.body)
+    description = decode_json(members.get("description", b"null"))
+    plan.report.approximated(("tools", index), "", f"declared as the function {TOOL_SEARCH}, run by the client")
     plan.tools.map_to_native_call(TOOL_SEARCH, f"{TOOL_SEARCH}_call")
     return FunctionTool(
         name=TOOL_SEARCH,
-        description=about if isinstance(about, str) else None,
-        parameters=said.get("parameters"),
+        description=description if isinstance(description, str) else None,
+        parameters=members.get("parameters"),
     )
 
 
 def report_missing_native(located_tool: LocatedTool, plan: EncodingPlan, *, has_connectors: bool = False) -> None:
-    """Report a vendor's own tool at a target that lacks it; it is refused if an answer without it is worth nothing.
-    `connects`: the target has MCP connectors, but may not be told of this one."""
+    """Report a vendor's own tool that the target lacks; refuse it if a response without it would be useless.
+
+    `has_connectors`: the target has MCP connectors, but this server is not portable.
+    """
     tool = located_tool.tool
     if not isinstance(tool, NativeTool):
-        raise TypeError(f"{type(tool).__name__} is no vendor's own tool")
+        raise TypeError(f"{type(tool).__name__} is not a native tool")
     if plan.request is not None and is_required(tool, plan.request):
-        chosen_too = plan.request.tool_choice is not None and plan.request.tool_choice.mode in ("named", "required")
-        what = "is to be called" if chosen_too or chosen_native_tool(plan.request) is tool else "is the only tool"
-        why = f"{tool.kind} {what}, and the target has no such tool"
-        plan.report.dropped(located_tool.path, "", why, constraint=True)
+        call_demanded = plan.request.tool_choice is not None and plan.request.tool_choice.mode in ("named", "required")
+        role = "must be called" if call_demanded or chosen_native_tool(plan.request) is tool else "is the only tool"
+        reason = f"{tool.kind} {role}, but the target does not have it"
+        plan.report.dropped(located_tool.path, "", reason, constraint=True)
         return
-    guarded = plan.target.hosted_tools == "refuse" and tool.executor != "nobody"
-    why = f"the target has no {tool.kind} tool" if tool.kind else "it has no type, so that no target can know it"
+    constraint = plan.target.hosted_tools == "refuse" and tool.executor != "nobody"
+    reason = f"the target has no {tool.kind} tool" if tool.kind else "the tool has no type"
     if tool.server is not None:
-        why = (has_connectors and tool.server.unportable) or why
-        plan.report.dropped((*located_tool.path, "server"), "", why)
-    plan.report.dropped(located_tool.path, "", why, constraint=guarded)
+        reason = (has_connectors and tool.server.unportable) or reason
+        plan.report.dropped((*located_tool.path, "server"), "", reason)
+    plan.report.dropped(located_tool.path, "", reason, constraint=constraint)
     if _requires_approval(tool):
-        why = f"a person is to be asked before {tool.kind} runs, and the target has no such tool"
-        plan.report.dropped(located_tool.path, "//require_approval", why, constraint=True)
+        reason = f"{tool.kind} requires a person's approval, which the target does not support"
+        plan.report.dropped(located_tool.path, "//require_approval", reason, constraint=True)
 
 
 def _is_for_programs_only(tool: NativeTool) -> bool:
-    """Only programs may call this tool, not the model itself."""
+    """Return whether only programs may call this tool, not the model itself."""
     if b'"allowed_callers"' not in bytes(tool.body):
         return False
     body = decode_json(tool.body)
@@ -299,18 +313,18 @@ def _is_for_programs_only(tool: NativeTool) -> bool:
 
 
 def _requires_approval(tool: NativeTool) -> bool:
-    """A person was to be asked before this tool runs: dropping that word is never right."""
+    """Return whether a person must approve each use of this tool, which may never be dropped."""
     if b'"require_approval"' not in bytes(tool.body):
         return False
     body = decode_json(tool.body)
     return isinstance(body, dict) and body.get("require_approval", "never") not in ("never", None)
 
 
-# ---- what they did
+# ---- calls and results of hosted tools
 
 
 def decode_hosted_use(kind: HostedKind, value: Any, *, id: str | None = None) -> HostedUse:
-    """What a hosted tool was asked or found, from the vendor's own JSON: all of them use the same few words."""
+    """Read the input or output of a hosted tool from the vendor's JSON; vendors share these few names."""
     members = value if isinstance(value, dict) else {}
     texts = [members[name] for name in ("stdout", "stderr", "output") if isinstance(members.get(name), str)]
     if isinstance(value, str):
@@ -328,28 +342,29 @@ def decode_hosted_use(kind: HostedKind, value: Any, *, id: str | None = None) ->
 
 
 def hosted_call_as_text(call: ToolCall) -> str:
-    """What a model reads of a call that another provider ran."""
+    """Describe a call that another provider ran, for the model."""
     return f"[{call.name} was called{f' with {call.arguments}' if call.arguments else ''}]"
 
 
 def hosted_query(call: ToolCall) -> HostedUse:
-    """What a call asks, by its arguments, which a stream brings after it."""
+    """Return the input of a call, from its arguments if they arrived after it."""
     if call.use is None:
-        raise TypeError(f"{call.name} is no hosted tool")
+        raise TypeError(f"{call.name} is not a hosted tool")
     return decode_hosted_use(call.use.kind, parse_json(call.arguments), id=call.use.id) if call.arguments else call.use
 
 
 def _strings_in(value: Any) -> tuple[str, ...]:
+    """Return the strings in a string or list."""
     if isinstance(value, str):
         return (value,)
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _pages_in(value: Any, depth: int) -> Iterator[Citation]:
-    """The pages in a result, wherever it lists them."""
+    """Yield the pages that a result lists, at any level."""
     if isinstance(value, list):
-        for one in value:
-            yield from _pages_in(one, depth)
+        for item in value:
+            yield from _pages_in(item, depth)
     elif isinstance(value, dict) and depth < _MAX_PAGE_DEPTH:
         url = value.get("url") or value.get("uri")
         if isinstance(url, str):
@@ -361,7 +376,7 @@ def _pages_in(value: Any, depth: int) -> Iterator[Citation]:
 
 
 def parse_json(raw: Raw | str) -> Any:
-    """The value, for reading uses; None if it is no JSON."""
+    """Parse JSON; return None if it is invalid."""
     try:
         return decode_json(raw.encode() if isinstance(raw, str) else raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -375,28 +390,31 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 def read_hosted_counts(
     extras_and_form: dict[str, Any], family: str, pointers: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What was kept, with what it says of counts marked as told; and the counts, by field. `places` are pointers."""
-    own: dict[str, Raw] = (extras_and_form.get("extras") or {}).get(family, {})
-    if own.keys().isdisjoint([pointer.partition("/")[0] for pointer in pointers.values()]):
+    """Read usage counts of hosted tools from the extras of a usage object.
+
+    Returns the keyword arguments with these extras marked as canonical, and the counts by field.
+    """
+    extras: dict[str, Raw] = (extras_and_form.get("extras") or {}).get(family, {})
+    if extras.keys().isdisjoint([pointer.partition("/")[0] for pointer in pointers.values()]):
         return extras_and_form, {}
-    opened = dict(own)
+    expanded = dict(extras)
     for pointer in pointers.values():
-        _expand_objects(opened, pointer)
-    found: dict[str, int] = {}
-    told: list[str] = []
+        _expand_objects(expanded, pointer)
+    counts: dict[str, int] = {}
+    tokens: list[str] = []
     for field, pointer in pointers.items():
-        raw = bytes(opened.get(pointer, b""))
+        raw = bytes(expanded.get(pointer, b""))
         if raw.isdigit() and len(raw) < 16:
-            found[field] = int(raw)
-            told += (f"{family}:canonical:{pointer}", f"{family}:name:{field}={pointer}")
-    if not found:
+            counts[field] = int(raw)
+            tokens += (f"{family}:canonical:{pointer}", f"{family}:name:{field}={pointer}")
+    if not counts:
         return extras_and_form, {}
-    extras = {**extras_and_form["extras"], family: opened}
-    return {**extras_and_form, "extras": extras, "wire_form": (*extras_and_form.get("wire_form", ()), *told)}, found
+    updated = {**extras_and_form["extras"], family: expanded}
+    return {**extras_and_form, "extras": updated, "wire_form": (*extras_and_form.get("wire_form", ()), *tokens)}, counts
 
 
 def _expand_objects(extras: dict[str, Raw], pointer: str) -> None:
-    """The members of each object on the way to a place, as values of their own."""
+    """Replace each object on the way to a pointer by its members."""
     path = ""
     for step in pointer.split("/")[:-1]:
         path = f"{path}/{step}" if path else step
@@ -407,14 +425,14 @@ def _expand_objects(extras: dict[str, Raw], pointer: str) -> None:
 
 
 def report_hosted_counts(usage: Usage, report: LossReport, *fields: str) -> None:
-    """Report the counts that the target has no field for; all of them if none are named."""
+    """Report counts that the target has no field for; by default all of them."""
     for field in fields or _COUNT_FIELDS:
         if getattr(usage, field) is not None:
-            report.dropped(("usage",), field, "the target does not count it")
+            report.dropped(("usage",), field, "the target does not report this count")
 
 
-NEEDS_APPROVAL = "a person is to be asked before its tools are called"
-TOOLS_RESTRICTED = "which of its tools may be called can't be said to the target"
+NEEDS_APPROVAL = "its tools require a person's approval"
+TOOLS_RESTRICTED = "the target cannot restrict its tools"
 
 _MCP_PART_KINDS = frozenset(
     {"mcp_tool_use", "mcp_tool_result", "mcp_call", "mcp_server_tool_call", "mcp_server_tool_result"}
@@ -426,17 +444,17 @@ _decode_headers = msgspec.json.Decoder().decode
 
 
 def string_tuple(value: Any) -> tuple[str, ...] | None:
-    """The names in a list of nothing but names."""
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    """Return a list of strings as a tuple; None if it is anything else."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
     return None
 
 
 def unread_settings(value: Any, pointer: str, known_pointers: Collection[str]) -> Iterator[str]:
-    """The pointers to all that is not known in a declaration; `known` are pointers, too."""
+    """Yield pointers to the settings of a declaration that are not among the known ones."""
     if pointer in known_pointers or value is None or value == {}:
         return
-    if isinstance(value, dict | list) and any(one.startswith(pointer + "/") for one in known_pointers):
+    if isinstance(value, dict | list) and any(known.startswith(pointer + "/") for known in known_pointers):
         for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from unread_settings(inner, f"{pointer}/{escape_pointer(str(name))}", known_pointers)
     else:
@@ -447,45 +465,49 @@ def unread_settings(value: Any, pointer: str, known_pointers: Collection[str]) -
 
 
 def portable_server(tool: NativeTool) -> McpServer | None:
-    """The server that a target with connectors may be told of."""
+    """Return the server of a tool if other vendors can use it."""
     return None if tool.server is None or tool.server.unportable is not None else tool.server
 
 
 def server_headers(server: McpServer) -> dict[str, str]:
-    """All headers, for a target that takes a key only among them."""
-    found: dict[str, str] = {} if server.headers is None else _decode_headers(server.headers)
-    return found if server.authorization is None else {**found, "Authorization": _BEARER_PREFIX + server.authorization}
+    """Return all headers, including the bearer token, for targets that take it as a header."""
+    headers: dict[str, str] = {} if server.headers is None else _decode_headers(server.headers)
+    return (
+        headers if server.authorization is None else {**headers, "Authorization": _BEARER_PREFIX + server.authorization}
+    )
 
 
 def server_token(server: McpServer, path: SourcePath, plan: EncodingPlan) -> str | None:
-    """The key, for a target that takes no other headers: those are reported."""
+    """Return the bearer token, for targets that accept no other headers; those are reported."""
     token = server.authorization
     for name, value in ({} if server.headers is None else _decode_headers(server.headers)).items():
         if token is None and name.lower() == "authorization" and value.startswith(_BEARER_PREFIX):
             token = value.removeprefix(_BEARER_PREFIX)
         else:
             plan.report.dropped(
-                (*path, "server"), f"//headers/{escape_pointer(name)}", "the target sends no such header"
+                (*path, "server"), f"//headers/{escape_pointer(name)}", "the target sends no custom headers"
             )
     return token
 
 
 def report_unportable_settings(server: McpServer, plan: EncodingPlan) -> None:
-    """What else its declaration said, which only its own protocol has."""
+    """Report settings of a server's declaration that only its own protocol has."""
     for pointer in server.others:
-        plan.report.dropped((), f"/{pointer}", "the target's connector has no such setting")
+        plan.report.dropped((), f"/{pointer}", "the target's MCP connector has no such setting")
 
 
-# ---- what was called
+# ---- calls and results of MCP servers
 
 
 def is_mcp_part(part: Part) -> bool:
-    """Whether it is a call of a server's tool, or its result."""
+    """Return whether a part is a call of an MCP server's tool, or its result."""
     return isinstance(part, ToolCall | ToolResult) and part.native in _MCP_PART_KINDS
 
 
 def mcp_result_text(result: ToolResult) -> str:
-    """What a server's tool said."""
-    said = result.content or ()
-    texts = [one.text if isinstance(one, Text) else one.gist for one in said if isinstance(one, Text | OpaquePart)]
+    """Return the text of an MCP tool result."""
+    content = result.content or ()
+    texts = [
+        part.text if isinstance(part, Text) else part.gist for part in content if isinstance(part, Text | OpaquePart)
+    ]
     return "\n".join(text for text in texts if text)

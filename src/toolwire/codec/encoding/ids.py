@@ -1,7 +1,7 @@
-"""Ids: a legal one passes unchanged, a missing one is made from its place, an illegal one is escaped.
+"""Ids for calls and responses: legal ids pass unchanged, missing ones are derived, illegal ones are escaped.
 
-Made ids are stable (the same history always gives the same) and recognisable, so that they are never sent to a protocol
-that issues none.
+Derived ids are stable (the same history gives the same ids) and recognizable, so that they are never sent to a protocol
+without call ids.
 """
 
 import hashlib
@@ -20,28 +20,30 @@ _ESCAPED_CHARACTER = re.compile(r"_([0-9a-f]{1,6})_")
 
 
 def derive_call_id(name: str, arguments: str, *indexes: int) -> str:
-    """The id of a call that came without: a digest of the call and its place in the conversation."""
+    """Derive an id for a call without one: a digest of the call and its position in the conversation."""
     text = "\0".join((name, arguments, *map(str, indexes)))
     return DERIVED_PREFIX + hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
 
 
 def derive_response_id(request: Request | None) -> str:
-    """The id of an answer that came without: a digest of the conversation that it goes on with. Clients take answers of
-    the same id for pieces of one."""
+    """Derive an id for a response without one: a digest of the conversation that it continues.
+
+    Clients treat responses with the same id as pieces of one.
+    """
     if request is None:
         return "tw"
     return hashlib.blake2s(msgspec.json.encode(request.messages), digest_size=12).hexdigest()
 
 
 def is_derived_id(id: str) -> bool:
-    """Tell whether `made_id` made it; OpenAI's own ids may begin alike, with `call_tw`."""
+    """Return whether `derive_call_id` made an id; OpenAI's own ids may begin with `call_tw` as well."""
     return id.startswith(DERIVED_PREFIX) and _DERIVED_ID.fullmatch(id) is not None
 
 
 def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
-    """The id itself if the target takes it; else an escaped form, or a digest where that would be too long.
+    """Return the id if the target accepts it, else an escaped form, or a digest if that is too long.
 
-    An id that was escaped for another protocol is first turned back.
+    An id that was escaped for another protocol is restored first.
     """
     id = original_id(id) or id
     if len(id) <= limit and pattern.fullmatch(id):
@@ -52,11 +54,12 @@ def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
 
 
 def _escape_id(id: str) -> str:
+    """Escape characters that some target rejects."""
     return ESCAPED_PREFIX + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
 
 
 def original_id(id: str) -> str | None:
-    """What an escaped id stood for; None if it was not escaped, or only a digest is left."""
+    """Return the id before escaping; None if it was not escaped or only a digest is left."""
     if not id.startswith(ESCAPED_PREFIX):
         return None
     try:

@@ -1,7 +1,4 @@
-"""How large a picture is, by the first bytes of it: what a model points at is a point of the last one that it saw.
-
-Media on the wire: data URLs, and what is said where media can't go.
-"""
+"""Media: image sizes, data URLs, and text in place of media that a target rejects."""
 
 import base64
 import binascii
@@ -12,13 +9,13 @@ from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.losses import LossReport
 
 _MAX_HEADER = 64 * 1024
-"""As much text of a picture as is read: in a photograph much may stand before its size."""
+"""Base64 characters of an image that are read; metadata of photos can precede the size."""
 
 Size = tuple[int, int]
 
 
 def image_size(media: Media) -> Size | None:
-    """Width and height in pixels; None if they can't be seen."""
+    """Return width and height in pixels from the image header; None if unknown."""
     text = ""
     if isinstance(media.source, Inline):
         text = media.source.data[:_MAX_HEADER]
@@ -33,12 +30,14 @@ def image_size(media: Media) -> Size | None:
 
 
 def _png_size(data: bytes) -> Size | None:
+    """Read the size from a PNG header."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
         return None
     return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
 
 
 def _webp_size(data: bytes) -> Size | None:
+    """Read the size from a WebP header."""
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:
         return None
     match data[12:16]:
@@ -54,28 +53,30 @@ def _webp_size(data: bytes) -> Size | None:
 
 
 def _jpeg_size(data: bytes) -> Size | None:
-    """The frame says it; segments before that are passed over by their lengths."""
-    place = 2 if data[:2] == b"\xff\xd8" else len(data)
-    while place + 9 <= len(data) and data[place] == 0xFF:
-        marker = data[place + 1]
+    """Read the size from the frame header of a JPEG, skipping other segments."""
+    offset = 2 if data[:2] == b"\xff\xd8" else len(data)
+    while offset + 9 <= len(data) and data[offset] == 0xFF:
+        marker = data[offset + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return int.from_bytes(data[place + 7 : place + 9]), int.from_bytes(data[place + 5 : place + 7])
-        place += 2 + int.from_bytes(data[place + 2 : place + 4])
+            return int.from_bytes(data[offset + 7 : offset + 9]), int.from_bytes(data[offset + 5 : offset + 7])
+        offset += 2 + int.from_bytes(data[offset + 2 : offset + 4])
     return None
 
 
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?);base64,(.*)", re.DOTALL | re.IGNORECASE)
 
 ERROR_MARK = "[tool error] "
-"""Stands before the text of a failed result where a protocol has no flag for it, and is read back as the flag."""
+"""Prefix of a failed result's text in protocols without an error flag; decoders turn it back into the flag."""
 
 ERROR_MARK_FORM = "marked:error"
-"""The form of a result that was read so: to say it the same way again loses nothing."""
+"""`wire_form` token of a result that was decoded from such a prefix, so that encoding it again is no loss."""
 
 
 def source_from_url(url: str) -> tuple[Source, str | None]:
-    """The source that a URL stands for, and its media type if the URL says it. Only plain base64 data URLs are inline,
-    so that each can be written back as it was."""
+    """Return the source that a URL stands for, and its media type if the URL states it.
+
+    Only plain base64 data URLs become inline, so that each can be written back unchanged.
+    """
     match = _DATA_URL.fullmatch(url)
     if match is None or match[2] or not url.startswith("data:") or data_url(match[3], match[1]) != url:
         return Url(url=url), None
@@ -83,33 +84,34 @@ def source_from_url(url: str) -> tuple[Source, str | None]:
 
 
 def data_url(data: str, media_type: str | None) -> str:
+    """Build a base64 data URL."""
     return f"data:{media_type or ''};base64,{data}"
 
 
 def summarize_binary(located_parts: list[LocatedPart], report: LossReport) -> list[LocatedPart]:
-    """The parts of a result with one line of text in place of each binary one."""
+    """Replace each binary part of a result by one line of text."""
     out = []
-    for placed in located_parts:
-        part = placed.part
+    for located in located_parts:
+        part = located.part
         if isinstance(part, Media):
-            report.approximated(placed.path, "", "binary content is told in a few words")
+            report.approximated(located.path, "", "binary content is replaced by a summary line")
             part = Text(text=media_summary(part))
-        out.append(LocatedPart(part, placed.path))
+        out.append(LocatedPart(part, located.path))
     return out
 
 
 def media_summary(media: Media) -> str:
-    """One line in place of binary content."""
+    """Return one line of text in place of binary content."""
     return f"Binary content of type {media.media_type or media.kind} was processed."
 
 
 def expand_nested_document(
     located_part: LocatedPart, part: Media, source: Nested, report: LossReport
 ) -> list[LocatedPart]:
-    """What a document of several parts consists of, its name first, for a target that has no such documents."""
-    report.approximated(located_part.path, "source", "the target takes no such document: told part by part")
+    """Return the parts of a nested document, its name first, for targets without such documents."""
+    report.approximated(located_part.path, "source", "the target has no nested documents: sent part by part")
     if part.cache is not None:
-        report.dropped((*located_part.path, "cache"), "", "the target has no cache marks on whole documents")
-    trail = (*located_part.path, "source", "parts")
-    parts = [LocatedPart(inner, (*trail, index)) for index, inner in enumerate(source.parts)]
+        report.dropped((*located_part.path, "cache"), "", "the target has no cache marks on documents")
+    path = (*located_part.path, "source", "parts")
+    parts = [LocatedPart(inner, (*path, index)) for index, inner in enumerate(source.parts)]
     return [LocatedPart(Text(text=part.name), located_part.path), *parts] if part.name else parts

@@ -1,7 +1,7 @@
-"""Parts one after the other, for targets whose streams can't interleave them.
+"""Order stream events for targets that cannot interleave parts.
 
-The first open part speaks; what belongs to others waits, in order, until it ends. What waits is bounded: a stream that
-goes beyond that has failed.
+The first open part is passed on; events of other parts wait in order until it ends. The queue is bounded: a stream that
+exceeds it fails.
 """
 
 from collections import deque
@@ -23,13 +23,10 @@ LIMIT_WAITING = 100_000
 
 
 class PartSequencer:
-    """Takes events one by one, gives them with parts (and the messages around them) strictly one after the other.
-
-    `failure`: too much waits. From then on only the error that ends the stream is heard.
-    """
+    """Reorders events so that parts, and the messages around them, follow one another."""
 
     def __init__(self) -> None:
-        self.failure: ApiError | None = None
+        self.failure: ApiError | None = None  # the queue overflowed; only the error that ends the stream passes
         self._open: tuple[int, int] | None = None
         self._queue: deque[list[Event]] = deque()
         self._buffered_parts: dict[tuple[int, int], list[Event]] = {}
@@ -37,7 +34,7 @@ class PartSequencer:
         self._closed = False
 
     def order(self, event: Event) -> list[Event]:
-        """What may be told now that this event is here."""
+        """Add an event and return the events that may be encoded now."""
         if self.failure is not None and not isinstance(event, ResponseFailed):
             return []
         if self._open is None:
@@ -59,10 +56,10 @@ class PartSequencer:
                 return [event]
 
     def _enqueue(self, event: Event) -> None:
-        """A part's events wait together, in the place of its start."""
+        """Queue an event; the events of a part wait together, at the position of its start."""
         if self._queued_events >= LIMIT_WAITING:
-            why = f"more than {LIMIT_WAITING} events wait for an open part to end"
-            self.failure = ApiError(kind="server", message=why)
+            message = f"more than {LIMIT_WAITING} events wait for an open part to end"
+            self.failure = ApiError(kind="server", message=message)
             return
         self._queued_events += 1
         if isinstance(event, PartDelta | PartEnd):
@@ -72,13 +69,13 @@ class PartSequencer:
                 if isinstance(event, PartEnd):
                     del self._buffered_parts[key]
                 return
-        alone = [event]
-        self._queue.append(alone)
+        group = [event]
+        self._queue.append(group)
         if isinstance(event, PartStart):
-            self._buffered_parts[event.candidate, event.index] = alone
+            self._buffered_parts[event.candidate, event.index] = group
 
     def _release(self) -> Iterator[Event]:
-        """What waited, up to and with the first part that has not ended yet: that one is open then."""
+        """Yield queued events up to the first part that has not ended, which becomes the open one."""
         while self._queue and self._open is None:
             events = self._queue.popleft()
             self._queued_events -= len(events)
@@ -89,7 +86,7 @@ class PartSequencer:
             yield from events
 
     def close(self) -> Iterator[Event]:
-        """At the end of the stream: what still waits. From then on all events pass as they come."""
+        """Yield all queued events at the end of the stream; later events pass unchanged."""
         self._closed = True
         while self._open is not None:
             self._open = None

@@ -1,7 +1,7 @@
-"""Tools for targets that lack something: names made legal, namespaces flattened, free text wrapped in a function.
+"""Tools for targets with fewer features: legal names, flattened namespaces, freeform tools as functions.
 
-`ToolPlan` decides it all once for a request; calls and choices in the history follow the same plan, and `Undo` lets an
-answer be raised again to the client's own tools.
+`ToolNamePlan` decides once per request. Calls and choices in the history follow it, and its `ResponseMapping` maps the
+calls of the response back to the client's tools.
 """
 
 import hashlib
@@ -20,31 +20,31 @@ from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.reader import decode_json
 
 INPUT_PARAMETER = "input"
-"""The one string parameter of a function that stands for a free-text tool."""
+"""The single string parameter of a function that stands for a freeform tool."""
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class NameRules(Struct, frozen=True):
-    """What a target takes as a tool name."""
+    """A target's limits on tool names."""
 
     pattern: re.Pattern[str]
     limit: int
 
 
 _TOOL_CHANGE_ROLES = ("system", "developer")
-TARGET_HAS_TOOL_SEARCH = "the target has a search of its own for tools that are loaded later"
+TARGET_HAS_TOOL_SEARCH = "replaced by the target's own tool search"
 
 
 class LocatedTool(Struct, frozen=True, gc=False):
-    """A tool, no group any more, and the trail that leads to it."""
+    """A tool outside of any group, and its source path."""
 
     tool: FunctionTool | FreeformTool | NativeTool
     path: SourcePath
 
 
 class ToolNamePlan:
-    """Aliases for tools, made as they are first needed and the same for the whole request."""
+    """Aliases of tools, assigned on first use and stable for the request."""
 
     def __init__(self, rules: NameRules, *, freeform: bool) -> None:
         self.mapping = ResponseMapping()
@@ -55,43 +55,46 @@ class ToolNamePlan:
 
     @property
     def is_empty(self) -> bool:
+        """Return whether no alias was assigned yet."""
         return not self._aliases
 
     def copy(self) -> "ToolNamePlan":
-        made = ToolNamePlan(self._rules, freeform=self.freeform)
-        made.mapping = replace(self.mapping, tools=self.mapping.tools.copy(), used_names=self._used_names.copy())
-        made._aliases, made._used_names = self._aliases.copy(), made.mapping.used_names
-        return made
+        """Return an independent copy."""
+        plan = ToolNamePlan(self._rules, freeform=self.freeform)
+        plan.mapping = replace(self.mapping, tools=self.mapping.tools.copy(), used_names=self._used_names.copy())
+        plan._aliases, plan._used_names = self._aliases.copy(), plan.mapping.used_names
+        return plan
 
     def declare(self, tool: FunctionTool | FreeformTool, path: SourcePath, report: LossReport) -> str:
+        """Return the alias of a declared tool, and record how to map its calls back."""
         alias = self.alias(tool.name, tool.namespace)
         if alias == tool.name and type(tool) is FunctionTool and tool.namespace is None:
             return alias
-        lowered = isinstance(tool, FreeformTool) and not self.freeform
-        if lowered or alias != tool.name or tool.namespace is not None:
-            self.mapping.tools[alias] = OriginalTool(tool.name, tool.namespace, lowered)
-        if lowered:
-            why = "the target has no free-text tools: declared as a function with one string"
-            report.approximated(path, "", why)
+        as_function = isinstance(tool, FreeformTool) and not self.freeform
+        if as_function or alias != tool.name or tool.namespace is not None:
+            self.mapping.tools[alias] = OriginalTool(tool.name, tool.namespace, as_function)
+        if as_function:
+            reason = "the target has no freeform tools: declared as a function with one string parameter"
+            report.approximated(path, "", reason)
         return alias
 
     def expect_nulls(self, tool: FunctionTool) -> None:
-        """The target was told to give null for what is absent: an answer is raised by leaving that out."""
+        """Record that the target sends null for absent properties of this tool."""
         self.mapping.tools[self.alias(tool.name, tool.namespace)] = OriginalTool(
             tool.name, tool.namespace, parameters=tool.parameters
         )
 
     def alias(self, name: str, namespace: str | None = None) -> str:
-        """The name that the target knows this tool by: injective, and unchanged if it is legal."""
+        """Return the unique name under which the target knows a tool; legal names stay unchanged."""
         key = (namespace, name)
-        if (known := self._aliases.get(key)) is not None:
-            return known
+        if (existing := self._aliases.get(key)) is not None:
+            return existing
         flat = name if namespace is None else f"{namespace}__{name}"
         alias = flat
         if len(flat) > self._rules.limit or not self._rules.pattern.fullmatch(flat):
             readable = _ILLEGAL.sub("_", flat) or "tool"
-            first = "" if self._rules.pattern.match(readable) else "_"  # some take no digit there
-            alias = self._with_digest(first + readable, key)
+            lead = "" if self._rules.pattern.match(readable) else "_"  # some targets reject a leading digit
+            alias = self._with_digest(lead + readable, key)
         tries = 0
         while alias in self._used_names:
             alias = self._with_digest(alias, key, tries)
@@ -103,7 +106,7 @@ class ToolNamePlan:
         return alias
 
     def substitute_function(self, name: str, function: str) -> None:
-        """Let a function stand for a tool of another name: calls in the history, and those in the answer, follow."""
+        """Let a function replace a tool of another name, in the history and in the response."""
         key = (None, name)
         if name != function and key not in self._aliases and function not in self._used_names:
             self._aliases[key] = self._aliases[None, function] = function
@@ -111,18 +114,21 @@ class ToolNamePlan:
             self.mapping.tools[function] = OriginalTool(name)
 
     def map_to_native_call(self, name: str, native: str) -> None:
-        """Let calls of this function be told as the vendor's own kind of call that it was made from."""
+        """Map calls of this function back to the vendor's own call type."""
         self.mapping.tools[self.alias(name)] = OriginalTool(name, native=native)
 
     def _with_digest(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
+        """Shorten a name and append a digest, so that it is unique."""
         text = f"{key[0] or ''}\0{key[1]}" + "\0" * tries
         digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
         return f"{readable[: self._rules.limit - 9]}_{digest}"
 
 
 def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None) -> list[LocatedTool]:
-    """All tools of a conversation in order of first appearance, groups flattened: those declared at the start, and
-    those that came later, if these are not known already. A removed one stays, since its calls may be in the history.
+    """Return all tools of a conversation in order of first appearance, with groups flattened.
+
+    These are the declared tools and those loaded later (`loaded`, if already known). Removed tools stay, since their
+    calls may be in the history.
     """
     declared: list[LocatedTool] = []
     for index, tool in enumerate(request.tools or ()):
@@ -132,126 +138,130 @@ def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None
             declared.append(LocatedTool(tool, ("tools", index)))
     declared += loaded_tools(request) if loaded is None else loaded
     seen: set[tuple[str | None, str]] = set()
-    found: list[LocatedTool] = []
-    for placed in declared:
-        tool = placed.tool
+    unique: list[LocatedTool] = []
+    for located in declared:
+        tool = located.tool
         if not isinstance(tool, NativeTool):
             if (name := (tool.namespace, tool.name)) in seen:
                 continue
             seen.add(name)
-        found.append(placed)
-    return found
+        unique.append(located)
+    return unique
 
 
 def loaded_tools(request: Request) -> list[LocatedTool]:
-    """Those that a message brought."""
-    found: list[LocatedTool] = []
+    """Return the tools that messages of the conversation loaded."""
+    tools: list[LocatedTool] = []
     for number, message in enumerate(request.messages):
         parts = message.parts
-        # Only a system, and a search whose result ends with what it loaded, change tools.
+        # Tools change only in system messages, and in tool-search results, which end with the loaded tools.
         if not parts or (type(parts[-1]) is not ToolChange and message.role not in _TOOL_CHANGE_ROLES):
             continue
         for position, part in enumerate(parts):
             if isinstance(part, ToolChange):
                 for index, added in enumerate(part.add):
                     if not isinstance(added, ToolRef):
-                        found += flatten_tool(added, ("messages", number, "parts", position, "add", index))
-    return found
+                        tools += flatten_tool(added, ("messages", number, "parts", position, "add", index))
+    return tools
 
 
 def flatten_tool(tool: Tool, path: SourcePath) -> Iterator[LocatedTool]:
+    """Yield a tool, or the members of a group with its namespace."""
     if isinstance(tool, ToolGroup):
         for index, member in enumerate(tool.tools):
-            named = replace(member, namespace=tool.name)
-            yield LocatedTool(named, (*path, "tools", index))
+            namespaced = replace(member, namespace=tool.name)
+            yield LocatedTool(namespaced, (*path, "tools", index))
     else:
         yield LocatedTool(tool, path)
 
 
 def is_tool_search(tool: Tool) -> bool:
-    """Whether it is a provider's search for tools that are loaded later. Each vendor looks for them in its own way."""
+    """Return whether a tool is a provider's own search for deferred tools."""
     return isinstance(tool, NativeTool) and tool.kind.startswith("tool_search") and tool.executor == "server"
 
 
 def report_excluded_tool(located_tool: LocatedTool, request: Request, report: LossReport, reason: str) -> None:
-    """Report a tool that the choice excludes. A group of which none may be chosen loses its name as well."""
+    """Report a tool that the choice excludes; a group without chosen members loses its name as well."""
     report.dropped(located_tool.path, "", reason)
     group = request.tools[int(located_tool.path[1])] if request.tools and located_tool.path[0] == "tools" else None
     if isinstance(group, ToolGroup):
-        chosen = {named.name for named in request.tool_choice.names} if request.tool_choice is not None else set()
+        chosen = (
+            {reference.name for reference in request.tool_choice.names} if request.tool_choice is not None else set()
+        )
         if chosen.isdisjoint(member.name for member in group.tools):
             report.dropped(located_tool.path[:2], "name", reason)
 
 
 def is_allowed(located_tool: LocatedTool, request: Request, report: LossReport) -> bool:
-    """Tell whether a tool is offered, at a target that can't choose among some: such a choice offers only those."""
+    """Return whether a tool is offered, at targets that cannot restrict the choice; excluded ones are reported."""
     choice, tool = request.tool_choice, located_tool.tool
     if choice is None or choice.mode != "allowed" or isinstance(tool, NativeTool):
         return True
-    if any(named.name == tool.name for named in choice.names):
+    if any(reference.name == tool.name for reference in choice.names):
         return True
-    report_excluded_tool(located_tool, request, report, "not among the tools that may be chosen")
+    report_excluded_tool(located_tool, request, report, "excluded by the tool choice")
     return False
 
 
 def report_tool_change(change: ToolChange, path: SourcePath, report: LossReport) -> None:
-    """Report a change of tools, at a target where all are declared at the start and stay."""
+    """Report a change of tools, at a target that declares all tools at the start."""
     if change.add and all(isinstance(added, ToolRef) and added.kind == "server" for added in change.add):
-        report.dropped(path, "", "the target has no tools of an MCP server")
+        report.dropped(path, "", "the target has no MCP servers")
     elif change.add:
-        report.approximated(path, "", "tools that come later are declared from the start")
+        report.approximated(path, "", "tools that are loaded later are declared from the start")
     if change.remove:
-        report.dropped(path, "", "the target can't take tools away within a conversation")
+        report.dropped(path, "", "the target cannot remove tools within a conversation")
 
 
 def report_validated_choice(choice: ToolChoice | None, report: LossReport) -> None:
-    """Report a choice that holds all calls to their schemas, at a target that does so tool by tool, or not at all."""
+    """Report `validated`, at targets that cannot enforce the schemas of all calls."""
     if choice is not None and choice.validated:
-        report.dropped(("tool_choice",), "validated", "the target can't hold all calls to their schemas")
+        report.dropped(("tool_choice",), "validated", "the target cannot validate all calls against their schemas")
 
 
 def report_allowed_callers(tool: FunctionTool | FreeformTool, path: SourcePath, report: LossReport) -> None:
-    """Report who may call a tool, at a target where only the model itself can."""
+    """Report restrictions on callers, at targets where only the model calls tools."""
     if tool.allowed_callers is None:
         return
     if "direct" not in tool.allowed_callers:
         report.dropped(
             path,
             "allowed_callers",
-            "only programs may call this tool, and the target has none",
+            "only programs may call this tool, which the target does not support",
             constraint=True,
         )
         return
     for index, caller in enumerate(tool.allowed_callers):
         if caller != "direct":
-            report.dropped((*path, "allowed_callers", index), "", "the target's programs can't call tools")
+            report.dropped((*path, "allowed_callers", index), "", "the target has no programs that call tools")
 
 
 def freeform_description(tool: FreeformTool) -> str:
-    """The description of the function that stands for a free-text tool: the grammar, no longer enforced, is told."""
-    about = tool.description or ""
+    """Return the description of a function that stands for a freeform tool, with its grammar."""
+    description = tool.description or ""
     if tool.grammar is not None:
-        about += f"\n\nThe input must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
-    return about.strip()
+        description += f"\n\nThe input must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
+    return description.strip()
 
 
 def freeform_schema() -> Raw:
-    """The schema of the function that stands for a free-text tool."""
+    """Return the schema of a function that stands for a freeform tool."""
     properties = {INPUT_PARAMETER: {"type": "string", "description": "The whole input, as plain text."}}
     schema = {"type": "object", "properties": properties, "required": [INPUT_PARAMETER], "additionalProperties": False}
     return Raw(msgspec.json.encode(schema))
 
 
 WRAPPED_INPUT_END = '"}'
-"""How the arguments of a lowered call end, after the text."""
+"""The end of the arguments of a wrapped freeform call, after the text."""
 
 
 def wrap_freeform_input(text: str) -> str:
+    """Return the arguments of a function that stands for a freeform tool."""
     return msgspec.json.encode({INPUT_PARAMETER: text}).decode()
 
 
 def unwrap_freeform_input(arguments: str) -> str | None:
-    """The free text in the arguments of a lowered call; None if the model wrote something else."""
+    """Return the text in the arguments of a wrapped freeform call; None if they have another shape."""
     try:
         parsed = decode_json(arguments.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):

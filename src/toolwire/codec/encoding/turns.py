@@ -1,15 +1,15 @@
-"""Turns: a conversation as targets want it, who alternate roles and answer every call at once.
+"""Turns: a conversation arranged for targets that alternate roles and require an immediate result for each call.
 
-Decoders keep one Message per wire message. For its own protocol an encoder writes those back one by one (`as_written`).
-For another it asks for turns (`assemble`):
+Decoders keep one Message per wire message. For its own protocol, an encoder writes them back one by one
+(`one_turn_per_message`). For another protocol it uses `assemble`:
 
-1. Messages of one role in a row make one turn. System text keeps its place; only the leading run is lifted.
-2. Results stand first in the turn after their calls, in call order, one for each call. Pairing is within the turn: ids
-   may repeat later.
-3. A call that the next turn leaves unanswered gets a placeholder. At the end of the conversation it does not: its
-   result is still to come, and what was sent must stay a prefix of what will be.
-4. A result whose call is not in the turn before (late, or an orphan) stays where it is, as marked text: still data.
-5. Of two results for one call the last one counts, at the place of the first.
+1. Consecutive messages of one role form one turn. System text keeps its position; only the leading run is lifted.
+2. Results come first in the turn after their calls, in call order, one per call. Pairing stays within these two turns,
+   since ids may repeat later.
+3. A call without a result in the next turn gets a placeholder, except at the end of the conversation, where its result
+   is still to come. So the history that was sent stays a prefix of what follows.
+4. A result without a call in the previous turn stays in its position, as marked text.
+5. Of two results for one call the last one counts, at the position of the first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,24 +27,24 @@ UNANSWERED_TEXT = "[no result was recorded for this call]"
 
 
 class LocatedPart(Struct, frozen=True, gc=False):
-    """A part and the trail that leads to it."""
+    """A part and its source path."""
 
     part: Part
     path: SourcePath
 
 
 class Turn(Struct, gc=False):
-    """What one side says. `message` is there when the turn is exactly one message of the source, else `messages` are
-    those that it was made of, with their numbers; `placed` is not while nobody asked where its parts stand."""
+    """Consecutive messages of one role."""
 
     role: Role
-    located_parts: list[LocatedPart] | None
-    message: Message | None
+    located_parts: list[LocatedPart] | None  # None until requested
+    message: Message | None  # set if the turn is exactly one message of the source
     path: SourcePath
-    messages: list[tuple[int, Message]] | None = None
+    messages: list[tuple[int, Message]] | None = None  # otherwise its messages, with their indexes
 
     @property
     def parts(self) -> list[LocatedPart]:
+        """Return the parts with their source paths, located on first use."""
         if self.located_parts is None:
             self.located_parts = []
             if self.message is not None:
@@ -54,220 +54,269 @@ class Turn(Struct, gc=False):
         return self.located_parts
 
     def _locate(self, message: Message, path: SourcePath) -> None:
+        """Append the parts of a message with their source paths."""
         self.parts.extend([LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)])
 
 
 def one_turn_per_message(messages: tuple[Message, ...]) -> list[Turn]:
+    """Return each message as a turn of its own."""
     return [Turn(message.role, None, message, ("messages", index)) for index, message in enumerate(messages)]
 
 
 def leading_system_count(messages: tuple[Message, ...]) -> int:
-    """How many messages at the start are system text, or say which tools there are."""
+    """Count the leading messages that contain only system text or tool changes."""
     count = 0
     for message in messages:
-        told = all(isinstance(part, _LEADING_TYPES) for part in message.parts)
-        if message.role not in ("system", "developer") or not told:
+        if message.role not in ("system", "developer"):
+            break
+        if not all(isinstance(part, _LEADING_TYPES) for part in message.parts):
             break
         count += 1
     return count
 
 
 def ends_with_assistant_text(messages: tuple[Message, ...]) -> bool:
-    """Whether a conversation ends with a text of the model's, which some providers go on with."""
+    """Return whether a conversation ends with assistant text (prefill), which some providers continue."""
     last = messages[-1] if messages else None
     return last is not None and last.role == "assistant" and bool(last.parts) and isinstance(last.parts[-1], Text)
 
 
 def assemble(request: Request, report: LossReport, *, skip: int = 0, supports_prefill: bool = False) -> list[Turn]:
-    """The turns of a conversation, for a target that wants results right after their calls. `continues`: it goes on
-    with a last text of the model's."""
-    if request.continued and not supports_prefill and ends_with_assistant_text(request.messages):
-        place = len(request.messages) - 1
-        trail = ("messages", place, "parts", len(request.messages[place].parts) - 1)
-        report.approximated(trail, "", "the target begins an answer of its own after it, and does not continue it")
+    """Arrange a conversation in turns, with results right after their calls.
+
+    `skip` omits leading messages. With `supports_prefill`, the target continues a trailing assistant text.
+    """
+    if request.continued and not supports_prefill:
+        _report_prefill(request.messages, report)
     turns: list[Turn] = []
-    held: list[Turn] = []
+    system_turns: list[Turn] = []  # between calls and their results
     last, start = None, skip
-    nameless = False
     ids = set[str]()
-    orderly = True  # as most are: each call answered in the next turn, in order
-    asked: list[Part] = []
+    ambiguous = False  # a call lacks a unique id
+    ordered = True  # each call is answered in the next turn, in order, as usual
+    call_parts: list[Part] = []
     for index in range(skip, len(request.messages)):
         message = request.messages[index]
         role = message.role
         if last is not None and last.role == role and role in ("user", "assistant"):
-            if last.messages is None and last.message is not None:
-                last.messages = [(start, last.message)]
-                last.message = None
-            if last.messages is not None:
-                last.messages.append((index, message))
-            orderly = orderly and role == "assistant"
+            _extend_turn(last, start, index, message)
+            ordered = ordered and role == "assistant"
         else:
             turn = Turn(role, None, message, ("messages", index))
-            if (
-                last is not None
-                and last.role == "assistant"
-                and role in ("system", "developer")
-                and _has_client_calls(parts_of(last))
-            ):
-                held.append(turn)
-                orderly = False
+            if last is not None and _awaits_results(last) and role in ("system", "developer"):
+                system_turns.append(turn)
+                ordered = False
                 continue
             turns.append(turn)
-            if held and role == "user":
-                _move_after_results(held, turns, report)
+            if system_turns and role == "user":
+                _move_after_results(system_turns, turns, report)
             last, start = turn, index
         if role == "assistant":
-            asked += message.parts
-            for part in message.parts:
-                if type(part) is ToolCall:
-                    if not part.id or part.id in ids:
-                        nameless = True
-                    else:
-                        ids.add(part.id)
+            call_parts += message.parts
+            ambiguous = _has_ambiguous_ids(message.parts, ids) or ambiguous
         elif role == "user":
             ids.clear()
-            orderly = orderly and _starts_with_results(message.parts, asked)
-            asked = []
-    turns += held
-    if nameless or not orderly:
-        _assign_missing_ids(turns, report)
-    return turns if orderly and not nameless else _pair_results(turns, report)
+            ordered = ordered and _starts_with_results(message.parts, call_parts)
+            call_parts = []
+    turns += system_turns
+    if ordered and not ambiguous:
+        return turns
+    _assign_missing_ids(turns, report)
+    return _pair_results(turns, report)
+
+
+def _report_prefill(messages: tuple[Message, ...], report: LossReport) -> None:
+    """Report a trailing assistant text that the target does not continue."""
+    if ends_with_assistant_text(messages):
+        path = ("messages", len(messages) - 1, "parts", len(messages[-1].parts) - 1)
+        report.approximated(path, "", "the target does not continue this text, but starts a new response")
+
+
+def _extend_turn(turn: Turn, start: int, index: int, message: Message) -> None:
+    """Add a message to a turn, whose first message has the index `start`."""
+    if turn.messages is None and turn.message is not None:
+        turn.messages = [(start, turn.message)]
+        turn.message = None
+    if turn.messages is not None:
+        turn.messages.append((index, message))
+
+
+def _awaits_results(turn: Turn) -> bool:
+    """Return whether results must follow directly after a turn."""
+    return turn.role == "assistant" and _has_client_calls(parts_of(turn))
+
+
+def _has_ambiguous_ids(parts: tuple[Part, ...], ids: set[str]) -> bool:
+    """Add the ids of calls to `ids`, and return whether one is missing or already there."""
+    ambiguous = False
+    for part in parts:
+        if type(part) is ToolCall:
+            if not part.id or part.id in ids:
+                ambiguous = True
+            else:
+                ids.add(part.id)
+    return ambiguous
 
 
 def _move_after_results(system_turns: list[Turn], turns: list[Turn], report: LossReport) -> None:
-    """System text that stood between calls and their results, or what is put in their place, comes after them."""
+    """Move system text from between calls and their results to after the results."""
     for turn in system_turns:
-        report.approximated(turn.path, "", "moved behind the results that it stood before")
+        report.approximated(turn.path, "", "moved after the tool results")
     turns += system_turns
     system_turns.clear()
 
 
 def _assign_missing_ids(turns: list[Turn], report: LossReport) -> None:
-    """Give an id to each call that has none or another call's, and to the results that can only be matched by name and
-    order. Google's SDK leaves out the ids of results where the calls have some; small servers repeat the ids of calls,
-    which Anthropic refuses."""
+    """Assign ids to calls without a unique one, and to results that match a call only by name and order.
+
+    Google's SDK omits the ids of results even if the calls have some. Small servers repeat call ids, which Anthropic
+    rejects.
+    """
     for number, turn in enumerate(turns):
         if turn.role == "assistant" and ToolCall in map(type, parts_of(turn)):
-            following = next((t for t in turns[number + 1 :] if t.role in ("user", "assistant")), None)
+            following = next(
+                (candidate for candidate in turns[number + 1 :] if candidate.role in ("user", "assistant")), None
+            )
             if _has_missing_ids(parts_of(turn)) or (following is not None and _has_missing_ids(parts_of(following))):
                 _assign_turn_ids(turn, following, report)
 
 
 def _has_missing_ids(parts: Sequence[Part]) -> bool:
-    """Whether a call has no id, or that of another, or a result does not say whose it is."""
+    """Return whether a call lacks a unique id, or a result lacks the id of its call."""
     ids = [part.id for part in parts if isinstance(part, ToolCall)]
-    return not all(ids) or len(set(ids)) < len(ids) or any(isinstance(p, ToolResult) and not p.call_id for p in parts)
+    return (
+        not all(ids)
+        or len(set(ids)) < len(ids)
+        or any(isinstance(part, ToolResult) and not part.call_id for part in parts)
+    )
 
 
 def _assign_turn_ids(turn: Turn, next_turn: Turn | None, report: LossReport) -> None:
+    """Make the call ids of a turn unique, and match results without a usable id to its calls."""
+    repeated = _make_ids_unique(turn, report)
+    if next_turn is not None and next_turn.role == "user":
+        _match_results(turn, next_turn, repeated)
+
+
+def _make_ids_unique(turn: Turn, report: LossReport) -> set[str]:
+    """Derive ids for calls without a unique one, and return the ids that were repeated."""
     ids, repeated = set[str](), set[str]()
-    for position, placed in enumerate(turn.parts):
-        part = placed.part
-        if isinstance(part, ToolCall) and (not part.id or part.id in ids):
-            if part.id:
-                repeated.add(part.id)
-                report.approximated(placed.path, "id", "another call of the turn has the same id")
-            id = derive_call_id(part.name, part.arguments, *(step for step in placed.path if isinstance(step, int)))
-            turn.parts[position] = LocatedPart(replace(part, id=id), placed.path)
-        elif isinstance(part, ToolCall) and part.id:
+    for position, located in enumerate(turn.parts):
+        part = located.part
+        if not isinstance(part, ToolCall):
+            continue
+        if part.id and part.id not in ids:
             ids.add(part.id)
-    if next_turn is None or next_turn.role != "user":
-        return
+            continue
+        if part.id:
+            repeated.add(part.id)
+            report.approximated(located.path, "id", "another call of the turn has the same id")
+        id = derive_call_id(part.name, part.arguments, *(step for step in located.path if isinstance(step, int)))
+        turn.parts[position] = LocatedPart(replace(part, id=id), located.path)
+    return repeated
+
+
+def _match_results(turn: Turn, next_turn: Turn, repeated_ids: set[str]) -> None:
+    """Give each result without a usable id the id of an unanswered call, by name if possible, else by order."""
     answered = {part.call_id for part in parts_of(next_turn) if isinstance(part, ToolResult)}
-    waiting = [call for call, _ in _client_calls(turn) if call.id not in answered]
-    ids.clear()
-    for position, placed in enumerate(next_turn.parts):
-        part = placed.part
-        if isinstance(part, ToolResult) and part.call_id and (part.call_id not in repeated or part.call_id not in ids):
+    unanswered = [call for call, _ in _client_calls(turn) if call.id not in answered]
+    ids = set[str]()
+    for position, located in enumerate(next_turn.parts):
+        part = located.part
+        if not isinstance(part, ToolResult):
+            continue
+        if part.call_id and (part.call_id not in repeated_ids or part.call_id not in ids):
             ids.add(part.call_id)
-        elif isinstance(part, ToolResult) and waiting:
-            match = next((call for call in waiting if call.name == part.name), waiting[0])
-            waiting.remove(match)
-            next_turn.parts[position] = LocatedPart(replace(part, call_id=match.id), placed.path)
+        elif unanswered:
+            match = next((call for call in unanswered if call.name == part.name), unanswered[0])
+            unanswered.remove(match)
+            next_turn.parts[position] = LocatedPart(replace(part, call_id=match.id), located.path)
 
 
 _LocatedCall = tuple[ToolCall, SourcePath]
 
 
 def _pair_results(turns: list[Turn], report: LossReport) -> list[Turn]:
+    """Arrange the results of each turn after its calls, with placeholders for missing ones."""
     out: list[Turn] = []
-    asking: Turn | None = None
-    asked: Sequence[Part] = ()
+    call_turn: Turn | None = None
+    call_parts: Sequence[Part] = ()
     for turn in turns:
         parts = parts_of(turn)
         if turn.role == "assistant":
-            if asking is not None:
-                out.append(_placeholders(_client_calls(asking), report))
-            asking, asked = (turn, parts) if _has_client_calls(parts) else (None, ())
+            if call_turn is not None:
+                out.append(_placeholders(_client_calls(call_turn), report))
+            call_turn, call_parts = (turn, parts) if _has_client_calls(parts) else (None, ())
         elif turn.role == "user":
-            if not _starts_with_results(parts, asked):
-                turn = _pair_turn(turn, [] if asking is None else _client_calls(asking), report)  # noqa: PLW2901
-            asking, asked = None, ()
+            if not _starts_with_results(parts, call_parts):
+                turn = _pair_turn(turn, [] if call_turn is None else _client_calls(call_turn), report)  # noqa: PLW2901
+            call_turn, call_parts = None, ()
         out.append(turn)
     return out
 
 
 def parts_of(turn: Turn) -> Sequence[Part]:
-    """The parts of a turn, wherever they stand."""
+    """Return the parts of a turn, without source paths."""
     if turn.located_parts is not None:
-        return [placed.part for placed in turn.located_parts]
+        return [located.part for located in turn.located_parts]
     if turn.message is not None:
         return turn.message.parts
     return [part for _, message in turn.messages or () for part in message.parts]
 
 
 def _has_client_calls(parts: Sequence[Part]) -> bool:
-    """Whether there is a call among the parts that the client is to answer."""
+    """Return whether the client must answer a call among the parts."""
     return any(part.executor == "client" for part in parts if type(part) is ToolCall)
 
 
 def _client_calls(turn: Turn) -> list[_LocatedCall]:
-    """The calls that the client is to answer."""
-    found: list[_LocatedCall] = []
-    for placed in turn.parts:
-        part = placed.part
+    """Return the calls that the client must answer, with their source paths."""
+    calls: list[_LocatedCall] = []
+    for located in turn.parts:
+        part = located.part
         if isinstance(part, ToolCall) and part.executor == "client":
-            found.append((part, placed.path))
-    return found
+            calls.append((part, located.path))
+    return calls
 
 
 def _starts_with_results(parts: Sequence[Part], previous_parts: Sequence[Part]) -> bool:
-    """Whether what is said starts with exactly one result for each call, in order, as it mostly does."""
-    place = 0
+    """Return whether the parts start with exactly one result per previous call, in order."""
+    position = 0
     for call in previous_parts:
         if type(call) is ToolCall and call.executor == "client":
-            if place == len(parts):
+            if position == len(parts):
                 return False
-            result = parts[place]
+            result = parts[position]
             if type(result) is not ToolResult or result.call_id != call.id:
                 return False
-            place += 1
-    return place == len(parts) or ToolResult not in map(type, parts[place:])
+            position += 1
+    return position == len(parts) or ToolResult not in map(type, parts[position:])
 
 
 def _pair_turn(turn: Turn, calls: list[_LocatedCall], report: LossReport) -> Turn:
-    answers: dict[str | None, LocatedPart] = {}
+    """Arrange the results of a turn in call order; results without a call become text."""
+    results_by_id: dict[str | None, LocatedPart] = {}
     others: list[LocatedPart] = []
-    wanted = {call.id for call, _ in calls}
-    for placed in turn.parts:
-        part = placed.part
-        if isinstance(part, ToolResult) and part.executor == "client" and part.call_id in wanted:
-            if part.call_id in answers:
-                report.dropped(answers[part.call_id].path, "", "a later result answers the same call")
-            answers[part.call_id] = placed
+    call_ids = {call.id for call, _ in calls}
+    for located in turn.parts:
+        part = located.part
+        if isinstance(part, ToolResult) and part.executor == "client" and part.call_id in call_ids:
+            if part.call_id in results_by_id:
+                report.dropped(results_by_id[part.call_id].path, "", "superseded by a later result for the same call")
+            results_by_id[part.call_id] = located
         elif isinstance(part, ToolResult) and part.executor == "client":
-            report.approximated(placed.path, "call_id", "no call of the turn before has this id: sent as text")
+            report.approximated(located.path, "call_id", "no call of the previous turn has this id: sent as text")
             if part.status != "ok":
-                report.approximated(placed.path, "status", "told in words before the text")
-            others.extend(_orphan_as_text(placed, part))
+                report.approximated(located.path, "status", "stated before the text")
+            others.extend(_orphan_as_text(located, part))
         else:
-            others.append(placed)
-    results = [answers.get(call.id) or _placeholder(call, trail, report) for call, trail in calls]
+            others.append(located)
+    results = [results_by_id.get(call.id) or _placeholder(call, path, report) for call, path in calls]
     return Turn(turn.role, results + others, turn.message, turn.path)
 
 
 def _orphan_as_text(located_part: LocatedPart, result: ToolResult) -> Iterable[LocatedPart]:
+    """Yield a result without a call as marked text."""
     label = result.name or "a tool"
     outcome = "" if result.status == "ok" else f": {result.status}"
     yield LocatedPart(Text(text=f"[result of {label}, call {result.call_id}{outcome}]"), located_part.path)
@@ -276,12 +325,14 @@ def _orphan_as_text(located_part: LocatedPart, result: ToolResult) -> Iterable[L
 
 
 def _placeholders(calls: list[_LocatedCall], report: LossReport) -> Turn:
-    return Turn("user", [_placeholder(call, trail, report) for call, trail in calls], None, calls[0][1][:2])
+    """Return a user turn with placeholder results."""
+    return Turn("user", [_placeholder(call, path, report) for call, path in calls], None, calls[0][1][:2])
 
 
 def _placeholder(call: ToolCall, path: SourcePath, report: LossReport) -> LocatedPart:
+    """Return a placeholder result for a call, and report it."""
     report.added(
-        path, "", UNLOCATED + UNANSWERED_TEXT, "the target wants every call answered: a placeholder result was added"
+        path, "", UNLOCATED + UNANSWERED_TEXT, "the target requires a result for every call: added a placeholder"
     )
     result = ToolResult(call_id=call.id, content=(Text(text=UNANSWERED_TEXT),))
     return LocatedPart(result, path)

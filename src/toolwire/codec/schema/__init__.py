@@ -1,1 +1,1 @@
-"""JSON Schemas as a target takes them."""
+"""Rewriting JSON Schemas to the subset that a provider accepts."""

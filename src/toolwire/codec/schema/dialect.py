@@ -1,4 +1,4 @@
-"""What a provider takes of JSON Schema, as data: each protocol states its own."""
+"""The subset of JSON Schema that a provider accepts, as data that each protocol declares."""
 
 from typing import Literal, NamedTuple
 
@@ -9,7 +9,7 @@ from toolwire.codec.validation import word_set
 EnumType = type[str] | type[int] | type[float] | type[bool]
 
 ANNOTATIONS = word_set("description title default examples example deprecated readOnly writeOnly")
-"""Keywords that bind no value."""
+"""Keywords that do not restrict values."""
 
 BOUNDS = word_set("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf")
 COUNTS = word_set("minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains")
@@ -21,49 +21,43 @@ DESCRIBABLE = (
     | word_set("default examples example deprecated format pattern contentEncoding contentMediaType")
     | word_set("patternProperties propertyNames additionalProperties uniqueItems contains items prefixItems")
 )
-"""Keywords that help a model also where nothing enforces them: in words."""
+"""Keywords that still help a model if they are only mentioned in the description."""
 
 
 class Dialect(Struct, frozen=True, eq=False, kw_only=True):
-    """`keeps`: its keywords, or None if it takes all but what it `lacks`. `root`: those of the outermost schema, where
-    these are others. `items`: the dialect below an array, where that is another.
-
-    `references`: `kept` as they stand; only to `definitions` at the root; or written out (`inlined`). `enumerable`:
-    what an enum may hold; None is anything. `typed`: an enum, an array, a union's branch and what is required must be
-    declared. `nullable`: null is a keyword, not a type, and a type is one word.
-
-    `closed`: no object may have more than its properties; an open map is then closed too, or makes the schema `unfit`.
-    `complete`: all properties are required, and those that were not may be null. `unrolled`: what is required may not
-    lead back to itself. `recursive`: whether a strict schema may.
-    """
+    """A provider's subset of JSON Schema."""
 
     name: str
-    keywords: frozenset[str] | None = None
+    keywords: frozenset[str] | None = None  # supported keywords; None: all but `unsupported_keywords`
     unsupported_keywords: frozenset[str] = frozenset()
-    root_keywords: frozenset[str] | None = None
+    root_keywords: frozenset[str] | None = None  # supported keywords of the outermost schema, if they differ
+    # `kept` as they are, moved to `definitions` at the root, or `inlined`
     references: Literal["kept", "definitions", "inlined"] = "kept"
-    formats: frozenset[str] | None = None
-    enum_types: tuple[EnumType, ...] | None = None
-    requires_types: bool = False
-    has_nullable_keyword: bool = False
+    formats: frozenset[str] | None = None  # supported values of `format`; None: all
+    enum_types: tuple[EnumType, ...] | None = None  # types of enum values; None: any
+    requires_types: bool = False  # enums, arrays, union branches and required properties must be declared
+    has_nullable_keyword: bool = False  # null is expressed by `nullable`, and `type` is a single name
+    # objects accept only declared properties; open maps are closed as well, or make the schema `unfit`
     closed_objects: Literal["", "closed", "unfit"] = ""
-    requires_all_properties: bool = False
-    forbids_required_cycles: bool = False
-    allows_recursion: bool = True
-    items_dialect: "Dialect | None" = None
+    requires_all_properties: bool = False  # all properties are required; optional ones become nullable
+    forbids_required_cycles: bool = False  # required properties must not lead back to themselves
+    allows_recursion: bool = True  # strict schemas may be recursive
+    items_dialect: "Dialect | None" = None  # the dialect below an array, if it differs
 
     def supports(self, keyword: str, *, root: bool = False) -> bool:
-        keeps = self.root_keywords if root and self.root_keywords is not None else self.keywords
-        return keyword in keeps if keeps is not None else keyword not in self.unsupported_keywords
+        """Return whether a keyword is supported."""
+        supported = self.root_keywords if root and self.root_keywords is not None else self.keywords
+        return keyword in supported if supported is not None else keyword not in self.unsupported_keywords
 
 
 class SchemaContext(NamedTuple):
-    """Where a schema is written. `trail`: the references that led here."""
+    """The position of a schema that is being written."""
 
     dialect: Dialect
     depth: int = 0
-    followed_references: frozenset[str] = frozenset([""])
+    followed_references: frozenset[str] = frozenset([""])  # pointers of the references that led here
     is_root: bool = False
 
     def nested(self, dialect: Dialect | None = None) -> "SchemaContext":
+        """Return the context of a schema below this one."""
         return SchemaContext(dialect or self.dialect, self.depth + 1, self.followed_references)

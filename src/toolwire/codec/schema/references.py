@@ -1,7 +1,4 @@
-"""References inside one schema, resolved within it: nothing is ever fetched.
-
-Recursion: whether there is any, and through what is required, which a provider that unrolls it can't end.
-"""
+"""References within one schema, resolved without fetching anything, and the recursion that they cause."""
 
 import re
 from typing import Any
@@ -14,66 +11,69 @@ DEFINITIONS = ("$defs", "definitions")
 
 
 class References:
-    """`names`: what definitions at the root are called, by where they stand in the source."""
+    """Resolves references, and assigns names to definitions at the root."""
 
     def __init__(self, tree: Any) -> None:
         self._tree = tree
         self._anchors: dict[str, SchemaLocation] | None = None
-        self.definition_names: dict[str, str] = {}
+        self.definition_names: dict[str, str] = {}  # by the pointer of their source
         self._used_names: set[str] = set()
         self.resolved_paths: set[str] = set()
 
     def resolve(self, reference: Any) -> SchemaLocation | None:
+        """Return the location that a local reference or anchor points to, or None."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         pointer = _PERCENT.sub(lambda match: chr(int(match[1], 16)), reference[1:])
         if pointer and not pointer.startswith("/"):
             return self._resolve_anchor(pointer)
-        site = SchemaLocation(self._tree, "")
+        location = SchemaLocation(self._tree, "")
         for step in pointer.split("/")[1:]:
             key: Any = _unescape_step(step)
-            if isinstance(site.value, list):
-                key = int(key) if key.isdecimal() and len(key) < 9 and int(key) < len(site.value) else None
-            elif not isinstance(site.value, dict) or key not in site.value:
+            if isinstance(location.value, list):
+                key = int(key) if key.isdecimal() and len(key) < 9 and int(key) < len(location.value) else None
+            elif not isinstance(location.value, dict) or key not in location.value:
                 key = None
             if key is None:
                 return None
-            site = site.child(key)
-        self.resolved_paths.add(site.path)
-        return site
+            location = location.child(key)
+        self.resolved_paths.add(location.path)
+        return location
 
     def definition_name(self, location: SchemaLocation) -> str:
-        """The name of a definition at the root for what stands elsewhere."""
-        if (known := self.definition_names.get(location.path)) is None:
+        """Return the name of the root definition for a location, assigned on first use."""
+        if (name := self.definition_names.get(location.path)) is None:
             *parents, last = location.path.split("/")[1:]
             direct = len(parents) == 1 and parents[0] in DEFINITIONS
-            known = _unescape_step(last) if direct else _UNSAFE.sub("_", "_".join([*parents, last]))
-            plain, count = known, 1
-            while known in self._used_names:
+            name = _unescape_step(last) if direct else _UNSAFE.sub("_", "_".join([*parents, last]))
+            base, count = name, 1
+            while name in self._used_names:
                 count += 1
-                known = f"{plain}_{count}"
-            self._used_names.add(known)
-            self.definition_names[location.path] = known
-        return known
+                name = f"{base}_{count}"
+            self._used_names.add(name)
+            self.definition_names[location.path] = name
+        return name
 
     def _resolve_anchor(self, name: str) -> SchemaLocation | None:
+        """Return the location of an `$anchor`."""
         if self._anchors is None:
             self._anchors = {}
-            waiting = [SchemaLocation(self._tree, "")]
-            while waiting:
-                site = waiting.pop()
-                if isinstance(site.value, dict):
-                    if isinstance(anchor := site.value.get("$anchor"), str):
-                        self._anchors.setdefault(anchor, site)
-                    waiting += [site.child(key) for key in site.value]
-                elif isinstance(site.value, list):
-                    waiting += [site.child(index) for index in range(len(site.value))]
-        if (found := self._anchors.get(name)) is not None:
-            self.resolved_paths.add(found.path)
-        return found
+            stack = [SchemaLocation(self._tree, "")]
+            while stack:
+                candidate = stack.pop()
+                if isinstance(candidate.value, dict):
+                    if isinstance(anchor := candidate.value.get("$anchor"), str):
+                        self._anchors.setdefault(anchor, candidate)
+                    stack += [candidate.child(key) for key in candidate.value]
+                elif isinstance(candidate.value, list):
+                    stack += [candidate.child(index) for index in range(len(candidate.value))]
+        if (location := self._anchors.get(name)) is not None:
+            self.resolved_paths.add(location.path)
+        return location
 
 
 def _unescape_step(step: str) -> str:
+    """Decode one step of a JSON pointer."""
     return step.replace("~1", "/").replace("~0", "~")
 
 
@@ -86,102 +86,111 @@ ReferenceEdge = tuple[str, RequiredProperty, dict[str, Any]]
 def relax_required_cycles(
     root: dict[str, Any], required_sources: dict[int, Any], reference_sources: dict[int, Any], changes: SchemaChanges
 ) -> None:
-    """`required` and `pointed` say where names and references of the written schema stand in the source."""
-    definitions = root.get("$defs", {})
-    schemas = {"#": root, **{f"#/$defs/{name}": made for name, made in definitions.items()}}
-    edges = {name: _required_edges(made) for name, made in schemas.items()}
+    """Make required properties optional, or drop references, where they lead back to themselves.
+
+    Providers that unroll references could not end otherwise. `required_sources` and `reference_sources` locate names
+    and references of the written schema in the source.
+    """
+    schemas = {"#": root, **{f"#/$defs/{name}": schema for name, schema in root.get("$defs", {}).items()}}
+    edges = {name: _required_edges(schema) for name, schema in schemas.items()}
     component = _connected_components({name: [target for target, _, _ in found] for name, found in edges.items()})
     for name, found in edges.items():
-        for target, step, reference in found:
+        for target, required, reference in found:
             if component.get(target) != component[name]:
                 continue
-            if step is None:
-                changes.approximated(
-                    SchemaLocation(None, reference_sources[id(reference)][1]), "leads back to itself: left open"
-                )
+            if required is None:
+                location = SchemaLocation(None, reference_sources[id(reference)][1])
+                changes.approximated(location, "recursive reference: left unrestricted")
                 reference.pop("$ref")
-            elif step[1] in step[0]["required"]:
-                names = required_sources[id(step[0])][1]
-                changes.approximated(SchemaLocation(None, names[step[1]]), "leads back to itself: made optional")
-                step[0]["required"].remove(step[1])
-                if not step[0]["required"]:
-                    del step[0]["required"]
+                continue
+            owner, property_name = required
+            if property_name in owner["required"]:
+                names = required_sources[id(owner)][1]
+                changes.approximated(SchemaLocation(None, names[property_name]), "recursive: made optional")
+                owner["required"].remove(property_name)
+                if not owner["required"]:
+                    del owner["required"]
 
 
 def is_recursive(root: dict[str, Any], references: References) -> bool:
-    """Whether a reference leads back to itself; also said of a schema with so many that it is not worth knowing."""
+    """Return whether a reference leads back to itself; assumed for schemas with very many references."""
     edges: dict[str, list[str]] = {}
-    waiting = _collect_references(root)
-    while waiting and len(edges) < LIMIT_REFERENCES:
-        target = waiting.pop()
-        if target not in edges and (site := references.resolve(target)) is not None:
-            edges[target] = _collect_references(site.value)
-            waiting += edges[target]
+    stack = _collect_references(root)
+    while stack and len(edges) < LIMIT_REFERENCES:
+        target = stack.pop()
+        if target not in edges and (location := references.resolve(target)) is not None:
+            edges[target] = _collect_references(location.value)
+            stack += edges[target]
     component = _connected_components(edges)
-    return bool(waiting) or any(
-        component.get(target) == component[name] for name, found in edges.items() for target in found
+    return bool(stack) or any(
+        component.get(target) == component[name] for name, targets in edges.items() for target in targets
     )
 
 
 def _collect_references(tree: Any) -> list[str]:
-    """All references in a schema. A property of that name holds a schema, so is no text."""
-    found: list[str] = []
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
+    """Return all references in a schema; a property named `$ref` holds a schema, not a text."""
+    references: list[str] = []
+    stack = [tree]
+    while stack:
+        node = stack.pop()
         if isinstance(node, dict):
-            found += [value for key, value in node.items() if key == "$ref" and isinstance(value, str)]
-            waiting += node.values()
+            references += [value for key, value in node.items() if key == "$ref" and isinstance(value, str)]
+            stack += node.values()
         elif isinstance(node, list):
-            waiting += node
-    return found
+            stack += node
+    return references
 
 
 def _required_edges(schema: dict[str, Any]) -> list[ReferenceEdge]:
-    """The references that are reached without passing anything optional, each with the last required property."""
-    found: list[ReferenceEdge] = []
-    waiting: list[tuple[Any, RequiredProperty]] = [(schema, None)]
-    while waiting:
-        node, step = waiting.pop()
+    """Return the references reached without passing anything optional, with the last required property."""
+    edges: list[ReferenceEdge] = []
+    stack: list[tuple[Any, RequiredProperty]] = [(schema, None)]
+    while stack:
+        node, required = stack.pop()
         if not isinstance(node, dict):
             continue
         if isinstance(target := node.get("$ref"), str):
-            found.append((target, step, node))
-        waiting += [(node.get(key), step) for key in ("items", "additionalProperties")]
+            edges.append((target, required, node))
+        stack += [(node.get(key), required) for key in ("items", "additionalProperties")]
         for key in ("anyOf", "oneOf", "prefixItems"):
-            waiting += [(branch, step) for branch in node.get(key, ())]
+            stack += [(branch, required) for branch in node.get(key, ())]
         for name in node.get("required", ()):
-            waiting.append((node.get("properties", {}).get(name), (node, name)))
-    return found
+            stack.append((node.get("properties", {}).get(name), (node, name)))
+    return edges
 
 
 def _connected_components(edges: dict[str, list[str]]) -> dict[str, int]:
-    """A number for each: the same for those that lead to one another."""
-    order: list[str] = []
-    seen: set[str] = set()
-    for start, first in edges.items():
-        stack = [] if start in seen else [(start, iter(first))]
-        seen.add(start)
-        while stack:
-            name, rest = stack[-1]
-            following = next((one for one in rest if one in edges and one not in seen), None)
-            if following is None:
-                order.append(name)
-                stack.pop()
-            else:
-                seen.add(following)
-                stack.append((following, iter(edges[following])))
+    """Assign a number to each strongly connected component (Kosaraju's algorithm)."""
     reverse: dict[str, list[str]] = {name: [] for name in edges}
     for name, targets in edges.items():
         for target in targets:
             if target in reverse:
                 reverse[target].append(name)
-    found: dict[str, int] = {}
-    for number, start in enumerate(reversed(order)):
-        waiting = [start]
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found[name] = number
-                waiting += [one for one in reverse[name] if one not in found]
-    return found
+    component: dict[str, int] = {}
+    for number, start in enumerate(reversed(_postorder(edges))):
+        stack = [start]
+        while stack:
+            name = stack.pop()
+            if name not in component:
+                component[name] = number
+                stack += [source for source in reverse[name] if source not in component]
+    return component
+
+
+def _postorder(edges: dict[str, list[str]]) -> list[str]:
+    """Return the nodes in the order in which a depth-first search leaves them."""
+    order: list[str] = []
+    seen: set[str] = set()
+    for start, targets in edges.items():
+        stack = [] if start in seen else [(start, iter(targets))]
+        seen.add(start)
+        while stack:
+            name, successors = stack[-1]
+            successor = next((target for target in successors if target in edges and target not in seen), None)
+            if successor is None:
+                order.append(name)
+                stack.pop()
+            else:
+                seen.add(successor)
+                stack.append((successor, iter(edges[successor])))
+    return order

@@ -1,10 +1,9 @@
-"""One schema in the words of a dialect: what all its parts say together, wherever they stand, written anew in order.
+"""Rewrite a schema to a dialect.
 
-Several schemas that hold at once (`allOf`, a reference and what stands beside it) are gathered to one. What can't be
-said is left out, so that what was valid stays valid, and told in the description where it helps. Each change has its
-place in the source. Cost is bounded: references are written out so often only, and nothing is followed too deep.
-
-A schema as a target takes it, or as it is where the target takes all of it.
+Schemas that hold at once (`allOf`, or a reference beside other keywords) are merged into one. Unsupported keywords are
+left out, so that valid values stay valid, and mentioned in the description where that helps. Each change is recorded
+with its location in the source. The cost is bounded: references are inlined a limited number of times, to a limited
+depth.
 """
 
 from collections import deque
@@ -27,6 +26,8 @@ LIMIT_INLINE_COUNT = 2_000
 
 
 class SchemaRewriter:
+    """Rewrites one schema, including its definitions."""
+
     def __init__(self, tree: Any, dialect: Dialect) -> None:
         self.tree = tree
         self.dialect = dialect
@@ -37,9 +38,10 @@ class SchemaRewriter:
         self._definitions: list[SchemaLocation] = []
         self._inline_budget = LIMIT_INLINE_COUNT
 
-    # ---- the whole
+    # ---- the root
 
     def rewrite(self) -> Any:
+        """Rewrite the schema from its root."""
         root = self.rewrite_schema([SchemaLocation(self.tree, "")], SchemaContext(self.dialect, is_root=True)) or {}
         if self.dialect.references == "definitions":
             self._write_definitions(root)
@@ -48,52 +50,54 @@ class SchemaRewriter:
             and not self.dialect.allows_recursion
             and is_recursive(root, self.references)
         ):
-            raise SchemaRejected("it leads back to itself")
+            raise SchemaRejected("recursive schemas are not supported")
         if self.dialect.forbids_required_cycles:
             relax_required_cycles(root, self.required_sources, self.reference_sources, self.changes)
         for definitions in self._definitions:
             for name in definitions.value:
                 if (definition := definitions.child(name)).path not in self.references.resolved_paths:
-                    self.changes.dropped(definition, "a definition that nothing refers to")
+                    self.changes.dropped(definition, "unused definition")
         return root
 
     def _write_definitions(self, root: dict[str, Any]) -> None:
-        """Definitions, at the root; writing one may ask for others."""
-        done = 0
-        while len(self.references.definition_names) > done:
-            for path, name in list(self.references.definition_names.items())[done:]:
-                done += 1
-                site = self.references.resolve("#" + path)
-                made = None if site is None else self.rewrite_schema([site], SchemaContext(self.dialect, 1))
-                root.setdefault("$defs", {})[name] = {} if made is None else made
+        """Write the definitions at the root; writing one may request others."""
+        count = 0
+        while len(self.references.definition_names) > count:
+            for path, name in list(self.references.definition_names.items())[count:]:
+                count += 1
+                location = self.references.resolve("#" + path)
+                schema = None if location is None else self.rewrite_schema([location], SchemaContext(self.dialect, 1))
+                root.setdefault("$defs", {})[name] = {} if schema is None else schema
 
     # ---- one schema
 
     def rewrite_schema(self, locations: list[SchemaLocation], context: SchemaContext) -> dict[str, Any] | None:
-        """One schema that says what all of these say; None if nothing is valid."""
+        """Rewrite schemas that hold at once as a single one; None if no value is valid."""
         if context.depth > LIMIT_DEPTH:
             if self.dialect.closed_objects == "unfit":
-                raise SchemaRejected("too deep")
-            for site in locations:
-                self.changes.dropped(site, "too deep")
+                raise SchemaRejected("nested too deeply")
+            for location in locations:
+                self.changes.dropped(location, "nested too deeply")
             return {}
-        gathering = KeywordCollection(self, context)
-        if not gathering.collect(locations):
+        collection = KeywordCollection(self, context)
+        if not collection.collect(locations):
             return None
         return SchemaWriter(
-            self, gathering.members, context._replace(followed_references=gathering.followed_references), locations[0]
+            self, collection.members, context._replace(followed_references=collection.followed_references), locations[0]
         ).write()
 
     def spend_inline_budget(self) -> bool:
+        """Count one inlined reference, and return whether it is within the limit."""
         self._inline_budget -= 1
         return self._inline_budget >= 0
 
     def record_definitions(self, location: SchemaLocation) -> None:
+        """Remember definitions, to report the unused ones at the end."""
         self._definitions.append(location)
 
 
 class KeywordCollection:
-    """The keywords of schemas that hold at once, each with all the places that say it."""
+    """The keywords of schemas that hold at once, each with all locations that state it."""
 
     def __init__(self, rewriter: SchemaRewriter, context: SchemaContext) -> None:
         self.members: dict[str, list[SchemaLocation]] = {}
@@ -105,61 +109,67 @@ class KeywordCollection:
         self._waiting: deque[SchemaLocation] = deque()
 
     def collect(self, locations: list[SchemaLocation]) -> bool:
-        """Whether anything can be valid."""
+        """Collect the keywords, and return whether any value can be valid."""
         self._waiting.extend(locations)
         while self._waiting:
-            site = self._waiting.popleft()
-            if site.value is False:
-                for lost in (one for held in self.members.values() for one in held):
-                    self._changes.dropped(lost, "beside what is never valid")
+            location = self._waiting.popleft()
+            if location.value is False:
+                for keyword in (keyword for group in self.members.values() for keyword in group):
+                    self._changes.dropped(keyword, "combined with a schema that is never valid")
                 return False
-            if site.value is True:
-                self._changes.approximated(site, "told as an empty schema")
-            elif isinstance(site.value, dict):
+            if location.value is True:
+                self._changes.approximated(location, "written as an empty schema")
+            elif isinstance(location.value, dict):
                 alone = len(locations) == 1 and not self._waiting and not self.members
-                for key in site.value:
-                    self._collect_keyword(key, site, alone=alone)
+                for key in location.value:
+                    self._collect_keyword(key, location, alone=alone)
             else:
-                self._changes.dropped(site, "not a schema")
+                self._changes.dropped(location, "not a JSON Schema")
         return True
 
     def _collect_keyword(self, key: str, owner: SchemaLocation, *, alone: bool) -> None:
-        site, takes = owner.child(key), self._supports
+        """Collect one keyword, replacing it by a supported equivalent if there is one."""
+        location, supports = owner.child(key), self._supports
         match key:
             case "$ref":
-                self._collect_reference(site, owner, alone=alone)
-            case "allOf" if not takes(key) and isinstance(site.value, list):
-                self._changes.approximated(site, "told as one schema")
-                self._waiting += [site.child(index) for index in range(len(site.value))]
-            case "$defs" | "definitions" if self._context.dialect.references != "kept" and isinstance(site.value, dict):
-                self._collect_definitions(key, site)
+                self._collect_reference(location, owner, alone=alone)
+            case "allOf" if not supports(key) and isinstance(location.value, list):
+                self._changes.approximated(location, "merged into one schema")
+                self._waiting += [location.child(index) for index in range(len(location.value))]
+            case "$defs" | "definitions" if self._context.dialect.references != "kept" and isinstance(
+                location.value, dict
+            ):
+                self._collect_definitions(key, location)
             case "$defs" if self._context.dialect.references != "kept" and "definitions" in owner.value:
-                self._changes.malformed(site)
-            case "oneOf" if not takes(key) and takes("anyOf"):
-                self._changes.approximated(site, "told as anyOf")
-                self._add("anyOf", site)
-            case "const" if not takes(key) and takes("enum"):
-                self._changes.approximated(site, "told as an enum of one")
-                self._add("enum", SchemaLocation([site.value], site.path))
-            case "items" if isinstance(site.value, list):
-                self._changes.approximated(site, "told as prefixItems")
-                self._add("prefixItems", site)
+                self._changes.malformed(location)
+            case "oneOf" if not supports(key) and supports("anyOf"):
+                self._changes.approximated(location, "written as anyOf")
+                self._add("anyOf", location)
+            case "const" if not supports(key) and supports("enum"):
+                self._changes.approximated(location, "written as an enum of one")
+                self._add("enum", SchemaLocation([location.value], location.path))
+            case "items" if isinstance(location.value, list):
+                self._changes.approximated(location, "written as prefixItems")
+                self._add("prefixItems", location)
             case "additionalItems" if isinstance(owner.value.get("items"), list):
-                self._changes.approximated(site, "told as items")
-                self._add("items", site)
+                self._changes.approximated(location, "written as items")
+                self._add("items", location)
             case _:
-                self._add(key, site)
+                self._add(key, location)
 
     def _supports(self, keyword: str) -> bool:
+        """Return whether the dialect supports a keyword here."""
         return self._context.dialect.supports(keyword, root=self._context.is_root)
 
     def _add(self, key: str, location: SchemaLocation) -> None:
+        """Add a location to a keyword."""
         self.members.setdefault(key, []).append(location)
 
     def _collect_definitions(self, key: str, location: SchemaLocation) -> None:
+        """Name the definitions of the root, or remember those of other schemas."""
         if self._context.is_root and self._context.dialect.references == "definitions":
             if key == "definitions":
-                self._changes.approximated(location, "told as $defs")
+                self._changes.approximated(location, "written as $defs")
             self._add("$defs", location)
             for name in location.value:
                 self._rewriter.references.definition_name(location.child(name))
@@ -167,34 +177,37 @@ class KeywordCollection:
             self._rewriter.record_definitions(location)
 
     def _collect_reference(self, location: SchemaLocation, owner: SchemaLocation, *, alone: bool) -> None:
+        """Keep a reference, inline its target, or drop it."""
         mode, rewriter = self._context.dialect.references, self._rewriter
         target = rewriter.references.resolve(location.value)
         if target is None:
-            self._drop_reference(location, "leads nowhere within the schema", dropped=True)
+            self._drop_reference(location, "unresolvable reference", dropped=True)
         elif mode == "kept" or (
             mode == "definitions" and alone and _has_only_annotations(owner) and not self._must_be_object()
         ):
             self._add("$ref", location)
         elif target.path in self._inlined:
-            self._changes.approximated(location, "written out where it is used")
+            self._changes.approximated(location, "reference inlined")
         elif target.path in self.followed_references:
-            self._drop_reference(location, "leads back to itself: left open")
+            self._drop_reference(location, "recursive reference: left unrestricted")
             if isinstance(target.value, dict) and isinstance(target.value.get("type"), str):
                 self._add("type", target.child("type"))
         elif not rewriter.spend_inline_budget():
-            self._drop_reference(location, "too much to write out: left open")
+            self._drop_reference(location, "too many references to inline: left unrestricted")
         else:
-            self._changes.approximated(location, "written out where it is used")
+            self._changes.approximated(location, "reference inlined")
             self._inlined.add(target.path)
             self.followed_references |= {target.path}
             self._waiting.append(target)
 
     def _must_be_object(self) -> bool:
+        """Return whether the schema must be an object rather than a reference."""
         return self._context.is_root and self._rewriter.dialect.closed_objects == "unfit"
 
     def _drop_reference(self, location: SchemaLocation, reason: str, *, dropped: bool = False) -> None:
+        """Record a reference that is not written, or reject the schema if it must be strict."""
         if self._rewriter.dialect.closed_objects == "unfit":
-            raise SchemaRejected(f"a reference {reason}")
+            raise SchemaRejected(reason)
         if dropped:
             self._changes.dropped(location, reason)
         else:
@@ -202,7 +215,7 @@ class KeywordCollection:
 
 
 def _has_only_annotations(owner: SchemaLocation) -> bool:
-    """Whether a reference stands beside nothing that binds values."""
+    """Return whether nothing beside a reference restricts values."""
     return all(key in ANNOTATIONS or key.startswith("$") or key in DEFINITIONS for key in owner.value)
 
 
@@ -210,79 +223,87 @@ _LIMIT_CACHED_SCHEMA = 32_768
 
 
 class FittedSchema(NamedTuple):
-    """`unfit`: why the dialect can't say it at all; the schema is then as it was."""
+    """The result of fitting a schema to a dialect."""
 
     schema: Raw
     changes: tuple[Change, ...] = ()
-    rejection: str | None = None
+    rejection: str | None = None  # why the dialect cannot express the schema; it is then unchanged
 
 
 def fit_schema(schema: Raw, dialect: Dialect) -> FittedSchema:
-    """Agents declare the same tools in every request, so what short schemas became is remembered."""
+    """Fit a schema to a dialect; results of short schemas are cached, since agents resend the same tools."""
     text = bytes(schema)
-    found = _fit_cached(text, dialect) if len(text) <= _LIMIT_CACHED_SCHEMA else _fit(text, dialect)
-    return found if found.changes else found._replace(schema=schema)
+    fitted = _fit_cached(text, dialect) if len(text) <= _LIMIT_CACHED_SCHEMA else _fit(text, dialect)
+    return fitted if fitted.changes else fitted._replace(schema=schema)
 
 
 def fit_and_report(schema: Raw, dialect: Dialect, report: LossReport, path: SourcePath, field: str) -> Raw:
-    """The schema for the target, its changes reported."""
-    found = fit_schema(schema, dialect)
-    report.rewritten(path, field, found.changes)
-    return found.schema
+    """Fit a schema to a dialect and report the changes."""
+    fitted = fit_schema(schema, dialect)
+    report.rewritten(path, field, fitted.changes)
+    return fitted.schema
 
 
 def fit_strictly_and_report(
     schema: Raw, dialect: Dialect, report: LossReport, path: SourcePath, field: str
 ) -> tuple[Raw, bool]:
-    """The schema of what is to be held to it strictly, and whether the target can do so."""
-    found = fit_schema(schema, dialect)
-    if found.rejection is not None:
-        report.approximated(path, "strict", f"the target can't be strict with this schema: {found.rejection}")
+    """Fit the schema of a strict tool or output, and return whether the target can enforce it."""
+    fitted = fit_schema(schema, dialect)
+    if fitted.rejection is not None:
+        report.approximated(path, "strict", f"the target cannot enforce this schema: {fitted.rejection}")
         return schema, False
-    report.rewritten(path, field, found.changes)
-    return found.schema, True
+    report.rewritten(path, field, fitted.changes)
+    return fitted.schema, True
 
 
 def _fit(text: bytes, dialect: Dialect) -> FittedSchema:
+    """Fit a schema without the cache."""
     tree: Any = None
     try:
         tree = decode_json(text)
         if not dialect.closed_objects and not dialect.requires_types and _is_portable(tree, dialect):
             return FittedSchema(Raw(text))
         rewriter = SchemaRewriter(tree, dialect)
-        made = rewriter.rewrite()
+        schema = rewriter.rewrite()
         changes = tuple(rewriter.changes)
-        return FittedSchema(Raw(msgspec.json.encode(made)) if changes else Raw(text), changes)
-    except SchemaRejected as unfit:
-        return FittedSchema(Raw(text), (), str(unfit))
+        return FittedSchema(Raw(msgspec.json.encode(schema)) if changes else Raw(text), changes)
+    except SchemaRejected as rejected:
+        return FittedSchema(Raw(text), (), str(rejected))
     except RecursionError:
-        return FittedSchema(Raw(b'{"type":"object"}'), (Change("dropped", "", "too deep"),), "too deep")
+        return FittedSchema(
+            Raw(b'{"type":"object"}'), (Change("dropped", "", "nested too deeply"),), "nested too deeply"
+        )
 
 
 def _is_portable(tree: Any, dialect: Dialect) -> bool:
-    """Whether a schema says only what every dialect takes: most do, and need no rewriter."""
+    """Return whether a schema uses only keywords that every dialect supports, as most do."""
     level, root = [tree], dialect.root_keywords is not None
     for _ in range(LIMIT_DEPTH):
         below: list[Any] = []
         for node in level:
-            if type(node) is not dict:
+            if type(node) is not dict or not _collect_portable(node, below, root=root):
                 return False
-            for key, value in node.items():
-                if key == "properties" and type(value) is dict:
-                    below += value.values()
-                elif key == "items" and not root:
-                    below.append(value)
-                elif key == "required" and type(value) is list:
-                    if not all(type(name) is str for name in value) or len(set(value)) < len(value):
-                        return False
-                elif type(value) is not str or not (
-                    (key == "type" and value in JSON_TYPES) or (key == "description" and not root)
-                ):
-                    return False
         level, root = below, False
         if not level:
             return True
     return False
+
+
+def _collect_portable(node: dict[str, Any], below: list[Any], *, root: bool) -> bool:
+    """Add the nested schemas to `below`, and return whether all keywords of the node are portable."""
+    for key, value in node.items():
+        if key == "properties" and type(value) is dict:
+            below += value.values()
+        elif key == "items" and not root:
+            below.append(value)
+        elif key == "required" and type(value) is list:
+            if not all(type(name) is str for name in value) or len(set(value)) < len(value):
+                return False
+        elif type(value) is not str or not (
+            (key == "type" and value in JSON_TYPES) or (key == "description" and not root)
+        ):
+            return False
+    return True
 
 
 _fit_cached = lru_cache(maxsize=512)(_fit)

@@ -1,4 +1,4 @@
-"""The keywords of one schema, written in the order in which they were said."""
+"""Write the keywords of one schema in a dialect, in their original order."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ _TEXT_KEYWORDS = word_set("description title pattern format $id $anchor $comment
 
 
 class SchemaWriter:
-    """`origin` is where the schema stands, for what it lacks as a whole."""
+    """Writes one schema from its collected keywords."""
 
     def __init__(
         self,
@@ -43,21 +43,22 @@ class SchemaWriter:
         self._values = SchemaValues(members, context, origin, rewriter.changes, self._describe_or_drop)
 
     def write(self) -> dict[str, Any]:
+        """Write the schema."""
         members, out = self._members, self._out
         self._values.read()
-        for key, sites in members.items():
+        for key, locations in members.items():
             if key in ("type", "enum", "nullable"):
                 self._values.write(key, out)
             elif key == "prefixItems" or (key == "items" and "prefixItems" not in members):
                 self._write_items()
             elif key == "additionalProperties":
-                self._write_additional_properties(sites)
+                self._write_additional_properties(locations)
             elif key == "items":
                 continue
             elif not self._supports(key):
-                self._drop_keyword(key, sites)
+                self._drop_keyword(key, locations)
             else:
-                self._write_keyword(key, sites)
+                self._write_keyword(key, locations)
         SchemaNormalization(self._rewriter.changes, self._members, self._context, self._origin, self._out).normalize(
             self._values.types or []
         )
@@ -67,23 +68,25 @@ class SchemaWriter:
         return self._out
 
     def _supports(self, key: str) -> bool:
+        """Return whether the dialect supports a keyword here."""
         return self._dialect.supports(key, root=self._context.is_root)
 
     # ---- keywords
 
     def _write_keyword(self, key: str, locations: list[SchemaLocation]) -> None:
-        site, out = locations[0], self._out
-        if key == "$ref":
-            self._write_reference(site)
-        elif key == "properties":
-            self._write_properties(locations)
-        elif key == "required":
-            self._write_required(locations)
-        elif key == "anyOf":
-            self._write_union(locations)
-        elif key == "description":
-            self._write_description(locations)
-        elif key == "$defs" and isinstance(site.value, dict) and self._dialect.references == "definitions":
+        """Write a supported keyword."""
+        location, out = locations[0], self._out
+        writers = {
+            "properties": self._write_properties,
+            "required": self._write_required,
+            "anyOf": self._write_union,
+            "description": self._write_description,
+        }
+        if key in writers:
+            writers[key](locations)
+        elif key == "$ref":
+            self._write_reference(location)
+        elif key == "$defs" and isinstance(location.value, dict) and self._dialect.references == "definitions":
             out[key] = {}
         elif key in _SCHEMA_KEYWORDS:
             out[key] = self._write_nested(locations)
@@ -91,53 +94,57 @@ class SchemaWriter:
             self._write_subschemas(key, locations)
         elif key in BOUNDS or key in COUNTS:
             self._write_number(key, locations)
-        elif key in _TEXT_KEYWORDS and not isinstance(site.value, str):
-            self._changes.malformed(site)
-        elif key == "format" and self._dialect.formats is not None and site.value not in self._dialect.formats:
-            self._describe_or_drop(key, site)
+        elif key in _TEXT_KEYWORDS and not isinstance(location.value, str):
+            self._changes.malformed(location)
+        elif key == "format" and self._dialect.formats is not None and location.value not in self._dialect.formats:
+            self._describe_or_drop(key, location)
         else:
-            out[key] = site.value
+            out[key] = location.value
             self._report_duplicates(key, locations)
 
     def _drop_keyword(self, key: str, locations: list[SchemaLocation]) -> None:
-        for site in locations:
-            self._describe_or_drop(key, site)
-        # The bound itself excluded is close to a bound.
+        """Leave out an unsupported keyword, or replace it by a near equivalent."""
+        for location in locations:
+            self._describe_or_drop(key, location)
+        # An inclusive bound approximates an exclusive one.
         bound = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if bound and bound not in self._members and self._supports(bound) and _is_number(locations[0].value):
             self._out[bound] = locations[0].value
 
     def _describe_or_drop(self, key: str, location: SchemaLocation) -> None:
-        """In the description, if it helps and is short."""
+        """Mention a keyword in the description if that is short and helpful, else drop it."""
         hint = msgspec.json.encode(location.value)
         if key not in DESCRIBABLE or len(hint) > LIMIT_HINT or key in self._hints or not self._supports("description"):
             self._changes.dropped(location)
         else:
             self._hints[key] = hint.decode()
-            self._changes.approximated(location, "told in the description")
+            self._changes.approximated(location, "moved into the description")
 
     def _append_hints(self) -> None:
+        """Append the mentioned keywords to the description."""
         hint = ", ".join(f"{name}: {value}" for name, value in self._hints.items())
-        about = self._out.get("description")
-        self._out["description"] = f"{about} ({hint})" if isinstance(about, str) else hint
+        description = self._out.get("description")
+        self._out["description"] = f"{description} ({hint})" if isinstance(description, str) else hint
 
     def _report_duplicates(self, key: str, locations: list[SchemaLocation]) -> None:
-        """Of several the first is kept: fewer bounds let no less be valid."""
-        for site in locations[1:]:
-            if site.value != locations[0].value:
-                self._changes.dropped(site, "said twice, and only one can be told")
+        """Report all but the first of several values; fewer bounds keep valid values valid."""
+        for location in locations[1:]:
+            if location.value != locations[0].value:
+                self._changes.dropped(location, "given twice; the target accepts only one")
 
     def _write_description(self, locations: list[SchemaLocation]) -> None:
+        """Join the descriptions of the merged schemas."""
         texts: list[str] = []
-        for site in locations:
-            if not isinstance(site.value, str):
-                self._changes.malformed(site)
-            elif site.value not in texts:
-                texts.append(site.value)
+        for location in locations:
+            if not isinstance(location.value, str):
+                self._changes.malformed(location)
+            elif location.value not in texts:
+                texts.append(location.value)
         if texts:
             self._out["description"] = "\n".join(texts)
 
     def _write_number(self, key: str, locations: list[SchemaLocation]) -> None:
+        """Write a numeric bound, converting numeric strings."""
         value = locations[0].value
         if isinstance(value, str) and value.strip().removeprefix("-").isdecimal() and len(value) < 19:
             value = int(value)
@@ -150,11 +157,12 @@ class SchemaWriter:
             self._changes.malformed(locations[0])
             return
         if value is not locations[0].value:
-            self._changes.approximated(locations[0], "told as a number")
+            self._changes.approximated(locations[0], "written as a number")
         self._out[key] = value
         self._report_duplicates(key, locations)
 
     def _write_reference(self, location: SchemaLocation) -> None:
+        """Write a reference, pointing to a definition at the root if the dialect requires that."""
         out, rewriter = self._out, self._rewriter
         if self._dialect.references == "kept":
             out["$ref"] = location.value
@@ -165,185 +173,224 @@ class SchemaWriter:
             name = rewriter.references.definition_name(target)
             pointer = "#/$defs/" + name.replace("~", "~0").replace("/", "~1")
         if pointer != location.value:
-            self._changes.approximated(location, f"told as {pointer}")
+            self._changes.approximated(location, f"written as {pointer}")
         reference = {"$ref": pointer}
         rewriter.reference_sources[id(reference)] = (reference, location.path)
         if self._context.is_root or all(key.startswith("$") for key in self._members):
             self._out = reference = {**out, **reference}
             rewriter.reference_sources[id(reference)] = (reference, location.path)
         else:
-            # Both providers refuse anything beside a reference below the root.
-            self._changes.approximated(location, "told in a union of one, since it may not stand beside others")
+            # Anthropic and OpenAI reject other keywords beside a reference below the root.
+            self._changes.approximated(location, "wrapped in anyOf: the target allows no keywords beside a reference")
             out["anyOf"] = [reference]
 
-    # ---- schemas inside
+    # ---- nested schemas
 
     def _write_nested(self, locations: list[SchemaLocation]) -> Any:
-        made = self._rewriter.rewrite_schema(locations, self._context.nested())
-        return False if made is None else made
+        """Rewrite a nested schema; one that admits no value becomes False."""
+        schema = self._rewriter.rewrite_schema(locations, self._context.nested())
+        return False if schema is None else schema
 
     def _write_subschemas(self, key: str, locations: list[SchemaLocation]) -> None:
-        site = locations[0]
+        """Write a keyword that holds named or listed schemas."""
+        location = locations[0]
         self._report_duplicates(key, locations)
-        if key in _NAMED_SCHEMA_KEYWORDS and isinstance(site.value, dict):
-            self._out[key] = {name: self._write_nested([site.child(name)]) for name in site.value}
-        elif key in _LISTED_SCHEMA_KEYWORDS and isinstance(site.value, list) and site.value:
-            self._out[key] = [self._write_nested([site.child(index)]) for index in range(len(site.value))]
+        if key in _NAMED_SCHEMA_KEYWORDS and isinstance(location.value, dict):
+            self._out[key] = {name: self._write_nested([location.child(name)]) for name in location.value}
+        elif key in _LISTED_SCHEMA_KEYWORDS and isinstance(location.value, list) and location.value:
+            self._out[key] = [self._write_nested([location.child(index)]) for index in range(len(location.value))]
         else:
-            self._changes.malformed(site)
+            self._changes.malformed(location)
 
     def _write_properties(self, locations: list[SchemaLocation]) -> None:
-        named: dict[str, list[SchemaLocation]] = {}
-        for site in locations:
-            if not isinstance(site.value, dict):
-                self._changes.malformed(site)
+        """Write the properties of all merged schemas."""
+        locations_by_name: dict[str, list[SchemaLocation]] = {}
+        for location in locations:
+            if not isinstance(location.value, dict):
+                self._changes.malformed(location)
                 continue
-            for name in site.value:
-                named.setdefault(name, []).append(site.child(name))
-        if not named and not any(isinstance(site.value, dict) for site in locations):
+            for name in location.value:
+                locations_by_name.setdefault(name, []).append(location.child(name))
+        if not locations_by_name and not any(isinstance(location.value, dict) for location in locations):
             return
-        made = self._out["properties"] = {}
-        for name, places in named.items():
-            one: Any = self._rewriter.rewrite_schema(places, self._context.nested())
-            if one is None and self._dialect.keywords is None:
-                made[name] = False
-            elif one is None:
-                self._changes.approximated(places[0], "may never be given: left out")
+        properties = self._out["properties"] = {}
+        for name, property_locations in locations_by_name.items():
+            schema: Any = self._rewriter.rewrite_schema(property_locations, self._context.nested())
+            if schema is None and self._dialect.keywords is None:
+                properties[name] = False
+            elif schema is None:
+                self._changes.approximated(property_locations[0], "no value is valid: left out")
             else:
-                made[name] = one
+                properties[name] = schema
 
     def _write_required(self, locations: list[SchemaLocation]) -> None:
+        """Write the names of required properties, and remember their sources."""
         names: dict[str, str] = {}
         declared = {
-            name for site in self._members.get("properties", ()) if isinstance(site.value, dict) for name in site.value
+            name
+            for location in self._members.get("properties", ())
+            if isinstance(location.value, dict)
+            for name in location.value
         }
-        for site in locations:
-            if not isinstance(site.value, list):
-                self._changes.malformed(site)
+        for location in locations:
+            if not isinstance(location.value, list):
+                self._changes.malformed(location)
                 continue
-            for index, name in enumerate(site.value):
+            for index, name in enumerate(location.value):
                 if not isinstance(name, str) or (self._dialect.requires_types and name not in declared):
-                    self._changes.dropped(site.child(index), "not the name of a property")
+                    self._changes.dropped(location.child(index), "not the name of a declared property")
                 else:
-                    names.setdefault(name, f"{site.path}/{index}")
-        if names or any(site.value == [] for site in locations):
+                    names.setdefault(name, f"{location.path}/{index}")
+        if names or any(location.value == [] for location in locations):
             self._out["required"] = list(names)
             self._rewriter.required_sources[id(self._out)] = (self._out, names)
 
     def _write_union(self, locations: list[SchemaLocation]) -> None:
-        site, rewriter = locations[0], self._rewriter
-        branches: list[Any] = []
-        for other in locations[1:]:
-            self._describe_or_drop("anyOf", other)
-        if not isinstance(site.value, list) or not site.value:
-            self._changes.malformed(site)
+        """Write `anyOf`, with null as a keyword where the dialect requires that."""
+        location = locations[0]
+        for duplicate in locations[1:]:
+            self._describe_or_drop("anyOf", duplicate)
+        if not isinstance(location.value, list) or not location.value:
+            self._changes.malformed(location)
             return
-        for index in range(len(site.value)):
-            branch = site.child(index)
-            made = rewriter.rewrite_schema([branch], self._context.nested())
-            if made is None and self._dialect.keywords is None:
-                branches.append(False)
-            elif made is None:
-                self._changes.approximated(branch, "may never be chosen: left out")
-            elif self._dialect.has_nullable_keyword and made == {"type": "null"}:
-                self._changes.approximated(branch, "told as nullable")
-                self._values.nullable = True
-            else:
-                branches.append(made)
-        if self._values.adds_null and branches and not any(may_be_null(made) for made in branches):
+        branches = self._write_branches(location)
+        if self._values.adds_null and branches and not any(may_be_null(branch) for branch in branches):
             branches.append({"type": "null"})
-        if self._dialect.requires_types and any(_is_untyped(made) for made in branches):
-            self._describe_or_drop("anyOf", site)
-        elif (
-            self._dialect.has_nullable_keyword
-            and len(branches) == 1
-            and not branches[0].keys() & (self._members.keys() | self._out.keys())
-        ):
+        if self._dialect.requires_types and any(_is_untyped(branch) for branch in branches):
+            self._describe_or_drop("anyOf", location)
+        elif self._is_mergeable(branches):
             self._out.update(branches[0])
         elif branches:
             self._out["anyOf"] = branches
 
+    def _write_branches(self, union: SchemaLocation) -> list[Any]:
+        """Rewrite the branches of a union, without those that admit no value or only null."""
+        branches: list[Any] = []
+        for index in range(len(union.value)):
+            location = union.child(index)
+            branch = self._rewriter.rewrite_schema([location], self._context.nested())
+            if branch is None and self._dialect.keywords is None:
+                branches.append(False)
+            elif branch is None:
+                self._changes.approximated(location, "no value is valid: left out")
+            elif self._dialect.has_nullable_keyword and branch == {"type": "null"}:
+                self._changes.approximated(location, "written as nullable")
+                self._values.nullable = True
+            else:
+                branches.append(branch)
+        return branches
+
+    def _is_mergeable(self, branches: list[Any]) -> bool:
+        """Return whether a union has a single branch that does not overlap with the other keywords."""
+        if not self._dialect.has_nullable_keyword or len(branches) != 1:
+            return False
+        return not branches[0].keys() & (self._members.keys() | self._out.keys())
+
     def _write_items(self) -> None:
-        """A tuple's places, or what may be at any of them, where the dialect knows only that."""
-        rewriter, out = self._rewriter, self._out
-        below = self._context.nested(self._dialect.items_dialect)
-        prefix, items = self._members.get("prefixItems", []), self._members.get("items", [])
-        for site in prefix:
-            if not isinstance(site.value, list) or not site.value:
-                self._changes.malformed(site)
-        prefix = [site for site in prefix if isinstance(site.value, list) and site.value]
-        self._report_duplicates("prefixItems", prefix)
-        for again in [site.child(index) for site in prefix[1:] for index in range(len(site.value))]:
-            if not isinstance(again.value, dict | bool):
-                self._changes.dropped(again, "not a schema")
-        made = rewriter.rewrite_schema(items, below) if items else {}
-        places = [prefix[0].child(index) for index in range(len(prefix[0].value))] if prefix else []
+        """Write `prefixItems` and `items`; without support for tuples, a union of their positions."""
+        prefix, items, out = self._tuple_locations(), self._members.get("items", []), self._out
+        context = self._context.nested(self._dialect.items_dialect)
+        item_schema = self._rewriter.rewrite_schema(items, context) if items else {}
         if not self._supports("items"):
             self._drop_keyword("items", items)
             self._drop_keyword("prefixItems", prefix)
             return
-        firsts = [rewriter.rewrite_schema([one], below) for one in places]
-        if places and self._supports("prefixItems"):
-            out["prefixItems"] = [{} if one is None else one for one in firsts]
-        elif places:
-            self._describe_or_drop("prefixItems", prefix[0])
-            if made is not None and items:
-                firsts.append(made)
-            kinds = [one for index, one in enumerate(firsts) if one is not None and one not in firsts[:index]]
-            if made is None or items:
-                out["items"] = self._union_of(kinds)
-        if made is None:
-            self._changes.approximated(items[0], "told as a bound")
+        if prefix:
+            self._write_positions(prefix[0], item_schema if items else None, context, has_items=bool(items))
+        if item_schema is None:
+            self._changes.approximated(items[0], "written as maxItems")
             if "maxItems" not in self._members and self._supports("maxItems"):
-                out["maxItems"] = len(places)
+                out["maxItems"] = len(prefix[0].value) if prefix else 0
         elif items and "items" not in out:
-            out["items"] = made
+            out["items"] = item_schema
+
+    def _tuple_locations(self) -> list[SchemaLocation]:
+        """Return the locations of valid `prefixItems`; all but the first are reported."""
+        locations: list[SchemaLocation] = []
+        for location in self._members.get("prefixItems", []):
+            if isinstance(location.value, list) and location.value:
+                locations.append(location)
+            else:
+                self._changes.malformed(location)
+        self._report_duplicates("prefixItems", locations)
+        for position in [location.child(index) for location in locations[1:] for index in range(len(location.value))]:
+            if not isinstance(position.value, dict | bool):
+                self._changes.dropped(position, "not a JSON Schema")
+        return locations
+
+    def _write_positions(
+        self, prefix: SchemaLocation, item_schema: dict[str, Any] | None, context: SchemaContext, *, has_items: bool
+    ) -> None:
+        """Write the schemas of a tuple's positions, or one union that also covers further items."""
+        positions = [prefix.child(index) for index in range(len(prefix.value))]
+        schemas = [self._rewriter.rewrite_schema([position], context) for position in positions]
+        if self._supports("prefixItems"):
+            self._out["prefixItems"] = [{} if schema is None else schema for schema in schemas]
+            return
+        self._describe_or_drop("prefixItems", prefix)
+        if has_items:
+            distinct: list[dict[str, Any]] = []
+            for schema in (*schemas, item_schema):
+                if schema is not None and schema not in distinct:
+                    distinct.append(schema)
+            self._out["items"] = self._union_of(distinct)
 
     def _union_of(self, schemas: list[dict[str, Any]]) -> dict[str, Any]:
-        """What is one of several."""
-        if self._dialect.requires_types and any(_is_untyped(made) for made in schemas):
+        """Return a schema for values that match any of these."""
+        if self._dialect.requires_types and any(_is_untyped(schema) for schema in schemas):
             return {}
-        others = [made for made in schemas if made != {"type": "null"}]
+        others = [schema for schema in schemas if schema != {"type": "null"}]
         if not self._dialect.has_nullable_keyword or len(others) in (0, len(schemas)):
             return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-        made = others[0] if len(others) == 1 else {"anyOf": others}
-        return made if may_be_null(made) else {**made, "nullable": True}
+        union = others[0] if len(others) == 1 else {"anyOf": others}
+        return union if may_be_null(union) else {**union, "nullable": True}
 
     def _write_additional_properties(self, locations: list[SchemaLocation]) -> None:
-        """What else an object may hold. Where two schemas share an object, neither may close it to the other."""
-        site, closed = locations[0], self._dialect.closed_objects
+        """Write the schema of undeclared properties.
+
+        Where several schemas share an object, none of them may close it to the others.
+        """
+        location, values = locations[0], [location.value for location in locations]
         patterns = self._members.get("patternProperties", [])
-        shared = len(self._members.get("properties", ())) > 1 or len({one.path for one in locations}) > 1
+        shared = len(self._members.get("properties", ())) > 1 or len({location.path for location in locations}) > 1
         if not self._supports("additionalProperties"):
-            for one in locations:
-                if isinstance(one.value, bool):
-                    self._changes.dropped(one)
-                else:
-                    self._describe_or_drop("additionalProperties", one)
-        elif closed:
+            self._drop_additional_properties(locations)
+        elif self._dialect.closed_objects:
             self._out["additionalProperties"] = False
-            if any(one.value is not False for one in locations):
-                if closed == "unfit":
-                    raise SchemaRejected("an open map")
-                self._changes.approximated(site, "closed to further properties")
-        elif shared and any(one.value is not True for one in locations):
-            for one in locations:
-                self._changes.dropped(one, "would bind what another schema declares")
+            if any(value is not False for value in values):
+                if self._dialect.closed_objects == "unfit":
+                    raise SchemaRejected("objects with arbitrary properties are not supported")
+                self._changes.approximated(location, "closed to undeclared properties")
+        elif shared and any(value is not True for value in values):
+            for conflicting in locations:
+                self._changes.dropped(conflicting, "would reject properties of another merged schema")
         elif patterns and not self._supports("patternProperties"):
-            self._changes.approximated(site, "opened to what the patterns allow")
-            found = patterns[0].value
-            if site.value is False and isinstance(found, dict) and len(found) == 1:
-                self._out["additionalProperties"] = self._write_nested([patterns[0].child(next(iter(found)))])
-        elif isinstance(site.value, bool):
-            self._out["additionalProperties"] = site.value
+            self._replace_patterns(location, patterns[0])
+        elif isinstance(location.value, bool):
+            self._out["additionalProperties"] = location.value
         else:
             self._out["additionalProperties"] = self._write_nested(locations)
 
+    def _drop_additional_properties(self, locations: list[SchemaLocation]) -> None:
+        """Leave out the keyword; a schema is mentioned in the description."""
+        for location in locations:
+            if isinstance(location.value, bool):
+                self._changes.dropped(location)
+            else:
+                self._describe_or_drop("additionalProperties", location)
+
+    def _replace_patterns(self, location: SchemaLocation, patterns: SchemaLocation) -> None:
+        """Admit properties that match the patterns of an otherwise closed object."""
+        self._changes.approximated(location, "opened to properties that match the patterns")
+        if location.value is False and isinstance(patterns.value, dict) and len(patterns.value) == 1:
+            self._out["additionalProperties"] = self._write_nested([patterns.child(next(iter(patterns.value)))])
+
 
 def _is_untyped(schema: dict[str, Any]) -> bool:
-    """Whether a branch of a union only binds what is declared beside it."""
+    """Return whether a union branch only restricts keywords declared beside the union."""
     return bool(schema) and not schema.keys() & {"type", "anyOf", "$ref", "enum", "const"}
 
 
 def _is_number(value: Any) -> bool:
+    """Return whether a value is a number and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)

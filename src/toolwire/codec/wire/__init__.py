@@ -1,1 +1,1 @@
-"""TODO."""
+"""Wire objects: tolerant decoding, and preservation of unknown fields."""

@@ -1,7 +1,8 @@
-"""Between wire objects and canonical values: what a shape did not know, kept and put back.
+"""Preserve and restore wire fields without a canonical counterpart (`extras`) and wire spelling (`wire_form`).
 
-`rest` turns what a reading kept into the `extras` and `form` of a canonical value; `emit` and `restore` are its mirror
-image. `known` and `given` cross between UNSET, which is absent on the wire, and None, which is absent in the model.
+`collect_extras` turns the unknown fields of a wire object into `extras` and `wire_form`; `encode_with_extras` and
+`restore_extras` are its inverse. `unset_to_none` and `none_to_unset` convert between UNSET, which means absent on the
+wire, and None, which means absent in the canonical model.
 """
 
 from contextvars import ContextVar
@@ -24,21 +25,20 @@ LIMIT_MEMO_SIZE = 1024
 
 
 def unset_to_none(value: W | UnsetType | None) -> W | None:
-    """A wire field as a canonical one: absent is None."""
+    """Convert an absent wire field (UNSET) to None."""
     return None if value is UNSET else value
 
 
 def none_to_unset(value: W | None) -> W | UnsetType:
-    """A canonical field as a wire one: None is absent."""
+    """Convert None to an absent wire field (UNSET)."""
     return UNSET if value is None else value
 
 
-_extras_seen: ContextVar[list[bool] | None] = ContextVar("extras were made", default=None)
+_extras_seen: ContextVar[list[bool] | None] = ContextVar("extras_seen", default=None)
 
 
-class track_extras:  # noqa: N801 - read as the statement that it is for
-    """While a body is decoded: the list that is not empty once anything went into extras. A value without any need
-    not be searched for them."""
+class track_extras:  # noqa: N801 - used like a function in a `with` statement
+    """Context manager whose list is non-empty once decoding in its scope has produced extras."""
 
     __slots__ = ("_token",)
 
@@ -52,52 +52,53 @@ class track_extras:  # noqa: N801 - read as the statement that it is for
 
 
 def mark_extras_seen() -> None:
+    """Record for the enclosing `track_extras` that extras were produced."""
     if (seen := _extras_seen.get()) is not None and not seen:
         seen.append(True)
 
 
 def collect_extras(wire: WireObject, family: str, *wire_form: str, prefix: str = "") -> dict[str, Any]:
-    """`extras` and `form` of the canonical value that this wire object becomes.
+    """Return `extras` and `wire_form`, as keyword arguments, for the canonical value that a wire object becomes.
 
-    Keys of extras are JSON pointers below the value, without the leading slash; `under` is for a wire object that is
-    part of a larger canonical value (`metadata` of a request).
+    Keys of extras are JSON pointers below the value, without the leading slash. `prefix` locates a wire object that is
+    only part of the canonical value, such as `metadata` of a request.
     """
-    kept, wire_form = extras_and_wire_form(wire, family, wire_form, prefix)
-    if kept:
-        return {"extras": {family: kept}, "wire_form": wire_form}
+    extras, wire_form = extras_and_wire_form(wire, family, wire_form, prefix)
+    if extras:
+        return {"extras": {family: extras}, "wire_form": wire_form}
     return {"wire_form": wire_form} if wire_form else EMPTY
 
 
 def extras_and_wire_form(
     wire: WireObject, family: str, wire_form: tuple[str, ...] = (), prefix: str = ""
 ) -> tuple[dict[str, Raw], tuple[str, ...]]:
-    """As `rest`: the extras of the family itself, and the form."""
-    if (shape := _LAYOUTS.get((type(wire), family, prefix))) is None:
-        shape = _LAYOUTS[type(wire), family, prefix] = _ExtrasLayout(type(wire), family, prefix)
-    nullable, extra = shape.get_nullable(wire), shape.get_extra(wire)
+    """Return the extras of this family, and the extended `wire_form`, of a wire object."""
+    if (layout := _LAYOUTS.get((type(wire), family, prefix))) is None:
+        layout = _LAYOUTS[type(wire), family, prefix] = _ExtrasLayout(type(wire), family, prefix)
+    nullable, extra = layout.get_nullable(wire), layout.get_extra(wire)
     if None in nullable:
         if nullable.count(None) == 1:
-            wire_form += (shape.null_tokens[nullable.index(None)],)
+            wire_form += (layout.null_tokens[nullable.index(None)],)
         else:
             wire_form += tuple(
-                [token for token, value in zip(shape.null_tokens, nullable, strict=False) if value is None]
+                [token for token, value in zip(layout.null_tokens, nullable, strict=False) if value is None]
             )
-    if extra == shape.empty_extra:
+    if extra == layout.empty_extra:
         return EMPTY, wire_form
-    last, found = shape.memo  # one read: another thread may replace the pair at any time
-    nulls, kept = found if extra == last else shape.collect(wire, extra)
+    previous, cached = layout.memo  # a single read, since another thread may replace the pair
+    nulls, extras = cached if extra == previous else layout.collect(wire, extra)
     if nulls:
         wire_form += nulls
-    if not kept:
+    if not extras:
         return EMPTY, wire_form
     mark_extras_seen()
-    return kept.copy(), wire_form
+    return extras.copy(), wire_form
 
 
 class _ExtrasLayout:
-    """What may be kept of a shape: its fields that are extras by declaration, and those that may be null.
+    """The fields of a wire type that may go into extras or `wire_form`.
 
-    A server says the same of itself in answer after answer: what was found in extras is remembered until others come.
+    Servers repeat the same extra values in every response, so the last result is cached until they change.
     """
 
     def __init__(self, kind: type[WireObject], family: str, prefix: str) -> None:
@@ -115,22 +116,26 @@ class _ExtrasLayout:
         self._prefix = prefix
 
     def collect(self, wire: WireObject, extra: tuple[Any, ...]) -> "_TokensAndExtras":
-        """The tokens of what is null, and the rest by its keys."""
+        """Return the `wire_form` tokens of null fields, and the extras by key."""
         nulls = () if wire.nulls is UNSET else tuple(wire.nulls)
-        kept: dict[str, Raw] = {}
+        extras: dict[str, Raw] = {}
         for name, value in zip(self._names, extra, strict=False):
             if value == _NULL:
                 nulls += (name,)
             elif value is not UNSET:
-                kept[self._prefix + name] = value
+                extras[self._prefix + name] = value
         if wire.unknown is not UNSET:
-            kept.update([(self._prefix + escape_pointer(name), value) for name, value in wire.unknown.items()])
-        found = tuple([self._null_prefix + name for name in nulls]), kept
-        if wire.unknown is UNSET and wire.nulls is UNSET and sum(map(len, map(bytes, kept.values()))) < LIMIT_MEMO_SIZE:
-            # A copy: what is raw holds on to all of the body that it is from.
-            last = tuple([value if value is UNSET else value.copy() for value in extra])
-            self.memo = last, (found[0], {key: value.copy() for key, value in kept.items()})
-        return found
+            extras.update([(self._prefix + escape_pointer(name), value) for name, value in wire.unknown.items()])
+        result = tuple([self._null_prefix + name for name in nulls]), extras
+        if (
+            wire.unknown is UNSET
+            and wire.nulls is UNSET
+            and sum(map(len, map(bytes, extras.values()))) < LIMIT_MEMO_SIZE
+        ):
+            # Copy, since a Raw value keeps the entire body alive.
+            values = tuple([value if value is UNSET else value.copy() for value in extra])
+            self.memo = values, (result[0], {key: value.copy() for key, value in extras.items()})
+        return result
 
 
 _TokensAndExtras = tuple[tuple[str, ...], dict[str, Raw]]
@@ -138,20 +143,20 @@ _LAYOUTS: dict[tuple[type[WireObject], str, str], _ExtrasLayout] = {}
 
 
 def merge_extras(*collected: dict[str, Any]) -> dict[str, Any]:
-    """Several wire objects' rests as one, for the canonical value that they all become part of."""
+    """Merge the extras of several wire objects that become one canonical value."""
     extras: dict[str, dict[str, Raw]] = {}
-    form: tuple[str, ...] = ()
-    for one in filter(None, collected):
-        form += one.get("wire_form", ())
-        for family, fields in (one.get("extras") or EMPTY).items():
+    wire_form: tuple[str, ...] = ()
+    for entry in filter(None, collected):
+        wire_form += entry.get("wire_form", ())
+        for family, fields in (entry.get("extras") or EMPTY).items():
             extras[family] = extras[family] | fields if family in extras else fields
     if extras:
         mark_extras_seen()
-    return {"extras": extras or None, "wire_form": form}
+    return {"extras": extras or None, "wire_form": wire_form}
 
 
 def encode_with_extras(wire: WireObject, node: Node | None, family: str) -> Any:
-    """The wire object with what its canonical value kept of this family."""
+    """Return the wire object, with the extras of this family restored if there are any."""
     if node is None or (not node.extras and not node.wire_form):
         return wire
     if not _has_family(node, family):
@@ -160,6 +165,7 @@ def encode_with_extras(wire: WireObject, node: Node | None, family: str) -> Any:
 
 
 def _has_family(node: Node, family: str) -> bool:
+    """Return whether a node has extras or null tokens of this family."""
     if node.extras and family in node.extras:
         return True
     prefix = family + ":null:"
@@ -167,7 +173,7 @@ def _has_family(node: Node, family: str) -> bool:
 
 
 def restore_extras(out: dict[str, Any], node: Node | None, family: str) -> dict[str, Any]:
-    """Put back into a wire object what a canonical value kept of this family; what is there already stays."""
+    """Add the extras of this family to a wire object; existing members win."""
     if node is None or not (node.extras or node.wire_form):
         return out
     if node.extras:
@@ -181,37 +187,39 @@ def restore_extras(out: dict[str, Any], node: Node | None, family: str) -> dict[
 
 
 def _insert_at_pointer(out: dict[str, Any], key: str, value: Any) -> None:
+    """Set a member at a pointer unless it exists, creating or opening objects on the way."""
     if "/" not in key and "~" not in key:
         out.setdefault(key, value)
         return
     *parents, last = key.split("/")
     for name in parents:
-        inner = out.get(unescape_pointer(name))
-        if isinstance(inner, WireObject):
-            inner = as_dict(inner)
-        elif isinstance(inner, Raw) and bytes(inner)[:1] == b"{":
-            inner = dict(_decode_object(inner))
-        elif inner is None:
-            inner = {}
-        elif not isinstance(inner, dict):
+        child = out.get(unescape_pointer(name))
+        if isinstance(child, WireObject):
+            child = as_dict(child)
+        elif isinstance(child, Raw) and bytes(child)[:1] == b"{":
+            child = dict(_decode_object(child))
+        elif child is None:
+            child = {}
+        elif not isinstance(child, dict):
             return
-        out[unescape_pointer(name)] = inner
-        out = inner
+        out[unescape_pointer(name)] = child
+        out = child
     out.setdefault(unescape_pointer(last), value)
 
 
 def unescape_pointer(step: str) -> str:
+    """Decode one step of a JSON pointer."""
     return step.replace("~1", "/").replace("~0", "~") if "~" in step else step
 
 
 def as_dict(wire: WireObject) -> dict[str, Any]:
-    """The wire object's fields by their wire names."""
+    """Return the fields of a wire object by their wire names."""
     config = type(wire).__struct_config__
     out: dict[str, Any] = {}
     if config.tag is not None and config.tag_field is not None:
         out[config.tag_field] = config.tag
-    for name, encoded in zip(wire.__struct_fields__, wire.__struct_encode_fields__, strict=True):
+    for name, wire_name in zip(wire.__struct_fields__, wire.__struct_encode_fields__, strict=True):
         value = getattr(wire, name)
-        if value is not UNSET and not encoded.startswith("\x7f"):
-            out[encoded] = value
+        if value is not UNSET and not wire_name.startswith("\x7f"):
+            out[wire_name] = value
     return out

@@ -1,4 +1,4 @@
-"""What comes again and again: an agent declares the same tools in every turn, which are decoded and written once."""
+"""A bounded memo for values that recur, such as the tools that an agent declares in every turn."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ LIMIT_ENTRY_BYTES = 256 * 1024
 
 
 class BoundedMemo(Generic[K, V]):
-    """The values that were made lately, by what they were made of. When there are too many it starts anew."""
+    """A cache with a limit in bytes; when it is full, it is cleared."""
 
     def __init__(self) -> None:
         self._values: dict[K, V] = {}
@@ -19,7 +19,7 @@ class BoundedMemo(Generic[K, V]):
         self.get = self._values.get
 
     def put(self, key: K, value: V, size: int) -> None:
-        """The value must not hold on to more than `size` bytes, or nearly so."""
+        """Store a value that keeps about `size` bytes alive; large values are not stored."""
         if size > LIMIT_ENTRY_BYTES:
             return
         if size > self._free_bytes:

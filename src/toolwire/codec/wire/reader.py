@@ -1,12 +1,14 @@
-"""Names as steps of JSON pointers.
+"""Decode wire objects without losing fields that their type does not declare.
 
-Reading wire objects without losing what their shape does not know.
+A protocol declares its wire objects as `WireObject` structs. `Reader` first tries a strict typed decode, one pass in C
+that rejects unknown fields. Only if that fails, it reads the value field by field:
 
-A protocol declares its wire objects as `Wire` structs. Reading tries the whole typed decode first, one pass in C that
-refuses unknown fields. Only when that fails is the same shape read field by field: unknown fields, and optional ones of
-another type, are kept verbatim in `unknown`; null where the type has none is kept in `nulls`; an element of a union
-with an unknown tag becomes `Other`. What is required and wrong is a `DecodeError` with its path. So nothing can be
-dropped by forgetting it, and the ordinary case costs no more than a typed decode.
+* Unknown fields, and optional ones of another type, are kept verbatim in `unknown`.
+* Null, where the type does not allow it, is recorded in `nulls`.
+* A union element with an unknown tag becomes `UnknownVariant`.
+* A required field that is missing or wrong raises `DecodeError` with its path.
+
+So no field is dropped by oversight, and the common case costs no more than a typed decode.
 """
 
 from collections.abc import Callable
@@ -21,39 +23,44 @@ from toolwire.canonical.errors import DecodeError
 
 
 def escape_pointer(name: str) -> str:
-    """A name as one step of a JSON pointer."""
+    """Encode a name as one step of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1") if "~" in name or "/" in name else name
 
 
 Extra = Annotated[Raw | UnsetType, "extra"]
-"""A field that is known by name only: it is kept, as it is, in `extras`."""
+"""A field that is known by name only and kept verbatim in `extras`."""
 
 
 class UnknownFields(dict[str, Raw]):
-    """Of a type that msgspec can't decode: a wire field of the same name is an unknown one, too."""
+    """Fields that the wire type does not declare.
+
+    A type that msgspec cannot decode, so that a wire field named `unknown` lands here as well.
+    """
 
 
 class NullFields(tuple[str, ...]):
-    """As `UnknownFields`."""
+    """Names of null fields whose type does not allow null; not decodable, as `UnknownFields`."""
 
     __slots__ = ()
 
 
 class WireObject(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Base class of wire objects, which keep what their type does not declare."""
+
     unknown: UnknownFields | UnsetType = field(default=UNSET, name="\x7funknown")
     nulls: NullFields | UnsetType = field(default=UNSET, name="\x7fnulls")
 
 
 class UnknownVariant(Struct):
-    """An element whose tag its union does not know. `path` is where it stands."""
+    """A union element with an unknown tag."""
 
     tag: str
     body: Raw
-    path: str = ""
+    path: str = ""  # JSON pointer to the element
 
 
 class Mismatch(Exception):
-    """A value is not of the type that its field has."""
+    """Raised for a value that does not have the type of its field."""
 
 
 W = TypeVar("W")
@@ -67,14 +74,14 @@ JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 LIMIT_BYTES = 256 * 1024 * 1024
 LIMIT_CANDIDATES = 128
-"""OpenAI's limit of `n`, the largest of any provider. Encoders open all candidates below the one that begins."""
+"""OpenAI's limit of `n`, the largest of any provider. Encoders open all candidates with a lower index."""
 
 OUTPUT_LIMIT_FIELDS = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict"})
-"""Fields that bound an answer, where another type is an error: with one that is not understood it had no bound."""
+"""Output limits. A wrong type is an error here: keeping it as an extra would remove the limit."""
 
 
 class Reader(Generic[W]):
-    """Reads one kind of wire value for one protocol."""
+    """Decodes wire values of one type for one protocol."""
 
     def __init__(self, kind: Any, protocol: str) -> None:
         self._decode = msgspec.json.Decoder(kind).decode
@@ -82,11 +89,11 @@ class Reader(Generic[W]):
         self._protocol = protocol
 
     def read(self, data: bytes | Raw, path: str = "") -> W:
-        """The value; `DecodeError` if it is not one of this kind."""
+        """Decode a value; raise `DecodeError` if it does not have this type."""
         return self.read_with_exactness(data, path)[0]
 
     def read_with_exactness(self, data: bytes | Raw, path: str = "") -> tuple[W, bool]:
-        """The value, and whether the plain typed decode took it whole."""
+        """Decode a value, and return whether the strict typed decode accepted it."""
         try:
             return self._decode(data), True
         except JSON_ERRORS:
@@ -98,13 +105,13 @@ class Reader(Generic[W]):
 
 
 def check_candidate_index(index: int, protocol: str, path: str) -> None:
-    """Refuse a candidate that no provider can have been asked for."""
+    """Raise `DecodeError` for a candidate index that no provider allows."""
     if not 0 <= index < LIMIT_CANDIDATES:
         raise DecodeError(protocol, path, f"an index from 0 to {LIMIT_CANDIDATES - 1}", str(index))
 
 
 def validate_json(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
-    """The value without space around it, if it is one of JSON in UTF-8 of bounded size; msgspec bounds its depth."""
+    """Return the value without surrounding space, if it is UTF-8 JSON of bounded size; msgspec bounds the depth."""
     if isinstance(data, bytes):
         if len(data) > LIMIT_BYTES:
             raise DecodeError(protocol, path, f"at most {LIMIT_BYTES} bytes", f"{len(data)} bytes")
@@ -142,7 +149,7 @@ def _decode_open(raw: Raw) -> Any:
 
 
 def describe_json(raw: Raw) -> str:
-    """What a value is, in few words, for an error message."""
+    """Describe a value briefly, for an error message."""
     text = bytes(raw)
     match text[:1]:
         case b"{":
@@ -152,15 +159,15 @@ def describe_json(raw: Raw) -> str:
         case b"":
             return "nothing"
         case _:
-            short = text[:40].decode(errors="replace")
-            return short if len(text) <= 40 else short + "..."
+            excerpt = text[:40].decode(errors="replace")
+            return excerpt if len(text) <= 40 else excerpt + "..."
 
 
-# ---- the open reading, field by field
+# ---- tolerant decoding, field by field
 
 
 def _open_reader(kind: Any, protocol: str) -> ReadValue:
-    """How to read a value of this annotation when the typed decode of it failed."""
+    """Return a tolerant decoder for an annotation, for values that the typed decode rejects."""
     members = [m for m in union_members(kind) if m is not UnsetType]
     if len(members) > 1:
         return _open_union(members, protocol)
@@ -183,11 +190,12 @@ def _open_reader(kind: Any, protocol: str) -> ReadValue:
 
 
 def union_members(kind: Any) -> tuple[Any, ...]:
-    """The types that a union admits; of any other annotation, itself."""
+    """Return the members of a union; for any other annotation, itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def _describe_type(kind: Any) -> str:
+    """Describe an expected type, for an error message."""
     if get_origin(kind) in (list, tuple):
         return "an array"
     if (isinstance(kind, type) and issubclass(kind, WireObject)) or get_origin(kind) is dict:
@@ -200,6 +208,7 @@ def _describe_type(kind: Any) -> str:
 
 
 def _open_array(element: Any, origin: Any, protocol: str) -> ReadValue:
+    """Return a tolerant decoder for an array."""
     read = _value_reader(element, protocol)
 
     def open_array(raw: Raw, path: str) -> Any:
@@ -214,9 +223,9 @@ def _open_array(element: Any, origin: Any, protocol: str) -> ReadValue:
 
 @cache
 def _value_reader(kind: Any, protocol: str) -> ReadValue:
-    """The typed decode where it works, else the open one."""
+    """Return a decoder that tries the typed decode first, then the tolerant one."""
     decode = msgspec.json.Decoder(kind).decode
-    opened = _open_reader(kind, protocol)
+    read_open = _open_reader(kind, protocol)
 
     def read(raw: Raw, path: str) -> Any:
         try:
@@ -224,7 +233,7 @@ def _value_reader(kind: Any, protocol: str) -> ReadValue:
         except JSON_ERRORS:
             pass
         try:
-            return opened(raw, path)
+            return read_open(raw, path)
         except Mismatch as mismatch:
             raise DecodeError(protocol, path, str(mismatch), describe_json(raw)) from None
 
@@ -232,26 +241,27 @@ def _value_reader(kind: Any, protocol: str) -> ReadValue:
 
 
 def _open_union(members: list[Any], protocol: str) -> ReadValue:
+    """Return a tolerant decoder that selects a union member by its tag."""
     shapes = [m for m in members if isinstance(m, type) and issubclass(m, WireObject)]
     tagged = {m.__struct_config__.tag: _open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is not None}
     tag_field = next((m.__struct_config__.tag_field for m in shapes if m.__struct_config__.tag_field), "type")
-    plain = next((_open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is None), None)
-    openers = [_open_reader(m, protocol) for m in members if m not in shapes]
+    untagged = next((_open_struct(m, protocol) for m in shapes if m.__struct_config__.tag is None), None)
+    readers = [_open_reader(m, protocol) for m in members if m not in shapes]
     expected = " or ".join(dict.fromkeys(_describe_type(m) for m in members if m is not NoneType))
 
     def open_union(raw: Raw, path: str) -> Any:
         if shapes and bytes(raw)[:1] == b"{":
-            if plain is not None and not tagged:
-                return plain(raw, path)
+            if untagged is not None and not tagged:
+                return untagged(raw, path)
             tag = _read_tag(raw, tag_field)
-            if tag is not None and (opened := tagged.get(tag)) is not None:
-                return opened(raw, path)
+            if tag is not None and (reader_for_tag := tagged.get(tag)) is not None:
+                return reader_for_tag(raw, path)
             if tag is None:
                 raise DecodeError(protocol, f"{path}/{tag_field}", "a string", "nothing")
             return UnknownVariant(tag, raw, path)
-        for opener in openers:
+        for reader in readers:
             try:
-                return opener(raw, path)
+                return reader(raw, path)
             except Mismatch:
                 continue
         raise Mismatch(expected)
@@ -260,6 +270,7 @@ def _open_union(members: list[Any], protocol: str) -> ReadValue:
 
 
 def _read_tag(raw: Raw, tag_field: str) -> str | None:
+    """Return the tag of an object, if it is a string."""
     value = _decode_object(raw).get(tag_field)
     if value is None:
         return None
@@ -269,7 +280,7 @@ def _read_tag(raw: Raw, tag_field: str) -> str | None:
 
 @cache
 def _field_openers(kind: type[WireObject], protocol: str) -> dict[str, tuple[str, ReadValue, bool, bool]]:
-    """By wire name: the attribute, how to open it, whether it is required, whether it may be null."""
+    """Return, by wire name: the attribute, its decoder, whether it is required and whether it may be null."""
     hints = get_type_hints(kind)
     openers = {}
     for spec in msgspec.structs.fields(kind):
@@ -286,7 +297,7 @@ def _field_openers(kind: type[WireObject], protocol: str) -> dict[str, tuple[str
 
 @cache
 def _structural_fields(kind: type[WireObject]) -> frozenset[str]:
-    """Fields that hold arrays or objects of known shape: there another type is an error, not a value to keep."""
+    """Return the fields that hold arrays or objects of known type, where another type is an error."""
     hints = get_type_hints(kind)
     return frozenset(
         name for name, hint in hints.items() if any(_is_structure(member) for member in union_members(hint))
@@ -294,10 +305,12 @@ def _structural_fields(kind: type[WireObject]) -> frozenset[str]:
 
 
 def _is_structure(member: Any) -> bool:
+    """Return whether a type is an array or a wire object."""
     return get_origin(member) in (list, tuple) or (isinstance(member, type) and issubclass(member, WireObject))
 
 
 def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
+    """Return a tolerant decoder for a wire object."""
     tag_field = kind.__struct_config__.tag_field
     tag = kind.__struct_config__.tag
 
@@ -308,7 +321,7 @@ def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
             raise Mismatch("an object") from None
         if tag_field is not None and tag_field not in values:
             raise DecodeError(protocol, f"{path}/{tag_field}", repr(tag), "nothing")
-        openers = _field_openers(kind, protocol)  # here, since shapes may contain themselves
+        openers = _field_openers(kind, protocol)  # resolved late, since types may contain themselves
         structural = _structural_fields(kind)
         known: dict[str, Any] = {}
         unknown = UnknownFields()
@@ -333,15 +346,24 @@ def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
                         protocol, f"{path}/{escape_pointer(name)}", str(mismatch), describe_json(value)
                     ) from None
                 unknown[name] = value
-        for name, (attribute, _, required, _) in openers.items():
-            if required and attribute not in known:
-                raise DecodeError(protocol, f"{path}/{escape_pointer(name)}", "a value", "nothing")
+        _check_required(openers, known, protocol, path)
         return kind(**known, unknown=unknown or UNSET, nulls=NullFields(nulls) or UNSET)
 
     return open_struct
 
 
+def _check_required(
+    openers: dict[str, tuple[str, ReadValue, bool, bool]], known: dict[str, Any], protocol: str, path: str
+) -> None:
+    """Raise `DecodeError` for a required field that is missing."""
+    for name, (attribute, _, required, _) in openers.items():
+        if required and attribute not in known:
+            raise DecodeError(protocol, f"{path}/{escape_pointer(name)}", "a value", "nothing")
+
+
 class _TypeTag(Struct):
+    """The `type` member of any object."""
+
     type: str | None = None
 
 
@@ -349,7 +371,7 @@ _decode_type_tag = msgspec.json.Decoder(_TypeTag).decode
 
 
 def tag_of(raw: Raw) -> str | None:
-    """The `type` of an object, if it has one that is a string."""
+    """Return the `type` of an object, if it is a string."""
     try:
         return _decode_type_tag(raw).type
     except JSON_ERRORS:

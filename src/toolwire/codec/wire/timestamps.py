@@ -1,4 +1,4 @@
-"""Moments as text, to seconds since 1970 and back: arithmetic only, no clock and no calendar of this machine's."""
+"""RFC 3339 timestamps to seconds since 1970 and back, by arithmetic only."""
 
 import re
 
@@ -7,7 +7,7 @@ _SECONDS_PER_DAY = 86_400
 
 
 def decode_timestamp(text: str) -> int | float | None:
-    """None if it is no moment as the wire writes them."""
+    """Return the seconds since 1970, or None if the text is not a timestamp."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None
@@ -22,25 +22,28 @@ def decode_timestamp(text: str) -> int | float | None:
 
 
 def encode_timestamp(seconds: float) -> str:
-    whole = int(seconds // 1)
-    days, rest = divmod(whole, _SECONDS_PER_DAY)
+    """Format seconds since 1970 as a UTC timestamp."""
+    full_seconds = int(seconds // 1)
+    days, time_of_day = divmod(full_seconds, _SECONDS_PER_DAY)
     year, month, day = _date_of(days)
-    fraction = f"{seconds - whole:.6f}"[1:].rstrip("0").rstrip(".") if seconds != whole else ""
-    return f"{year:04}-{month:02}-{day:02}T{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}{fraction}Z"
+    clock = f"{time_of_day // 3600:02}:{time_of_day % 3600 // 60:02}:{time_of_day % 60:02}"
+    fraction = f"{seconds - full_seconds:.6f}"[1:].rstrip("0").rstrip(".") if seconds != full_seconds else ""
+    return f"{year:04}-{month:02}-{day:02}T{clock}{fraction}Z"
 
 
 def _days_since_epoch(year: int, month: int, day: int) -> int:
-    """Days since 1970; years start in March, so that the leap day is their last."""
+    """Return the days since 1970; years start in March, so that the leap day comes last."""
     year -= month <= 2
-    era, of_era = divmod(year, 400)
-    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
 
 
 def _date_of(days: int) -> tuple[int, int, int]:
-    era, of_era = divmod(days + 719_468, 146_097)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    shifted = (5 * of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return year + era * 400 + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
+    """Return year, month and day of a number of days since 1970."""
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    return year + era * 400 + (month <= 2), month, day_of_year - (153 * month_from_march + 2) // 5 + 1

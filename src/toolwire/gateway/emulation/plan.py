@@ -1,4 +1,4 @@
-"""What a provider does itself, and another upstream does not: the gateway does it in its place."""
+"""Emulation of hosted features that the upstream lacks."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EmulationPlan(Struct, frozen=True):
-    """The request as the upstream can be asked it, and what is done for it."""
+    """A request adapted to the upstream, and the plans of the features that the gateway emulates."""
 
     request: Request
     losses: list[Loss]
@@ -31,25 +31,25 @@ class EmulationPlan(Struct, frozen=True):
 def plan_emulation(
     request: Request, client: Codec, upstream: Codec, model: str | None, route_tools: RouteTools | None = None
 ) -> EmulationPlan | None:
-    """What has to be done in an upstream's place; None, as for nearly all requests, if there is nothing."""
+    """Plan what the gateway must emulate for a request; None, as for nearly all requests, if nothing."""
     if route_tools is None and (client is upstream or not request.tools or NativeTool not in map(type, request.tools)):
         return None
-    if (programs := plan_programs(request, client, upstream)) is not None:
-        request = programs.request
-    if (search := plan_tool_search(request, client, upstream, model)) is not None:
-        request = search.request
+    if (program_plan := plan_programs(request, client, upstream)) is not None:
+        request = program_plan.request
+    if (search_plan := plan_tool_search(request, client, upstream, model)) is not None:
+        request = search_plan.request
     if route_tools is not None:
         request = route_tools.add_to(request)
-    if programs is None and search is None and route_tools is None:
+    if program_plan is None and search_plan is None and route_tools is None:
         return None
-    losses = [loss for one in (programs, search) if one is not None for loss in one.losses]
-    return EmulationPlan(request, losses, programs, search, route_tools)
+    losses = [loss for plan in (program_plan, search_plan) if plan is not None for loss in plan.losses]
+    return EmulationPlan(request, losses, program_plan, search_plan, route_tools)
 
 
 def request_losses(
     plan: EmulationPlan | None, encoding: EncodedBody, request: Request, pair: ProtocolPair
 ) -> list[Loss]:
-    """What is lost of a request, tools that are only found later included: their guards hold, too."""
+    """Return the losses of a request, including those of tools that a search may declare later."""
     if plan is not None and plan.search_plan is not None:
         request = plan.search_plan.with_all_tools(request)
         encoding = pair.upstream.encode_request(request, pair.target)
@@ -57,7 +57,7 @@ def request_losses(
 
 
 class Emulator:
-    """Where it is done. The sandbox is opened by the first who needs it."""
+    """Creates the rounds of emulated requests; the program sandbox is opened when first needed."""
 
     def __init__(self, store: StateStore, keys: list[bytes]) -> None:
         self._store = store
@@ -65,6 +65,7 @@ class Emulator:
         self.program_host: ProgramHost | None = None
 
     def close(self) -> None:
+        """Close the program sandbox."""
         if self.program_host is not None:
             self.program_host.close()
 
@@ -76,7 +77,7 @@ class Emulator:
         mapping: ResponseMapping,
         owner: str,
     ) -> RoundMerger | None:
-        """The answers to this request, as it was sent, as one answer; None if there will be one only."""
+        """Return the rounds that answer this request; None if one round is enough."""
         if emulation_plan is None:
             pauses = pair.upstream.surface.can_pause and pair.client is not pair.upstream
             return RoundMerger() if pauses else None
@@ -85,7 +86,7 @@ class Emulator:
         if emulation_plan.program_plan is None:
             search = emulation_plan.search_plan or ToolSearchRequest(request, [], "", "", {}, {})
             return ToolSearchRounds(replace(search, request=request), pair, mapping, emulation_plan.route_tools)
-        from toolwire.gateway.emulation.program_rounds import ProgramHost, ProgramRounds  # noqa: PLC0415 - the sandbox is there only where it was installed
+        from toolwire.gateway.emulation.program_rounds import ProgramHost, ProgramRounds  # noqa: PLC0415 - the sandbox is an optional dependency
 
         self.program_host = self.program_host or ProgramHost(self._store, self._keys)
         plan = replace(emulation_plan.program_plan, request=request)

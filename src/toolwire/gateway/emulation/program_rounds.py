@@ -1,9 +1,9 @@
 """Programs that call tools, for upstreams that run none: running them.
 
-1. What the code calls are the client's tools: the client gets these calls as its own provider would make them, and the
-   program waits, sealed, in the gateway's state. The next request brings the results, and it goes on.
-2. A direct call of a tool that only programs may call is denied, and the model told so.
-3. A program that is not gone on with in time, or that nobody knows, has timed out.
+1. The tools that a program calls are the client's. The client gets the calls in its provider's form, and the program is
+   suspended, as a signed snapshot in the gateway's state. The next request brings the results and resumes it.
+2. A direct call of a tool that only programs may call is denied, and the model is told.
+3. A program that is unknown, or not resumed in time, has timed out.
 """
 
 import secrets
@@ -48,32 +48,34 @@ from toolwire.runtime.sandbox.code.program import (
     ProgramEnded,
     ProgramFunctions,
     ProgramWaiting,
+    open_program,
     sign_snapshot,
     verify_snapshot,
 )
-from toolwire.runtime.sandbox.code.program import open_program as started
 from toolwire.runtime.sandbox.code.tool import CodeSandbox, make_helpers, program_output
 from toolwire.runtime.tool import ToolError, ToolOutput
 
 PROGRAM_KIND = "program"
-_SUSPENSION_SECONDS = 270.0  # seconds: as long as Anthropic keeps a container
+_SUSPENSION_SECONDS = 270.0  # as long as Anthropic keeps a container
 _decode_call = msgspec.json.Decoder(ToolCall).decode
 _NO_SEARCH = ToolSearchRequest(Request(origin=""), [], "", "", {}, {})
 
 
 class SuspendedProgram(Struct):
-    """A program that waits: the interpreter's snapshot, the calls that the client was given for those that it makes,
-    and the call that the model made of it. Of one that ended only that is left."""
+    """A program that waits for results, or the remains of one that ended."""
 
     snapshot: bytes
+    """The interpreter's state; empty once the program has ended."""
     calls: dict[str, int]
+    """The interpreter's call ids, by the ids that the client got."""
     code: str
     call: Raw
+    """The model's call that started the program, with its signature."""
     expires_at: float
 
 
 class ProgramHost:
-    """Where programs run, and where those that wait are kept."""
+    """The sandbox that runs programs, and the store of suspended ones."""
 
     def __init__(self, store: StateStore, keys: list[bytes], clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -82,38 +84,41 @@ class ProgramHost:
         self.clock = clock
 
     def close(self) -> None:
+        """Close the sandbox."""
         self.sandbox.close_sync()
 
     async def store_suspended(self, owner: str, id: str, program: SuspendedProgram) -> None:
-        """Store a program that waits, before its client is told of it: the next request brings only results."""
+        """Store a suspended program, before its calls are sent: the next request brings only results."""
         await self._store.put([self._row(owner, id, program)])
 
     def store_ended(self, owner: str, id: str, program: SuspendedProgram) -> None:
-        """Store what is left of a program that ended: the call that began it, with its proof."""
+        """Store the call that started a program that ended, with its signature."""
         self._store.enqueue([self._row(owner, id, program)])
 
     def _row(self, owner: str, id: str, program: SuspendedProgram) -> Row:
+        """Build the row of a program, signed for its owner."""
         return Row(
             owner, PROGRAM_KIND, id, sign_snapshot(msgspec.json.encode(program), self._keys[0], f"{owner}\0{id}")
         )
 
     async def find(self, owner: str, ids: list[str]) -> dict[str, SuspendedProgram]:
-        """Those programs that are still there, and ours."""
+        """Return the programs that are stored, and signed by this gateway."""
         rows = await self._store.get(owner, PROGRAM_KIND, ids)
-        found = {id: self._unseal(sealed, f"{owner}\0{id}") for id, sealed in rows.items()}
-        return {id: waits for id, waits in found.items() if waits is not None}
+        programs = {id: self._verify(signed, f"{owner}\0{id}") for id, signed in rows.items()}
+        return {id: program for id, program in programs.items() if program is not None}
 
-    def _unseal(self, sealed: bytes, purpose: str) -> SuspendedProgram | None:
+    def _verify(self, signed: bytes, purpose: str) -> SuspendedProgram | None:
+        """Verify and decode a stored program; None if no key matches."""
         for key in self._keys:
             try:
-                return msgspec.json.decode(verify_snapshot(sealed, key, purpose), type=SuspendedProgram)
+                return msgspec.json.decode(verify_snapshot(signed, key, purpose), type=SuspendedProgram)
             except InvalidSnapshot:
                 continue
         return None
 
 
 class ProgramRounds(ToolSearchRounds):
-    """The events of several answers as those of one, with programs run between them."""
+    """Merges several rounds into one response, running programs between them."""
 
     def __init__(
         self,
@@ -136,53 +141,55 @@ class ProgramRounds(ToolSearchRounds):
         self._first_parts: list[Part] = []
 
     def _is_gateway_call(self, call: ToolCall) -> bool:
+        """Return whether the call starts a program, is reserved for programs, or is a search or route tool."""
         return call.name in (
             self._program_plan.function_name,
             *self._program_plan.hidden_names,
         ) or super()._is_gateway_call(call)
 
     def _handle_call(self, call: ToolCall) -> list[Event]:
+        """Queue a program; deny a direct call of a tool that only programs may call."""
         if call.name == self._program_plan.function_name:
             self._code_calls.append(call)
             return []
         if call.name in self._program_plan.hidden_names:
-            said = f"Denied: only code may call {call.name}. Call it inside {self._program_plan.function_name}."
-            self._results.append(program_tool_result(call.id, said, is_error=True))
+            message = f"Denied: only code may call {call.name}. Call it inside {self._program_plan.function_name}."
+            self._results.append(program_tool_result(call.id, message, is_error=True))
             return []
         return super()._handle_call(call)
 
     def _needs_next_round(self) -> bool:
+        """Return whether there is a program to run, or results to send."""
         return bool(self._code_calls) or super()._needs_next_round()
 
     def _process_event(self, event: Event) -> list[Event]:
-        told = super()._process_event(event)
+        """Return the client events for one upstream event, preceded by the parts of a resumed program."""
+        events = super()._process_event(event)
         if isinstance(event, MessageStart) and self._first_parts:
-            told += self._part_events(self._first_parts, self._message_offset)
+            events += self._part_events(self._first_parts, self._message_offset)
             self._first_parts = []
-        return told
+        return events
 
-    # ---- a program that waits
+    # ---- resuming a program
 
     async def prepare_first_round(self) -> Response | bytes | None:
-        """Go on with the program that waits, if one does. An answer, if it waits again; else what is asked then."""
+        """Resume a suspended program; return a response if it is suspended again, else the request to send."""
         await super().prepare_first_round()
         pending = self._program_plan.pending
         if not self._program_plan.program_ids:
             return None
-        known = await self._host.find(self._owner, self._program_plan.program_ids)
-        self._restore_calls({id: replace(_decode_call(one.call), id=id) for id, one in known.items()})
+        programs = await self._host.find(self._owner, self._program_plan.program_ids)
+        self._restore_calls({id: replace(_decode_call(program.call), id=id) for id, program in programs.items()})
         if pending is None:
             return self.encode_request()
-        waits = known.get(pending.id)
-        if waits is None or not waits.snapshot or waits.expires_at < self._host.clock():
+        suspended = programs.get(pending.id)
+        if suspended is None or not suspended.snapshot or suspended.expires_at < self._host.clock():
             self._first_parts = [self._program_dialect.encode_program_result(pending.id, None)]
             self._append_result(
-                program_tool_result(
-                    pending.id, "The program was not gone on with in time: it timed out.", is_error=True
-                )
+                program_tool_result(pending.id, "The program timed out waiting to be resumed.", is_error=True)
             )
             return self.encode_request()
-        parts, output = await self._resume_program(pending, waits)
+        parts, output = await self._resume_program(pending, suspended)
         self.has_effects = True
         if output is None:
             self._is_stopped = True
@@ -192,9 +199,9 @@ class ProgramRounds(ToolSearchRounds):
         return self.encode_request()
 
     def _suspended_response(self, id: str, parts: list[Part]) -> Response:
-        """An answer that only has calls: no model was asked."""
-        said = (Message(role="assistant", parts=tuple(parts)),)
-        candidate = Candidate(messages=said, stop=Stop(reason="tool_use"), extras=self._container_extras(id))
+        """Build a response that only has a program's calls, without asking a model."""
+        messages = (Message(role="assistant", parts=tuple(parts)),)
+        candidate = Candidate(messages=messages, stop=Stop(reason="tool_use"), extras=self._container_extras(id))
         return Response(
             origin=self._upstream.name,
             id=f"tw_{secrets.token_hex(12)}",
@@ -205,74 +212,79 @@ class ProgramRounds(ToolSearchRounds):
         )
 
     def _restore_calls(self, calls: dict[str | None, ToolCall]) -> None:
-        """The calls as the model made them, with what proves them."""
+        """Restore the calls that started programs as the model made them, with their signatures."""
 
-        def restored(message: Message) -> Message:
-            parts = [calls.get(one.id, one) if isinstance(one, ToolCall) else one for one in message.parts]
+        def restore(message: Message) -> Message:
+            parts = [calls.get(part.id, part) if isinstance(part, ToolCall) else part for part in message.parts]
             return replace(message, parts=tuple(parts))
 
-        self._request = replace(self._request, messages=tuple(map(restored, self._request.messages)))
+        self._request = replace(self._request, messages=tuple(map(restore, self._request.messages)))
 
     def _append_result(self, result: ToolResult) -> None:
+        """Append a result to the request."""
         messages = (*self._request.messages, Message(role="user", parts=(result,)))
         self._request = replace(self._request, messages=messages)
 
-    # ---- a program that the model just wrote
+    # ---- starting a program
 
     async def finish_round(self) -> list[Event]:
-        """Run what the model wrote. Of several programs only the first: the others may be called again."""
-        told = await super().finish_round()
+        """Run the program that the model wrote; of several, only the first."""
+        events = await super().finish_round()
         if not self._code_calls:
-            return told
+            return events
         (first, *others), self._code_calls = self._code_calls, []
         self._results += [
-            program_tool_result(call.id, "One program at a time: call it again.", is_error=True) for call in others
+            program_tool_result(call.id, "Only one program can run at a time: call it again.", is_error=True)
+            for call in others
         ]
         id = self._program_dialect.new_program_id(secrets.token_hex(12))
-        said = (decode_object(first.arguments.encode()) or {}).get("code")
-        code = said if isinstance(said, str) else ""
+        argument = (decode_object(first.arguments.encode()) or {}).get("code")
+        code = argument if isinstance(argument, str) else ""
         parts, output = await self._start_program(id, code, Raw(msgspec.json.encode(first)))
-        told += self._message_events([self._program_dialect.encode_program_call(ProgramCall(id, code)), *parts])
+        events += self._message_events([self._program_dialect.encode_program_call(ProgramCall(id, code)), *parts])
         if output is not None:
             self._results.append(program_tool_result(first.id, output_text(output), is_error=output.is_error))
         if output is None or self._has_client_calls:
             self.paused, self._is_stopped = False, True
             extras = self._container_extras(id) if output is None else None
-            told.append(CandidateEnd(stop=Stop(reason="tool_use"), extras=extras))
-            told += [event for event in self._held_events if isinstance(event, ResponseEnd)]
-        return told
+            events.append(CandidateEnd(stop=Stop(reason="tool_use"), extras=extras))
+            events += [event for event in self._held_events if isinstance(event, ResponseEnd)]
+        return events
 
     def _container_extras(self, id: str) -> Extras | None:
-        until = datetime.fromtimestamp(self._host.clock() + _SUSPENSION_SECONDS, UTC)
-        return self._program_dialect.container_extras(id, until.strftime("%Y-%m-%dT%H:%M:%SZ"))
+        """Return the extras that describe the program's container."""
+        expires_at = datetime.fromtimestamp(self._host.clock() + _SUSPENSION_SECONDS, UTC)
+        return self._program_dialect.container_extras(id, expires_at.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     # ---- the sandbox
 
     async def _start_program(self, id: str, code: str, call: Raw) -> tuple[list[Part], ToolOutput | None]:
+        """Start a program; a sandbox error becomes its output."""
         try:
             return await self._run_program(id, SuspendedProgram(b"", {}, code, call, 0), {})
-        except ToolError as fault:
-            output = ToolOutput(content=(Text(text=str(fault)),), is_error=True, error_kind=fault.kind)
+        except ToolError as error:
+            output = ToolOutput(content=(Text(text=str(error)),), is_error=True, error_kind=error.kind)
             return [self._program_dialect.encode_program_result(id, output)], output
 
     async def _resume_program(
         self, pending: PendingProgram, suspended: SuspendedProgram
     ) -> tuple[list[Part], ToolOutput | None]:
-        answers = {host: _decode_call_result(pending.results.get(id)) for id, host in suspended.calls.items()}
+        """Resume a program with the results of its calls."""
+        results = {host: _decode_call_result(pending.results.get(id)) for id, host in suspended.calls.items()}
         try:
-            return await self._run_program(pending.id, suspended, answers)
-        except ToolError as fault:
-            # It still waits: the client may ask again.
-            raise RequestRejected(ApiError(kind="overloaded", message=str(fault), status=529)) from None
+            return await self._run_program(pending.id, suspended, results)
+        except ToolError as error:
+            # It is still suspended: the client may retry.
+            raise RequestRejected(ApiError(kind="overloaded", message=str(error), status=529)) from None
 
     async def _run_program(
         self, id: str, suspended: SuspendedProgram, results: dict[int, HostCallOutcome]
     ) -> tuple[list[Part], ToolOutput | None]:
-        """Run it until it waits for the client or ends: what the client is shown, and what came of it in the end."""
+        """Run a program until it is suspended or ends; return the parts to show, and its output if it ended."""
         tools = [runtime_tool(tool) for tool in self._program_plan.tools.values()]
         stubs = make_stubs(tools)
         functions = ProgramFunctions(stubs, make_helpers(stubs, tools))
-        async with started(await self._host.sandbox.pool(), functions, CODE_LIMITS, suspended.code) as program:
+        async with open_program(await self._host.sandbox.pool(), functions, CODE_LIMITS, suspended.code) as program:
             state = await (program.load(suspended.snapshot) if suspended.snapshot else program.start())
             if results and isinstance(state, ProgramWaiting):
                 state = await program.resume(state, results)
@@ -280,23 +292,29 @@ class ProgramRounds(ToolSearchRounds):
                 output = program_output(program.output, state, CODE_LIMITS)
                 self._host.store_ended(self._owner, id, replace(suspended, snapshot=b"", calls={}))
                 return [self._program_dialect.encode_program_result(id, output)], output
-            made = {self._program_dialect.new_call_id(secrets.token_hex(12)): one for one in state.calls}
-            kept = replace(
+            host_calls = {
+                self._program_dialect.new_call_id(secrets.token_hex(12)): host_call for host_call in state.calls
+            }
+            updated = replace(
                 suspended,
                 snapshot=await program.dump(state),
-                calls={name: one.id for name, one in made.items()},
+                calls={call_id: host_call.id for call_id, host_call in host_calls.items()},
                 expires_at=self._host.clock() + _SUSPENSION_SECONDS,
             )
-        await self._host.store_suspended(self._owner, id, kept)
+        await self._host.store_suspended(self._owner, id, updated)
         calls: list[Part] = [
             with_program_caller(
-                self._program_dialect, id, self._client_call(name, one), self._program_plan.tools[one.tool]
+                self._program_dialect,
+                id,
+                self._client_call(call_id, host_call),
+                self._program_plan.tools[host_call.tool],
             )
-            for name, one in made.items()
+            for call_id, host_call in host_calls.items()
         ]
         return calls, None
 
     def _client_call(self, id: str, host_call: HostCall) -> ToolCall:
+        """Build the call that the client gets for a call of the program."""
         tool = self._program_plan.tools[host_call.tool]
         if isinstance(tool, FreeformTool):
             text = str(host_call.arguments)
@@ -306,9 +324,9 @@ class ProgramRounds(ToolSearchRounds):
 
 
 def _decode_call_result(result: ToolResult | None) -> HostCallOutcome:
-    """What the code gets: data where the text is data, else the text."""
+    """Convert a tool result for the program: JSON objects and arrays are decoded, other text is passed as it is."""
     if result is None:
-        return CallRaised("there is no result of this call")
+        return CallRaised("the client sent no result for this call")
     parts = [part for part in result.content or () if isinstance(part, Text | Data)]
     text = "\n".join(part.text if isinstance(part, Text) else bytes(part.json).decode() for part in parts)
     if result.status != "ok":

@@ -1,10 +1,8 @@
-"""How providers tell of programs that call tools, for clients of theirs in front of other upstreams.
+"""Programs that call tools, for upstreams that run none: the request as the upstream gets it.
 
-Programs that call tools, for upstreams that run none: the request as the upstream gets it.
-
-1. `run_code` is declared in place of the provider's own, with the tools that programs may call as functions. What only
-   programs may call is not declared.
-2. A program is one call and its result: what it called stands nowhere in what the model reads.
+1. `run_code` replaces the provider's code execution tool. The tools that programs may call are described as its
+   functions; tools that only programs may call are not declared.
+2. In the conversation, a program is one call and its result. The calls that the program made are left out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,37 +32,62 @@ ProgramTool = FunctionTool | FreeformTool
 
 
 class ProgramCall(NamedTuple):
+    """A program in the conversation."""
+
     id: str
     code: str
 
 
 class ProgramResult(NamedTuple):
+    """The outcome of a program."""
+
     id: str
     text: str
     is_error: bool = False
 
 
 class ProgramDialect(Protocol):
-    """What a client declares, sees and repeats of programs. `forbidden`: which field its provider refuses beside them,
-    and why. `caller_of` is the word for a program as the caller of a tool."""
+    """A protocol's wire form of programs: declarations, calls, results and ids."""
 
-    def unsupported_field(self, request: Request, program_tools: Iterable[ProgramTool]) -> tuple[str, str] | None: ...
-    def caller_kind(self, tool: ProgramTool) -> str: ...
-    def new_program_id(self, suffix: str) -> str: ...
-    def new_call_id(self, suffix: str) -> str: ...
-    def runs_programs(self, tool: NativeTool) -> bool: ...
-    def decode_program_call(self, part: Part) -> ProgramCall | None: ...
-    def decode_program_result(self, part: Part) -> ProgramResult | None: ...
-    def encode_program_call(self, program_call: ProgramCall) -> Part: ...
-    def encode_program_result(self, id: str, output: ToolOutput | None) -> Part: ...
-    def container_extras(self, id: str, expires_at: str) -> Extras | None: ...
+    def unsupported_field(self, request: Request, program_tools: Iterable[ProgramTool]) -> tuple[str, str] | None:
+        """Return a field that the provider rejects beside programs, and the error message; None if there is none."""
+
+    def caller_kind(self, tool: ProgramTool) -> str:
+        """Return the `caller` type of calls that a program makes of this tool."""
+
+    def new_program_id(self, suffix: str) -> str:
+        """Return the id of a new program."""
+
+    def new_call_id(self, suffix: str) -> str:
+        """Return the id of a new call made by a program."""
+
+    def runs_programs(self, tool: NativeTool) -> bool:
+        """Return whether this hosted tool is the one that runs programs."""
+
+    def decode_program_call(self, part: Part) -> ProgramCall | None:
+        """Decode a program call; None for other parts."""
+
+    def decode_program_result(self, part: Part) -> ProgramResult | None:
+        """Decode a program's result; None for other parts."""
+
+    def encode_program_call(self, program_call: ProgramCall) -> Part:
+        """Encode a program call."""
+
+    def encode_program_result(self, id: str, output: ToolOutput | None) -> Part:
+        """Encode a program's result; without output, that it timed out."""
+
+    def container_extras(self, id: str, expires_at: str) -> Extras | None:
+        """Return the extras that describe the container of a suspended program."""
 
 
 _SANDBOX_CALLERS = ("code_execution_20260120", "code_execution_20250825")
 
 
 class _AnthropicPrograms:
+    """Programs as Anthropic's `code_execution` and `allowed_callers` express them."""
+
     def unsupported_field(self, request: Request, program_tools: Iterable[ProgramTool]) -> tuple[str, str] | None:
+        """Return `tools` for strict tools, or `tool_choice` for disabled parallel calls."""
         if any(isinstance(tool, FunctionTool) and tool.strict for tool in program_tools):
             return "tools", "strict is not supported with programmatic tool calling"
         if request.tool_choice is not None and request.tool_choice.parallel is False:
@@ -72,36 +95,44 @@ class _AnthropicPrograms:
         return None
 
     def caller_kind(self, tool: ProgramTool) -> str:
-        """The sandbox that the tool was declared for, where the official SDK reads its name in an answer."""
-        return next((one for one in tool.allowed_callers or () if one in _SANDBOX_CALLERS), _SANDBOX_CALLERS[0])
+        """Return the sandbox version that the tool was declared for: the SDK validates its name."""
+        return next(
+            (caller for caller in tool.allowed_callers or () if caller in _SANDBOX_CALLERS), _SANDBOX_CALLERS[0]
+        )
 
     def new_program_id(self, suffix: str) -> str:
+        """Return a `srvtoolu_` id."""
         return f"srvtoolu_{suffix}"
 
     def new_call_id(self, suffix: str) -> str:
+        """Return a `toolu_` id."""
         return f"toolu_{suffix}"
 
     def runs_programs(self, tool: NativeTool) -> bool:
+        """Return whether the tool is `code_execution`."""
         return tool.protocol == "anthropic" and tool.kind == "code_execution"
 
     def decode_program_call(self, part: Part) -> ProgramCall | None:
+        """Decode a `server_tool_use` of `code_execution`."""
         if not isinstance(part, ToolCall) or part.executor != "server" or part.name != "code_execution":
             return None
         code = _decode_members(part.arguments).get("code")
         return ProgramCall(part.id or "", code) if isinstance(code, str) else None
 
     def decode_program_result(self, part: Part) -> ProgramResult | None:
+        """Decode a `code_execution_tool_result`."""
         if not isinstance(part, ToolResult) or part.native != "code_execution_tool_result":
             return None
         content = part.content[0] if part.content else None
-        said = _decode_members(bytes(content.body)) if isinstance(content, OpaquePart) else {}
+        members = _decode_members(bytes(content.body)) if isinstance(content, OpaquePart) else {}
         texts = [
-            text for name in ("stdout", "stderr", "error_code") if isinstance(text := said.get(name), str) and text
+            text for name in ("stdout", "stderr", "error_code") if isinstance(text := members.get(name), str) and text
         ]
-        failed = part.status != "ok" or bool(said.get("return_code"))
+        failed = part.status != "ok" or bool(members.get("return_code"))
         return ProgramResult(part.call_id or "", "\n".join(texts), failed)
 
     def encode_program_call(self, program_call: ProgramCall) -> Part:
+        """Encode a `server_tool_use` of `code_execution`."""
         return _opaque_part(
             "anthropic",
             {
@@ -113,6 +144,7 @@ class _AnthropicPrograms:
         )
 
     def encode_program_result(self, id: str, output: ToolOutput | None) -> Part:
+        """Encode a `code_execution_tool_result`."""
         if output is None:
             content: dict[str, Any] = {
                 "type": "code_execution_tool_result_error",
@@ -120,57 +152,70 @@ class _AnthropicPrograms:
             }
         else:
             text, failed = output_text(output), output.is_error
-            said = {"stdout": "" if failed else text, "stderr": text if failed else "", "return_code": int(failed)}
-            content = {"type": "code_execution_result", **said, "content": []}
+            streams = {"stdout": "" if failed else text, "stderr": text if failed else "", "return_code": int(failed)}
+            content = {"type": "code_execution_result", **streams, "content": []}
         return _opaque_part("anthropic", {"type": "code_execution_tool_result", "tool_use_id": id, "content": content})
 
     def container_extras(self, id: str, expires_at: str) -> Extras | None:
+        """Return the `container` of the response, with its expiry."""
         container = {"id": "container_" + id.removeprefix("srvtoolu_"), "expires_at": expires_at}
         return {"anthropic": {"container": Raw(msgspec.json.encode(container))}}
 
 
 class _ResponsesPrograms:
+    """Programs as OpenAI's `programmatic_tool_calling` expresses them."""
+
     def unsupported_field(self, request: Request, program_tools: Iterable[ProgramTool]) -> tuple[str, str] | None:
+        """Return None: OpenAI allows all fields beside programs."""
         return None
 
     def caller_kind(self, tool: ProgramTool) -> str:
+        """Return `program`."""
         return "program"
 
     def new_program_id(self, suffix: str) -> str:
+        """Return a `call_` id."""
         return f"call_{suffix}"
 
     def new_call_id(self, suffix: str) -> str:
+        """Return a `call_` id."""
         return f"call_{suffix}"
 
     def runs_programs(self, tool: NativeTool) -> bool:
+        """Return whether the tool is `programmatic_tool_calling`."""
         return tool.protocol == "openai-responses" and tool.kind == "programmatic_tool_calling"
 
     def decode_program_call(self, part: Part) -> ProgramCall | None:
-        said = _decode_members(bytes(part.body)) if isinstance(part, OpaquePart) and part.kind == "program" else {}
-        id, code = said.get("call_id"), said.get("code")
+        """Decode a `program` item."""
+        members = _decode_members(bytes(part.body)) if isinstance(part, OpaquePart) and part.kind == "program" else {}
+        id, code = members.get("call_id"), members.get("code")
         return ProgramCall(id, code) if isinstance(id, str) and isinstance(code, str) else None
 
     def decode_program_result(self, part: Part) -> ProgramResult | None:
-        said = (
+        """Decode a `program_output` item."""
+        members = (
             _decode_members(bytes(part.body)) if isinstance(part, OpaquePart) and part.kind == "program_output" else {}
         )
-        id, result = said.get("call_id"), said.get("result")
+        id, result = members.get("call_id"), members.get("result")
         if not isinstance(id, str):
             return None
-        return ProgramResult(id, result if isinstance(result, str) else "", said.get("status") != "completed")
+        return ProgramResult(id, result if isinstance(result, str) else "", members.get("status") != "completed")
 
     def encode_program_call(self, program_call: ProgramCall) -> Part:
-        id = program_call.id.removeprefix("call_")
-        said = {"type": "program", "id": f"prog_{id}", "call_id": program_call.id, "code": program_call.code}
-        return _opaque_part("openai-responses", {**said, "fingerprint": f"tw_{id}"})
+        """Encode a `program` item."""
+        suffix = program_call.id.removeprefix("call_")
+        members = {"type": "program", "id": f"prog_{suffix}", "call_id": program_call.id, "code": program_call.code}
+        return _opaque_part("openai-responses", {**members, "fingerprint": f"tw_{suffix}"})
 
     def encode_program_result(self, id: str, output: ToolOutput | None) -> Part:
+        """Encode a `program_output` item."""
         failed = output is None or output.is_error
-        text = "the program was not gone on with in time" if output is None else output_text(output)
-        said = {"type": "program_output", "id": f"progo_{id.removeprefix('call_')}", "call_id": id, "result": text}
-        return _opaque_part("openai-responses", {**said, "status": "incomplete" if failed else "completed"})
+        text = "the program timed out waiting to be resumed" if output is None else output_text(output)
+        members = {"type": "program_output", "id": f"progo_{id.removeprefix('call_')}", "call_id": id, "result": text}
+        return _opaque_part("openai-responses", {**members, "status": "incomplete" if failed else "completed"})
 
     def container_extras(self, id: str, expires_at: str) -> Extras | None:
+        """Return None: Responses has no container here."""
         return None
 
 
@@ -181,99 +226,138 @@ PROGRAM_DIALECTS: dict[str, ProgramDialect] = {
 
 
 def with_program_caller(dialect: ProgramDialect, program_id: str, call: ToolCall, tool: ProgramTool) -> ToolCall:
-    """A call that a program makes, as the client is told of it."""
+    """Mark a call as made by a program."""
     return msgspec.structs.replace(call, caller=Caller(kind=dialect.caller_kind(tool), id=program_id))
 
 
 def output_text(output: ToolOutput) -> str:
+    """Join the text parts of a tool's output."""
     return "\n".join(text for part in output.content if (text := getattr(part, "text", None)))
 
 
 def _opaque_part(protocol: str, body: dict[str, Any]) -> OpaquePart:
+    """Wrap a wire object of this protocol as a part that is passed through unchanged."""
     return OpaquePart(protocol=protocol, kind=body["type"], body=Raw(msgspec.json.encode(body)), at="")
 
 
 def _decode_members(text: str | bytes) -> dict[str, Any]:
+    """Decode a JSON object; empty if it is invalid or not an object."""
     try:
-        said = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 FUNCTION_NAME = "run_code"
 CODE_LIMITS = CodeLimits()
-_HIDDEN_TOOL_REASON = "only programs may call it: it is a function in the gateway's"
-_LOSS_REASON = "the target runs no programs: the gateway runs them, in Python"
+_HIDDEN_TOOL_REASON = "only programs may call it: declared as a function of the gateway's `run_code`"
+_LOSS_REASON = "the target does not run programs: the gateway runs them in Python"
 
 
 class PendingProgram(Struct, frozen=True):
-    """The program that a request goes on with, and what its calls gave."""
+    """A suspended program that the request resumes, and the results of its calls."""
 
     id: str
     results: dict[str, ToolResult]
 
 
 class ProgramRequest(Struct, frozen=True):
-    """The request without programs. `tools`: what they may call, by flat name; `hidden`: what only they may.
-    `programs` are those of the conversation."""
+    """A request with programs replaced by a `run_code` function."""
 
     request: Request
     losses: list[Loss]
     function_name: str
     tools: dict[str, DeferrableTool]
+    """The tools that programs may call, by flat name."""
     hidden_names: frozenset[str]
+    """The tools that only programs may call."""
     program_ids: list[str]
+    """The programs in the conversation."""
     pending: PendingProgram | None
 
 
 def plan_programs(request: Request, client: Codec, upstream: Codec) -> ProgramRequest | None:
-    """The request for an upstream without programs; None if it asks for none."""
+    """Adapt a request for an upstream that runs no programs; None if the request has no use for them."""
     dialect = PROGRAM_DIALECTS.get(client.name)
     if client is upstream or dialect is None or not request.tools or not _has_sandbox():
         return None
-    runner = [n for n, one in enumerate(request.tools) if isinstance(one, NativeTool) and dialect.runs_programs(one)]
-    if not runner:
+    runners = _runner_indexes(request.tools, dialect)
+    program_tools = {flat_name(tool): tool for tool in iter_functions(request.tools) if _is_for_programs(tool)}
+    if not runners or not program_tools:
         return None
-    called = {flat_name(one): one for one in iter_functions(request.tools) if _is_for_programs(one)}
-    if not called:
-        return None
-    if (forbidden := dialect.unsupported_field(request, called.values())) is not None:
-        raise RequestRejected(ApiError(kind="invalid_request", message=forbidden[1], status=400, param=forbidden[0]))
-    hidden = frozenset(name for name, one in called.items() if "direct" not in (one.allowed_callers or ()))
-    if request.tool_choice is not None and any(one.name in hidden for one in request.tool_choice.names):
-        why = "tool_choice names a tool that only programs may call"
-        raise RequestRejected(ApiError(kind="invalid_request", message=why, status=400, param="tool_choice"))
-    names = {flat_name(one) for one in iter_functions(request.tools)}
-    function = next(
-        name for name in (FUNCTION_NAME, *(f"{FUNCTION_NAME}_{n}" for n in range(2, 99))) if name not in names
+    hidden = frozenset(name for name, tool in program_tools.items() if "direct" not in (tool.allowed_callers or ()))
+    _check_supported(request, dialect, program_tools, hidden)
+    function_name = _free_function_name({flat_name(tool) for tool in iter_functions(request.tools)})
+    tools = _declared_tools(request.tools, runners, hidden, _code_function(function_name, program_tools))
+    messages, program_ids, pending = _collapse_programs(request, client.wire_names, dialect, function_name)
+    adapted = replace(
+        request,
+        tools=tuple(tools),
+        messages=messages,
+        extras=_without_container(request.extras or {}, client.name),
+        plain=False,
     )
-    tools = tuple(_declared_tools(request.tools, runner, hidden, _code_function(function, called)))
-    messages, programs, pending = _collapse_programs(request, client.wire_names, dialect, function)
-    losses = [Loss(kind="approximated", path=tool_path(n, request.tools[n]), reason=_LOSS_REASON) for n in runner]
-    losses += [
-        Loss(kind="approximated", path=called[name].at or "", reason=_HIDDEN_TOOL_REASON)
-        for name in called
-        if name in hidden
-    ]
-    extras = {family: kept for family, kept in (request.extras or {}).items() if family != client.name}
-    kept = {key: raw for key, raw in (request.extras or {}).get(client.name, {}).items() if key != "container"}
-    made = replace(request, tools=tools, messages=messages, extras={**extras, client.name: kept}, plain=False)
-    return ProgramRequest(made, losses, function, called, hidden, programs, pending)
+    losses = _program_losses(request.tools, runners, program_tools, hidden)
+    return ProgramRequest(adapted, losses, function_name, program_tools, hidden, program_ids, pending)
+
+
+def _runner_indexes(tools: tuple[Tool, ...], dialect: ProgramDialect) -> list[int]:
+    """Return the positions of the provider's code execution tools."""
+    return [index for index, tool in enumerate(tools) if isinstance(tool, NativeTool) and dialect.runs_programs(tool)]
+
+
+def _check_supported(
+    request: Request, dialect: ProgramDialect, program_tools: Mapping[str, DeferrableTool], hidden_names: frozenset[str]
+) -> None:
+    """Reject a request that the client's own provider would reject."""
+    if (unsupported := dialect.unsupported_field(request, program_tools.values())) is not None:
+        field, message = unsupported
+        raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400, param=field))
+    if request.tool_choice is not None and any(tool.name in hidden_names for tool in request.tool_choice.names):
+        message = "tool_choice names a tool that only programs may call"
+        raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400, param="tool_choice"))
+
+
+def _free_function_name(taken_names: set[str]) -> str:
+    """Return `run_code`, with a number if the client has a tool of that name."""
+    candidates = (FUNCTION_NAME, *(f"{FUNCTION_NAME}_{number}" for number in range(2, 99)))
+    return next(name for name in candidates if name not in taken_names)
+
+
+def _program_losses(
+    tools: tuple[Tool, ...],
+    runner_indexes: list[int],
+    program_tools: Mapping[str, DeferrableTool],
+    hidden_names: frozenset[str],
+) -> list[Loss]:
+    """Report the replaced code execution tools, and the tools that are no longer declared."""
+    replaced = [(tool_path(index, tools[index]), _LOSS_REASON) for index in runner_indexes]
+    hidden = [(tool.at or "", _HIDDEN_TOOL_REASON) for name, tool in program_tools.items() if name in hidden_names]
+    return [Loss(kind="approximated", path=path, reason=reason) for path, reason in replaced + hidden]
+
+
+def _without_container(extras: Extras, protocol: str) -> Extras:
+    """Drop the `container` that names an earlier program of the gateway."""
+    fields = {name: raw for name, raw in extras.get(protocol, {}).items() if name != "container"}
+    return {**extras, protocol: fields}
 
 
 @lru_cache(maxsize=1)
 def _has_sandbox() -> bool:
+    """Return whether the sandbox for programs is installed."""
     return find_spec("pydantic_monty") is not None
 
 
 def _is_for_programs(tool: DeferrableTool) -> bool:
+    """Return whether programs may call this tool."""
     return any(caller != "direct" for caller in tool.allowed_callers or ())
 
 
 def _declared_tools(
     tools: tuple[Tool, ...], runner_indexes: list[int], hidden_names: frozenset[str], code_function: FunctionTool
 ) -> Iterator[Tool]:
+    """Yield the tools to declare: `run_code` in place of the provider's, without those that only programs may call."""
     for index, tool in enumerate(tools):
         at = tool_path(index, tool)
         if index in runner_indexes:
@@ -281,9 +365,9 @@ def _declared_tools(
                 yield replace(code_function, at=at)
         elif isinstance(tool, ToolGroup):
             members = [
-                replace(one, allowed_callers=None, at=tool_path(place, one))
-                for place, one in enumerate(tool.tools)
-                if f"{tool.name}__{one.name}" not in hidden_names
+                replace(member, allowed_callers=None, at=tool_path(position, member))
+                for position, member in enumerate(tool.tools)
+                if f"{tool.name}__{member.name}" not in hidden_names
             ]
             if members:
                 yield replace(tool, tools=tuple(members), at=at)
@@ -294,80 +378,105 @@ def _declared_tools(
 
 
 def _code_function(function_name: str, program_tools: Mapping[str, DeferrableTool]) -> FunctionTool:
-    said = code_tool_description(make_stubs(map(runtime_tool, program_tools.values())), CODE_LIMITS)
-    said += "\n\nA result that is a JSON object or array comes as such, all others as text."
+    """Declare the function that runs a program, with stubs of the tools that it may call."""
+    description = code_tool_description(make_stubs(map(runtime_tool, program_tools.values())), CODE_LIMITS)
+    description += "\n\nA result that is a JSON object or array comes as such, all others as text."
     schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
-    return FunctionTool(name=function_name, description=said, parameters=Raw(msgspec.json.encode(schema)))
+    return FunctionTool(name=function_name, description=description, parameters=Raw(msgspec.json.encode(schema)))
 
 
 def runtime_tool(tool: DeferrableTool) -> Runnable:
-    """For its stub: it is the client who runs it."""
+    """Describe a client's tool for its stub; the client runs it."""
     grammar = None
-    schema: dict[str, Any] | None = None
-    given: dict[str, Any] | None = None
+    parameters: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = None
     if isinstance(tool, FreeformTool):
         grammar = tool.grammar or Grammar(syntax="text", definition="")
     else:
-        schema = None if tool.parameters is None else decode_object(bytes(tool.parameters))
-        given = None if tool.output_schema is None else decode_object(bytes(tool.output_schema))
+        parameters = None if tool.parameters is None else decode_object(bytes(tool.parameters))
+        output_schema = None if tool.output_schema is None else decode_object(bytes(tool.output_schema))
     return Runnable(
         name=flat_name(tool),
         description=tool.description or "",
-        parameters=schema or {"type": "object", "properties": {}},
+        parameters=parameters or {"type": "object", "properties": {}},
         grammar=grammar,
-        output_schema=given,
+        output_schema=output_schema,
         run=_reject_run,
     )
 
 
 async def _reject_run(arguments: Any, context: Any) -> None:
-    raise AssertionError("the client runs it")
+    """Fail: the client runs its own tools."""
+    raise AssertionError("tools of the client are run by the client")
 
 
-# ---- what the upstream reads
+# ---- the conversation
 
 
 def _collapse_programs(
     request: Request, names: WireNames, dialect: ProgramDialect, function_name: str
 ) -> tuple[tuple[Message, ...], list[str], PendingProgram | None]:
-    """The conversation with each program as one call and its result, the programs in it, and the one that waits."""
-    found: list[Message] = []
-    inner: dict[str, str] = {}
-    results: dict[str, dict[str, ToolResult]] = {}
-    programs: list[str] = []
-    waiting: str | None = None
+    """Reduce each program to one call and its result; return messages, program ids, and the suspended program."""
+    collapser = _ProgramCollapser(dialect, function_name)
     for message in with_source_positions(request, names, "messages").messages:
-        parts: list[Part] = []
-        for part in with_source_positions(message, names).parts:
-            if (begun := dialect.decode_program_call(part)) is not None:
-                waiting = begun.id
-                programs.append(begun.id)
-                code = msgspec.json.encode({"code": begun.code}).decode()
-                parts.append(ToolCall(id=begun.id, name=function_name, arguments=code, at=part.at))
-            elif isinstance(part, ToolCall) and _is_program_call(part):
-                inner[part.id or ""] = (part.caller.id if part.caller is not None else "") or ""
-            elif isinstance(part, ToolResult) and part.call_id in inner:
-                results.setdefault(inner[part.call_id or ""], {})[part.call_id or ""] = part
-            elif (finished := dialect.decode_program_result(part)) is not None:
-                waiting = None if waiting == finished.id else waiting
-                found += [replace(message, parts=tuple(parts))] if parts else []
-                result = replace(
-                    program_tool_result(finished.id, finished.text, is_error=finished.is_error), at=part.at
-                )
-                found.append(Message(role="user", parts=(result,), at=message.at))
-                parts = []
+        collapser.add(message, with_source_positions(message, names).parts)
+    return tuple(collapser.messages), collapser.program_ids, collapser.pending()
+
+
+class _ProgramCollapser:
+    """Rewrites a conversation message by message, leaving out the calls that programs made."""
+
+    def __init__(self, dialect: ProgramDialect, function_name: str) -> None:
+        self.messages: list[Message] = []
+        self.program_ids: list[str] = []
+        self._dialect = dialect
+        self._function_name = function_name
+        self._program_of_call: dict[str, str] = {}
+        self._results: dict[str, dict[str, ToolResult]] = {}
+        self._running_id: str | None = None
+
+    def add(self, message: Message, parts: Iterable[Part]) -> None:
+        """Add a message; the result of a program becomes a user message of its own."""
+        remaining: list[Part] = []
+        for part in parts:
+            if (call := self._dialect.decode_program_call(part)) is not None:
+                self._running_id = call.id
+                self.program_ids.append(call.id)
+                arguments = msgspec.json.encode({"code": call.code}).decode()
+                remaining.append(ToolCall(id=call.id, name=self._function_name, arguments=arguments, at=part.at))
+            elif self._absorb(part):
+                continue
+            elif (result := self._dialect.decode_program_result(part)) is not None:
+                if self._running_id == result.id:
+                    self._running_id = None
+                if remaining:
+                    self.messages.append(replace(message, parts=tuple(remaining)))
+                tool_result = program_tool_result(result.id, result.text, is_error=result.is_error)
+                self.messages.append(Message(role="user", parts=(replace(tool_result, at=part.at),), at=message.at))
+                remaining = []
             else:
-                parts.append(part)
-        if parts or not message.parts:
-            found.append(replace(message, parts=tuple(parts)))
-    pending = None if waiting is None else PendingProgram(waiting, results.get(waiting, {}))
-    return tuple(found), programs, pending
+                remaining.append(part)
+        if remaining or not message.parts:
+            self.messages.append(replace(message, parts=tuple(remaining)))
 
+    def _absorb(self, part: Part) -> bool:
+        """Take a call that a program made, or its result; return whether it was one."""
+        if isinstance(part, ToolCall) and part.caller is not None and part.caller.kind != "direct":
+            self._program_of_call[part.id or ""] = part.caller.id or ""
+            return True
+        if isinstance(part, ToolResult) and part.call_id in self._program_of_call:
+            program_id = self._program_of_call[part.call_id or ""]
+            self._results.setdefault(program_id, {})[part.call_id or ""] = part
+            return True
+        return False
 
-def _is_program_call(call: ToolCall) -> bool:
-    return call.caller is not None and call.caller.kind != "direct"
+    def pending(self) -> PendingProgram | None:
+        """Return the program that has no result yet."""
+        if self._running_id is None:
+            return None
+        return PendingProgram(self._running_id, self._results.get(self._running_id, {}))
 
 
 def program_tool_result(call_id: str | None, text: str, *, is_error: bool) -> ToolResult:
-    """What the model is told of a program."""
+    """Build the result of a program as the model gets it."""
     return ToolResult(call_id=call_id, content=(Text(text=text),), status="error" if is_error else "ok")

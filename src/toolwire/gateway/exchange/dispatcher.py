@@ -1,19 +1,18 @@
-"""One request, from the client's bytes to the provider and back: a straight line.
+"""One exchange, from the client's bytes to the provider and back.
 
-    decode -> route -> restore carries -> encode -> check losses -> send -> decode -> encode
+    decode -> route -> restore envelopes -> encode -> check losses -> send -> decode -> encode
 
-A request is sent again only while the client has seen no byte, and only if that can do no harm: see `retries`. What the
-request itself is at fault for is told at once.
+A request is retried or failed over only while the client has received no byte, and only if that is safe: see
+`exchange.sender`. Errors that the request itself causes are returned at once.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import DecodeError
-from toolwire.canonical.events import Event, ResponseStart
 from toolwire.canonical.fold import unfold
 from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
@@ -21,7 +20,7 @@ from toolwire.canonical.response import Response
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import HostProfile
-from toolwire.codec.interface import ResponseContext, Route, Target
+from toolwire.codec.interface import ResponseContext, Target
 from toolwire.codec.wire.memo import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator, plan_emulation, request_losses
@@ -30,11 +29,17 @@ from toolwire.gateway.errors import (
     invalid_response_error,
     redact_error,
     redact_extras,
-    redact_failed_event,
     transport_rejection,
     with_default_status,
 )
-from toolwire.gateway.exchange.preparation import apply_repairs, passthrough_body, prepare_cross_protocol
+from toolwire.gateway.exchange.preparation import (
+    apply_repairs,
+    new_withheld_signatures,
+    passthrough_request,
+    prepare_cross_protocol,
+    upstream_route,
+)
+from toolwire.gateway.exchange.response import encode_client_response, read_first_chunk, response_translator
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
 from toolwire.gateway.exchange.sender import UpstreamSender, can_fail_over, classify_error, find_side_effect
 from toolwire.gateway.exchange.types import (
@@ -45,11 +50,14 @@ from toolwire.gateway.exchange.types import (
     UpstreamRequest,
 )
 from toolwire.gateway.limits import (
+    SMALL_BODY,
     BodyExecutor,
     StreamBudget,
     check_body_counts,
     check_loss_count,
     check_request_counts,
+    is_heavy_body,
+    uncounted_size,
 )
 from toolwire.gateway.providers.ollama_models import OllamaCapabilities
 from toolwire.gateway.rounds.continuation import (
@@ -62,59 +70,25 @@ from toolwire.gateway.rounds.continuation import (
 )
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
-from toolwire.gateway.state.background_jobs import FrameLogReader
+from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
 from toolwire.gateway.state.conversations import ConversationState, PendingResponse
 from toolwire.gateway.state.withheld_turns import WITHHELD_FOR, TurnKey
 from toolwire.journal.redaction import Redactor
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation.body import adapt_response, body_bytes, raise_for_losses
+from toolwire.translation.body import body_bytes, raise_for_losses
 from toolwire.translation.history import has_envelopes, restore_envelopes
 from toolwire.translation.stages.failures import find_defect, response_error
 from toolwire.translation.stages.family import isolate_foreign_extras
-from toolwire.translation.stages.withheld import WithheldSignatures
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse
-
-
-def response_translator(
-    client_request: ClientRequest, upstream_request: UpstreamRequest, redactor: Redactor
-) -> StreamTranslator:
-    """The translation of a streamed answer, with no secret in its errors."""
-    return StreamTranslator(
-        upstream_request.codec,
-        client_request.codec,
-        upstream_request.context,
-        transform=upstream_event_filter(client_request, upstream_request),
-        on_response=upstream_request.on_complete,
-        redact=lambda failed: redact_failed_event(failed, redactor),
-    )
-
-
-def upstream_event_filter(
-    client_request: ClientRequest, upstream_request: UpstreamRequest
-) -> Callable[[list[Event]], list[Event]] | None:
-    """What is done to all events of an upstream: its legs as one, and the name of an answer that is kept."""
-    name = (
-        None
-        if upstream_request.pending_response is None or client_request.codec is upstream_request.codec
-        else upstream_request.pending_response.id
-    )
-    if name is None and upstream_request.rounds is None:
-        return None
-
-    def change(events: list[Event]) -> list[Event]:
-        if name is not None and events and type(start := events[0]) is ResponseStart:
-            events[0] = replace(start, id=name)
-        return events if upstream_request.rounds is None else upstream_request.rounds.process(events)
-
-    return change
-
 
 BackendCallback = Callable[[str, str | None], None]
 RequestSentCallback = Callable[[UpstreamRequest], None]
 
 
 class Dispatcher:
+    """Dispatches client requests to upstream providers."""
+
     def __init__(
         self,
         router: Router,
@@ -131,6 +105,7 @@ class Dispatcher:
         self.capabilities = OllamaCapabilities(transport)
         self._sender = UpstreamSender(transport, limits)
         self._limits = limits
+        self._uncounted_size = uncounted_size(limits)
         self._signing_keys = signing_keys
         self._conversation_state = conversation_state
         self._redactor = redactor
@@ -140,17 +115,17 @@ class Dispatcher:
         self._envelope_keys: BoundedMemo[tuple[str, str, str | None], EnvelopeKey] = BoundedMemo()
 
     def close(self) -> None:
+        """Close connections, worker threads, emulation and state."""
         self._body_executor.close()
         self._transport.close()
         self._emulator.close()
         self._conversation_state.close()
 
     async def translate(self, client_request: ClientRequest) -> UpstreamRequest:
-        """What would be sent to the first upstream, and its losses."""
-        request, routed = await self._decode_and_route(client_request)
-        return await self._body_executor.run(
-            client_request.body, self._prepare_upstream_request, client_request, request, routed, routed.backends[0]
-        )
+        """Translate a request for its first backend, without sending it."""
+        request, route_match, heavy = await self._decode_and_route(client_request)
+        prepare = partial(self._prepare_upstream_request, client_request, request, route_match, route_match.backends[0])
+        return await self._body_executor.run_in_thread(prepare) if heavy else prepare()
 
     async def dispatch(
         self,
@@ -159,53 +134,66 @@ class Dispatcher:
         on_stream_start: Callable[[], None],
         on_request_sent: RequestSentCallback | None = None,
     ) -> BufferedResponse | StreamingResponse | FrameLogReader:
-        """Ask. Told are which upstream it goes to and what is sent there, and before that whether it is to stream."""
-        request, routed = await self._decode_and_route(client_request)
-        keeping = None
+        """Send a request to the backends of its route and return the response.
+
+        `on_stream_start` is called before anything is sent, if the response will be streamed. `on_backend` and
+        `on_request_sent` are called for each backend tried.
+        """
+        request, route_match, heavy = await self._decode_and_route(client_request)
+        pending_response = None
         if client_request.codec.name in STATE_ADAPTERS:
-            keeping = await self._conversation_state.resolve(
+            pending_response = await self._conversation_state.resolve(
                 client_request.codec, client_request.tenant, client_request.body, request, client_request.channel
             )
         if client_request.is_streaming(request):
             on_stream_start()
-        if keeping is None or not keeping.is_background:
-            meant = request if keeping is None else keeping.request
-            answer = await self._try_backends(
-                client_request, meant, routed, on_backend, on_request_sent, pending_response=keeping
-            )
-            if (
-                keeping is not None
-                and isinstance(answer, BufferedResponse)
-                and (loss := await keeping.flush()) is not None
-            ):
-                answer.losses = [*answer.losses, loss]
-            return answer
-        watched = replace(keeping.request, stream=True)
-
-        async def answer_stream() -> StreamingResponse:
-            return _require_streaming(
-                await self._try_backends(
-                    client_request, watched, routed, on_backend, on_request_sent, pending_response=keeping
-                )
-            )
-
-        context = ResponseContext(request=keeping.request, created=client_request.created)
-        work = await self._conversation_state.background_jobs.start(
-            keeping, client_request.codec, context, answer_stream
+        send = partial(
+            self._try_backends,
+            client_request,
+            route_match=route_match,
+            on_backend=on_backend,
+            on_request_sent=on_request_sent,
+            pending_response=pending_response,
+            heavy=heavy,
         )
-        return (
-            FrameLogReader(work.frame_log.read_frames(-1), work)
-            if client_request.is_streaming(request)
-            else BufferedResponse(work.queued_body, [], None, work)
+        if pending_response is None:
+            return await send(request)
+        if pending_response.is_background:
+            streaming_request = replace(pending_response.request, stream=True)
+            job = await self._start_background_job(client_request, pending_response, lambda: send(streaming_request))
+            if client_request.is_streaming(request):
+                return FrameLogReader(job.frame_log.read_frames(-1), job)
+            return BufferedResponse(job.queued_body, [], None, job)
+        response = await send(pending_response.request)
+        if isinstance(response, BufferedResponse) and (loss := await pending_response.flush()) is not None:
+            response.losses = [*response.losses, loss]
+        return response
+
+    async def _start_background_job(
+        self,
+        client_request: ClientRequest,
+        pending_response: PendingResponse,
+        send: Callable[[], Awaitable[BufferedResponse | StreamingResponse]],
+    ) -> BackgroundJob:
+        """Start a job that sends the request and stores its streamed response."""
+
+        async def open_stream() -> StreamingResponse:
+            return _require_streaming(await send())
+
+        context = ResponseContext(request=pending_response.request, created=client_request.created)
+        return await self._conversation_state.background_jobs.start(
+            pending_response, client_request.codec, context, open_stream
         )
 
     async def prewarm(self, client_request: ClientRequest) -> bytes:
-        """The stream of an answer that says nothing, to a request from which the next one goes on."""
-        request, _ = await self._decode_and_route(client_request)
-        keeping = await self._conversation_state.resolve(
+        """Store a request without sending it, and return the stream of its empty response (`generate: false`)."""
+        request, _, _ = await self._decode_and_route(client_request)
+        pending_response = await self._conversation_state.resolve(
             client_request.codec, client_request.tenant, client_request.body, request, client_request.channel
         )
-        return b"" if keeping is None else await keeping.store_prewarm(client_request.codec, client_request.created)
+        if pending_response is None:
+            return b""
+        return await pending_response.store_prewarm(client_request.codec, client_request.created)
 
     async def _try_backends(
         self,
@@ -216,51 +204,68 @@ class Dispatcher:
         on_request_sent: RequestSentCallback | None,
         *,
         pending_response: PendingResponse | None,
+        heavy: bool,
     ) -> BufferedResponse | StreamingResponse:
+        """Send a request to each backend in order, until one responds or failover is ruled out."""
         failure: RequestRejected | None = None
-        for way in route_match.backends:
-            on_backend(way.provider.name, way.model)
-            proven = request
-            if client_request.codec.name in WITHHELD_FOR and client_request.codec.name != way.provider.protocol:
-                proven = await self._conversation_state.withheld_turns.restore(
-                    request, client_request.codec, _turn_key(client_request, way)
+        for backend in route_match.backends:
+            on_backend(backend.provider.name, backend.model)
+            signed_request = request
+            if client_request.codec.name in WITHHELD_FOR and client_request.codec.name != backend.provider.protocol:
+                signed_request = await self._conversation_state.withheld_turns.restore(
+                    request, client_request.codec, _turn_key(client_request, backend)
                 )
-            offer = (
-                await self._route_toolsets.tools_for(route_match.options, request, way)
+            route_tools = (
+                await self._route_toolsets.tools_for(route_match.options, request, backend)
                 if route_match.options.tools
                 else None
             )
-            host = await self.capabilities.profile_for(way.provider, way.model or request.model, request)
-            encode = partial(
+            host = None
+            if backend.provider.protocol == "ollama":
+                host = await self.capabilities.profile_for(backend.provider, backend.model or request.model, request)
+            prepare = partial(
                 self._prepare_upstream_request,
-                signed_request=proven,
+                client_request,
+                request,
+                route_match,
+                backend,
+                signed_request=signed_request,
                 pending_response=pending_response,
-                route_tools=offer,
+                route_tools=route_tools,
                 host=host,
             )
-            sent = await self._body_executor.run(client_request.body, encode, client_request, request, route_match, way)
+            upstream_request = await self._body_executor.run_in_thread(prepare) if heavy else prepare()
             if on_request_sent is not None:
-                on_request_sent(sent)
+                on_request_sent(upstream_request)
             try:
-                return await self.send_to_backend(client_request, request, sent)
-            except RequestRejected as refused:
-                # A fallback that has no such model does not explain why the request failed.
-                if failure is None or refused.error.kind != "not_found":
-                    failure = RequestRejected(isolate_foreign_extras(refused.error, sent.codec, client_request.codec))
-                if not refused.failover:
+                return await self.send_to_backend(client_request, request, upstream_request)
+            except RequestRejected as rejection:
+                # A fallback without such a model does not explain why the request failed.
+                if failure is None or rejection.error.kind != "not_found":
+                    failure = RequestRejected(
+                        isolate_foreign_extras(rejection.error, upstream_request.codec, client_request.codec)
+                    )
+                if not rejection.failover:
                     break
-        raise failure or AssertionError("a route has at least one way")
+        raise failure or AssertionError("a route has at least one backend")
 
-    async def _decode_and_route(self, client_request: ClientRequest) -> tuple[Request, RouteMatch]:
-        request = await self._body_executor.run(client_request.body, self._decode_request, client_request)
-        return request, self._router.route(request.model)
+    async def _decode_and_route(self, client_request: ClientRequest) -> tuple[Request, RouteMatch, bool]:
+        """Decode the client's request, find the backends for its model, and tell whether its body is heavy."""
+        if heavy := is_heavy_body(client_request.body):
+            request = await self._body_executor.run_in_thread(self._decode_request, client_request)
+        else:
+            request = self._decode_request(client_request)
+        return request, self._router.route(request.model), heavy
 
     def _decode_request(self, client_request: ClientRequest) -> Request:
-        check_body_counts(client_request.body, self._limits)
+        """Decode the client's request within the limits on its size."""
+        if counted := len(client_request.body) > self._uncounted_size:
+            check_body_counts(client_request.body, self._limits, client_request.codec.name)
         request = client_request.codec.decode_request(
             body_bytes(client_request.body, client_request.codec.name), client_request.route
         )
-        check_request_counts(request, self._limits)
+        if counted:
+            check_request_counts(request, self._limits, client_request.body)
         return request
 
     def _prepare_upstream_request(
@@ -275,99 +280,114 @@ class Dispatcher:
         route_tools: RouteTools | None = None,
         host: HostProfile | None = None,
     ) -> UpstreamRequest:
-        client, upstream, provider = client_request.codec, PROTOCOLS[backend.provider.protocol], backend.provider
-        carrier = self._envelope_key(client_request.tenant, backend)
-        restored, losses = signed_request or request, list[Loss]()
+        """Translate a request for one backend, or pass it through if the protocols match.
+
+        `signed_request` is the request with withheld signatures restored.
+        """
+        client, upstream, options = client_request.codec, PROTOCOLS[backend.provider.protocol], route_match.options
+        envelope_key = self._envelope_key(client_request.tenant, backend)
+        prepared, losses = signed_request or request, list[Loss]()
         if has_envelopes(request):
-            home = request.origin == upstream.name
-            restored, missing = restore_envelopes(request, client, carrier, same_protocol=home)
+            same_origin = request.origin == upstream.name
+            prepared, missing = restore_envelopes(request, client, envelope_key, same_protocol=same_origin)
             losses = missing.resolve(request, client.wire_names)
         if pending_response is not None:
-            restored = pending_response.upstream_request(restored, same_protocol=client is upstream)
+            prepared = pending_response.upstream_request(prepared, same_protocol=client is upstream)
         target = Target(
             model=backend.model,
             stream=client_request.is_streaming(request),
-            realm=provider.name,
-            hosted_tools=route_match.options.hosted_tools,
-            binary_results=route_match.options.binary_results,
-            host=host or self.capabilities.cached_profile(provider, backend.model or request.model),
+            realm=backend.provider.name,
+            hosted_tools=options.hosted_tools,
+            binary_results=options.binary_results,
+            host=host or self.capabilities.cached_profile(backend.provider, backend.model or request.model),
         )
-        restored = apply_setting_changes(isolate_foreign_extras(restored, client, upstream), client, upstream)
-        if (emulating := plan_emulation(restored, client, upstream, backend.model, route_tools)) is not None:
-            restored, losses = emulating.request, losses + emulating.losses
-        if route_match.options.repair and upstream.repair_request is not None:
-            restored, losses = apply_repairs(upstream.repair_request, restored, target, client, losses)
-        renamed = backend.model not in (None, request.model)
-        if client is upstream and restored is request and not (renamed and request.thinking is not None):
-            body = passthrough_body(
-                client_request.body, request, client, backend.model, stream=client_request.is_streaming(request)
-            )
-            if body is not None:
-                context = ResponseContext(request=request, created=client_request.created, envelope_key=carrier)
-                route = Route(path=client.surface.endpoints[0].path, headers=client_request.route.headers)
-                return UpstreamRequest(backend, upstream, context, losses, route, body)
+        prepared = apply_setting_changes(isolate_foreign_extras(prepared, client, upstream), client, upstream)
+        if (plan := plan_emulation(prepared, client, upstream, backend.model, route_tools)) is not None:
+            prepared, losses = plan.request, losses + plan.losses
+        if options.repair and upstream.repair_request is not None:
+            prepared, losses = apply_repairs(upstream.repair_request, prepared, target, client, losses)
+        if client is upstream and prepared is request:
+            passthrough = passthrough_request(client_request, request, backend, losses, envelope_key)
+            if passthrough is not None:
+                return passthrough
         if client is not upstream:
-            restored = prepare_cross_protocol(client, request, restored, target.host)
-        encoding = upstream.encode_request(restored, target)
+            prepared = prepare_cross_protocol(client, request, prepared, target.host)
+        encoding = upstream.encode_request(prepared, target)
         if client is not upstream:
             encoding.mapping.integer_schemas = request
-        crossing = ProtocolPair(client, upstream, target)
-        losses += request_losses(emulating, encoding, restored, crossing)
+        pair = ProtocolPair(client, upstream, target)
+        losses += request_losses(plan, encoding, prepared, pair)
         check_loss_count(losses, self._limits, upstream.name)
-        raise_for_losses(losses, upstream.name, strict=client_request.strict or route_match.options.strict)
+        raise_for_losses(losses, upstream.name, strict=client_request.strict or options.strict)
         context = ResponseContext(
             request=request,
             mapping=encoding.mapping,
             created=client_request.created,
-            envelope_key=carrier,
-            withheld=WithheldSignatures()
-            if client.name in WITHHELD_FOR and upstream.envelope_field is not None
-            else None,
+            envelope_key=envelope_key,
+            withheld=new_withheld_signatures(client, upstream),
         )
-        legs = self._emulator.rounds_for(emulating, restored, crossing, encoding.mapping, client_request.tenant)
-        finish = None
-        if pending_response is not None or context.withheld is not None:
-            finish = self._conversation_state.completion_callback(
-                client, context, pending_response, _turn_key(client_request, backend)
-            )
-        route = replace(encoding.route, headers=client_request.route.headers) if client is upstream else encoding.route
         return UpstreamRequest(
-            backend, upstream, context, losses, route, encoding.to_bytes(), legs, pending_response, finish
+            backend=backend,
+            codec=upstream,
+            context=context,
+            losses=losses,
+            route=upstream_route(client_request, upstream, encoding.route),
+            body=encoding.to_bytes(),
+            rounds=self._emulator.rounds_for(plan, prepared, pair, encoding.mapping, client_request.tenant),
+            pending_response=pending_response,
+            on_complete=self._completion_callback(client_request, backend, context, pending_response),
         )
 
+    def _completion_callback(
+        self,
+        client_request: ClientRequest,
+        backend: Backend,
+        context: ResponseContext,
+        pending_response: PendingResponse | None,
+    ) -> Callable[[Response], None] | None:
+        """Return the callback that stores a complete response; None if nothing of it is stored."""
+        if pending_response is None and context.withheld is None:
+            return None
+        turn_key = _turn_key(client_request, backend)
+        return self._conversation_state.completion_callback(client_request.codec, context, pending_response, turn_key)
+
     def _envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
+        """Return the cached key for this tenant, provider and model; None if envelopes are off."""
         key = (tenant, backend.provider.name, backend.model)
         if not self._signing_keys:
             return None
-        if (known := self._envelope_keys.get(key)) is not None:
-            return known
-        made = EnvelopeKey(self._signing_keys, tenant, realm=backend.provider.name, model=backend.model or "")
-        self._envelope_keys.put(key, made, estimate_entry_size(*key))
-        return made
+        if (cached := self._envelope_keys.get(key)) is not None:
+            return cached
+        envelope_key = EnvelopeKey(self._signing_keys, tenant, realm=backend.provider.name, model=backend.model or "")
+        self._envelope_keys.put(key, envelope_key, estimate_entry_size(*key))
+        return envelope_key
 
     async def send_to_backend(
         self, client_request: ClientRequest, request: Request, upstream_request: UpstreamRequest
     ) -> BufferedResponse | StreamingResponse:
-        """Ask one upstream. `Refused.failover` says whether another one may be asked instead."""
-        opened = None if upstream_request.rounds is None else await upstream_request.rounds.prepare_first_round()
-        if isinstance(opened, Response):
-            return await self._local_response(client_request, request, upstream_request, opened)
-        upstream_request.body = upstream_request.body if opened is None else opened
+        """Send a request to one backend and return its response.
+
+        `RequestRejected.failover` says whether the next backend may be tried.
+        """
+        first_round = None if upstream_request.rounds is None else await upstream_request.rounds.prepare_first_round()
+        if isinstance(first_round, Response):
+            return await self._local_response(client_request, request, upstream_request, first_round)
+        upstream_request.body = upstream_request.body if first_round is None else first_round
         try:
-            answer = await self._sender.send(upstream_request, upstream_request.body)
+            upstream_response = await self._sender.send(upstream_request, upstream_request.body)
             if client_request.is_streaming(request):
-                return await self._streaming_response(client_request, upstream_request, answer)
-            return await self._buffered_response(client_request, upstream_request, answer)
-        except RequestRejected as refused:
-            raise await self._finalize_rejection(upstream_request, refused) from None
+                return await self._streaming_response(client_request, upstream_request, upstream_response)
+            return await self._buffered_response(client_request, upstream_request, upstream_response)
+        except RequestRejected as rejection:
+            raise await self._finalize_rejection(upstream_request, rejection) from None
 
     async def _finalize_rejection(
         self, upstream_request: UpstreamRequest, rejection: RequestRejected
     ) -> RequestRejected:
-        """Decide about failover, and name the effects that a failed request may have had."""
+        """Decide about failover, and add to the message any side effect the failed request may have had."""
         error, effect = redact_error(rejection.error, self._redactor), None
         if upstream_request.rounds is not None and upstream_request.rounds.has_effects:
-            effect = "tools were run or part of the answer was produced"
+            effect = "tools were run or part of the response was produced"
         elif rejection.attempt == "unknown":
             effect = await asyncio.to_thread(find_side_effect, upstream_request.codec, upstream_request.body)
         if effect is None:
@@ -378,11 +398,18 @@ class Dispatcher:
     async def _buffered_response(
         self, client_request: ClientRequest, upstream_request: UpstreamRequest, upstream_response: UpstreamResponse
     ) -> BufferedResponse:
+        """Read a complete upstream response, continue paused rounds, and encode it for the client."""
         body = await self._read_body(upstream_request, upstream_response)
-        home = client_request.codec is upstream_request.codec and upstream_request.rounds is None
-        if home and (seen := await self._body_executor.run(body, upstream_request.codec.peek, body)) is not None:
-            return BufferedResponse(body, upstream_request.losses, seen)
-        decoded = await self._body_executor.run(body, self._decode_response, upstream_request, body)
+        is_same_protocol = client_request.codec is upstream_request.codec and upstream_request.rounds is None
+        heavy = is_heavy_body(body)
+        if is_same_protocol:
+            peek = upstream_request.codec.peek
+            if (summary := await self._body_executor.run_in_thread(peek, body) if heavy else peek(body)) is not None:
+                return BufferedResponse(body, upstream_request.losses, summary)
+        if heavy:
+            decoded = await self._body_executor.run_in_thread(self._decode_response, upstream_request, body)
+        else:
+            decoded = self._decode_response(upstream_request, body)
         if isinstance(upstream_request.rounds, GatewayToolLoop):
             decoded = await upstream_request.rounds.complete_response(
                 decoded, lambda body: self._request_round(upstream_request, body), self._max_rounds(upstream_request)
@@ -395,57 +422,60 @@ class Dispatcher:
             ):
                 break
             upstream_request.rounds.has_effects = True
-            further = continuation_request(
+            next_body = continuation_request(
                 upstream_request.codec, upstream_request.body, decoded.candidates[0].messages
             )
-            decoded = merge_responses(decoded, await self._request_round(upstream_request, further))
+            decoded = merge_responses(decoded, await self._request_round(upstream_request, next_body))
         return await self._client_response(client_request, upstream_request, decoded, body)
 
     async def _local_response(
         self, client_request: ClientRequest, request: Request, upstream_request: UpstreamRequest, response: Response
     ) -> BufferedResponse | StreamingResponse:
-        """An answer that no upstream was asked for."""
+        """Encode a response that the gateway produced without an upstream."""
         if not client_request.is_streaming(request):
             return await self._client_response(client_request, upstream_request, response, b"")
-        translation = response_translator(client_request, upstream_request, self._redactor)
-        return StreamingResponse(upstream_request, None, translation, translation.translate_events(unfold(response)))
+        translator = response_translator(client_request, upstream_request, self._redactor)
+        return StreamingResponse(upstream_request, None, translator, translator.translate_events(unfold(response)))
 
     async def _client_response(
         self, client_request: ClientRequest, upstream_request: UpstreamRequest, decoded_response: Response, body: bytes
     ) -> BufferedResponse:
-        """A whole answer, for the client."""
-        keeping, home = upstream_request.pending_response, client_request.codec is upstream_request.codec
+        """Encode a complete response for the client and store it if requested; raise if it failed."""
+        pending_response = upstream_request.pending_response
+        is_same_protocol = client_request.codec is upstream_request.codec
         if decoded_response.error is not None:
-            error, extras = (
-                redact_error(decoded_response.error, self._redactor),
-                redact_extras(decoded_response.extras, self._redactor),
+            decoded_response = replace(
+                decoded_response,
+                error=redact_error(decoded_response.error, self._redactor),
+                extras=redact_extras(decoded_response.extras, self._redactor),
             )
-            decoded_response = replace(decoded_response, error=error, extras=extras)
-        if not home and (defect := find_defect(decoded_response, upstream_request.codec)) is not None:
+        if not is_same_protocol and (defect := find_defect(decoded_response, upstream_request.codec)) is not None:
             raise RequestRejected(with_default_status(defect), attempt="unknown")
-        whole = home or client_request.codec.errors_in_body
-        failed = decoded_response.error if whole else response_error(decoded_response)
-        if failed is not None and not (whole and decoded_response.candidates):
-            raise RequestRejected(failed, attempt=classify_error(failed, started=bool(decoded_response.candidates)))
-        named = decoded_response if keeping is None or home else replace(decoded_response, id=keeping.id)
-        response, data, losses = await self._body_executor.run(
-            body, _encode_client_response, client_request, upstream_request, named
-        )
+        allows_error = is_same_protocol or client_request.codec.errors_in_body
+        error = decoded_response.error if allows_error else response_error(decoded_response)
+        if error is not None and not (allows_error and decoded_response.candidates):
+            raise RequestRejected(error, attempt=classify_error(error, started=bool(decoded_response.candidates)))
+        client_response = decoded_response
+        if pending_response is not None and not is_same_protocol:
+            client_response = replace(decoded_response, id=pending_response.id)
+        encode = partial(encode_client_response, client_request, upstream_request, client_response)
+        small = len(body) <= SMALL_BODY
+        response, data, losses = encode() if small else await self._body_executor.run(body, encode)
         if data is None:
-            if keeping is not None:
-                keeping.complete(body)
+            if pending_response is not None:
+                pending_response.complete(body)
             return BufferedResponse(body, upstream_request.losses, decoded_response)
         if upstream_request.on_complete is not None:
             upstream_request.on_complete(response)
         return BufferedResponse(data, upstream_request.losses + losses, decoded_response)
 
     async def _request_round(self, upstream_request: UpstreamRequest, body: bytes) -> Response:
-        """One more leg of an answer."""
-        answered = await self._read_body(upstream_request, await self._sender.send(upstream_request, body))
-        return await self._body_executor.run(answered, self._decode_response, upstream_request, answered)
+        """Send the request of a further round and decode its response."""
+        response_body = await self._read_body(upstream_request, await self._sender.send(upstream_request, body))
+        return await self._body_executor.run(response_body, self._decode_response, upstream_request, response_body)
 
     async def _read_body(self, upstream_request: UpstreamRequest, upstream_response: UpstreamResponse) -> bytes:
-        """A whole answer, as it came."""
+        """Read a complete upstream body, within `limits.answer`."""
         try:
             return body_bytes(await upstream_response.read(self._limits.answer), upstream_request.codec.name)
         except TransportError as error:
@@ -456,7 +486,7 @@ class Dispatcher:
             ) from None
 
     def _decode_response(self, upstream_request: UpstreamRequest, body: bytes) -> Response:
-        """What it means."""
+        """Decode an upstream body; an invalid one rejects the request."""
         try:
             return upstream_request.codec.decode_response(body, upstream_request.context)
         except DecodeError as error:
@@ -467,101 +497,83 @@ class Dispatcher:
     async def _streaming_response(
         self, client_request: ClientRequest, upstream_request: UpstreamRequest, upstream_response: UpstreamResponse
     ) -> StreamingResponse:
-        """The stream from its first event on: until then it may still be given up."""
-        translation = response_translator(client_request, upstream_request, self._redactor)
-        kind = upstream_response.headers.get("content-type", "")
-        if kind.startswith("application/json") and upstream_request.codec.name != "gemini":
-            body = await self._read_body(upstream_request, upstream_response)
-            response = await self._body_executor.run(body, self._decode_response, upstream_request, body)
-            if response.error is not None and not response.candidates:
-                raise RequestRejected(response.error, attempt=classify_error(response.error))
-            if isinstance(upstream_request.rounds, GatewayToolLoop):
-                response = await upstream_request.rounds.complete_response(
-                    response,
-                    lambda body: self._request_round(upstream_request, body),
-                    self._max_rounds(upstream_request),
-                )
-            whole = unfold(isolate_foreign_extras(response, upstream_request.codec, client_request.codec))
-            return StreamingResponse(upstream_request, None, translation, translation.translate_events(whole))
-        first, data, room = b"", b"", StreamBudget(upstream_request.backend.provider, self._limits.stream)
-        try:
-            # Of an answer in several rounds the gateway's own calls are no content, and its end is not the stream's.
-            while not (translation.has_outcome or (translation.started and upstream_request.rounds is not None)):
-                data = await upstream_response.next()
-                room.consume(data)
-                first += translation.feed(data) if data else translation.close()
-                if not data:
-                    upstream_response.close()
-                    break
-        except TransportError as error:
-            raise transport_rejection(upstream_request.backend.provider, error) from None
-        except BaseException:
+        """Read an upstream stream up to its first content or error, and return it; until then it may fail over."""
+        translator = response_translator(client_request, upstream_request, self._redactor)
+        content_type = upstream_response.headers.get("content-type", "")
+        if content_type.startswith("application/json") and upstream_request.codec.name != "gemini":
+            return await self._stream_from_body(client_request, upstream_request, upstream_response, translator)
+        budget = StreamBudget(upstream_request.backend.provider, self._limits.stream)
+        first_chunk, is_complete = await read_first_chunk(upstream_request, upstream_response, translator, budget)
+        if translator.error is not None and not translator.has_content:
             upstream_response.close()
-            raise
-        if translation.error is not None and not translation.has_content:
-            upstream_response.close()
-            attempt = "unknown" if translation.started else classify_error(translation.error)
-            raise RequestRejected(with_default_status(translation.error), attempt=attempt)
-        rest = upstream_response if data else None
+            attempt = "unknown" if translator.started else classify_error(translator.error)
+            raise RequestRejected(with_default_status(translator.error), attempt=attempt)
         return StreamingResponse(
             upstream_request,
-            rest,
-            translation,
-            first,
+            None if is_complete else upstream_response,
+            translator,
+            first_chunk,
             next_round=self._round_continuation(upstream_request),
-            budget=room,
+            budget=budget,
         )
 
+    async def _stream_from_body(
+        self,
+        client_request: ClientRequest,
+        upstream_request: UpstreamRequest,
+        upstream_response: UpstreamResponse,
+        translator: StreamTranslator,
+    ) -> StreamingResponse:
+        """Stream the JSON body that a provider sent although a stream was requested."""
+        body = await self._read_body(upstream_request, upstream_response)
+        response = await self._body_executor.run(body, self._decode_response, upstream_request, body)
+        if response.error is not None and not response.candidates:
+            raise RequestRejected(response.error, attempt=classify_error(response.error))
+        if isinstance(upstream_request.rounds, GatewayToolLoop):
+            response = await upstream_request.rounds.complete_response(
+                response, lambda body: self._request_round(upstream_request, body), self._max_rounds(upstream_request)
+            )
+        events = unfold(isolate_foreign_extras(response, upstream_request.codec, client_request.codec))
+        return StreamingResponse(upstream_request, None, translator, translator.translate_events(events))
+
     def _max_rounds(self, upstream_request: UpstreamRequest) -> int:
-        """How many more legs an answer may have."""
+        """Return how many further rounds a response may have."""
         runs_tools = isinstance(upstream_request.rounds, GatewayToolLoop) and upstream_request.rounds.runs_tools
         return self._limits.rounds if runs_tools else self._limits.pauses
 
     def _round_continuation(self, upstream_request: UpstreamRequest) -> NextRound | None:
-        """How a stream that paused goes on, if it is for us to ask."""
-        legs, asked_before, left = upstream_request.rounds, upstream_request.body, self._max_rounds(upstream_request)
-        if legs is None:
+        """Return the function that opens the next round of a stream; None if there is only one round."""
+        rounds, last_body, rounds_left = (
+            upstream_request.rounds,
+            upstream_request.body,
+            self._max_rounds(upstream_request),
+        )
+        if rounds is None:
             return None
 
-        async def go_on() -> UpstreamResponse | None:
-            nonlocal asked_before, left
-            if legs.paused and left > 0:
-                legs.ready_events = await legs.finish_round()
-            if not legs.paused or left == 0:
+        async def next_round() -> UpstreamResponse | None:
+            nonlocal last_body, rounds_left
+            if rounds.paused and rounds_left > 0:
+                rounds.ready_events = await rounds.finish_round()
+            if not rounds.paused or rounds_left == 0:
                 return None
-            left -= 1
-            asked_before = legs.next_request(upstream_request.codec, asked_before)
+            rounds_left -= 1
+            last_body = rounds.next_request(upstream_request.codec, last_body)
             try:
-                return await self._sender.send(upstream_request, asked_before)
-            except RequestRejected as refused:
-                raise await self._finalize_rejection(upstream_request, refused) from None
+                return await self._sender.send(upstream_request, last_body)
+            except RequestRejected as rejection:
+                raise await self._finalize_rejection(upstream_request, rejection) from None
 
-        return go_on
-
-
-def _encode_client_response(
-    client_request: ClientRequest, upstream_request: UpstreamRequest, decoded_response: Response
-) -> tuple[Response, bytes | None, list[Loss]]:
-    """The answer as the client gets it, its bytes and its losses; no bytes if it is passed on as it came."""
-    response = adapt_response(decoded_response, upstream_request.codec, client_request.codec, upstream_request.context)
-    if (
-        client_request.codec is upstream_request.codec
-        and upstream_request.rounds is None
-        and response is decoded_response
-        and decoded_response.error is None
-    ):
-        return response, None, []
-    encoding = client_request.codec.encode_response(response, upstream_request.context)
-    losses = encoding.report.resolve(response, upstream_request.codec.wire_names) if encoding.report else []
-    raise_for_losses(losses, client_request.codec.name, strict=False)
-    return response, encoding.to_bytes(), losses
+        return next_round
 
 
 def _turn_key(client_request: ClientRequest, backend: Backend) -> TurnKey:
+    """Return the key under which withheld turns of this client and backend are stored."""
     return TurnKey(client_request.tenant, client_request.codec.name, backend.provider.name, backend.model or "")
 
 
 def _require_streaming(response: BufferedResponse | StreamingResponse) -> StreamingResponse:
+    """Return the response, which must be a stream."""
     if isinstance(response, StreamingResponse):
         return response
-    raise AssertionError("what is asked to stream does")
+    raise AssertionError("a streaming request got a buffered response")

@@ -1,10 +1,10 @@
-"""Which provider answers a model's name, and under which name there.
+"""Routing of a model name to the backends that serve it.
 
-1. The first `[[routes]]` whose pattern the name matches. Its first provider is asked for the route's `model`, or for
-   the client's. A fallback is asked for the same name if its `models` match it, else for its own `default_model`.
+1. The first `[[routes]]` entry whose pattern matches. Its first provider gets the route's `model`, or the client's. A
+   fallback gets the same name if its `models` match it, else its own `default_model`.
 2. `provider/model`.
-3. A provider that knows the name: one of its `models` patterns matches.
-4. The catch-all (`--model`), or the default model of the only provider there is.
+3. The provider one of whose `models` patterns matches.
+4. The catch-all (`--model`), or the default model of the only provider.
 """
 
 from collections.abc import Mapping
@@ -18,27 +18,30 @@ from toolwire.gateway.errors import ModelNameTooLong, ModelNotSpecified, RouteNo
 from toolwire.upstream.provider import Provider
 
 LIMIT_MODEL_NAME = 512
-"""Characters of a model's name."""
+"""Maximum length of a model name, in characters."""
 
 
 class Backend(Struct, frozen=True):
-    """One upstream to try, and the model's name there."""
+    """A provider and the model's name there."""
 
     provider: Provider
     model: str | None
 
 
 class RouteMatch(Struct, frozen=True):
-    """The upstreams to try, in order, and how."""
+    """The backends of a request, in order of preference, and the options of the route."""
 
     backends: tuple[Backend, ...]
     options: RouteSection = RouteSection()
 
 
 class Router:
+    """Finds the backends for model names."""
+
     def __init__(
         self, providers: Mapping[str, Provider], routes: tuple[RouteSection, ...] = (), catch_all: str | None = None
     ) -> None:
+        """Validate `catch_all`, which must name a model of one of the providers."""
         self.providers = dict(providers)
         self.routes = routes
         self.catch_all = catch_all
@@ -51,40 +54,45 @@ class Router:
         self._matches: BoundedMemo[str, RouteMatch] = BoundedMemo()
 
     def route(self, model: str | None) -> RouteMatch:
+        """Return the backends for a model name, from a cache if possible."""
         name = model or ""
-        if (known := self._matches.get(name)) is not None:
-            return known
+        if (cached := self._matches.get(name)) is not None:
+            return cached
         if len(name) > LIMIT_MODEL_NAME:
-            raise ModelNameTooLong(
-                f"the name of the model has {len(name)} characters: at most {LIMIT_MODEL_NAME} are allowed"
-            )
-        routed = self._match_route(name)
-        self._matches.put(name, routed, estimate_entry_size(name))
-        return routed
+            raise ModelNameTooLong(f"the model name has {len(name)} characters, the limit is {LIMIT_MODEL_NAME}")
+        route_match = self._match_route(name)
+        self._matches.put(name, route_match, estimate_entry_size(name))
+        return route_match
 
     def _match_route(self, name: str) -> RouteMatch:
+        """Find the backends for a model name."""
         for section in self.routes:
             if fnmatchcase(name, section.match):
                 model = section.model or name or None
-                first, *others = [self.providers[one] for one in section.provider_names]
-                fallbacks = [Backend(one, _fallback_model(one, model)) for one in others]
-                return RouteMatch((Backend(first, model), *fallbacks), section)
-        way = self._by_provider_prefix(name) or self._by_known_model(name) or self._default()
-        if way is None and not name:
-            raise ModelNotSpecified(f"the request names no model: use {self._describe_choices()}")
-        if way is None:
+                primary, *others = [self.providers[provider_name] for provider_name in section.provider_names]
+                fallbacks = [Backend(provider, _fallback_model(provider, model)) for provider in others]
+                return RouteMatch((Backend(primary, model), *fallbacks), section)
+        backend = self._by_provider_prefix(name) or self._by_known_model(name) or self._default()
+        if backend is None and not name:
+            raise ModelNotSpecified(f"no model given: use {self._describe_choices()}")
+        if backend is None:
             raise RouteNotFound(self._unknown_model_message(name))
-        return RouteMatch((way,))
+        return RouteMatch((backend,))
 
     def _by_provider_prefix(self, name: str) -> Backend | None:
+        """Match `provider/model`."""
         prefix, slash, model = name.partition("/")
         provider = self.providers.get(prefix)
         return Backend(provider, model) if slash and model and provider is not None else None
 
     def _by_known_model(self, name: str) -> Backend | None:
-        return next((Backend(one, name) for one in self.providers.values() if _serves_model(one, name)), None)
+        """Match a name against the `models` patterns of each provider."""
+        return next(
+            (Backend(provider, name) for provider in self.providers.values() if _serves_model(provider, name)), None
+        )
 
     def _default(self) -> Backend | None:
+        """Return the catch-all, or the default model of the only provider; None if neither exists."""
         if self.catch_all is not None:
             return self._by_provider_prefix(self.catch_all) or self._by_known_model(self.catch_all)
         origins = {provider.origin for provider in self.providers.values()}
@@ -94,21 +102,24 @@ class Router:
         return Backend(first, first.default_model)
 
     def _unknown_model_message(self, name: str) -> str:
-        return f"no provider is configured for the model {name!r}: use {self._describe_choices()}"
+        """Return the error message for a model that no provider serves."""
+        return f"unknown model {name!r}: use {self._describe_choices()}"
 
     def _describe_choices(self) -> str:
-        return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start with --model"
+        """List the forms of model names that are valid here."""
+        return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start the gateway with --model"
 
 
 def estimate_entry_size(*texts: str | None) -> int:
-    """Return about how many bytes a cached entry takes that is made of these texts, and has them in its key."""
+    """Estimate the bytes of a cache entry made of these texts."""
     return 500 + 8 * sum(len(text) for text in texts if text is not None)
 
 
 def _serves_model(provider: Provider, model: str) -> bool:
+    """Return whether one of the provider's `models` patterns matches."""
     return any(fnmatchcase(model, pattern) for pattern in provider.models)
 
 
 def _fallback_model(fallback: Provider, model: str | None) -> str | None:
-    """The model's name at a fallback: its own, unless it knows the one that the first provider is asked for."""
+    """Return the model to request from a fallback: the same if the fallback serves it, else its default."""
     return model if model is not None and _serves_model(fallback, model) else fallback.default_model or model

@@ -1,12 +1,10 @@
-"""Retry and failover, decided by what is known of the attempt that failed.
+"""Sending one request to a provider, with retries, and the rules for retry and failover.
 
-1. The same provider gets a request again only if it did no work on it: it answered 429, 503 or 529, or no connection
-   was made. A POST is not idempotent (RFC 9110, section 9.2.2).
-2. Another provider of the route may also be asked after a time-out, a 5xx or a broken response: at worst the answer is
-   paid for twice.
-3. Neither happens where answering may have effects beyond the answer: see `find_effect`.
-
-One request to a provider: its head, its retries, and the error that a refusal stands for.
+1. A request is retried at the same provider only if that did not process it: status 429, 503 or 529, or no connection.
+   A POST is not idempotent (RFC 9110, 9.2.2).
+2. Another provider of the route may also be tried after a time-out, a 5xx or a broken response: at worst the response
+   is paid for twice.
+3. Neither happens if the request may have had a side effect: see `find_side_effect`.
 """
 
 import asyncio
@@ -46,51 +44,53 @@ _JITTER = 0.25
 
 
 def classify_status(status: int) -> Attempt:
-    """Classify an attempt that ended with this HTTP status."""
+    """Classify a failed attempt by its HTTP status."""
     if status in _BUSY_STATUSES:
         return "unprocessed"
     return "unknown" if status >= 500 or status == 408 else "rejected"
 
 
 def classify_error(error: ApiError, *, started: bool = False) -> Attempt:
-    """Classify an attempt that ended with an error under a status of 200, in place of the answer or after it began."""
+    """Classify a failed attempt by an error that came with status 200; `started`: after part of a response."""
     if error.kind in _BUSY_KINDS:
         return "unknown" if started else "unprocessed"
     return "unknown" if error.kind in _BROKEN_KINDS else "rejected"
 
 
 def retry_delay(rejection: RequestRejected, retries: int) -> float | None:
-    """Return the seconds to wait before the same provider is asked again, after this many retries; None: it is not."""
+    """Return the seconds to wait before retrying at the same provider; None if it must not be retried."""
     if rejection.attempt != "unprocessed" or rejection.error.kind == "billing":  # OpenAI: 429, `insufficient_quota`
         return None
-    after = rejection.error.retry_after
-    delay = min(_FIRST_DELAY * 2**retries, _MAX_DELAY) if after is None else after
+    retry_after = rejection.error.retry_after
+    delay = min(_FIRST_DELAY * 2**retries, _MAX_DELAY) if retry_after is None else retry_after
     return None if delay > _MAX_DELAY else delay * random.uniform(1, 1 + _JITTER)  # noqa: S311 - no secret
 
 
 def can_fail_over(rejection: RequestRejected) -> bool:
-    """Whether another provider may succeed: not where the request itself was at fault."""
+    """Return whether another provider may succeed: not if the request itself was at fault."""
     return rejection.attempt != "rejected" or rejection.error.kind in _FAILOVER_KINDS
 
 
 def find_side_effect(upstream: Codec, body: bytes) -> str | None:
-    """Find what answering this request body does beyond the answer; None if it is only an answer."""
+    """Describe the effect that processing this request has beyond its response; None if there is none."""
     request = upstream.decode_request(body, Route())
-    natives = [placed.tool for placed in conversation_tools(request) if isinstance(placed.tool, NativeTool)]
-    if any(tool.executor == "server" and not is_tool_search(tool) for tool in natives):
-        return "its provider runs tools"
-    held = request.continuation or Continuation()
-    if held.background:
-        return "its provider works in the background"
-    stores = upstream.name in STATE_ADAPTERS if held.store is None else held.store
-    return "its provider stores the conversation" if stores or held.kind in ("conversation", "thread") else None
+    native_tools = [located.tool for located in conversation_tools(request) if isinstance(located.tool, NativeTool)]
+    if any(tool.executor == "server" and not is_tool_search(tool) for tool in native_tools):
+        return "the provider runs tools"
+    continuation = request.continuation or Continuation()
+    if continuation.background:
+        return "the provider runs it in the background"
+    stores = upstream.name in STATE_ADAPTERS if continuation.store is None else continuation.store
+    return "the provider stores the conversation" if stores or continuation.kind in ("conversation", "thread") else None
 
 
 _LIMIT_ERROR_BODY = 1024 * 1024
-"""The longest error body that is read, in bytes."""
+"""Bytes of an error body that are read at most."""
 
 
 class UpstreamSender:
+    """Sends requests to providers, with retries and cached request heads."""
+
     def __init__(self, transport: Transport, limits: LimitsSection) -> None:
         self._transport = transport
         self._limits = limits
@@ -99,46 +99,47 @@ class UpstreamSender:
         )
 
     async def send(self, upstream_request: UpstreamRequest, body: bytes) -> UpstreamResponse:
-        """Send one request, again while the provider does no work on it."""
+        """Send one request, retrying while the provider does not process it."""
         provider, retries = upstream_request.backend.provider, 0
         origin, head = self._request_head(provider, upstream_request.codec, upstream_request.route)
         while True:
             try:
-                answer = await self._transport.send(
+                response = await self._transport.send(
                     origin, head, body, read_timeout=provider.timeout, connect_timeout=provider.connect_timeout
                 )
-                if answer.status < 300:
-                    return answer
-                refused = RequestRejected(
-                    await self._decode_error(upstream_request, answer), attempt=classify_status(answer.status)
+                if response.status < 300:
+                    return response
+                rejection = RequestRejected(
+                    await self._decode_error(upstream_request, response), attempt=classify_status(response.status)
                 )
             except TransportError as error:
-                refused = transport_rejection(provider, error)
-            delay = retry_delay(refused, retries)
+                rejection = transport_rejection(provider, error)
+            delay = retry_delay(rejection, retries)
             if delay is None or retries == self._limits.retries:
-                raise refused
+                raise rejection
             retries += 1
             await asyncio.sleep(delay)
 
     def _request_head(self, provider: Provider, upstream: Codec, route: Route) -> tuple[Origin, bytes]:
+        """Return origin and encoded head of a request, from a cache if possible."""
         key = (provider.name, path := route.path or "/", route.headers)
-        if (known := self._request_heads.get(key)) is not None:
-            return known
+        if (cached := self._request_heads.get(key)) is not None:
+            return cached
         headers = {"content-type": "application/json"} | provider.request_headers(upstream.surface)
-        for name, words in route.headers:
-            joined_words = name == upstream.surface.passthrough_header and name in headers
-            headers[name] = f"{headers[name]},{words}" if joined_words else words
-        found = provider.origin, request_head(provider.origin, provider.request_target(path), headers.items())
-        self._request_heads.put(key, found, estimate_entry_size(path, *(words for _, words in route.headers)))
-        return found
+        for name, value in route.headers:
+            is_list = name == upstream.surface.passthrough_header and name in headers
+            headers[name] = f"{headers[name]},{value}" if is_list else value
+        request = provider.origin, request_head(provider.origin, provider.request_target(path), headers.items())
+        self._request_heads.put(key, request, estimate_entry_size(path, *(value for _, value in route.headers)))
+        return request
 
     async def _decode_error(self, upstream_request: UpstreamRequest, upstream_response: UpstreamResponse) -> ApiError:
-        """Decode what a provider answered in place of success, as an error that names it."""
+        """Decode the error of an unsuccessful response, naming the provider where it must be explained."""
         provider = upstream_request.backend.provider
         if upstream_response.status < 400:
             upstream_response.close()
             return provider_error(
-                provider, "server", f"answered with a redirect ({upstream_response.status}), which is not followed"
+                provider, "server", f"responded with a redirect ({upstream_response.status}), which is not followed"
             )
         try:
             body = await upstream_response.read(min(_LIMIT_ERROR_BODY, self._limits.answer))
@@ -150,10 +151,12 @@ class UpstreamSender:
                 "server" if upstream_response.status >= 500 else "invalid_request"
             )
             kind = "rate_limit" if upstream_response.status == 429 else kind
-            error = provider_error(provider, kind, f"answered {upstream_response.status} with no error of its protocol")
+            error = provider_error(
+                provider, kind, f"responded with status {upstream_response.status} and no valid error body"
+            )
         else:
             if error.kind == "authentication":
-                message = f"{provider.name} did not accept the key configured for it: {error.message}"
+                message = f"{provider.name} rejected the configured API key: {error.message}"
                 error = replace(error, message=message, wire_form=())
-        after = parse_seconds(upstream_response.headers.get("retry-after"))
-        return replace(error, status=upstream_response.status, retry_after=after or error.retry_after)
+        retry_after = parse_seconds(upstream_response.headers.get("retry-after"))
+        return replace(error, status=upstream_response.status, retry_after=retry_after or error.retry_after)

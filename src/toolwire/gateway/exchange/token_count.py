@@ -1,4 +1,4 @@
-"""How many tokens a request takes: what the provider says, or else an estimate of what it would be sent."""
+"""Token counts of requests: the provider's count, or an estimate of the translated request."""
 
 import asyncio
 
@@ -14,59 +14,65 @@ from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
-# Agents count before they ask: they should not wait long for a figure that can be estimated.
+# Agents count tokens before each request: they should not wait long for a number that can be estimated.
 COUNT_TIMEOUT = 10.0
 _LIMIT_RESPONSE = 1024 * 1024
 
 
 class TokenCount(Struct, frozen=True):
+    """A number of tokens, counted by the provider or estimated."""
+
     tokens: int
     is_estimate: bool
 
 
 class TokenCounter:
-    """A count is never worth an error: whatever keeps the provider from counting, there is an estimate."""
+    """Counts tokens; never fails, as an estimate is always possible."""
 
     def __init__(self, dispatcher: Dispatcher, transport: Transport) -> None:
         self._dispatcher = dispatcher
         self._transport = transport
 
     async def count_tokens(self, client_request: ClientRequest, record: RequestRecord) -> TokenCount:
+        """Count the tokens of a request as its first backend would receive it."""
         try:
-            sent = await self._dispatcher.translate(client_request)
+            upstream_request = await self._dispatcher.translate(client_request)
         except RouteNotFound:
             return TokenCount(await _estimate(client_request.body), is_estimate=True)
-        record.set_backend(sent.backend.provider.name, sent.backend.model)
-        tokens = await self._provider_count(sent)
-        return TokenCount(await _estimate(sent.body) if tokens is None else tokens, is_estimate=tokens is None)
+        record.set_backend(upstream_request.backend.provider.name, upstream_request.backend.model)
+        tokens = await self._provider_count(upstream_request)
+        return TokenCount(
+            await _estimate(upstream_request.body) if tokens is None else tokens, is_estimate=tokens is None
+        )
 
     async def _provider_count(self, upstream_request: UpstreamRequest) -> int | None:
-        """What the provider says, if it has an address for that."""
-        provider, counting = (
+        """Return the provider's count; None if it has no endpoint for that, or fails."""
+        provider, codec = (
             upstream_request.backend.provider,
             PROTOCOLS[upstream_request.backend.provider.protocol].token_count,
         )
-        if counting is None or provider.path is not None or upstream_request.route.path is None:
+        if codec is None or provider.path is not None or upstream_request.route.path is None:
             return None
-        path = counting.count_path(upstream_request.route.path)
+        path = codec.count_path(upstream_request.route.path)
         headers = {"content-type": "application/json"} | provider.request_headers(upstream_request.codec.surface)
         head = request_head(provider.origin, provider.request_target(path), headers.items())
         body = await run_in_thread_if(
-            counting.wrap_request,
+            codec.wrap_request,
             upstream_request.body,
             upstream_request.route.path,
             heavy=is_heavy_body(upstream_request.body),
         )
         try:
             async with asyncio.timeout(COUNT_TIMEOUT):
-                answer = await self._transport.send(
+                response = await self._transport.send(
                     provider.origin, head, body, connect_timeout=provider.connect_timeout
                 )
-                told = await answer.read(_LIMIT_RESPONSE)
-            return counting.decode_count(told) if answer.status == 200 else None
+                response_body = await response.read(_LIMIT_RESPONSE)
+            return codec.decode_count(response_body) if response.status == 200 else None
         except (TransportError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
 
 async def _estimate(body: bytes) -> int:
+    """Estimate the tokens of a body, in a thread if it is heavy."""
     return await run_in_thread_if(estimate_tokens, body, heavy=is_heavy_body(body))

@@ -1,4 +1,4 @@
-"""What a client asks, what goes upstream for it, and what comes back: whole, or as a stream."""
+"""The values of one exchange: client request, upstream request, and buffered or streaming response."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -25,16 +25,18 @@ NextRound = Callable[[], Awaitable[UpstreamResponse | None]]
 
 
 class BufferedResponse(Struct):
-    """`told` is what it says of itself, perhaps without its words. `work`: it is only being made."""
+    """A complete response body."""
 
     body: bytes
     losses: list[Loss]
     summary: Response | None = None
+    """Ids, stop reasons and usage, possibly without content."""
     job: BackgroundJob | None = None
+    """Set while a background job is still producing the response."""
 
 
 class ClientRequest(Struct, frozen=True, kw_only=True):
-    """What a client asks. `lane`: what the connection that it came by remembers."""
+    """A request as received from the client."""
 
     codec: Codec
     body: bytes
@@ -43,14 +45,15 @@ class ClientRequest(Struct, frozen=True, kw_only=True):
     strict: bool = False
     created: int = 0
     channel: ChannelState | None = None
+    """History of the WebSocket channel that carried the request."""
 
     def is_streaming(self, request: Request) -> bool:
+        """Return whether the client wants a stream: as requested, or by its protocol's default."""
         return self.codec.surface.streams_by_default if request.stream is None else request.stream
 
 
 class UpstreamRequest(Struct):
-    """What went upstream, and what its answer needs. `legs`, if the client can't ask it to go on after a pause;
-    `keeping` and `finish`, if the answer is to be remembered."""
+    """A request as sent upstream, and what is needed to translate its response."""
 
     backend: Backend
     codec: Codec
@@ -59,12 +62,15 @@ class UpstreamRequest(Struct):
     route: Route
     body: bytes
     rounds: RoundMerger | None = None
+    """Merges further rounds into one response; None if there is only one round."""
     pending_response: PendingResponse | None = None
+    """Set if the response is stored under an id."""
     on_complete: Callable[[Response], None] | None = None
+    """Called with the complete response, to store it."""
 
 
 class StreamingResponse:
-    """An answer that streams: bytes as they become ready, whole frames each time, always with a proper end."""
+    """A streamed response: yields whole frames as they are ready, and always ends the stream properly."""
 
     def __init__(
         self,
@@ -87,27 +93,31 @@ class StreamingResponse:
 
     @property
     def request_losses(self) -> list[Loss]:
-        """The losses that are known before it begins."""
+        """Return the losses known before the stream starts."""
         return self.upstream_request.losses
 
     @property
     def losses(self) -> list[Loss]:
+        """Return all losses known so far."""
         return self.upstream_request.losses + self.translator.losses + self._storage_losses
 
     @property
     def usage(self) -> Usage | None:
+        """Return the token usage reported so far."""
         return self.translator.usage
 
     @property
     def summary(self) -> Response:
+        """Return ids, stop reasons and usage."""
         return self.translator.summary
 
     @property
     def error(self) -> ApiError | None:
-        """What ended it early, if something did."""
+        """Return the error that ended the stream early, if any."""
         return self.translator.error
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the frames; a response that is stored completes only after it is."""
         return (
             self._translated_chunks()
             if self.upstream_request.pending_response is None
@@ -115,14 +125,15 @@ class StreamingResponse:
         )
 
     async def _stored_chunks(self, pending_response: PendingResponse) -> AsyncGenerator[bytes, None]:
-        """The pieces, of which the one that completes the answer goes out once the answer is stored."""
-        async with aclosing(self._translated_chunks()) as pieces:
-            async for data in pieces:
+        """Yield the frames; the last one waits until the response is stored."""
+        async with aclosing(self._translated_chunks()) as chunks:
+            async for data in chunks:
                 if (loss := await pending_response.flush()) is not None:
                     self._storage_losses.append(loss)
                 yield data
 
     async def _translated_chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the frames of all rounds, and an error event if one fails."""
         if self._first_chunk:
             yield self._first_chunk
         if self._upstream_response is None:
@@ -131,33 +142,41 @@ class StreamingResponse:
             while True:
                 while self.error is None and (data := await self._upstream_response.next()):
                     self._budget.consume(data)
-                    if out := self.translator.feed(data):
-                        yield out
+                    if frames := self.translator.feed(data):
+                        yield frames
                 yield self.translator.flush_decoder()
                 self._upstream_response.close()
-                following = None if self._next_round is None or self.error is not None else await self._next_round()
-                if self.upstream_request.rounds is not None and self.upstream_request.rounds.ready_events:
-                    yield self.translator.inject(*self.upstream_request.rounds.ready_events)
-                    self.upstream_request.rounds.ready_events = []
-                if following is None:
+                next_response = None if self._next_round is None or self.error is not None else await self._next_round()
+                if injected := self._inject_ready_events():
+                    yield injected
+                if next_response is None:
                     break
-                self._upstream_response = following
+                self._upstream_response = next_response
                 self.translator.continue_with_new_stream()
             if self.upstream_request.rounds is not None and self.upstream_request.rounds.paused:
                 yield self.translator.inject(*self.upstream_request.rounds.stop())
             yield self.translator.end()
         except TransportError as error:
             yield self.translator.fail(transport_api_error(self.upstream_request.backend.provider, error))
-        except RequestRejected as refused:
-            yield self.translator.fail(refused.error)
+        except RequestRejected as rejection:
+            yield self.translator.fail(rejection.error)
         finally:
             self._upstream_response.close()
 
+    def _inject_ready_events(self) -> bytes:
+        """Encode the events that the gateway adds between two rounds."""
+        rounds = self.upstream_request.rounds
+        if rounds is None or not rounds.ready_events:
+            return b""
+        frames = self.translator.inject(*rounds.ready_events)
+        rounds.ready_events = []
+        return frames
+
     def close(self) -> None:
-        """Nobody will read it."""
+        """Close the upstream response; no more frames are read."""
         if self._upstream_response is not None:
             self._upstream_response.close()
 
     def ping_frame(self) -> bytes:
-        """What may be written while the upstream is silent."""
+        """Encode a ping to send while the upstream is silent."""
         return self.translator.inject(Notice(kind="ping"))

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Access log, metrics, loss reports, and recording and replay of exchanges."""

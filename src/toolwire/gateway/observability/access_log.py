@@ -1,6 +1,6 @@
-"""One line per request, and what it says.
+"""The access log: one line per request.
 
-Whatever comes from outside is escaped and bounded: no client forges a line, or sends escape codes to a terminal.
+Client input is escaped and truncated: no client can forge a line, or send escape codes to a terminal.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ LIMIT_TRACEBACK = 16 * 1024
 
 
 class RequestRecord(Struct, kw_only=True):
-    """What is known of a request. `told` is when the client last got something, `over` that it gets no more."""
+    """A request's entry in the access log, filled in while it is served."""
 
     id: str
     method: str
@@ -35,7 +35,9 @@ class RequestRecord(Struct, kw_only=True):
     streamed: bool = False
     head_sent: bool = False
     finished: bool = False
+    """Whether the response is complete."""
     last_sent_at: float = 0.0
+    """When data was last sent to the client, on the monotonic clock."""
     failed: bool = False
     losses: int = 0
     usage: Usage | None = None
@@ -43,24 +45,29 @@ class RequestRecord(Struct, kw_only=True):
     exception: Exception | None = None
 
     def set_backend(self, provider: str, model: str | None) -> None:
+        """Record the provider and model that serve the request."""
         self.provider, self.model = provider, model or ""
 
     def format_line(self, clock: str) -> str:
-        goes = f" -> {self.provider}/{_escape_word(self.model)}" if self.provider else ""
+        """Format the line, starting with this time of day."""
+        path, model = self.path, self.model
+        if len(words := path + model) > LIMIT_WORD or not words.isprintable() or " " in words:
+            path, model = _escape_word(path), _escape_word(model)
+        backend = f" -> {self.provider}/{model}" if self.provider else ""
         stream = " stream" if self.streamed else ""
-        used, losses, why = "", f" losses={self.losses}" if self.losses else "", ""
+        tokens, losses, error = "", f" losses={self.losses}" if self.losses else "", ""
         if (usage := self.usage) is not None:
-            used = f" in={usage.input_tokens or 0} out={usage.output_tokens or 0}"
+            tokens = f" in={usage.input_tokens or 0} out={usage.output_tokens or 0}"
         if self.error or self.failed:
-            why = f" | {_escape_text(self.error) if self.error else 'the upstream failed midway'}"
-        took = f"{self.duration * 1000:.0f}ms"
+            error = f" | {_escape_text(self.error) if self.error else 'the upstream failed during the response'}"
+        duration = f"{self.duration * 1000:.0f}ms"
         status = self.status or 499
-        start = f"{clock} {status} {self.method} {_escape_word(self.path)}{goes}"
-        return f"{start} {took}{stream}{used}{losses} {self.id}{why}"
+        start = f"{clock} {status} {self.method} {path}{backend}"
+        return f"{start} {duration}{stream}{tokens}{losses} {self.id}{error}"
 
 
 def _escape_word(text: str) -> str:
-    """Percent-encode what is not one printable word, and cut what is too long."""
+    """Percent-encode text that is not one printable word, and truncate it."""
     if len(text) <= LIMIT_WORD and text.isprintable() and " " not in text:
         return text
     cut = text if len(text) <= LIMIT_WORD else text[:LIMIT_WORD] + "..."
@@ -68,24 +75,29 @@ def _escape_word(text: str) -> str:
 
 
 def _escape_text(text: str, limit: int = LIMIT_TEXT) -> str:
-    """Escape control characters as Python does, and cut what is too long."""
+    """Escape control characters as Python does, and truncate the text."""
     cut = text if len(text) <= limit else text[:limit] + "..."
-    return cut if cut.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
+    return (
+        cut
+        if cut.isprintable()
+        else "".join(character if character.isprintable() else repr(character)[1:-1] for character in cut)
+    )
 
 
 def _format_traceback(error: Exception) -> str:
-    """The end of a traceback. Its lines are marked, for an error's text may hold line breaks."""
+    """Format the end of a traceback; every line is marked, as error messages may contain line breaks."""
     text = "".join(traceback.format_exception(error)).rstrip("\n")[-LIMIT_TRACEBACK:]
     return "".join(f"  | {_escape_text(line, LIMIT_TRACEBACK)}\n" for line in text.split("\n"))
 
 
 class AccessLog:
-    """Writes to stderr, many lines at a time where there are many: writing each alone costs more than making it."""
+    """Writes the log to stderr in batches, as a write costs more than formatting a line."""
 
     def __init__(self) -> None:
         self._records: list[RequestRecord] = []
 
     def add_record(self, record: RequestRecord) -> None:
+        """Add a request, to be written within `FLUSH_INTERVAL`."""
         if not self._records:
             asyncio.get_running_loop().call_later(FLUSH_INTERVAL, self.flush)
         self._records.append(record)
@@ -93,16 +105,17 @@ class AccessLog:
             self.flush()
 
     def write_line(self, text: str) -> None:
-        """A line that is about no request; from any thread."""
+        """Write a line that is not about a request; callable from any thread."""
         sys.stderr.write(f"{time.strftime('%H:%M:%S')} {_escape_text(text)}\n")
 
     def flush(self) -> None:
-        lines, self._records = self._records, []
+        """Write all pending records."""
+        records, self._records = self._records, []
         clock = time.strftime("%H:%M:%S")
-        told: list[str] = []
-        for line in lines:
-            if line.path != "/healthz":
-                told.append(line.format_line(clock) + "\n")
-            if line.exception is not None:
-                told.append(_format_traceback(line.exception))
-        sys.stderr.write("".join(told))
+        output: list[str] = []
+        for record in records:
+            if record.path != "/healthz":
+                output.append(record.format_line(clock) + "\n")
+            if record.exception is not None:
+                output.append(_format_traceback(record.exception))
+        sys.stderr.write("".join(output))

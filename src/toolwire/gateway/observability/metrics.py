@@ -1,15 +1,15 @@
-"""Memory that the workers of one gateway share: their counters, and the losses of their latest exchanges.
+"""Prometheus metrics and loss reports, in memory that all workers of a gateway share.
 
-The parent maps it before it forks, as Apache does with its scoreboard. Each worker writes to a part of its own, so
-there is no lock, and any worker reads all parts. A part outlives its worker: the replacement counts on from there.
-
-Counters in Prometheus' text form, summed over the workers.
+The parent maps the memory before it forks, as Apache does with its scoreboard. Each worker writes only to its own
+region, so there are no locks, and any worker can read all regions. A region outlives its worker: the replacement
+continues its counts.
 """
 
 import mmap
 import re
 import struct
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import accumulate
 from zlib import crc32
@@ -19,10 +19,10 @@ from toolwire.gateway.server.auth import Principal
 from toolwire.journal.writer import JournalWriter
 
 LIMIT_LOSS_BYTES = 16 * 1024 * 1024
-"""Bytes of loss reports, of all workers together."""
+"""Bytes for loss reports of all workers together."""
 
-_MIN_LOSS_BYTES = 1024 * 1024  # of each worker, however many there are
-_SAMPLES_PER_WORKER = 4096  # of each worker; a page that holds none takes no memory
+_MIN_LOSS_BYTES = 1024 * 1024  # per worker, however many there are
+_SAMPLES_PER_WORKER = 4096  # unused pages take no memory
 _NAME_SIZE = 1024
 OVERFLOW_METRIC = "toolwire_samples_overflow_total"
 _NO_LOSSES = b'{"losses":[]}'
@@ -32,7 +32,7 @@ _EXCHANGE_ID = re.compile("ex_[0-9a-f]{16}")
 
 
 class Scoreboard:
-    """The mapped memory. `exchanges` is the number of entries that each worker keeps."""
+    """The shared memory; each worker has room for `entries` exchanges."""
 
     def __init__(self, workers: int = 1, entries: int = 1000) -> None:
         self.workers = workers
@@ -42,26 +42,28 @@ class Scoreboard:
         self._loss_memory = mmap.mmap(-1, workers * max(_MIN_LOSS_BYTES, LIMIT_LOSS_BYTES // workers))
 
     def counters(self, worker: int) -> "Counters":
+        """Return the counters of one worker."""
         return Counters(
             self._names, self._values[worker * _SAMPLES_PER_WORKER : (worker + 1) * _SAMPLES_PER_WORKER], worker
         )
 
     def loss_store(self, worker: int) -> "LossStore":
+        """Return the loss reports as one worker writes them."""
         return LossStore(self._entry_memory, self._loss_memory, worker, self.workers)
 
     def totals(self) -> dict[str, float]:
         """Return each sample, summed over all workers."""
-        found: dict[str, float] = {}
+        totals: dict[str, float] = {}
         for worker in range(self.workers):
             for name, value in self.counters(worker).samples():
-                found[name] = found.get(name, 0.0) + value
-        return found
+                totals[name] = totals.get(name, 0.0) + value
+        return totals
 
 
 class Counters:
-    """Values by sample name, such as `requests_total{status="200"}`, of one worker.
+    """The values of one worker by sample name, such as `requests_total{status="200"}`.
 
-    The first value is the number of names. It is written after a name, so that readers see whole names only.
+    The first value is the number of names. It is written after the name, so readers only see complete names.
     """
 
     def __init__(self, names: mmap.mmap, values: "memoryview[float]", worker: int) -> None:
@@ -71,29 +73,29 @@ class Counters:
         self._slots = {name: slot for slot, (name, _) in enumerate(self.samples(), start=1)}
 
     def slot(self, name: str) -> int:
-        """Return the index of a sample in `values`. Samples without a place share one."""
-        if (known := self._slots.get(name)) is not None:
-            return known
+        """Return the index of a sample in `values`; samples that do not fit share one."""
+        if (cached := self._slots.get(name)) is not None:
+            return cached
         data, slot = name.encode(), len(self._slots) + 1
         if (slot >= _SAMPLES_PER_WORKER - 1 or len(data) > _NAME_SIZE) and name != OVERFLOW_METRIC:
             return self.slot(OVERFLOW_METRIC)
-        at = (self._start + slot) * _NAME_SIZE
-        self._names[at : at + _NAME_SIZE] = data.ljust(_NAME_SIZE, b"\0")
+        offset = (self._start + slot) * _NAME_SIZE
+        self._names[offset : offset + _NAME_SIZE] = data.ljust(_NAME_SIZE, b"\0")
         self.values[0] = slot
         self._slots[name] = slot
         return slot
 
     def samples(self) -> Iterator[tuple[str, float]]:
+        """Yield names and values."""
         for slot in range(1, int(self.values[0]) + 1):
-            at = (self._start + slot) * _NAME_SIZE
-            yield self._names[at : at + _NAME_SIZE].rstrip(b"\0").decode(), self.values[slot]
+            offset = (self._start + slot) * _NAME_SIZE
+            yield self._names[offset : offset + _NAME_SIZE].rstrip(b"\0").decode(), self.values[slot]
 
 
 class LossStore:
-    """The latest exchanges: one worker adds its own, and finds those of all.
+    """Loss reports of recent exchanges: a worker adds its own, and finds those of all workers.
 
-    Each worker has a ring of entries and a ring of reports. A reader may meet a report that is being written over; the
-    checksum tells.
+    Each worker has a ring of entries and a ring of reports. A checksum detects a report that is being overwritten.
     """
 
     def __init__(self, entry_memory: mmap.mmap, loss_memory: mmap.mmap, worker: int, workers: int) -> None:
@@ -106,7 +108,7 @@ class LossStore:
         self._ring_end = (worker + 1) * len(entry_memory) // workers
 
     def add(self, id: str, principal: Principal, losses: bytes = b"") -> None:
-        """Add an exchange, or the losses of one that was added before."""
+        """Add an exchange, or the losses of one added before."""
         offset = checksum = 0
         if losses:
             if self._report_offset + len(losses) > self._losses_size:
@@ -114,29 +116,34 @@ class LossStore:
             offset, checksum = self._losses_start + self._report_offset, crc32(losses)
             self._loss_memory[offset : offset + len(losses)] = losses
             self._report_offset += len(losses)
-        at = self._next_entry
-        _pack_entry(self._entry_memory, at, id.encode(), principal.tenant.encode(), offset, len(losses), checksum)
-        self._next_entry = self._ring_start if at + _ENTRY_SIZE == self._ring_end else at + _ENTRY_SIZE
+        entry_offset = self._next_entry
+        _pack_entry(
+            self._entry_memory, entry_offset, id.encode(), principal.tenant.encode(), offset, len(losses), checksum
+        )
+        self._next_entry = (
+            self._ring_start if entry_offset + _ENTRY_SIZE == self._ring_end else entry_offset + _ENTRY_SIZE
+        )
 
     def find_losses(self, id: str, principal: Principal) -> bytes | None:
-        """Return the losses of an exchange as JSON. None if it is unknown, too old, or of another key."""
+        """Return the losses of an exchange as JSON; None if it is unknown, too old, or of another key."""
         if _EXCHANGE_ID.fullmatch(id) is None:
             return None
-        known = list(self._entries(id, principal))
+        entries = list(self._entries(id, principal))
         reports = [
-            (self._loss_memory[offset : offset + length], checksum) for offset, length, checksum in known if length
+            (self._loss_memory[offset : offset + length], checksum) for offset, length, checksum in entries if length
         ]
-        if known and not reports:
+        if entries and not reports:
             return _NO_LOSSES
         return next((report for report, checksum in reports if crc32(report) == checksum), None)
 
     def _entries(self, id: str, principal: Principal) -> Iterator[tuple[int, int, int]]:
-        key, at = id.encode(), -1
+        """Yield offset, length and checksum of each entry of an exchange."""
+        key, entry_offset = id.encode(), -1
         owner = principal.tenant.encode().ljust(16, b"\0")[:16]
-        while (at := self._entry_memory.find(key, at + 1)) != -1:
-            if at % _ENTRY_SIZE:
+        while (entry_offset := self._entry_memory.find(key, entry_offset + 1)) != -1:
+            if entry_offset % _ENTRY_SIZE:
                 continue
-            _, tenant, offset, length, checksum = _ENTRY.unpack_from(self._entry_memory, at)
+            _, tenant, offset, length, checksum = _ENTRY.unpack_from(self._entry_memory, entry_offset)
             if tenant == owner:
                 yield offset, length, checksum
 
@@ -155,7 +162,7 @@ _SECONDS = "toolwire_request_seconds"
 
 
 class Metrics:
-    """The counters of one worker, and the text that sums up all of them."""
+    """The metrics of one worker, and the text form of all workers' sums."""
 
     def __init__(self, scoreboard: Scoreboard, worker: int = 0) -> None:
         self._scoreboard = scoreboard
@@ -167,58 +174,65 @@ class Metrics:
         self._streams_slot = self._slot(_STREAMS)
         self._bucket_slots = [self._slot(f'{_SECONDS}_bucket{{le="{le}"}}') for le in _BUCKET_LABELS]
         self._seconds_slot = self._slot(f"{_SECONDS}_sum")
-        self._values[self._streams_slot] = 0  # those of a worker before this one are over
+        self._values[self._streams_slot] = 0  # streams of a previous worker have ended
         self._journal_start = self._values[self._slot(_WRITTEN)], self._values[self._slot(_DROPPED)]
         self._pending_records: list[RequestRecord] = []
-        self._batch_size = LIMIT_BATCH if scoreboard.workers == 1 else 1  # others may read at any time
+        self._batch_size = LIMIT_BATCH if scoreboard.workers == 1 else 1  # other workers may read at any time
 
     def count_request(self, record: RequestRecord) -> None:
-        """Sooner or later: counting many at once costs less."""
+        """Count a request, later in a batch, which costs less."""
         self._pending_records.append(record)
         if len(self._pending_records) >= self._batch_size:
             self._flush_pending()
 
     def set_streams(self, streams: int) -> None:
+        """Set the number of open streams."""
         self._values[self._streams_slot] = streams
 
     def set_journal_counts(self, written: int, dropped: int) -> None:
-        """Publish the journal's counts, which begin at zero in each process."""
-        before_written, before_dropped = self._journal_start
-        self._values[self._slot(_WRITTEN)] = before_written + written
-        self._values[self._slot(_DROPPED)] = before_dropped + dropped
+        """Publish the journal's counts, which start at zero in each process."""
+        initial_written, initial_dropped = self._journal_start
+        self._values[self._slot(_WRITTEN)] = initial_written + written
+        self._values[self._slot(_DROPPED)] = initial_dropped + dropped
 
     def _flush_pending(self) -> None:
-        for line in self._pending_records:
-            if line.client:
-                self._add_record(line)
+        """Add all pending requests."""
+        added: defaultdict[int, float] = defaultdict(float)  # shared memory is written once for all records
+        for record in self._pending_records:
+            if record.client:
+                self._add_record(record, added)
         self._pending_records.clear()
+        for slot, value in added.items():
+            self._values[slot] += value
 
-    def _add_record(self, record: RequestRecord) -> None:
-        values, seconds = self._values, record.duration
-        values[self._request_slot(record.client, record.provider, record.status)] += 1
-        values[self._losses_slot] += record.losses
-        values[self._seconds_slot] += seconds
-        values[self._bucket_slots[bisect_left(_BUCKETS, seconds)]] += 1
-        if record.usage is not None:
-            received, sent = self._token_slots(record.provider)
-            values[received] += record.usage.input_tokens or 0
-            values[sent] += record.usage.output_tokens or 0
+    def _add_record(self, record: RequestRecord, added: defaultdict[int, float]) -> None:
+        """Add one request to sums by slot."""
+        key, seconds = (record.client, record.provider, record.status), record.duration
+        slot = self._requests.get(key)
+        added[self._request_slot(*key) if slot is None else slot] += 1
+        if record.losses:
+            added[self._losses_slot] += record.losses
+        added[self._seconds_slot] += seconds
+        added[self._bucket_slots[bisect_left(_BUCKETS, seconds)]] += 1
+        if (usage := record.usage) is not None:
+            input_slot, output_slot = self._tokens.get(record.provider) or self._token_slots(record.provider)
+            added[input_slot] += usage.input_tokens or 0
+            added[output_slot] += usage.output_tokens or 0
 
     def _request_slot(self, client: str, provider: str, status: int) -> int:
-        key = client, provider, status
-        if (slot := self._requests.get(key)) is None:
-            labels = f'client="{client}",provider="{_escape_label(provider)}",status="{status}"'
-            slot = self._requests[key] = self._slot(f"{_REQUESTS}{{{labels}}}")
+        """Reserve the slot that counts requests with these labels."""
+        labels = f'client="{client}",provider="{_escape_label(provider)}",status="{status}"'
+        slot = self._requests[client, provider, status] = self._slot(f"{_REQUESTS}{{{labels}}}")
         return slot
 
     def _token_slots(self, provider: str) -> tuple[int, int]:
-        if (slots := self._tokens.get(provider)) is None:
-            name = f'{_TOKENS}{{provider="{_escape_label(provider)}",kind="%s"}}'
-            slots = self._tokens[provider] = self._slot(name % "input"), self._slot(name % "output")
+        """Reserve the slots for input and output tokens of a provider."""
+        name = f'{_TOKENS}{{provider="{_escape_label(provider)}",kind="%s"}}'
+        slots = self._tokens[provider] = self._slot(name % "input"), self._slot(name % "output")
         return slots
 
     def render(self, journal: JournalWriter | None = None) -> bytes:
-        """Return what `/metrics` answers."""
+        """Render the text of `/metrics`."""
         self._flush_pending()
         if journal is not None:
             self.set_journal_counts(journal.written_count, journal.dropped_count)
@@ -239,9 +253,11 @@ class Metrics:
 
 
 def _render_family(name: str, kind: str, totals: dict[str, float]) -> list[str]:
+    """Render all samples of one metric."""
     samples = sorted(sample for sample in totals if sample.partition("{")[0] == name)
     return [f"# TYPE {name} {kind}", *(f"{sample} {totals[sample]:.0f}" for sample in samples)]
 
 
 def _escape_label(text: str) -> str:
+    """Escape and truncate a label value."""
     return text[:LIMIT_LABEL].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

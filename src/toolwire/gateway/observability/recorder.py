@@ -1,4 +1,4 @@
-"""From an exchange to the record of it: what was at hand anyway is noted on the way, and put together at the end."""
+"""Recording of exchanges: data is captured during the exchange and made into a journal record at its end."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -24,13 +24,14 @@ from toolwire.upstream.provider import Provider
 
 
 class ExchangeCapture(Struct, gc=False):
-    """What is known of an exchange under way. `pieces` are those of the answer, if they are kept, and `room` is how
-    many bytes more may be."""
+    """Data captured of an exchange under way."""
 
     client_request: ClientRequest
     trace_parent: str
     body_chunks: list[bytes] | None = None
+    """Chunks of the response body; None if bodies are not recorded."""
     bytes_left: int = 0
+    """Bytes of the response body that may still be recorded."""
     upstream_request: UpstreamRequest | None = None
     sent_at: float | None = None
     responded_at: float | None = None
@@ -38,9 +39,11 @@ class ExchangeCapture(Struct, gc=False):
     response: BufferedResponse | StreamingResponse | FrameLogReader | BackgroundJob | None = None
 
     def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
+        """Note the upstream request and its time."""
         self.upstream_request, self.sent_at = upstream_request, time.monotonic()
 
     def on_response(self, response: BufferedResponse | StreamingResponse | FrameLogReader) -> None:
+        """Note the response and its time."""
         self.responded_at, self.response = time.monotonic(), response
         if type(response) is BufferedResponse:
             self.losses = response.losses
@@ -48,6 +51,7 @@ class ExchangeCapture(Struct, gc=False):
                 self.append_body(response.body)
 
     def append_body(self, data: bytes) -> None:
+        """Record response data, up to the limit."""
         if self.body_chunks is not None and self.bytes_left >= len(data):
             self.bytes_left -= len(data)
             self.body_chunks.append(data)
@@ -56,7 +60,7 @@ class ExchangeCapture(Struct, gc=False):
 
 
 class FinishedExchange(Struct, gc=False):
-    """What is known of an exchange that is over: the journal's thread makes the record of it, many in a row."""
+    """A finished exchange; the journal's thread makes the record from it, in batches."""
 
     request_record: RequestRecord
     ended_at: float
@@ -76,51 +80,64 @@ class FinishedExchange(Struct, gc=False):
 
     @property
     def size(self) -> int:
+        """Return the approximate size of the record in bytes."""
         return record_size(self.losses, self.bodies)
 
     @property
     def unique_fields(self) -> UniqueFields:
-        line, began = self.request_record, self.request_record.started_at
+        """Return the fields that differ in every record."""
+        request, started_at = self.request_record, self.request_record.started_at
         return (
-            line.id,
+            request.id,
             self.at,
-            None if self.sent_at is None else self.sent_at - began,
-            None if self.responded_at is None else self.responded_at - began,
-            self.ended_at - began,
+            None if self.sent_at is None else self.sent_at - started_at,
+            None if self.responded_at is None else self.responded_at - started_at,
+            self.ended_at - started_at,
             self.response_id,
-            () if line.usage is None else _usage_counts(line.usage),
+            () if request.usage is None else _usage_counts(request.usage),
         )
 
     @property
     def repeated_fields(self) -> tuple[Any, ...]:
-        line = self.request_record
+        """Return the fields that are often the same in consecutive records."""
+        request = self.request_record
         return (
-            *(line.client, line.path, line.provider, line.model, line.status, line.streamed, line.error, line.failed),
+            *(
+                request.client,
+                request.path,
+                request.provider,
+                request.model,
+                request.status,
+                request.streamed,
+                request.error,
+                request.failed,
+            ),
             *(self.route, self.tenant, self.strict, self.protocol, self.response_model, self.stop_reasons, self.losses),
             self.trace_parent,
         )
 
     def to_record(self) -> Record:
-        line, began = self.request_record, self.request_record.started_at
+        """Build the journal record."""
+        request, started_at = self.request_record, self.request_record.started_at
         return Record(
-            id=line.id,
+            id=request.id,
             at=self.at,
             toolwire=__version__,
-            client=line.client,
-            path=line.path,
+            client=request.client,
+            path=request.path,
             route=self.route,
             tenant=self.tenant,
             strict=self.strict,
-            provider=line.provider,
+            provider=request.provider,
             protocol=self.protocol,
-            model=line.model,
-            status=line.status or 499,
-            streamed=line.streamed,
-            error=line.error or ("the upstream failed midway" if line.failed else ""),
-            sent=None if self.sent_at is None else self.sent_at - began,
-            answered=None if self.responded_at is None else self.responded_at - began,
-            ended=self.ended_at - began,
-            usage={} if line.usage is None else _named_counts(_usage_counts(line.usage)),
+            model=request.model,
+            status=request.status or 499,
+            streamed=request.streamed,
+            error=request.error or ("the upstream failed during the response" if request.failed else ""),
+            sent=None if self.sent_at is None else self.sent_at - started_at,
+            answered=None if self.responded_at is None else self.responded_at - started_at,
+            ended=self.ended_at - started_at,
+            usage={} if request.usage is None else _named_counts(_usage_counts(request.usage)),
             response_id=self.response_id,
             response_model=self.response_model,
             stop_reasons=[stop.reason for stop in self.stop_reasons if stop is not None],
@@ -133,50 +150,52 @@ class FinishedExchange(Struct, gc=False):
 def build_recorder(
     config: Config, providers: Iterable[Provider], environment: Mapping[str, str], log: Callable[[str], None]
 ) -> "Recorder | None":
-    """What records exchanges, if a journal or telemetry wants them."""
-    section, sinks, content = config.journal, list[RecordSink](), False
+    """Build the recorder for journal and telemetry; None if both are off."""
+    section, sinks, captures_bodies = config.journal, list[RecordSink](), False
     if section.enabled:
         path = journal_path(config, environment)
         sinks.append(
             open_record_store(path, max_age_days=section.days, max_bytes=section.size, store_bodies=section.bodies)
         )
-        content = section.bodies
+        captures_bodies = section.bodies
     if (telemetry := configure_telemetry(environment, log)) is not None:
         sinks.append(telemetry)
-        content = content or telemetry.captures_content
+        captures_bodies = captures_bodies or telemetry.captures_content
     if not sinks:
         return None
     redactor = Redactor(configured_secrets(config, providers))
-    journal = JournalWriter(sinks, redactor, section.queue, lambda why: log(f"journal: {why}"))
-    return Recorder(journal, config.limits.answer if content else 0)
+    journal = JournalWriter(sinks, redactor, section.queue, lambda message: log(f"journal: {message}"))
+    return Recorder(journal, config.limits.answer if captures_bodies else 0)
 
 
 class Recorder:
-    """`limit` is how much of an answer is kept, 0 if no bodies are."""
+    """Captures exchanges and adds them to the journal; `limit` is the recorded size of a body, 0 for none."""
 
     def __init__(self, journal: JournalWriter, limit: int) -> None:
         self.journal = journal
         self._limit = limit
 
     def start_capture(self, client_request: ClientRequest, headers: dict[bytes, bytes]) -> ExchangeCapture:
-        parent = headers.get(b"traceparent")
-        told = "" if parent is None else parent.decode("latin-1")
+        """Start capturing an exchange."""
+        header = headers.get(b"traceparent")
+        trace_parent = "" if header is None else header.decode("latin-1")
         return (
-            ExchangeCapture(client_request, told, [], self._limit)
+            ExchangeCapture(client_request, trace_parent, [], self._limit)
             if self._limit
-            else ExchangeCapture(client_request, told)
+            else ExchangeCapture(client_request, trace_parent)
         )
 
     def record_exchange(self, request_record: RequestRecord, capture: ExchangeCapture) -> None:
-        """Record it now; what is made in the background once that is over, as if the client had waited for it."""
-        answer = capture.response
-        work = None if answer is None or isinstance(answer, BackgroundJob) else answer.job
-        if work is None or work.task is None:
+        """Record an exchange now, or when its background job is done."""
+        response = capture.response
+        job = None if response is None or isinstance(response, BackgroundJob) else response.job
+        if job is None or job.task is None:
             self.journal.add(_finish_exchange(request_record, capture))
         else:
-            work.task.add_done_callback(lambda _: self._record_job(request_record, capture, work))
+            job.task.add_done_callback(lambda _: self._record_job(request_record, capture, job))
 
     def _record_job(self, request_record: RequestRecord, capture: ExchangeCapture, job: BackgroundJob) -> None:
+        """Record an exchange with the outcome of its background job."""
         capture.response, capture.losses = job, job.losses
         request_record.streamed, request_record.usage = False, None if job.summary is None else job.summary.usage
         if capture.body_chunks is not None:
@@ -188,35 +207,43 @@ class Recorder:
 
 
 def _finish_exchange(request_record: RequestRecord, capture: ExchangeCapture) -> FinishedExchange:
-    """What every exchange goes through: no more than must be done at once."""
-    asked, sent, answer, now = capture.client_request, capture.upstream_request, capture.response, time.monotonic()
+    """Collect what the record needs, doing no more than must happen on the event loop."""
+    client_request, upstream_request, response, now = (
+        capture.client_request,
+        capture.upstream_request,
+        capture.response,
+        time.monotonic(),
+    )
     entry = FinishedExchange(
         request_record,
         now,
         time.time() - (now - request_record.started_at),
-        asked.route,
-        asked.tenant,
-        asked.strict,
+        client_request.route,
+        client_request.tenant,
+        client_request.strict,
         capture.trace_parent,
     )
     entry.sent_at, entry.responded_at = capture.sent_at, capture.responded_at
-    if sent is not None:
-        entry.protocol = sent.codec.name
-    if answer is not None and (told := answer.summary) is not None:
+    if upstream_request is not None:
+        entry.protocol = upstream_request.codec.name
+    if response is not None and (summary := response.summary) is not None:
         entry.response_id, entry.response_model, entry.stop_reasons = (
-            told.id,
-            told.model,
-            tuple(map(_candidate_stop, told.candidates)),
+            summary.id,
+            summary.model,
+            tuple(map(_candidate_stop, summary.candidates)),
         )
     if capture.losses:
         entry.losses = capture.losses
     if capture.body_chunks is not None:
-        translated = b"" if sent is None else sent.body
-        entry.bodies = Bodies(request=asked.body, translated=translated, response=b"".join(capture.body_chunks))
+        translated = b"" if upstream_request is None else upstream_request.body
+        entry.bodies = Bodies(
+            request=client_request.body, translated=translated, response=b"".join(capture.body_chunks)
+        )
     return entry
 
 
 def _named_counts(counts: tuple[int | None, ...]) -> dict[str, int]:
+    """Name the token counts, leaving out unknown ones."""
     return {name: count for name, count in zip(USAGE_COUNTS, counts, strict=True) if count is not None}
 
 

@@ -1,4 +1,4 @@
-"""A recorded exchange, once more: the same request through the same gateway, to the same provider or another one."""
+"""Replaying a recorded exchange through the gateway, to the same provider or another one."""
 
 import asyncio
 from collections.abc import Mapping, MutableMapping
@@ -28,13 +28,14 @@ from toolwire.upstream.transport import Transport
 
 
 class _FixedRouter(Router):
-    """Every name leads one way; how, is what the routes say."""
+    """Routes every model to one backend, with the options of the configured route."""
 
     def __init__(self, providers: Mapping[str, Provider], routes: tuple[RouteSection, ...], backend: Backend) -> None:
         super().__init__(providers, routes)
         self._backend = backend
 
     def route(self, model: str | None) -> RouteMatch:
+        """Return the fixed backend, whatever the model."""
         try:
             options = super().route(model).options
         except RouteNotFound:
@@ -43,18 +44,19 @@ class _FixedRouter(Router):
 
 
 class _FixedAuthenticator(Authenticator):
-    """Lets in who made the exchange: what was sealed for that key opens again."""
+    """Admits every request as the recorded tenant, whose envelopes then verify."""
 
     def __init__(self, tenant: str) -> None:
         super().__init__(())
         self._principal = Principal(tenant)
 
     def authenticate(self, headers: dict[bytes, bytes], query: bytes) -> Principal:
+        """Return the recorded tenant."""
         return self._principal
 
 
 class _SingleRecordJournal(JournalWriter):
-    """Keeps the one record."""
+    """A journal that keeps one record in memory."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__((), redactor, 0, lambda _: None)
@@ -62,46 +64,53 @@ class _SingleRecordJournal(JournalWriter):
         self._redactor = redactor
 
     def add(self, entry: JournalEntry) -> None:
+        """Keep the redacted record."""
         self.record = self._redactor.redact_record(entry.to_record())
 
 
 async def replay_exchange(config: Config, environment: Mapping[str, str], record: Record, target: str | None) -> Record:
-    """What it comes to now. `to` is a provider, or `provider/model`; without, it is the one of then."""
+    """Send a recorded request again and return the new record.
+
+    `target` is a provider or `provider/model`; by default the recorded one.
+    """
     if record.bodies is None or not record.bodies.request:
-        raise JournalError(f"{record.id} was recorded without bodies: set journal.bodies to replay what comes next")
-    providers, embedded = resolve_providers(config, environment)
+        raise JournalError(f"{record.id} was recorded without bodies: set journal.bodies to replay future exchanges")
+    providers, simulator_socket = resolve_providers(config, environment)
     redactor = Redactor(configured_secrets(config, providers.values()))
-    kept = _SingleRecordJournal(redactor)
-    async with embedded_simulator(embedded, config.simulator):
+    journal = _SingleRecordJournal(redactor)
+    async with embedded_simulator(simulator_socket, config.simulator):
         router = _FixedRouter(providers, config.routes, _select_backend(record, providers, target))
         transport = Transport()
-        memory = ConversationState(open_store(config.state, environment), config.limits.streams, config.limits.answer)
+        conversation_state = ConversationState(
+            open_store(config.state, environment), config.limits.streams, config.limits.answer
+        )
         keys = load_signing_keys(config.server, environment)
-        exchanger = Dispatcher(router, transport, config.limits, keys, memory, redactor=redactor)
-        recorder = Recorder(kept, config.limits.answer)
+        dispatcher = Dispatcher(router, transport, config.limits, keys, conversation_state, redactor=redactor)
+        recorder = Recorder(journal, config.limits.answer)
         app = App(
-            exchanger,
+            dispatcher,
             _FixedAuthenticator(record.tenant),
             ModelCatalog(router),
             config.limits,
             log=lambda _: None,
-            resources=Resources(memory),
-            token_counter=TokenCounter(exchanger, transport),
+            resources=Resources(conversation_state),
+            token_counter=TokenCounter(dispatcher, transport),
             recorder=recorder,
         )
         try:
             await _send_request(app, record)
         finally:
             app.close()
-    if kept.record is None:
-        raise JournalError(f"{record.id} can't be replayed: nothing takes requests at {record.path}")
-    return kept.record
+    if journal.record is None:
+        raise JournalError(f"{record.id} can't be replayed: {record.path} is not a model endpoint")
+    return journal.record
 
 
 def _select_backend(record: Record, providers: Mapping[str, Provider], target: str | None) -> Backend:
+    """Return the backend to replay to."""
     name, slash, model = (target or record.provider).partition("/")
     if name not in providers:
-        raise JournalError(f"there is no provider {name!r}: use --to with one of {', '.join(providers)}")
+        raise JournalError(f"unknown provider {name!r}: use --to with one of {', '.join(providers)}")
     if target is None:
         return Backend(providers[name], record.model or None)
     if slash:
@@ -110,7 +119,7 @@ def _select_backend(record: Record, providers: Mapping[str, Provider], target: s
 
 
 async def _send_request(app: App, record: Record) -> None:
-    """Call the application as a server would. Its answer is in what it records."""
+    """Call the application as a server would; the response ends up in the journal."""
     surface = PROTOCOLS[record.client].surface
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     if surface.version_header is not None and record.route.version is not None:
@@ -122,7 +131,7 @@ async def _send_request(app: App, record: Record) -> None:
 
     async def receive() -> MutableMapping[str, Any]:
         if not body:
-            await asyncio.Event().wait()  # the client stays
+            await asyncio.Event().wait()  # the client stays connected
         return {"type": "http.request", "body": body.pop()}
 
     async def send(message: MutableMapping[str, Any]) -> None:

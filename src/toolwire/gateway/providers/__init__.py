@@ -1,1 +1,1 @@
-"""TODO."""
+"""Configured and discovered providers, and the models they offer."""

@@ -1,4 +1,4 @@
-"""The models on offer, at the addresses where each protocol's clients look for them."""
+"""The model catalog, at the paths and in the form that each protocol's clients expect."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,23 +10,23 @@ from toolwire.codec.surface import ModelCard
 from toolwire.gateway.exchange.routing import Router
 from toolwire.protocols import PROTOCOLS
 
-# What Ollama's clients ask for to learn what the server can do.
+# Ollama's clients derive the server's features from its version.
 OLLAMA_VERSION = "0.13.0"
 
 MODEL_LIST_PATHS = ("/v1/models", "/v1beta/models", "/api/v1/models", "/api/tags")
-# OpenRouter's address of a single model is in the singular.
+# OpenRouter's path of a single model is in the singular.
 _MODEL_PATH_PREFIXES = ("/v1/models/", "/v1beta/models/", "/api/v1/model/")
 
 
 class ShowRequest(Struct):
-    """What `/api/show` is asked; older clients say `name`."""
+    """The body of `/api/show`; older clients send `name`."""
 
     model: str = ""
     name: str = ""
 
 
 class ModelCatalog:
-    """Lists hold the names that are known; a single one is found if it leads somewhere, as it would in a request."""
+    """Lists all models with known names; looks up any model that a request could use."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -34,7 +34,10 @@ class ModelCatalog:
         self._by_id = {model.id: model for model in self._models}
 
     def look_up(self, path: str, protocol: str, body: bytes) -> Any:
-        """What is at a path, in a protocol's own shape; None if there is nothing. NoRoute for a model nobody has."""
+        """Return the catalog entry at this path in the protocol's form; None for other paths.
+
+        Raises `RouteNotFound` for an unknown model.
+        """
         codec = PROTOCOLS[protocol]
         if path in MODEL_LIST_PATHS:
             return codec.encode_models(self._models)
@@ -48,21 +51,23 @@ class ModelCatalog:
         return None
 
     def _model_card(self, name: str) -> ModelCard:
-        if (known := self._by_id.get(name)) is not None:
-            return known
+        """Return the card of a model: the listed one, or one for a name that routes somewhere."""
+        if (listed := self._by_id.get(name)) is not None:
+            return listed
         return ModelCard(name, self._router.route(name).backends[0].provider.name)
 
 
 def _requested_model(body: bytes) -> str:
+    """Return the model named in the body of `/api/show`; empty if it is invalid."""
     try:
-        shown = msgspec.json.decode(body, type=ShowRequest)
+        show_request = msgspec.json.decode(body, type=ShowRequest)
     except msgspec.MsgspecError:
         return ""
-    return shown.model or shown.name
+    return show_request.model or show_request.name
 
 
 def list_models(router: Router) -> list[ModelCard]:
-    """Every name that is known to lead somewhere: patterns are not names."""
+    """List every model name that routes somewhere; patterns are not names."""
     names: dict[str, str] = {}
     for section in router.routes:
         if not _is_pattern(section.match):
@@ -74,9 +79,11 @@ def list_models(router: Router) -> list[ModelCard]:
 
 
 def _model_names(patterns: Iterable[str], default: str | None) -> Iterable[str]:
-    known = [] if default is None else [default]
-    return dict.fromkeys([*known, *(one for one in patterns if not _is_pattern(one))])
+    """Return the default model and all patterns without wildcards, without duplicates."""
+    names = [] if default is None else [default]
+    return dict.fromkeys([*names, *(pattern for pattern in patterns if not _is_pattern(pattern))])
 
 
 def _is_pattern(name: str) -> bool:
-    return any(sign in name for sign in "*?[")
+    """Return whether a name contains wildcards."""
+    return any(wildcard in name for wildcard in "*?[")

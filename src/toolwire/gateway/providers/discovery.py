@@ -1,7 +1,4 @@
-"""Providers found in the environment, for those who have no configuration file.
-
-Who answers: the providers that are configured, or found, or else the embedded simulator.
-"""
+"""The providers to use: configured, found through environment variables, or the built-in simulator."""
 
 import asyncio
 import contextlib
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _KNOWN_PROVIDERS = (
-    # variable, name, protocol, base URL, names it knows, default model
+    # variable, name, protocol, base URL, model patterns, default model
     ("ANTHROPIC_API_KEY", "anthropic", "anthropic", "https://api.anthropic.com", ("claude-*",), "claude-sonnet-4-5"),
     (
         "OPENAI_API_KEY",
@@ -56,46 +53,46 @@ _KNOWN_PROVIDERS = (
     ),
 )
 
-# Where each of them is found.
+# The environment variable that enables each provider.
 KEY_VARIABLES = {name: variable for variable, name, *_ in _KNOWN_PROVIDERS} | {"ollama": "OLLAMA_HOST"}
 
 
 def discover_providers(environment: Mapping[str, str]) -> dict[str, Provider]:
-    """A provider for each key there is, and for Ollama if its host is named."""
-    found = {
+    """Return a provider for each API key in the environment, and Ollama if its host is set."""
+    providers = {
         name: Provider(name=name, protocol=protocol, base_url=url, api_key=key, models=models, default_model=default)
         for variable, name, protocol, url, models, default in _KNOWN_PROVIDERS
         if (key := environment.get(variable))
     }
     if host := environment.get("OLLAMA_HOST"):
-        found["ollama"] = Provider(name="ollama", protocol="ollama", base_url=_ollama_url(host), models=("*:*",))
-    return found
+        providers["ollama"] = Provider(name="ollama", protocol="ollama", base_url=_ollama_url(host), models=("*:*",))
+    return providers
 
 
 def _ollama_url(host: str) -> str:
-    """Ollama's own variable may lack scheme and port."""
+    """Return the URL of `OLLAMA_HOST`, which may lack scheme and port."""
     url = host if "://" in host else f"http://{host}"
     authority = url.partition("://")[2]
     return url if ":" in authority.rpartition("]")[2] else f"{url.rstrip('/')}:11434"
 
 
 def simulated_providers(base_url: str) -> dict[str, Provider]:
-    """Every provider there could be, answered by the embedded simulator."""
-    found = {
+    """Return every known provider, served by the simulator at this URL."""
+    providers = {
         name: Provider(name=name, protocol=protocol, base_url=base_url, models=models, default_model="simulated")
         for _, name, protocol, _, models, _ in _KNOWN_PROVIDERS
     }
-    found["ollama"] = Provider(
+    providers["ollama"] = Provider(
         name="ollama", protocol="ollama", base_url=base_url, models=("*:*",), default_model="simulated"
     )
-    return found
+    return providers
 
 
 _DEFAULT_SIMULATOR = SimulatorSection()
 
 
 def configured_providers(config: Config, environment: Mapping[str, str] = os.environ) -> dict[str, Provider]:
-    """The providers of the configuration; without any there, those of the environment."""
+    """Return the configured providers; without any, those found in the environment."""
     return {name: build_provider(name, section) for name, section in config.providers.items()} or discover_providers(
         environment
     )
@@ -104,40 +101,41 @@ def configured_providers(config: Config, environment: Mapping[str, str] = os.env
 def resolve_providers(
     config: Config, environment: Mapping[str, str]
 ) -> tuple[dict[str, Provider], socket.socket | None]:
-    """Those that are configured, or found, or simulated; and the socket that the simulator is to answer at."""
+    """Return the providers to use, and the simulator's socket if it is needed."""
     return with_simulator_fallback(configured_providers(config, environment))
 
 
 def with_simulator_fallback(providers: dict[str, Provider]) -> tuple[dict[str, Provider], socket.socket | None]:
+    """Return the providers, or simulated ones and the simulator's socket if there are none."""
     if providers:
         return providers, None
-    embedded = open_listener("127.0.0.1", 0)
-    return simulated_providers(f"http://127.0.0.1:{embedded.getsockname()[1]}"), embedded
+    simulator_socket = open_listener("127.0.0.1", 0)
+    return simulated_providers(f"http://127.0.0.1:{simulator_socket.getsockname()[1]}"), simulator_socket
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A socket that is bound: a ConfigError if the port is taken."""
+    """Open a listening socket; raises `ConfigError` if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
-        found.close()
+        listener.close()
         raise ConfigError(f"can't listen on {host}:{port}: {error.strerror}") from None
-    found.listen(2048)
-    return found
+    listener.listen(2048)
+    return listener
 
 
 @contextlib.asynccontextmanager
 async def embedded_simulator(
     listener: socket.socket | None, section: SimulatorSection = _DEFAULT_SIMULATOR, protocols: Iterable[str] = ()
 ) -> AsyncIterator[None]:
-    """The embedded model answers meanwhile, if it is needed: in these protocols, or else in all."""
+    """Run the built-in simulator on this socket, if there is one; `protocols` limits those it serves."""
     if listener is None:
         yield
         return
-    # Whoever asks a provider need not wait until a server is loaded.
+    # Imported here so that clients of real providers need not load a server.
     import uvicorn  # noqa: PLC0415
 
     from toolwire.gateway.server.http import uvicorn_options  # noqa: PLC0415
@@ -145,15 +143,16 @@ async def embedded_simulator(
 
     app = Simulator(protocols, script=_load_simulator_script(section), pace=section.pace)
     simulator = uvicorn.Server(uvicorn.Config(app, **uvicorn_options(LimitsSection())))
-    serving = asyncio.ensure_future(simulator._serve([listener]))  # noqa: SLF001 - signals are not its own
+    serving_task = asyncio.ensure_future(simulator._serve([listener]))  # noqa: SLF001 - `serve` would capture signals
     try:
         yield
     finally:
         simulator.should_exit = True
-        await serving
+        await serving_task
 
 
 def _load_simulator_script(section: SimulatorSection) -> "Script | None":
+    """Load the configured script of the simulator, if any."""
     from toolwire.upstream.simulator.script import ScriptError, load_script  # noqa: PLC0415
 
     try:

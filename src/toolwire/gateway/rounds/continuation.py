@@ -1,14 +1,11 @@
-"""Pauses: a provider stops in the middle of its own work and wants to be asked to go on. A client whose protocol has no
-word for that gets one answer, of as many legs as it took.
+"""Responses of several upstream rounds, merged into one for the client.
 
-Calls that the gateway carries out itself, in the midst of an answer: the client sees one answer, of as many legs as
-it took.
-
-1. A call of ours never reaches the client as one that it should run. The upstream is asked again with its result; how
-   often is bounded.
-2. An answer that also calls the client's tools ends there, since only the client can go on: ours are not run then, and
-   the model may make them again.
-3. `Offer` are tools that a route offers to every client's model, under names that none of the client's own tools has.
+1. A provider may pause in the middle of its own work (`pause_turn`) and wait to be continued. If the client's protocol
+   has no such stop reason, the gateway continues the turn itself.
+2. Calls of the gateway's own tools never reach the client. The upstream gets the results in a further request; the
+   number of rounds is bounded.
+3. A response that also calls the client's tools ends there, since only the client can continue. The gateway's tools are
+   not run then, and the model may call them again.
 """
 
 import asyncio
@@ -42,35 +39,39 @@ from toolwire.runtime.tool import ToolOutput
 
 
 def is_paused(response: Response) -> bool:
-    return any(one.stop is not None and one.stop.reason == "paused" for one in response.candidates)
+    """Return whether a response stopped with a pause."""
+    return any(candidate.stop is not None and candidate.stop.reason == "paused" for candidate in response.candidates)
 
 
 def continuation_request(upstream: Codec, body: bytes, messages: tuple[Message, ...]) -> bytes:
-    """The request that goes on after these messages: all that was sent, and what was answered so far, untouched."""
+    """Encode the request that continues after these messages: the last request, with its response appended."""
     request = upstream.decode_request(body, Route())
-    longer = replace(request, messages=request.messages + messages, plain=False)
-    return upstream.encode_request(longer, Target()).to_bytes()
+    continued = replace(request, messages=request.messages + messages, plain=False)
+    return upstream.encode_request(continued, Target()).to_bytes()
 
 
 def merge_responses(earlier: Response, later: Response) -> Response:
-    """One answer of two legs."""
-    (before,), (after,) = earlier.candidates[:1], later.candidates[:1]
-    both = replace(after, messages=before.messages + after.messages)
+    """Merge the responses of two rounds into one."""
+    (earlier_candidate,), (later_candidate,) = earlier.candidates[:1], later.candidates[:1]
+    candidate = replace(later_candidate, messages=earlier_candidate.messages + later_candidate.messages)
     usage = add_usage(earlier.usage, later.usage)
-    return replace(later, id=earlier.id, candidates=(both,), usage=usage, plain=earlier.plain and later.plain)
+    return replace(later, id=earlier.id, candidates=(candidate,), usage=usage, plain=earlier.plain and later.plain)
 
 
 class RoundMerger:
-    """The events of several streams, as those of one. `acted`: tools were run, or part of the answer was produced, so
-    that the exchange can't be repeated from its start."""
+    """Merges the event streams of several rounds into one."""
 
     def __init__(self) -> None:
         self.paused = False
         self.has_effects = False
+        """Tools were run or part of the response was produced, so the exchange can't be repeated from its start."""
+
         self.ready_events: list[Event] = []
+        """Events to send to the client before the next round."""
+
         self._held_events: list[Event] = []
         self._is_stopped = False
-        self._folder = ResponseAccumulator()
+        self._accumulator = ResponseAccumulator()
         self._is_started = False
         self._earlier_usage: Usage | None = None
         self._round_usage: Usage | None = None
@@ -78,18 +79,20 @@ class RoundMerger:
         self._next_message = self._next_part = 0
 
     def process(self, events: Iterable[Event]) -> list[Event]:
-        found: list[Event] = []
+        """Return the events to pass on, renumbered to follow those of earlier rounds."""
+        merged_events: list[Event] = []
         for event in events:
-            self._folder.add(event)
-            if (told := self._merge_event(event)) is not None:
-                found.append(told)
-        return found
+            self._accumulator.add(event)
+            if (merged := self._merge_event(event)) is not None:
+                merged_events.append(merged)
+        return merged_events
 
     def _merge_event(self, event: Event) -> Event | None:
+        """Renumber one event; None if it is dropped, or held back until the last round."""
         match event:
             case ResponseStart():
-                known, self._is_started = self._is_started, True
-                return None if known else event
+                was_started, self._is_started = self._is_started, True
+                return None if was_started else event
             case PartDelta():
                 return replace(event, index=event.index + self._part_offset) if self._part_offset else event
             case PartStart():
@@ -116,29 +119,29 @@ class RoundMerger:
                 return event
 
     def start_round(self) -> tuple[Message, ...]:
-        """What was said in the leg that ended; the next one follows it."""
-        said = self._folder.response().candidates[0].messages
-        self._folder = ResponseAccumulator()
+        """Start the next round, and return the messages of the one that ended."""
+        messages = self._accumulator.response().candidates[0].messages
+        self._accumulator = ResponseAccumulator()
         self.has_effects = True
         self._earlier_usage, self._round_usage = add_usage(self._earlier_usage, self._round_usage), None
         self._message_offset, self._part_offset = self._next_message, self._next_part
         self.paused = False
-        return said
+        return messages
 
     async def prepare_first_round(self) -> Response | bytes | None:
-        """What comes before the first leg: an answer in its place, or another request than was made."""
+        """Prepare the first round: return a response that replaces it, another request body, or None."""
         return None
 
     async def finish_round(self) -> list[Event]:
-        """What is to be done, and told, before the next leg; it may turn out that there is none."""
+        """Do the work between two rounds and return its events; this may end the response."""
         return []
 
     def next_request(self, upstream: Codec, body: bytes) -> bytes:
-        """The request for the next leg, after the one that was asked last."""
+        """Encode the request of the next round; `body` is the last request."""
         return continuation_request(upstream, body, self.start_round())
 
     def stop(self) -> list[Event]:
-        """It paused once too often: the end that was held back."""
+        """End a response that paused too often: return the final events that were held back."""
         self.paused, self._is_stopped = False, True
         return self._held_events
 
@@ -146,13 +149,13 @@ class RoundMerger:
 _CONTINUABLE_REASONS = ("tool_use", "end_turn", "other", "continuation", "paused")
 _NON_ID_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 UNFINISHED_STOP = Stop(reason="max_tokens")
-"""How an answer ends whose model never stopped calling our tools, where the client's protocol has no word for it."""
+"""The stop reason of a response whose model never stopped calling the gateway's tools."""
 
 ToolRunCallback = Callable[[str, str], Awaitable[ToolOutput]]
 
 
 class ProtocolPair(Struct, frozen=True):
-    """Who asks, in which protocol it is asked, and what is known of who answers."""
+    """The protocols of client and upstream, and the target of the request."""
 
     client: Codec
     upstream: Codec
@@ -160,29 +163,32 @@ class ProtocolPair(Struct, frozen=True):
 
 
 class RouteTool(Struct, frozen=True):
-    """A tool as the model is told of it, and whose it is: `origin` is the server, and the name that it has there. The
-    search for tools is nobody's."""
+    """A tool as declared to the model."""
 
     definition: FunctionTool
     origin: tuple[str, str] | None = None
+    """The MCP server and the tool's name there; None for the tool search."""
 
 
 class RouteTools(Struct, frozen=True):
-    """What a route offers for one request, by the name that the model knows. `declared` is what it is told of at once,
-    `found` what it has found since. `shown`: the client sees what was called, if its protocol has words for that."""
+    """The tools that a route adds to one request, by the name declared to the model."""
 
     tools: dict[str, RouteTool]
     declared_tools: tuple[Tool, ...]
+    """Tools declared from the start."""
     run_tool: ToolRunCallback
     found_tools: list[Tool]
+    """Tools found by search, to be declared in the next round."""
     show_calls: bool = False
+    """Show the calls to the client, if its protocol can express them."""
 
     def add_to(self, request: Request) -> Request:
+        """Add the declared tools to a request."""
         return replace(request, tools=(*(request.tools or ()), *self.declared_tools))
 
 
 class GatewayToolLoop(RoundMerger):
-    """The events of several answers as those of one, with calls carried out between them."""
+    """Merges several rounds into one response, running the gateway's tools between them."""
 
     def __init__(
         self,
@@ -207,21 +213,24 @@ class GatewayToolLoop(RoundMerger):
 
     @property
     def runs_tools(self) -> bool:
+        """Return whether the route has tools."""
         return self._route_tools is not None
 
-    # ---- what is told
+    # ---- events
 
     def process(self, events: Iterable[Event]) -> list[Event]:
-        told: list[Event] = []
+        """Return the events to pass on, without calls of the gateway's tools."""
+        client_events: list[Event] = []
         for event in events:
-            if self._is_stopped or any(event is one for one in self.ready_events):
-                told.append(event)
+            if self._is_stopped or any(event is ready for ready in self.ready_events):
+                client_events.append(event)
                 continue
-            self._folder.add(event)
-            told += self._process_event(event)
-        return told
+            self._accumulator.add(event)
+            client_events += self._process_event(event)
+        return client_events
 
     def _process_event(self, event: Event) -> list[Event]:
+        """Return the client events for one upstream event; calls of the gateway's tools are collected instead."""
         match event:
             case PartStart(part=ToolCall(executor="client") as call) if self._is_gateway_call(call):
                 self._open_calls[event.index] = call
@@ -230,8 +239,8 @@ class GatewayToolLoop(RoundMerger):
                 self._has_client_calls = self._has_client_calls or (
                     isinstance(event.part, ToolCall) and event.part.executor == "client"
                 )
-                number = self._part_indexes[event.index] = self._take_part_index()
-                return [replace(event, index=number, message=event.message + self._message_offset)]
+                index = self._part_indexes[event.index] = self._take_part_index()
+                return [replace(event, index=index, message=event.message + self._message_offset)]
             case PartDelta() if event.index in self._open_calls:
                 call = self._open_calls[event.index]
                 self._open_calls[event.index] = replace(call, arguments=call.arguments + event.text)
@@ -248,74 +257,81 @@ class GatewayToolLoop(RoundMerger):
                 self._held_events = [replace(event, stop=self._final_stop)]
                 return []
             case _:
-                told = self._merge_event(event)
-                return [] if told is None else [told]
+                merged = self._merge_event(event)
+                return [] if merged is None else [merged]
 
     def _take_part_index(self) -> int:
+        """Return the next part index of the merged response."""
         self._next_part += 1
         return self._next_part - 1
 
     def _part_events(self, parts: Iterable[Part], message: int) -> list[Event]:
-        told: list[Event] = []
+        """Return the events of complete parts."""
+        events: list[Event] = []
         for part in parts:
-            number = self._take_part_index()
-            told += [PartStart(index=number, part=part, message=message), PartEnd(index=number, final=part)]
-        return told
+            index = self._take_part_index()
+            events += [PartStart(index=index, part=part, message=message), PartEnd(index=index, final=part)]
+        return events
 
     def _message_events(self, parts: Iterable[Part]) -> list[Event]:
-        number = self._next_message
+        """Return the events of a complete message."""
+        index = self._next_message
         self._next_message += 1
-        return [MessageStart(message=number), *self._part_events(parts, number), MessageEnd(message=number)]
+        return [MessageStart(message=index), *self._part_events(parts, index), MessageEnd(message=index)]
 
-    # ---- what is done
+    # ---- calls
 
     def _is_gateway_call(self, call: ToolCall) -> bool:
+        """Return whether the gateway runs this call itself."""
         return self._route_tools is not None and call.name in self._route_tools.tools
 
     def _handle_call(self, call: ToolCall) -> list[Event]:
+        """Queue a call of a gateway tool; return events to show for it."""
         self._pending_calls.append(call)
         return []
 
     def _needs_next_round(self) -> bool:
-        """Whether the leg that ends here is not the last one."""
+        """Return whether the response continues after this round."""
         return bool(self._results or self._pending_calls) and not self._has_client_calls
 
     async def finish_round(self) -> list[Event]:
+        """Run the queued calls; return their events, if the client sees calls."""
         calls, self._pending_calls = self._pending_calls, []
         if self._route_tools is None or not calls:
             return []
         outputs = await asyncio.gather(*[self._route_tools.run_tool(call.name, call.arguments) for call in calls])
-        told: list[Part] = []
+        visible_parts: list[Part] = []
         for call, output in zip(calls, outputs, strict=True):
             self._results.append(_tool_result(call, output))
             origin = self._route_tools.tools[call.name].origin
             if self._route_tools.show_calls and origin is not None:
-                told += _visible_parts(call, output, origin)
-        return self._message_events(told) if told else []
+                visible_parts += _visible_parts(call, output, origin)
+        return self._message_events(visible_parts) if visible_parts else []
 
     def next_request(self, upstream: Codec, body: bytes) -> bytes:
-        """The request that goes on with what came of the calls."""
-        said = self.start_round()
+        """Encode the request of the next round, with the results of the calls."""
+        messages = self.start_round()
         results, self._results = tuple(self._results), []
         self._part_indexes, self._has_client_calls = {}, False
-        answered = (Message(role="user", parts=results),) if results else ()
+        result_messages = (Message(role="user", parts=results),) if results else ()
         request = self._request
         self._request = replace(
             request,
-            messages=request.messages + said + answered,
+            messages=request.messages + messages + result_messages,
             tools=(request.tools or ()) + self._take_new_tools(),
         )
         return self.encode_request()
 
     def _take_new_tools(self) -> tuple[Tool, ...]:
-        """What is declared from now on."""
+        """Return the tools to declare from the next round on."""
         if self._route_tools is None:
             return ()
-        found = tuple(self._route_tools.found_tools)
+        new_tools = tuple(self._route_tools.found_tools)
         self._route_tools.found_tools.clear()
-        return found
+        return new_tools
 
     def encode_request(self) -> bytes:
+        """Encode the current request, and extend the response mapping by its tools."""
         encoding = self._upstream.encode_request(self._request, self._target)
         self._mapping.tools.update(encoding.mapping.tools)
         self._mapping.used_names.update(encoding.mapping.used_names)
@@ -324,7 +340,7 @@ class GatewayToolLoop(RoundMerger):
     async def complete_response(
         self, response: Response, send_round: Callable[[bytes], Awaitable[Response]], max_rounds: int
     ) -> Response:
-        """The answer that comes of an answer, and of as many more as it takes."""
+        """Run all rounds that follow a buffered response, and return the merged response."""
         events = self.process(unfold(response))
         while self.paused and max_rounds > 0:
             max_rounds -= 1
@@ -338,6 +354,7 @@ class GatewayToolLoop(RoundMerger):
 
 
 def _tool_result(call: ToolCall, output: ToolOutput) -> ToolResult:
+    """Convert a tool's output to a tool result for the model."""
     status: Literal["ok", "error", "denied"] = "ok"
     if output.is_error:
         status = "denied" if output.error_kind == "denied" else "error"
@@ -345,7 +362,7 @@ def _tool_result(call: ToolCall, output: ToolOutput) -> ToolResult:
 
 
 def _visible_parts(call: ToolCall, output: ToolOutput, origin: tuple[str, str]) -> list[Part]:
-    """What the client is shown: a call that a server's tool answered, as its own provider would tell it."""
+    """Return a call and its result as the client's provider would show an MCP call."""
     server, name = origin
     id = f"mcptoolu_{_NON_ID_CHARACTER.sub('', call.id or '')[:40]}{secrets.token_hex(4)}"
     arguments = call.arguments or "{}"
@@ -364,13 +381,13 @@ def _visible_parts(call: ToolCall, output: ToolOutput, origin: tuple[str, str]) 
 
 
 def client_tool_names(tools: Iterable[Tool]) -> set[str]:
-    """The names of a client's tools, as any upstream may be told of them."""
-    found: set[str] = set()
+    """Return the names of a client's tools, in every form that an upstream may see."""
+    names: set[str] = set()
     for tool in tools:
         if isinstance(tool, NativeTool):
-            found |= {tool.kind, tool.name or tool.kind}
+            names |= {tool.kind, tool.name or tool.kind}
         elif hasattr(tool, "tools"):
-            found |= {f"{tool.name}__{one.name}" for one in tool.tools}
+            names |= {f"{tool.name}__{member.name}" for member in tool.tools}
         else:
-            found |= {tool.name, tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"}
-    return found
+            names |= {tool.name, tool.name if tool.namespace is None else f"{tool.namespace}__{tool.name}"}
+    return names

@@ -1,9 +1,9 @@
-"""What routes offer to every client's model: the tools of MCP servers, run by the gateway under its rules.
+"""Tools that a route adds to every request: those of MCP servers, run by the gateway under its policy.
 
-1. Nobody is there to ask: what no rule of `[policy]` allows is denied, and the model is told so.
-2. Of many tools the model is told a search, its provider's own where that has one. It finds what a rule allows; what
-   ours finds is declared from the next leg of the answer on.
-3. A server that fails leaves the others working, and the log says so.
+1. There is no approver: calls that no `[policy]` rule allows are denied, and the model is told.
+2. If there are many tools, the model gets a tool search instead, the provider's own if it has one. The search finds
+   tools that a rule allows; those found by the gateway's search are declared from the next round on.
+3. If a server fails, the others keep working, and the failure is logged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FunctionTool
+from toolwire.canonical.tools import FunctionTool, NativeTool
 from toolwire.codec.encoding.tools import is_tool_search
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.exchange.routing import Backend
@@ -45,7 +45,7 @@ _LIMIT_WARNINGS = 1_000
 
 
 class RouteToolsets:
-    """Servers are connected to when a route first needs them."""
+    """The MCP toolsets of all routes; servers are connected when first needed."""
 
     def __init__(
         self,
@@ -67,58 +67,60 @@ class RouteToolsets:
         self._indexes: dict[tuple[str, ...], tuple[dict[str, Tool], ToolIndex]] = {}
 
     async def tools_for(self, options: RouteSection, request: Request, backend: Backend) -> RouteTools | None:
-        """What a request gets; None if no server has anything now."""
-        box, carrying = self._toolbox_for(options.tools)
-        catalog = await box.catalog()
-        self._log_warnings(box.take_warnings())
-        own = client_tool_names(request.tools or ())
-        # What is denied in any case is not offered.
-        usable = [tool for tool in catalog.tools.values() if not is_denied(self._policy, tool)]
-        known = {self._free_name(tool.name, own, catalog.tools): tool for tool in usable}
-        if not known:
+        """Return the tools for one request; None if no server offers any now."""
+        toolbox, runner = self._toolbox_for(options.tools)
+        catalog = await toolbox.catalog()
+        self._log_warnings(toolbox.take_warnings())
+        client_names = client_tool_names(request.tools or ())
+        permitted = [tool for tool in catalog.tools.values() if not is_denied(self._policy, tool)]
+        tools = {self._free_name(tool.name, client_names, catalog.tools): tool for tool in permitted}
+        if not tools:
             return None
 
-        async def carry(name: str, arguments: str) -> ToolOutput:
-            return await carrying(known[name].name, arguments, approver=NoApprover(), on_progress=lambda _: None)
+        async def run_tool(name: str, arguments: str) -> ToolOutput:
+            return await runner(tools[name].name, arguments, approver=NoApprover(), on_progress=lambda _: None)
 
-        offered = {
-            name: RouteTool(_tool_definition(name, tool), self._origin(tool.name)) for name, tool in known.items()
+        definitions = {
+            name: RouteTool(_tool_definition(name, tool), self._origin(tool.name)) for name, tool in tools.items()
         }
-        told = known if len(known) <= options.search_above else self._allowed_tools(known)
-        declared = tuple(offered[name].definition for name in told)
-        offer = RouteTools(offered, declared, carry, [], show_calls=options.tool_calls == "shown")
-        if len(told) <= options.search_above:
-            return offer
+        declared = tools if len(tools) <= options.search_above else self._allowed_tools(tools)
+        route_tools = RouteTools(
+            definitions,
+            tuple(definitions[name].definition for name in declared),
+            run_tool,
+            [],
+            show_calls=options.tool_calls == "shown",
+        )
+        if len(declared) <= options.search_above:
+            return route_tools
         native = native_search(backend.provider.protocol, backend.model or "")
-        if native is None:
-            search = build_search_tool(self._index_for(options.tools, told), told)
-            return _hide_behind_search(search, self._free_name(SEARCH_TOOL_NAME, own, known), offer)
-        later = tuple(replace(one, defer=True) for one in declared)
-        searches = any(is_tool_search(tool) for tool in request.tools or ())
-        return replace(offer, declared_tools=later if searches else (replace(native, at=""), *later))
+        if native is not None:
+            return _defer_to_native_search(native, route_tools, request)
+        search = build_search_tool(self._index_for(options.tools, declared), declared)
+        return _hide_behind_search(search, self._free_name(SEARCH_TOOL_NAME, client_names, tools), route_tools)
 
     def _allowed_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
-        """Those of which some call is. With nobody to ask, whoever searches has no use for the others."""
+        """Return the tools that can be called without approval; the search leaves out the others."""
         rules = self._policy.rules
-        asked = [rule.tool for rule in rules if rule.verdict == "ask" and not rule.arguments]
-        allowed = [rule.tool for rule in rules if rule.verdict == "allow"]
+        ask_patterns = [rule.tool for rule in rules if rule.verdict == "ask" and not rule.arguments]
+        allow_patterns = [rule.tool for rule in rules if rule.verdict == "allow"]
         return {
             name: tool
             for name, tool in tools.items()
-            if any(fnmatchcase(tool.name, one) for one in allowed)
-            and not any(fnmatchcase(tool.name, one) for one in asked)
+            if any(fnmatchcase(tool.name, pattern) for pattern in allow_patterns)
+            and not any(fnmatchcase(tool.name, pattern) for pattern in ask_patterns)
         }
 
     def _index_for(self, servers: tuple[str, ...], tools: dict[str, Tool]) -> ToolIndex:
-        """Servers have the same tools again and again, and clients seldom have one of that name."""
-        kept = self._indexes.get(servers)
-        if kept is None or kept[0] != tools:
+        """Return the search index of these tools; it is cached, as servers rarely change their tools."""
+        cached = self._indexes.get(servers)
+        if cached is None or cached[0] != tools:
             index = ToolIndex(IndexedTool(name, tool.description, tool.parameters) for name, tool in tools.items())
-            kept = self._indexes[servers] = (tools, index)
-        return kept[1]
+            cached = self._indexes[servers] = (tools, index)
+        return cached[1]
 
     def _free_name(self, name: str, client_names: set[str], other_tools: Mapping[str, Tool]) -> str:
-        """The name, or another one with a hash: a client's own tool keeps its."""
+        """Return the name, or one with a hash if the client has a tool of that name."""
         return (
             name
             if name not in client_names
@@ -126,54 +128,70 @@ class RouteToolsets:
         )
 
     def _origin(self, name: str) -> tuple[str, str] | None:
+        """Return the server of a tool and the tool's name there."""
         origins = (toolset.tool_names.origin(name) for toolset in self._toolsets.values())
-        return next((one for one in origins if one is not None), None)
+        return next((origin for origin in origins if origin is not None), None)
 
     def _log_warnings(self, warnings: Sequence[str]) -> None:
+        """Log each warning once."""
         for text in warnings:
             if text not in self._logged_warnings and len(self._logged_warnings) < _LIMIT_WARNINGS:
                 self._logged_warnings.add(text)
                 self._log(text)
 
     def _toolbox_for(self, servers: Sequence[str]) -> "tuple[Toolbox, ToolRunner]":
+        """Return the toolbox and the runner for these servers, creating them on first use."""
         key = tuple(servers)
-        if (known := self._toolboxes.get(key)) is None:
+        if (cached := self._toolboxes.get(key)) is None:
             from toolwire.runtime.mcp.tool_runner import ToolRunner  # noqa: PLC0415 - an extra, and slow to load
             from toolwire.runtime.mcp.toolset import build_toolsets  # noqa: PLC0415
 
             if not self._toolsets:
-                self._toolsets = {one.name: one for one in build_toolsets(self._servers, token_folder=self._directory)}
-            box = Toolbox([self._toolsets[name] for name in servers if name in self._toolsets])
-            known = self._toolboxes[key] = (box, ToolRunner(box, self._policy, redactor=self._redactor))
-        return known
+                self._toolsets = {
+                    toolset.name: toolset for toolset in build_toolsets(self._servers, token_folder=self._directory)
+                }
+            toolbox = Toolbox([self._toolsets[name] for name in servers if name in self._toolsets])
+            cached = self._toolboxes[key] = (toolbox, ToolRunner(toolbox, self._policy, redactor=self._redactor))
+        return cached
 
     async def close(self) -> None:
+        """Disconnect from all servers."""
         for toolset in self._toolsets.values():
             await toolset.close()
 
 
 def _tool_definition(name: str, tool: Tool) -> FunctionTool:
+    """Declare a tool under this name."""
     parameters = Raw(msgspec.json.encode(tool.parameters))
     return FunctionTool(name=name, description=tool.description or None, parameters=parameters, at="")
 
 
+def _defer_to_native_search(search: NativeTool, route_tools: RouteTools, request: Request) -> RouteTools:
+    """Declare all tools as deferred, and the provider's own search unless the request has it already."""
+    deferred = tuple(replace(tool, defer=True) for tool in route_tools.declared_tools)
+    has_search = any(is_tool_search(tool) for tool in request.tools or ())
+    return replace(route_tools, declared_tools=deferred if has_search else (replace(search, at=""), *deferred))
+
+
 def _hide_behind_search(search: Tool, name: str, route_tools: RouteTools) -> RouteTools:
-    """The same tools, of which the model is told nothing but the search. A call of one that was never found is a call
-    like any other."""
+    """Declare only the search; found tools are declared later, but any tool may be called."""
     from toolwire.runtime.mcp.tool_runner import ToolRunner  # noqa: PLC0415
 
-    looking = ToolRunner(Toolbox([search]), Policy(allow=[SEARCH_TOOL_NAME]))
-    left = dict(route_tools.tools)
+    search_runner = ToolRunner(Toolbox([search]), Policy(allow=[SEARCH_TOOL_NAME]))
+    hidden = dict(route_tools.tools)
 
-    async def carry(called: str, arguments: str) -> ToolOutput:
-        if called != name:
-            return await route_tools.run_tool(called, arguments)
-        output = await looking(SEARCH_TOOL_NAME, arguments, approver=NoApprover(), on_progress=lambda _: None)
-        found = [left.pop(one, None) for one in tool_names_in(output.content)]
-        route_tools.found_tools.extend(one.definition for one in found if one is not None)
+    async def run_tool(tool_name: str, arguments: str) -> ToolOutput:
+        if tool_name != name:
+            return await route_tools.run_tool(tool_name, arguments)
+        output = await search_runner(SEARCH_TOOL_NAME, arguments, approver=NoApprover(), on_progress=lambda _: None)
+        found_tools = [hidden.pop(found_name, None) for found_name in tool_names_in(output.content)]
+        route_tools.found_tools.extend(route_tool.definition for route_tool in found_tools if route_tool is not None)
         return output
 
-    declared = _tool_definition(name, search)
+    definition = _tool_definition(name, search)
     return replace(
-        route_tools, tools={**route_tools.tools, name: RouteTool(declared)}, declared_tools=(declared,), run_tool=carry
+        route_tools,
+        tools={**route_tools.tools, name: RouteTool(definition)},
+        declared_tools=(definition,),
+        run_tool=run_tool,
     )

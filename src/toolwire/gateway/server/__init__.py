@@ -1,1 +1,1 @@
-"""TODO."""
+"""The HTTP server: ASGI application, connections, authentication, worker processes and start-up."""

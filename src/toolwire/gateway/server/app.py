@@ -1,4 +1,4 @@
-"""The ASGI application: who is spoken to, and the answer in the client's own words. The exchange does the work."""
+"""The ASGI application: authenticates requests, dispatches them by path, and answers in the client's protocol."""
 
 import asyncio
 import random
@@ -49,14 +49,16 @@ _GET_PATHS = ("/", "/metrics", "/api/version", *MODEL_LIST_PATHS)
 
 
 class MethodNotAllowed(RequestRejected):
-    """There is something, for another method."""
+    """The path exists, but only for another method."""
 
-    def __init__(self, path: str, allowed: str) -> None:
-        super().__init__(ApiError(kind="invalid_request", message=f"{path} takes {allowed} only", status=405))
+    def __init__(self, allowed: str) -> None:
+        super().__init__(ApiError(kind="invalid_request", message=f"method not allowed: use {allowed}", status=405))
         self.allowed = allowed
 
 
 class App:
+    """The gateway as an ASGI application."""
+
     def __init__(
         self,
         dispatcher: Dispatcher,
@@ -114,13 +116,14 @@ class App:
             await self._websocket.serve(scope, receive, send)
 
     def _finish_websocket_exchange(self, record: RequestRecord, principal: Principal, losses: list[Loss]) -> None:
-        """One exchange over a websocket."""
+        """Log and count one exchange of a WebSocket."""
         self._loss_store.add(record.id, principal, encode_losses(losses) if losses else b"")
         record.duration = time.monotonic() - record.started_at
         self._metrics.count_request(record)
         self._log(record)
 
     async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
+        """Answer ASGI lifespan messages, and close on shutdown."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
@@ -130,72 +133,74 @@ class App:
                 return
 
     def close(self) -> None:
-        """Let go of the connections that are kept for the next request, and write what waits to be recorded."""
+        """Close pooled connections and flush the journal."""
         self._dispatcher.close()
         if self._recorder is not None:
             self._recorder.journal.close()
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        id = f"ex_{random.getrandbits(64):016x}"  # a name, no secret: only its own caller is told of an exchange
-        line = RequestRecord(id=id, method=scope["method"], path=scope["path"], started_at=time.monotonic())
-        watch = self._disconnect_monitor.watch(receive, line)
-        incoming = HttpRequest(scope, receive, send, dict(scope["headers"]), line, watch, self._body_budget)
-        codec, address = self._match_protocol(incoming)
+        """Serve one HTTP request, convert any exception to an error response, and log the request."""
+        id = f"ex_{random.getrandbits(64):016x}"  # not a secret: an exchange is shown only to the key that made it
+        record = RequestRecord(id=id, method=scope["method"], path=scope["path"], started_at=time.monotonic())
+        watch = self._disconnect_monitor.watch(receive, record)
+        http_request = HttpRequest(scope, receive, send, dict(scope["headers"]), record, watch, self._body_budget)
+        codec, endpoint = self._match_protocol(http_request)
         try:
-            await self._serve_request(incoming, codec, address)
+            await self._serve_request(http_request, codec, endpoint)
         except ClientDisconnected:
-            line.status = 499
+            record.status = 499
         except asyncio.CancelledError:
             if watch.disconnected:
-                line.status = 499
+                record.status = 499
             elif watch.timed_out:
-                await self._send_error(incoming, codec, self._body_timeout())
+                await self._send_error(http_request, codec, self._body_timeout())
             else:
                 raise
-        except Exception as error:  # noqa: BLE001 - the one place that turns whatever went wrong into an answer
+        except Exception as error:  # noqa: BLE001 - the one place that converts exceptions to responses
             if not isinstance(error, ToolwireError | RequestRejected):
-                line.exception = error
-            if line.head_sent:
+                record.exception = error
+            if record.head_sent:
                 return
-            more = [(b"allow", error.allowed.encode())] if isinstance(error, MethodNotAllowed) else []
-            await self._send_error(incoming, codec, to_api_error(error), more)
+            headers = [(b"allow", error.allowed.encode())] if isinstance(error, MethodNotAllowed) else []
+            await self._send_error(http_request, codec, to_api_error(error), headers)
         finally:
-            incoming.release_body()
+            http_request.release_body()
             watch.close()
-            line.duration = time.monotonic() - line.started_at
-            self._metrics.count_request(line)
-            self._log(line)
-            if self._recorder is not None and incoming.capture is not None:
-                self._recorder.record_exchange(line, incoming.capture)
+            record.duration = time.monotonic() - record.started_at
+            self._metrics.count_request(record)
+            self._log(record)
+            if self._recorder is not None and http_request.capture is not None:
+                self._recorder.record_exchange(record, http_request.capture)
 
     def _match_protocol(self, http_request: HttpRequest) -> tuple[Codec, EndpointMatch | None]:
-        """Whose address it is; for one that is nobody's, in whose words it is answered."""
+        """Return the protocol of a path and its endpoint; for unknown or shared paths, a guess and None."""
         path = http_request.path
-        if (known := self._static_addresses.get(path)) is not None:
-            return known
+        if (static_match := self._static_addresses.get(path)) is not None:
+            return static_match
         for codec in self._codecs:
-            if (address := codec.surface.match(path)) is not None:
-                return codec, address
+            if (endpoint := codec.surface.match(path)) is not None:
+                return codec, endpoint
         return PROTOCOLS[
             self._resources.protocol_for(path) or guess_protocol(http_request.scope, http_request.headers)
         ], None
 
-    async def _serve_request(self, http_request: HttpRequest, codec: Codec, address: EndpointMatch | None) -> None:
+    async def _serve_request(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch | None) -> None:
+        """Check access, then serve the request by its path."""
         if http_request.path == "/healthz":
             await http_request.respond(200, self._encode_health(), [_JSON_HEADER])
             return
-        if (why := self._authenticator.rejection_reason(http_request.headers)) is not None:
-            raise RequestRejected(ApiError(kind="permission", message=why, status=403))
-        caller = self._authenticator.authenticate(http_request.headers, http_request.scope["query_string"])
-        if caller is None:
-            raise RequestRejected(ApiError(kind="authentication", message="no valid key was given", status=401))
-        http_request.principal = caller
-        path, posted = http_request.path, http_request.scope["method"] == "POST"
-        if not posted and (address is not None or path in _POST_PATHS):
-            raise MethodNotAllowed(path, "POST")
-        if address is not None:
-            await (self._serve_token_count if address.counts_tokens else self._serve_exchange)(
-                http_request, codec, address
+        if (reason := self._authenticator.rejection_reason(http_request.headers)) is not None:
+            raise RequestRejected(ApiError(kind="permission", message=reason, status=403))
+        principal = self._authenticator.authenticate(http_request.headers, http_request.scope["query_string"])
+        if principal is None:
+            raise RequestRejected(ApiError(kind="authentication", message="missing or invalid API key", status=401))
+        http_request.principal = principal
+        path, is_post = http_request.path, http_request.scope["method"] == "POST"
+        if not is_post and (endpoint is not None or path in _POST_PATHS):
+            raise MethodNotAllowed("POST")
+        if endpoint is not None:
+            await (self._serve_token_count if endpoint.counts_tokens else self._serve_exchange)(
+                http_request, codec, endpoint
             )
         elif path == "/toolwire/translate":
             await self._serve_dry_run(http_request)
@@ -205,160 +210,168 @@ class App:
             await self._serve_resource(http_request, codec)
 
     def _encode_health(self) -> bytes:
-        """Whether all of it works. What serves without state is up: the status of the answer stays 200."""
+        """Encode `/healthz`: degraded if state or journal fail, still with status 200."""
         reasons: dict[str, str] = {}
-        if (trouble := self._resources.unavailable_reason) is not None:
-            reasons["state"] = trouble
+        if (reason := self._resources.unavailable_reason) is not None:
+            reasons["state"] = reason
         if self._recorder is not None and self._recorder.journal.last_error:
-            reasons["journal"] = "records can't be written: the log says why"
+            reasons["journal"] = "records can't be written: see the log"
         if not reasons:
             return b'{"status":"ok"}'
         return msgspec.json.encode({"status": "degraded", "reasons": reasons})
 
-    # ---- the exchange
+    # ---- exchanges
 
-    async def _serve_exchange(self, http_request: HttpRequest, codec: Codec, address: EndpointMatch) -> None:
-        asked = await self._read_request(http_request, codec, address)
-        line = http_request.record
-        note = None if self._recorder is None else self._recorder.start_capture(asked, http_request.headers)
-        http_request.capture = note
-        relay = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
+    async def _serve_exchange(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
+        """Dispatch a model request and send its response, buffered or streamed."""
+        client_request = await self._read_request(http_request, codec, endpoint)
+        record = http_request.record
+        capture = None if self._recorder is None else self._recorder.start_capture(client_request, http_request.headers)
+        http_request.capture = capture
+        sender = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
         try:
-            answer = await self._dispatcher.dispatch(
-                asked, line.set_backend, relay.start, None if note is None else note.on_request_sent
+            response = await self._dispatcher.dispatch(
+                client_request, record.set_backend, sender.start, None if capture is None else capture.on_request_sent
             )
-            if note is not None:
-                note.on_response(answer)
-            if isinstance(answer, BufferedResponse):
-                await self._send_response(http_request, answer)
+            if capture is not None:
+                capture.on_response(response)
+            if isinstance(response, BufferedResponse):
+                await self._send_response(http_request, response)
             else:
-                await relay.send_all(answer)
+                await sender.send_all(response)
         except Exception as error:
-            if not line.head_sent or line.finished:
+            if not record.head_sent or record.finished:
                 raise
-            line.exception = None if isinstance(error, ToolwireError | RequestRejected) else error
-            await relay.send_error(to_api_error(error))
+            record.exception = None if isinstance(error, ToolwireError | RequestRejected) else error
+            await sender.send_error(to_api_error(error))
         finally:
-            relay.close()
-            if relay.losses:
-                self._store_losses(http_request, relay.losses)
-                if note is not None:
-                    note.losses = relay.losses
+            sender.close()
+            if sender.losses:
+                self._store_losses(http_request, sender.losses)
+                if capture is not None:
+                    capture.losses = sender.losses
 
     async def _send_response(self, http_request: HttpRequest, response: BufferedResponse) -> None:
+        """Send a buffered response, with its losses in a header."""
         http_request.watch.close()
         http_request.record.usage = None if response.summary is None else response.summary.usage
         headers = [_JSON_HEADER]
         if response.losses:
-            told = self._store_losses(http_request, response.losses)
-            headers.append((b"toolwire-losses", encode_losses_header(response.losses, told)))
+            report = self._store_losses(http_request, response.losses)
+            headers.append((b"toolwire-losses", encode_losses_header(response.losses, report)))
         await http_request.respond(200, response.body, headers)
 
     def _store_losses(self, http_request: HttpRequest, losses: list[Loss]) -> bytes:
-        told = encode_losses(losses)
+        """Store the loss report of an exchange for later queries, and return it."""
+        report = encode_losses(losses)
         http_request.record.losses = len(losses)
-        self._loss_store.add(http_request.record.id, http_request.principal, told)
-        return told
+        self._loss_store.add(http_request.record.id, http_request.principal, report)
+        return report
 
-    async def _serve_token_count(self, http_request: HttpRequest, codec: Codec, address: EndpointMatch) -> None:
-        """How many tokens a request would take; a header says whether that is an estimate."""
-        asked = await self._read_request(http_request, codec, address)
+    async def _serve_token_count(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
+        """Count a request's tokens; the `toolwire-tokens` header says whether the count is an estimate."""
+        client_request = await self._read_request(http_request, codec, endpoint)
         if codec.token_count is None:
-            raise AssertionError(f"{codec.name} has an address for counting, and no way to count")
-        asked = replace(asked, body=codec.token_count.unwrap_request(asked.body))
-        counted = await self._token_counter.count_tokens(asked, http_request.record)
-        how = (b"toolwire-tokens", b"estimated" if counted.is_estimate else b"counted")
+            raise AssertionError(f"{codec.name} has a token count endpoint but no token count codec")
+        client_request = replace(client_request, body=codec.token_count.unwrap_request(client_request.body))
+        count = await self._token_counter.count_tokens(client_request, http_request.record)
+        source_header = (b"toolwire-tokens", b"estimated" if count.is_estimate else b"counted")
         await http_request.respond(
-            200, msgspec.json.encode(codec.token_count.encode_count(counted.tokens)), [_JSON_HEADER, how]
+            200, msgspec.json.encode(codec.token_count.encode_count(count.tokens)), [_JSON_HEADER, source_header]
         )
 
-    async def _read_request(self, http_request: HttpRequest, codec: Codec, address: EndpointMatch) -> ClientRequest:
+    async def _read_request(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> ClientRequest:
+        """Read a model request: its body, route and strictness."""
         body = await http_request.read_body(self._limits.body)
-        line, headers = http_request.record, http_request.headers
-        line.client = codec.name
-        self._loss_store.add(line.id, http_request.principal)
+        record, headers = http_request.record, http_request.headers
+        record.client = codec.name
+        self._loss_store.add(record.id, http_request.principal)
         return ClientRequest(
             codec=codec,
             body=body,
-            route=request_route(codec, address, headers),
+            route=request_route(codec, endpoint, headers),
             tenant=http_request.principal.tenant,
             strict=is_strict(headers),
             created=int(time.time()),
         )
 
     def _body_timeout(self) -> ApiError:
-        why = f"the body did not arrive within {self._limits.receive:g} seconds"
-        return ApiError(kind="timeout", message=why, status=408)
+        """Build the error for a body that took too long (408)."""
+        message = f"the request body did not arrive within {self._limits.receive:g} seconds (limits.receive)"
+        return ApiError(kind="timeout", message=message, status=408)
 
     async def _serve_dry_run(self, http_request: HttpRequest) -> None:
-        """What would be sent upstream, without sending it."""
+        """Translate a request as it would be sent upstream, and return it without sending."""
         body = await http_request.read_body(self._limits.body)
-        wanted, given = await run_in_thread_if(_read_dry_run, body, heavy=is_heavy_body(body))
-        if wanted.protocol not in PROTOCOLS:
-            why = f"protocol: {wanted.protocol!r} is none of {', '.join(PROTOCOLS)}"
-            raise RequestRejected(ApiError(kind="invalid_request", message=why, status=400))
-        asked = ClientRequest(
-            codec=PROTOCOLS[wanted.protocol],
-            body=given,
-            route=Route(model=wanted.model, stream=wanted.stream),
+        dry_run, client_body = await run_in_thread_if(_read_dry_run, body, heavy=is_heavy_body(body))
+        if dry_run.protocol not in PROTOCOLS:
+            message = f"unknown protocol {dry_run.protocol!r}; expected one of {', '.join(PROTOCOLS)}"
+            raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
+        client_request = ClientRequest(
+            codec=PROTOCOLS[dry_run.protocol],
+            body=client_body,
+            route=Route(model=dry_run.model, stream=dry_run.stream),
             tenant=http_request.principal.tenant,
         )
-        sent = await self._dispatcher.translate(asked)
-        provider = sent.backend.provider
-        told = {
+        upstream_request = await self._dispatcher.translate(client_request)
+        provider = upstream_request.backend.provider
+        translation = {
             "provider": provider.name,
             "protocol": provider.protocol,
-            "address": replace(provider, query={}).request_target(sent.route.path or "/"),  # `query` may hold keys
-            "body": msgspec.Raw(sent.body),
-            "losses": sent.losses,
+            "address": replace(provider, query={}).request_target(
+                upstream_request.route.path or "/"
+            ),  # `query` may contain keys
+            "body": msgspec.Raw(upstream_request.body),
+            "losses": upstream_request.losses,
         }
-        encoded = await run_in_thread_if(msgspec.json.encode, told, heavy=is_heavy_body(body))
+        encoded = await run_in_thread_if(msgspec.json.encode, translation, heavy=is_heavy_body(body))
         await http_request.respond(200, encoded, [_JSON_HEADER])
 
-    # ---- what can be looked up
+    # ---- resources
 
     async def _serve_stored_resource(self, http_request: HttpRequest, codec: Codec) -> None:
-        """An answer or a conversation that is kept, by its id."""
+        """Serve a stored response or conversation by its id."""
         scope = http_request.scope
-        found = await self._resources.serve(
+        resource = await self._resources.serve(
             http_request.principal.tenant,
             scope["method"],
             http_request.path,
             scope["query_string"],
             lambda: http_request.read_body(self._limits.body),
         )
-        if found.stream is None:
-            await http_request.respond(200, found.body, [_JSON_HEADER])
+        if resource.stream is None:
+            await http_request.respond(200, resource.body, [_JSON_HEADER])
             return
         http_request.watch.mark_body_received()
-        relay = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
+        sender = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
         try:
-            relay.start()
-            await relay.send_all(found.stream)
+            sender.start()
+            await sender.send_all(resource.stream)
         finally:
-            relay.close()
+            sender.close()
 
     async def _serve_resource(self, http_request: HttpRequest, codec: Codec) -> None:
+        """Serve a status page, metrics, a loss report or the model catalog."""
         path = http_request.path
-        asked = (
+        request_body = (
             await http_request.read_body(min(self._limits.body, _LIMIT_MODEL_LOOKUP_BODY))
             if path in _POST_PATHS
             else b""
         )
-        got = path in _POST_PATHS or http_request.scope["method"] in ("GET", "HEAD")
-        if not got and path in _GET_PATHS:
-            raise MethodNotAllowed(path, "GET")
-        found = self._resource_at(path, codec, http_request.principal, asked) if got else None
-        if found is None:
-            raise RequestRejected(ApiError(kind="not_found", message=f"there is nothing at {path}", status=404))
-        body, kind = found
-        await http_request.respond(200, body, [kind])
+        is_readable = path in _POST_PATHS or http_request.scope["method"] in ("GET", "HEAD")
+        if not is_readable and path in _GET_PATHS:
+            raise MethodNotAllowed("GET")
+        resource = self._resource_at(path, codec, http_request.principal, request_body) if is_readable else None
+        if resource is None:
+            raise RequestRejected(ApiError(kind="not_found", message=f"not found: {path}", status=404))
+        body, content_type = resource
+        await http_request.respond(200, body, [content_type])
 
     def _resource_at(
         self, path: str, codec: Codec, principal: Principal, request_body: bytes
     ) -> tuple[bytes, Header] | None:
-        """What is at a path, and of which type it is."""
-        if path == "/":  # Ollama's command line looks here first
+        """Return body and content type of the resource at this path; None if there is none."""
+        if path == "/":  # Ollama's command line checks this path first
             return b"toolwire is running\n", (b"content-type", b"text/plain")
         if path == "/metrics":
             journal = None if self._recorder is None else self._recorder.journal
@@ -375,6 +388,7 @@ class App:
     async def _send_error(
         self, http_request: HttpRequest, codec: Codec, error: ApiError, extra_headers: Sequence[Header] = ()
     ) -> None:
+        """Send an error in the client's protocol."""
         http_request.record.error = error.message
         encoding = codec.encode_error(error)
         headers = [_JSON_HEADER, *extra_headers]
@@ -388,7 +402,7 @@ class App:
 
 
 class DryRun(Struct, forbid_unknown_fields=True):
-    """What `/toolwire/translate` is asked."""
+    """The body of a `/toolwire/translate` request."""
 
     protocol: str
     body: msgspec.Raw
@@ -397,9 +411,9 @@ class DryRun(Struct, forbid_unknown_fields=True):
 
 
 def _read_dry_run(body: bytes) -> tuple[DryRun, bytes]:
-    """Return what is asked, and the body to translate."""
+    """Decode a dry run; return it with the body to translate."""
     try:
-        wanted = msgspec.json.decode(body, type=DryRun)
+        dry_run = msgspec.json.decode(body, type=DryRun)
     except msgspec.MsgspecError as error:
         raise RequestRejected(ApiError(kind="invalid_request", message=str(error), status=400)) from None
-    return wanted, bytes(wanted.body)
+    return dry_run, bytes(dry_run.body)

@@ -1,4 +1,4 @@
-"""Who may ask: keys in any protocol's own header, and who a request to a loopback server may come from."""
+"""Authentication: API keys in any protocol's header, and protection of loopback servers from browser pages."""
 
 import hashlib
 import hmac
@@ -9,21 +9,22 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
-_LIMIT_HOST = 300  # a name of 253 characters, a port, and signs
+_LIMIT_HOST = 300  # a name of 253 characters, brackets and a port
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
 class Principal(Struct, frozen=True):
-    """Whose request it is: things made for one key are never shown to another."""
+    """The caller of a request; data stored for one key is never shown to another."""
 
     tenant: str
+    """A digest of the key; empty for the anonymous caller of a server without keys."""
 
 
 ANONYMOUS = Principal("")
 
 
 class Authenticator:
-    """Checks keys, if there are any; without keys, that the request was meant for this machine by this machine."""
+    """Checks API keys; without any, checks that a request was made on and for this machine."""
 
     def __init__(
         self, keys: Iterable[str], hosts: Iterable[str] = (), origins: Iterable[str] = (), key_share: float = 1.0
@@ -35,63 +36,70 @@ class Authenticator:
         self._key_share = key_share
 
     def key_quota(self, limit: int) -> int:
-        """Return how many of `limit` places one key may hold: all of them where there is no other key."""
+        """Return how many of `limit` uses one key may hold; a single key may hold all."""
         return limit if len(self._keys) < 2 else max(1, int(limit * self._key_share))
 
     def authenticate(self, headers: dict[bytes, bytes], query: bytes) -> Principal | None:
-        """The caller; None if a key is wanted and there is no right one."""
+        """Return the caller, or None if a key is required and none of those presented is valid."""
         if not self._keys:
             return ANONYMOUS
-        offered = _presented_keys(headers, query)
-        found: Principal | None = None
-        for key, caller in zip(self._keys, self._principals, strict=True):  # all of them: time tells nothing
-            for one in offered:
-                if hmac.compare_digest(one, key):
-                    found = caller
-        return found
+        presented = _presented_keys(headers, query)
+        principal: Principal | None = None
+        for key, candidate in zip(self._keys, self._principals, strict=True):  # constant time: compare all of them
+            for presented_key in presented:
+                if hmac.compare_digest(presented_key, key):
+                    principal = candidate
+        return principal
 
     def rejection_reason(self, headers: dict[bytes, bytes]) -> str | None:
-        """Why a request is not for this server to answer: a page in a browser asks under another name or origin."""
+        """Return why a request must be rejected by its Origin or Host header, or None.
+
+        A web page could otherwise reach a loopback server from a browser (DNS rebinding).
+        """
         if (origin := headers.get(b"origin")) is not None:
-            text = origin.decode("latin-1")
-            if text not in self._origins and _host_of(text.partition("://")[2]) not in _LOCAL_NAMES:
-                return f"the origin {text!r} is not allowed"
+            origin_text = origin.decode("latin-1")
+            if origin_text not in self._origins and _host_of(origin_text.partition("://")[2]) not in _LOCAL_NAMES:
+                return f"origin {origin_text!r} is not allowed"
         host = headers.get(b"host", b"").decode("latin-1")
-        if host and not _host_of(host):
-            return f"the host {host!r} is none"
+        name = _host_of(host)
+        if host and not name:
+            return f"invalid host {host!r}"
         if self._keys:
             return None
-        if _host_of(host) not in self._hosts:
-            return f"the host {host!r} is not allowed"
+        if name not in self._hosts:
+            return f"host {host!r} is not allowed"
         return None
 
 
 def _presented_keys(headers: dict[bytes, bytes], query: bytes) -> list[bytes]:
-    found = [headers[name] for name in (b"x-api-key", b"x-goog-api-key", b"api-key") if name in headers]
+    """Collect the keys of all supported headers and of the `key` query parameter."""
+    keys = [headers[name] for name in (b"x-api-key", b"x-goog-api-key", b"api-key") if name in headers]
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
-        found.append(token.strip())
+        keys.append(token.strip())
     if b"key=" in query:
-        found += [one.encode() for one in parse_qs(query.decode("latin-1")).get("key", ())]
-    return found
+        keys += [key.encode() for key in parse_qs(query.decode("latin-1")).get("key", ())]
+    return keys
 
 
 def _host_of(authority: str) -> str:
-    """The host of `host:port`; empty if it is none."""
+    """Return the lower-case host of `host:port`; empty if it is invalid."""
     return _parse_host(authority) if len(authority) <= _LIMIT_HOST else ""
 
 
 @lru_cache(maxsize=256)
 def _parse_host(authority: str) -> str:
-    if any(sign in authority for sign in "/?#@\\ "):
+    """Parse `host:port` or `[ipv6]:port`; empty if it is invalid."""
+    if any(character in authority for character in "/?#@\\ "):
         return ""
     if authority.startswith("["):
-        host, closed, _ = authority[1:].partition("]")
-        return host.lower() if closed else ""
+        host, bracket, _ = authority[1:].partition("]")
+        return host.lower() if bracket else ""
     return authority.partition(":")[0].lower()
 
 
 def is_loopback(host: str) -> bool:
+    """Return whether a host is `localhost` or a loopback address."""
     if host == "localhost":
         return True
     try:

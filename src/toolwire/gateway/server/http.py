@@ -1,24 +1,17 @@
-"""Clients that stop reading: a connection with data to send makes progress, or it is aborted.
+"""HTTP/1.1 and WebSocket connections: uvicorn's protocols with bounds and less work per request.
 
-The server's side of a websocket: uvicorn's, with bounds.
-
-1. Every handshake is answered, and those that take too long are refused: uvicorn is silent about what it can't parse.
-2. A client that takes nothing for `limits.send` seconds is aborted. One that only sends pings gets no pile of pongs.
-3. Shutting down never fails, whatever state the connection is in: the others have responses to finish.
-
-One request and its response on a connection, as an ASGI application sees them.
-
-The server's side of a connection: uvicorn's, with less made for each request, and with bounds.
-
-1. What is ready in one turn of the loop is written at once: a head with its body, and events that came together. Each
-   write is a call of the kernel, and a packet that wakes the client: half of what serving a small answer costs.
-2. A head may be so long and take so long, and a silent connection is closed. One timer looks after that, and one task
-   answers, however many requests come over a connection.
-3. Trailers are dropped. They, and all else that comes between pieces of a body, are bounded like a head.
-4. Of all that `Upgrade` can name only `websocket` is served; RFC 9110 (7.8) lets a server ignore the others.
-5. A client that takes nothing of its response for `limits.send` seconds is aborted, which lets go of its upstream.
-6. A response to a request that is not read to its end is followed by a short linger: closing at once would reset the
-   connection, and the client might never see the response (RFC 9112, 9.6).
+1. Data that is ready in one turn of the event loop is written at once: a head with its body, and events that arrive
+   together. Each write is a system call and a packet that wakes the client, half the cost of a small response.
+2. Size and duration of a request head are bounded, and idle connections are closed. Each connection has one timer and
+   one task, however many requests it carries.
+3. Trailers are dropped. They, and chunk extensions, count towards the bound of a head.
+4. `Upgrade` is honored for `websocket` only; RFC 9110 (7.8) lets a server ignore other protocols.
+5. A client that accepts no data for `limits.send` seconds is aborted, which also closes its upstream connection.
+6. After responding to a request that is not fully read, the connection lingers: closing at once would reset it, and the
+   client might never see the response (RFC 9112, 9.6).
+7. Every WebSocket handshake gets a response, even one that uvicorn would ignore, and slow ones are rejected. A client
+   that only sends pings gets no backlog of pongs.
+8. Shutdown never fails, whatever the state of a connection: the others have responses to finish.
 """
 
 import asyncio
@@ -38,7 +31,7 @@ from toolwire.gateway.config import LimitsSection
 
 
 class StallTimer:
-    """The time since which a client has taken nothing of the data that waits for it."""
+    """Detects a client that accepts none of the data buffered for it."""
 
     def __init__(self, transport: asyncio.Transport, limit: float) -> None:
         self._transport = transport
@@ -47,13 +40,13 @@ class StallTimer:
         self._stalled_since = 0.0
 
     def seconds_left(self, now: float) -> float:
-        """Return for how many seconds more the client may take nothing.
+        """Return for how many more seconds the client may accept no data.
 
-        Progress is seen from one call to the next, so a stall lasts for at most twice the limit.
+        Progress is measured between calls, so a stall may last up to twice the limit.
         """
-        waiting = self._transport.get_write_buffer_size()
-        if not waiting or waiting != self._buffered_bytes:
-            self._buffered_bytes, self._stalled_since = waiting, now
+        buffered = self._transport.get_write_buffer_size()
+        if not buffered or buffered != self._buffered_bytes:
+            self._buffered_bytes, self._stalled_since = buffered, now
         return self._stalled_since + self._limit - now
 
 
@@ -69,61 +62,70 @@ def encode_rejection(status: bytes, reason: str) -> bytes:
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
+    """A server-side WebSocket with a handshake time-out and a stall time-out."""
+
     limits = LimitsSection()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the handshake and stall timers."""
         super().connection_made(transport)
         self._started_at = self.loop.time()
         self._stall_timer = StallTimer(self.transport, self.limits.send)
         self._timer = self.loop.call_later(min(self.limits.receive, self.limits.send), self._check_timeouts)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
         self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Parse data; a failed handshake always gets a response."""
         try:
             super().data_received(data)
-        except InvalidState:  # uvicorn refuses a text, and websockets has already answered the close behind it
+        except InvalidState:  # uvicorn rejects a message after websockets has already answered the close frame
             self.transport.close()
         if self.conn.handshake_exc is not None:
-            # What websockets itself answers waits to be sent; of a request with a body it says nothing.
-            answer = b"".join(self.conn.data_to_send())
-            self._reject(answer or encode_rejection(b"400 Bad Request", "This is no websocket handshake."))
+            # websockets has queued its own response, except for a request with a body.
+            response = b"".join(self.conn.data_to_send())
+            self._reject(response or encode_rejection(b"400 Bad Request", "Not a WebSocket handshake."))
 
     def handle_connect(self, event: Request) -> None:
+        """Pause reading until the application accepts the connection."""
         super().handle_connect(event)
-        if not self.close_sent:  # until the application reads: frames of a client that is not admitted are not parsed
+        if not self.close_sent:  # parse no frames of a client until the application has admitted it
             self.read_paused = True
             self.transport.pause_reading()
 
     def handle_ping(self) -> None:
+        """Answer a ping, unless the client does not read."""
         if self.writable.is_set():
             super().handle_ping()
         else:
-            self.conn.data_to_send()  # RFC 6455, 5.5.3: the pong to a later ping is enough
+            self.conn.data_to_send()  # RFC 6455 (5.5.3): answering a later ping is enough
 
     def shutdown(self) -> None:
-        """Close with 1012 (service restart) if it is open; end the handshake if there is none yet."""
+        """Close with 1012 (service restart) if open; reject a handshake that is under way."""
         if self.conn.state is State.OPEN or self.close_sent:
             super().shutdown()
         else:
             self._reject(encode_rejection(b"503 Service Unavailable", "The gateway is shutting down."))
 
     def _check_timeouts(self) -> None:
+        """Abort a stalled connection, reject a slow handshake, and schedule the next check."""
         now = self.loop.time()
-        left = self._stall_timer.seconds_left(now)
-        if left <= 0:
+        seconds_left = self._stall_timer.seconds_left(now)
+        if seconds_left <= 0:
             self.transport.abort()
             return
         if not self.handshake_complete:
             handshake_left = self._started_at + self.limits.receive - now
             if handshake_left <= 0:
                 self._reject(encode_rejection(b"408 Request Timeout", "The handshake took too long."))
-            left = min(left, max(handshake_left, 0.01))
-        self._timer = self.loop.call_later(left, self._check_timeouts)
+            seconds_left = min(seconds_left, max(handshake_left, 0.01))
+        self._timer = self.loop.call_later(seconds_left, self._check_timeouts)
 
     def _reject(self, response: bytes) -> None:
+        """Answer the handshake with an HTTP response, if it is still open, and close."""
         if self.transport.is_closing():
             return
         if not self.handshake_complete:
@@ -136,18 +138,15 @@ LIMIT_BUFFERED_BODY = 256 * 1024
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its answer, as the application sees them.
-
-    `_news`: there is something to receive. `_left` is how much of the announced body is still to come, if it was.
-    """
+    """One request and its response, as the ASGI application sees them."""
 
     disconnected = response_started = response_complete = False
     more_body = True
     chunked = False
     _buffered_bytes = 0
-    _has_data = _continue_sent = False
+    _has_data = _continue_sent = False  # `_has_data`: there is something to receive
     _waiter: "asyncio.Future[None] | None" = None
-    _remaining_bytes: int | None = None
+    _remaining_bytes: int | None = None  # of the announced body; None without a Content-Length
 
     def __init__(self, connection: "HttpConnection", *, keep_alive: bool) -> None:
         self.scope = connection.scope
@@ -160,10 +159,10 @@ class Cycle(RequestResponseCycle):
         self._body_chunks: list[bytes] = []
         self._write_buffer: list[bytes] = []
 
-    # ---- what the connection tells
+    # ---- called by the connection
 
     def append_body(self, body: bytes) -> None:
-        """A piece of the request's body. What comes after the answer is nobody's."""
+        """Buffer a piece of the request body; data after the response is dropped."""
         if self.response_complete:
             return
         self._body_chunks.append(body)
@@ -173,21 +172,24 @@ class Cycle(RequestResponseCycle):
         self.notify()
 
     def notify(self) -> None:
+        """Wake the application: there is data, or the body is complete."""
         self._has_data = True
         self._wake_receiver()
 
     def disconnect(self) -> None:
-        """The client did."""
+        """Record that the client disconnected."""
         self.disconnected = not self.response_complete
         self._wake_receiver()
 
     def _wake_receiver(self) -> None:
+        """Wake a pending `receive`."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # ---- what the application asks
+    # ---- called by the application
 
     async def receive(self) -> Any:
+        """Return the next ASGI message: body data, or `http.disconnect`."""
         while not (self._has_data or self.disconnected or self.response_complete):
             self._send_continue()
             self.flow.resume_reading()
@@ -195,14 +197,14 @@ class Cycle(RequestResponseCycle):
             await self._waiter
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
-        pieces, self._body_chunks = self._body_chunks, []
+        chunks, self._body_chunks = self._body_chunks, []
         self._buffered_bytes = 0
         self._has_data = False
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     def _send_continue(self) -> None:
-        """A client may wait to be told that its body is wanted."""
+        """Send `100 Continue` to a client that waits for it before sending its body."""
         if self._continue_sent or self.response_started or not self.more_body:
             return
         self._continue_sent = True
@@ -210,6 +212,7 @@ class Cycle(RequestResponseCycle):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
+        """Handle an ASGI response message."""
         if self.flow.write_paused and not self.disconnected:
             await self.flow.drain()
         if self.disconnected:
@@ -219,28 +222,29 @@ class Cycle(RequestResponseCycle):
         elif message["type"] == "http.response.body" and self.response_started and not self.response_complete:
             self._write_body(message.get("body", b""), more=message.get("more_body", False))
         else:
-            raise RuntimeError(f"{message['type']} is not expected here")
+            raise RuntimeError(f"unexpected ASGI message {message['type']!r}")
 
     def _start_response(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """The head: it waits for the first piece of its body."""
-        given = dict(headers)
+        """Buffer the response head until the first piece of the body."""
+        header_values = dict(headers)
         lines = [STATUS_LINE[status], *[b"%b: %b\r\n" % header for header in headers]]
-        if given.get(b"connection") == b"close":
+        if header_values.get(b"connection") == b"close":
             self.keep_alive = False
         elif not self.keep_alive:
             lines.append(b"connection: close\r\n")
-        if (length := given.get(b"content-length")) is not None:
+        if (length := header_values.get(b"content-length")) is not None:
             self._remaining_bytes = int(length)
         elif self.scope["http_version"] != "1.0":
             lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"\r\n")
         head = b"".join(lines)
         if not head.count(b"\n") == head.count(b"\r") == len(lines):
-            raise RuntimeError("a header has a line break")
+            raise RuntimeError("a response header contains a line break")
         self.response_started = True
         self._write_buffer.append(head)
 
     def _write_body(self, body: bytes, *, more: bool) -> None:
+        """Buffer a piece of the response body, framed as needed, and schedule a write."""
         if self.scope["method"] == "HEAD":
             self._remaining_bytes = 0
         elif self._remaining_bytes is not None:
@@ -257,12 +261,13 @@ class Cycle(RequestResponseCycle):
         if more:
             return
         if self._remaining_bytes:
-            raise RuntimeError("the body is not as long as it was said to be")
+            raise RuntimeError("the response body does not match its content-length")
         self.response_complete = True
         self._wake_receiver()
         self.on_response()
 
     def _flush(self) -> None:
+        """Write everything buffered in this turn of the event loop."""
         if self._write_buffer and not self.transport.is_closing():
             self.transport.write(b"".join(self._write_buffer))
         self._write_buffer.clear()
@@ -277,31 +282,32 @@ _ASGI_VERSION: Any = {"version": "3.0", "spec_version": "2.3"}
 
 
 class HttpConnection(HttpToolsProtocol):
-    """`_since` is when the head began, or else when the last answer was complete. `_asked` are requests that wait for
-    their answers, in order; `_resting` waits for one. `_overhead` is how many bytes have come since the request or the
-    last piece of its body began, `_packet` how many at once. When `_over`, no further request is read or answered."""
+    """A server-side HTTP/1.1 connection, with pipelining, limits and a lingering close."""
 
     limits = LimitsSection()
     cycle: Cycle | None  # type: ignore[assignment]
 
-    # ---- what asyncio tells
+    # ---- called by asyncio
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timers, and reject a connection over the limit."""
         super().connection_made(transport)
-        self._overhead_bytes = self._packet_size = 0
+        self._overhead_bytes = 0  # received since the request, or the last piece of its body, began
+        self._packet_size = 0
         self._reading_head = True
-        self._is_closing = False
-        self._waiting_since = self.loop.time()
+        self._is_closing = False  # no further request is read or served
+        self._waiting_since = self.loop.time()  # start of the head, or end of the last response
         self._stall_timer = StallTimer(transport, self.limits.send)
         self._timer = self.loop.call_later(min(self.limits.receive, self.limits.send), self._check_timeouts)
         self._linger_timer: asyncio.TimerHandle | None = None
-        self._pending_cycles: deque[Cycle] = deque()
+        self._pending_cycles: deque[Cycle] = deque()  # requests without a complete response, in order
         self._serving_task: asyncio.Task[None] | None = None
-        self._idle_waiter: asyncio.Future[None] | None = None
+        self._idle_waiter: asyncio.Future[None] | None = None  # the serving task waits for a request
         if self.limits.connections is not None and len(self.connections) > self.limits.connections:
             self._reject_connection(len(self.connections) - self.limits.connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timers, and tell all pending requests that the client disconnected."""
         self._timer.cancel()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
@@ -314,6 +320,7 @@ class HttpConnection(HttpToolsProtocol):
         self._wake_server()
 
     def data_received(self, data: bytes) -> None:
+        """Parse data; reject invalid requests and overlong heads."""
         if self._is_closing:
             return
         self._packet_size = len(data)
@@ -326,48 +333,51 @@ class HttpConnection(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._reject(b"400 Bad Request", "Invalid HTTP request received.")
         if self._overhead_bytes > self.limits.head:
-            why = f"More than {self.limits.head} bytes (limits.head) of headers, trailers or chunk extensions."
-            self._reject(b"431 Request Header Fields Too Large", why)
+            reason = f"More than {self.limits.head} bytes (limits.head) of headers, trailers or chunk extensions."
+            self._reject(b"431 Request Header Fields Too Large", reason)
 
     def _check_timeouts(self) -> None:
-        """Whether it has been silent for too long. This is called within `receive` seconds of whatever it looks for."""
+        """Reject a slow request, close an idle connection, abort a stalled one, and schedule the next check."""
         now = self.loop.time()
         stalled_in = self._stall_timer.seconds_left(now)
         if stalled_in <= 0:
             self.transport.abort()
             return
         limit = self.limits.receive if self._reading_head else self.timeout_keep_alive
-        left = self._waiting_since + limit - now
-        if self._reading_head and left <= 0:
-            self._reject(b"408 Request Timeout", f"No whole request came within {limit:g} seconds (limits.receive).")
-        elif not self._pending_cycles and left <= 0:
+        seconds_left = self._waiting_since + limit - now
+        if self._reading_head and seconds_left <= 0:
+            self._reject(b"408 Request Timeout", f"Request not received within {limit:g} seconds (limits.receive).")
+        elif not self._pending_cycles and seconds_left <= 0:
             self.transport.close()
-        soon = min(self.limits.receive, stalled_in)
-        self._timer = self.loop.call_later(min(left, soon) if left > 0 else soon, self._check_timeouts)
+        next_check = min(self.limits.receive, stalled_in)
+        self._timer = self.loop.call_later(
+            min(seconds_left, next_check) if seconds_left > 0 else next_check, self._check_timeouts
+        )
 
-    # ---- refusing and closing
+    # ---- rejecting and closing
 
     def _reject(self, status: bytes, reason: str) -> None:
-        """Answer the request that is being read, if a response to it can still be written, and read no more."""
-        reading = None if self._reading_head else self.cycle
+        """Respond with an error to the request being read, if that is still possible, and read no more."""
+        current = None if self._reading_head else self.cycle
         if self._is_closing:
             return
-        if any(cycle is not reading or cycle.response_started for cycle in self._pending_cycles):
+        if any(cycle is not current or cycle.response_started for cycle in self._pending_cycles):
             self.transport.close()  # another response is under way
             return
         for cycle in self._pending_cycles:
             cycle.disconnect()
-        answered = reading is not None and reading.response_complete
-        self._finish(b"" if answered else encode_rejection(status, reason), linger=True)
+        is_answered = current is not None and current.response_complete
+        self._finish(b"" if is_answered else encode_rejection(status, reason), linger=True)
 
     def _reject_connection(self, excess: int) -> None:
+        """Reject a connection over `limits.connections`; beyond a margin, abort it without a response."""
         if excess > LIMIT_EXCESS_CONNECTIONS:
             self.transport.abort()
         else:
-            self._reject(b"503 Service Unavailable", "Too many connections at once (limits.connections): try again.")
+            self._reject(b"503 Service Unavailable", "Too many connections (limits.connections): try again later.")
 
     def _finish(self, data: bytes = b"", *, linger: bool) -> None:
-        """Read and answer nothing more; close once what is ready is written."""
+        """Read and serve nothing more; close once buffered data is written."""
         self._is_closing = True
         self._wake_server()
         if linger:
@@ -376,7 +386,7 @@ class HttpConnection(HttpToolsProtocol):
             self.loop.call_soon(self.transport.close)
 
     def _linger(self, data: bytes) -> None:
-        """End the response, and discard what still comes until the client has closed, or for `LINGER_SECONDS`."""
+        """Write the end of the response, then discard input until the client closes, for at most `LINGER_SECONDS`."""
         if self.transport.is_closing():
             return
         self.transport.write(data)
@@ -385,16 +395,16 @@ class HttpConnection(HttpToolsProtocol):
         self._linger_timer = self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
     def _close_if_incomplete(self, cycle: Cycle) -> None:
-        """Close if the body of a request that is answered has not come to its end."""
+        """Close if the body of a request that has its response is still incomplete."""
         if cycle.more_body:
             self.transport.close()
 
     # ---- upgrades
 
     def _handle_upgrade(self, remainder: memoryview) -> None:
-        """Switch to a websocket; parse a request for any other protocol again, as if its `Upgrade` were not there.
+        """Switch to a WebSocket, or parse the request again without its `Upgrade` header.
 
-        httptools takes the message for complete after its head: the body would become the next request.
+        httptools takes the message as complete after its head: the body would be parsed as the next request.
         """
         while True:
             if self.scope["method"] == "CONNECT":
@@ -414,14 +424,15 @@ class HttpConnection(HttpToolsProtocol):
                 return
 
     def _switch_to_websocket(self, remainder: memoryview) -> None:
-        given = dict(self.headers)
+        """Hand the connection over to the WebSocket protocol, replaying the head."""
+        header_values = dict(self.headers)
         if (
             self._pending_cycles
             or remainder
-            or b"transfer-encoding" in given
-            or given.get(b"content-length", b"0") != b"0"
+            or b"transfer-encoding" in header_values
+            or header_values.get(b"content-length", b"0") != b"0"
         ):
-            self._reject(b"400 Bad Request", "A websocket handshake has no body, and waits for its answer.")
+            self._reject(b"400 Bad Request", "A WebSocket handshake must have no body, and can't be pipelined.")
             return
         self._is_closing = True
         self._wake_server()
@@ -435,15 +446,16 @@ class HttpConnection(HttpToolsProtocol):
         websocket.data_received(self._encode_head(b""))
 
     def _encode_head(self, omitted_header: bytes) -> bytes:
-        """Encode the head that was parsed last, but for one header."""
+        """Encode the head that was parsed last, without one header."""
         method, version = self.scope["method"].encode(), self.scope["http_version"].encode()
         lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != omitted_header]
         return b"\r\n".join([*lines, b"", b""])
 
-    # ---- what the parser tells
+    # ---- called by the parser
 
     def on_message_begin(self) -> None:
+        """Start reading a request head."""
         self.url = b""
         self.headers = []
         self._overhead_bytes = self._packet_size
@@ -451,15 +463,17 @@ class HttpConnection(HttpToolsProtocol):
         self._waiting_since = self.loop.time()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header; trailers are dropped."""
         if self._reading_head:  # else a trailer
             self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        """Build the ASGI scope and queue the request for the serving task."""
         self._overhead_bytes = 0
         self._reading_head = False
         parser, version = self.parser, self.parser.get_http_version()
         if version not in _HTTP_VERSIONS:
-            raise ValueError("another version of HTTP")  # which httptools turns into an error of its own
+            raise ValueError("unsupported HTTP version")  # httptools turns it into an error of its own
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
         self.scope = {
@@ -481,7 +495,7 @@ class HttpConnection(HttpToolsProtocol):
             self.cycle = None
             return
         if len(self._pending_cycles) >= LIMIT_PIPELINED:
-            self.flow.pause_reading()  # and then nobody hears that the client leaves
+            self.flow.pause_reading()  # a disconnect then goes unnoticed
         self.cycle = Cycle(self, keep_alive=version != "1.0" and parser.should_keep_alive())
         self._pending_cycles.append(self.cycle)
         if self._serving_task is None:
@@ -491,26 +505,29 @@ class HttpConnection(HttpToolsProtocol):
         self._wake_server()
 
     def on_chunk_header(self) -> None:
-        """Refuse codings that nobody would undo; httptools only looks at whether the last one is `chunked`."""
+        """Reject transfer codings other than `chunked`; httptools only checks the last one."""
         if self.cycle is not None and not self.cycle.chunked:
             self.cycle.chunked = True
             if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
-                raise ValueError("another transfer coding")
+                raise ValueError("unsupported transfer coding")
 
     def on_body(self, body: bytes) -> None:
+        """Pass a piece of the body to the current request."""
         self._overhead_bytes = 0
         if self.cycle is not None:
             self.cycle.append_body(body)
 
     def on_message_complete(self) -> None:
-        self._overhead_bytes = self._packet_size = 0  # what else is in the packet belongs to the next request
+        """Mark the body of the current request as complete."""
+        self._overhead_bytes = self._packet_size = 0  # the rest of the packet belongs to the next request
         if self.cycle is not None:
             self.cycle.more_body = False
             self.cycle.notify()
 
-    # ---- answering
+    # ---- serving
 
     async def _serve_requests(self) -> None:
+        """Run the application for each request in order, until the connection closes."""
         while not self._is_closing and not self.transport.is_closing():
             if self._pending_cycles:
                 await self._pending_cycles[0].run_asgi(self.app)
@@ -519,10 +536,12 @@ class HttpConnection(HttpToolsProtocol):
                 await self._idle_waiter
 
     def _wake_server(self) -> None:
+        """Wake the serving task: there is a request, or the connection is closing."""
         if self._idle_waiter is not None and not self._idle_waiter.done():
             self._idle_waiter.set_result(None)
 
     def on_response_complete(self) -> None:
+        """Keep the connection for the next request, or finish it."""
         cycle = self._pending_cycles.popleft()
         if not self._reading_head:
             self._waiting_since = self.loop.time()
@@ -534,7 +553,7 @@ class HttpConnection(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def shutdown(self) -> None:
-        """What is asked already is answered."""
+        """Serve the requests already received, then close."""
         for cycle in self._pending_cycles:
             cycle.keep_alive = False
         if not self._pending_cycles:
@@ -542,17 +561,20 @@ class HttpConnection(HttpToolsProtocol):
 
 
 def http_connection_class(limits: LimitsSection) -> type[HttpConnection]:
-    """The protocol of connections with these limits."""
+    """Return an `HttpConnection` class with these limits."""
     return type("Bounded", (HttpConnection,), {"limits": limits})
 
 
 def websocket_connection_class(limits: LimitsSection) -> type[WebSocketConnection]:
-    """Return the protocol of websockets with these limits."""
+    """Return a `WebSocketConnection` class with these limits."""
     return type("BoundedWebSocket", (WebSocketConnection,), {"limits": limits})
 
 
 def uvicorn_options(limits: LimitsSection) -> dict[str, Any]:
-    """How uvicorn serves it. A message of a websocket that is somewhat too long is still told so."""
+    """Return the options for `uvicorn.Config`.
+
+    WebSocket messages may exceed `limits.body` a little, so that the application can answer with an error.
+    """
     return {
         "log_config": None,
         "access_log": False,

@@ -1,7 +1,4 @@
-"""File descriptors: as many as the system allows, and limits that fit into them.
-
-Starting the gateway: the application from its configuration, the server around it, and what is said at the start.
-"""
+"""Starting the gateway: file limits, building the application from its configuration, and serving it."""
 
 import asyncio
 import contextlib
@@ -54,41 +51,40 @@ from toolwire.runtime.policy import Policy
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport
 
-_RESERVED_FILES = 128  # for files, databases, programs, pooled connections, and clients that are being refused
-_STREAM_FRACTION = 0.8  # of all connections, so that a client whose stream is refused is told so in its own protocol
-_MAX_FILES = 1 << 20  # where the system names no limit
+_RESERVED_FILES = 128  # for files, databases, processes, pooled connections, and clients being rejected
+_STREAM_FRACTION = 0.8  # of all connections, so that a rejected stream still gets an error in its protocol
+_MAX_FILES = 1 << 20  # if the system has no limit
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit of open files (RLIMIT_NOFILE) to the hard one. Return the limit that holds."""
+    """Raise the soft limit of open files (RLIMIT_NOFILE) to the hard one, and return the limit in effect."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(ValueError, OSError):  # some systems have a lower limit that they do not name
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    target = _MAX_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < target:
+        with contextlib.suppress(ValueError, OSError):  # some systems have a lower limit than they report
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def fit_limits(limits: LimitsSection, file_limit: int) -> tuple[LimitsSection, str | None]:
-    """Lower connections and streams to what the descriptors allow. Return the limits, and what to say about them."""
-    room = file_limit - min(_RESERVED_FILES, file_limit // 4)
-    connections = max(1, room // 2)  # as many of clients as to upstreams
+    """Lower the limits of connections and streams to the file limit; return them with a warning, or None."""
+    available = file_limit - min(_RESERVED_FILES, file_limit // 4)
+    connections = max(1, available // 2)  # as many of clients as to upstreams
     streams = max(1, int(connections * _STREAM_FRACTION))
-    wanted = connections if limits.connections is None else limits.connections
-    fitted = replace(limits, connections=min(connections, wanted), streams=min(streams, limits.streams))
+    requested = connections if limits.connections is None else limits.connections
+    fitted = replace(limits, connections=min(connections, requested), streams=min(streams, limits.streams))
     lowered = [
-        f"limits.{name} is {most} instead of {before}"
-        for name, before, most in (("connections", wanted, connections), ("streams", limits.streams, streams))
-        if before > most
+        f"limits.{name} is {maximum} instead of {configured}"
+        for name, configured, maximum in (("connections", requested, connections), ("streams", limits.streams, streams))
+        if configured > maximum
     ]
-    why = f"this process may have {file_limit} open files; raise `ulimit -n`"
-    return fitted, f"{' and '.join(lowered)}: {why}" if lowered else None
+    cause = f"this process may open only {file_limit} files; raise `ulimit -n`"
+    return fitted, f"{' and '.join(lowered)}: {cause}" if lowered else None
 
 
 class Gateway(Struct):
-    """All of it, ready to listen. `simulator` is the socket of the embedded model, if it is needed; `trouble` is why
-    there is no state, if there is none."""
+    """A gateway that is built and ready to listen."""
 
     app: App
     config: Config
@@ -96,11 +92,13 @@ class Gateway(Struct):
     log: AccessLog
     route_toolsets: RouteToolsets
     simulator_socket: socket.socket | None = None
+    """The socket of the built-in simulator; None if there are providers."""
     state_error: str | None = None
+    """Why the state store is unavailable; None if it works."""
 
 
 class SharedResources(Struct, frozen=True):
-    """What all workers of a gateway share. It is made before they are."""
+    """Resources that all workers share, created before the workers start."""
 
     scoreboard: Scoreboard
     signing_keys: list[bytes]
@@ -115,57 +113,61 @@ def build_gateway(
     shared_resources: SharedResources | None = None,
     worker: int = 0,
 ) -> Gateway:
+    """Build the gateway of one worker."""
     if not config.server.keys and not is_loopback(config.server.host):
-        raise ConfigError(f"{config.server.host} can be reached from outside: set server.keys, or listen on 127.0.0.1")
-    found, embedded = (
+        raise ConfigError(
+            f"{config.server.host} is reachable from other machines: set server.keys, or listen on 127.0.0.1"
+        )
+    available, simulator_socket = (
         resolve_providers(config, environment) if providers is None else with_simulator_fallback(providers)
     )
-    router = Router(found, config.routes, catch_all)
+    router = Router(available, config.routes, catch_all)
     shared_resources = shared_resources or make_shared_resources(config, environment)
     log = AccessLog()
     transport = Transport(config.limits.connections)
     store = open_store(config.state, environment)
     server, streams = config.server, config.limits.streams
-    gate = Authenticator(server.keys, server.hosts, server.origins, config.limits.key_share)
-    memory = ConversationState(store, streams, config.limits.answer, gate.key_quota(streams))
-    redactor = Redactor(configured_secrets(config, found.values()))
-    offers = RouteToolsets(
+    authenticator = Authenticator(server.keys, server.hosts, server.origins, config.limits.key_share)
+    conversation_state = ConversationState(store, streams, config.limits.answer, authenticator.key_quota(streams))
+    redactor = Redactor(configured_secrets(config, available.values()))
+    route_toolsets = RouteToolsets(
         config.mcp.servers,
         Policy(allow=config.policy.allow, ask=config.policy.ask, deny=config.policy.deny),
         redactor=redactor,
         directory=state_directory(environment) / "mcp",
         log=log.write_line,
     )
-    exchanger = Dispatcher(
+    dispatcher = Dispatcher(
         router,
         transport,
         config.limits,
         shared_resources.signing_keys,
-        memory,
+        conversation_state,
         redactor=redactor,
-        route_toolsets=offers,
+        route_toolsets=route_toolsets,
     )
     app = App(
-        exchanger,
-        gate,
+        dispatcher,
+        authenticator,
         ModelCatalog(router),
         config.limits,
         log=log.add_record,
-        resources=Resources(memory, config.limits),
-        token_counter=TokenCounter(exchanger, transport),
-        recorder=build_recorder(config, found.values(), environment, log.write_line),
+        resources=Resources(conversation_state, config.limits),
+        token_counter=TokenCounter(dispatcher, transport),
+        recorder=build_recorder(config, available.values(), environment, log.write_line),
         scoreboard=shared_resources.scoreboard,
         worker=worker,
     )
-    return Gateway(app, config, router, log, offers, embedded, store.unavailable_reason)
+    return Gateway(app, config, router, log, route_toolsets, simulator_socket, store.unavailable_reason)
 
 
 def make_shared_resources(config: Config, environment: Mapping[str, str], workers: int = 1) -> SharedResources:
+    """Create the scoreboard and load the signing keys."""
     return SharedResources(Scoreboard(workers, config.limits.exchanges), load_signing_keys(config.server, environment))
 
 
 def startup_message(gateway: Gateway) -> str:
-    """What was found, where it listens, and one line for each client."""
+    """Return the text printed at start-up: address, providers, and how to point clients at it."""
     server = gateway.config.server
     host = server.host if is_loopback(server.host) else socket.gethostname()
     root = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
@@ -173,17 +175,17 @@ def startup_message(gateway: Gateway) -> str:
     lines = [f"toolwire listens on {root}"]
     if gateway.state_error is not None:
         lines.append(
-            f"state is unavailable, and what needs none is served: {gateway.state_error} (see toolwire doctor)"
+            f"state is unavailable, only stateless requests are served: {gateway.state_error} (run `toolwire doctor`)"
         )
     if gateway.simulator_socket is not None:
-        lines.append("no provider is configured: the embedded simulator answers, in every protocol")
+        lines.append("no provider is configured: using the built-in simulator")
     lines += [
         f"  {_describe_provider(provider)}"
         for provider in gateway.router.providers.values()
         if gateway.simulator_socket is None
     ]
     if gateway.router.catch_all is not None:
-        lines.append(f"  any other name: {gateway.router.catch_all}")
+        lines.append(f"  any other model -> {gateway.router.catch_all}")
     lines += [
         "point a client at it:",
         f"  ANTHROPIC_BASE_URL={root} ANTHROPIC_API_KEY={key} claude",
@@ -191,46 +193,50 @@ def startup_message(gateway: Gateway) -> str:
         f"  GOOGLE_GEMINI_BASE_URL={root} GEMINI_API_KEY={key} gemini",
         f"  OPENAI_BASE_URL={root}/v1 OPENAI_API_KEY={key} python your_agent.py",
         f"  OLLAMA_HOST={root} ollama run MODEL",
-        "or let toolwire do it: toolwire launch claude | codex | gemini | opencode | qwen",
+        "or let toolwire configure it: toolwire launch claude | codex | gemini | opencode | qwen",
     ]
     return "\n".join(lines)
 
 
 def _describe_provider(provider: Provider) -> str:
+    """Describe a provider in one line."""
     default = f", default {provider.default_model}" if provider.default_model else ""
     return f"{provider.name}/MODEL -> {provider.base_url} ({provider.protocol}{default})"
 
 
 def run_gateway(config: Config, catch_all: str | None, workers: int, echo: Callable[[str], None]) -> int:
-    """Serve until a signal ends it. Return the exit code."""
+    """Serve until a signal arrives, and return the exit code."""
     if workers > 1:
         require_shared_file(config.state, os.environ)
-    limits, lowered = fit_limits(config.limits, raise_file_limit())
+    limits, warning = fit_limits(config.limits, raise_file_limit())
     config = replace(config, limits=limits)
     listener = open_listener(config.server.host, config.server.port)
     config = override_server(config, None, listener.getsockname()[1])
     providers = asyncio.run(with_ollama_models(configured_providers(config)))
-    crew = make_shared_resources(config, os.environ, workers)
-    gateway = build_gateway(config, catch_all, providers=providers, shared_resources=crew)
+    shared_resources = make_shared_resources(config, os.environ, workers)
+    gateway = build_gateway(config, catch_all, providers=providers, shared_resources=shared_resources)
     echo(startup_message(gateway))
-    if lowered is not None:
-        gateway.log.write_line(lowered)
+    if warning is not None:
+        gateway.log.write_line(warning)
     if workers == 1:
         uvloop.run(serve_gateway(gateway, listener))
         return 0
 
-    def work(number: int, parent: int) -> None:
-        mine = build_gateway(config, catch_all, providers=providers, shared_resources=crew, worker=number)
-        uvloop.run(serve_gateway(mine, listener, parent))
+    def work(worker: int, parent_fd: int) -> None:
+        worker_gateway = build_gateway(
+            config, catch_all, providers=providers, shared_resources=shared_resources, worker=worker
+        )
+        uvloop.run(serve_gateway(worker_gateway, listener, parent_fd))
 
     return Supervisor(work, workers, close_listener=listener.close, log=gateway.log.write_line).run()
 
 
 class _Server(uvicorn.Server):
-    """Stops on a signal and returns, where uvicorn's would raise the signal again after it."""
+    """A uvicorn server that returns after a stop signal, instead of raising the signal again."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Handle stop signals on the event loop, without restoring handlers."""
         loop = asyncio.get_running_loop()
         for number in stop_signals():
             loop.add_signal_handler(number, self.handle_exit, number, None)
@@ -238,29 +244,30 @@ class _Server(uvicorn.Server):
 
 
 def _stop_orphan(server: _Server, parent_fd: int) -> None:
+    """Stop a worker whose supervisor has exited."""
     asyncio.get_running_loop().remove_reader(parent_fd)
     server.handle_exit(signal.SIGTERM, None)
 
 
 def tune_garbage_collector() -> None:
-    """What is there at the start stays, and a request leaves no cycles: both need not be looked for all the time."""
+    """Exempt start-up objects from garbage collection, and collect less often: requests leave few cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 5, 5)
 
 
 async def serve_gateway(gateway: Gateway, listener: socket.socket, parent_fd: int | None = None) -> None:
-    """Serve until a signal says stop; streams that are under way are finished first.
+    """Serve until a stop signal; streams that are under way are finished first.
 
-    `parent` is a descriptor at whose end the supervisor of this worker is gone: then the worker ends, too.
+    `parent_fd` is a pipe that reaches end of file when the supervisor exits; the worker then stops, too.
     """
     async with (
         embedded_simulator(gateway.simulator_socket, gateway.config.simulator),
-        contextlib.AsyncExitStack() as closing,
+        contextlib.AsyncExitStack() as exit_stack,
     ):
-        closing.callback(gateway.log.flush)
-        closing.push_async_callback(gateway.route_toolsets.close)
-        closing.callback(gateway.app.close)
+        exit_stack.callback(gateway.log.flush)
+        exit_stack.push_async_callback(gateway.route_toolsets.close)
+        exit_stack.callback(gateway.app.close)
         tune_garbage_collector()
         server = _Server(uvicorn.Config(gateway.app, **uvicorn_options(gateway.config.limits)))
         if parent_fd is not None:

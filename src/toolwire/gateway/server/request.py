@@ -1,11 +1,7 @@
-"""Over requests: a body takes so long and no longer, and the work is given up as soon as the client leaves.
+"""A request as received: its body, time-outs and disconnects, and the route its headers and path name.
 
-Most requests need neither, so that nothing more than a place in a list is made for them: one timer looks at all of
-them. What takes longer than `PAUSE` is watched by a task that hears from the server when the client is gone.
-
-A request as it came, and the answer to it.
-
-What the headers and the path of a request say: the route of its codec, strictness, and its protocol.
+Most requests finish quickly, so they only join a set that one timer checks. Requests that take longer than
+`CHECK_INTERVAL` get a task that waits for the client to disconnect.
 """
 
 import asyncio
@@ -34,7 +30,7 @@ CHECK_INTERVAL = 0.05
 
 
 class RequestWatch:
-    """One request. `left`: the client did; `late`: the body was. Either cancels the task that made this."""
+    """Watches one request; cancels its handler if the client disconnects or the body takes too long."""
 
     def __init__(
         self, receive: Receive, record: RequestRecord, task: "asyncio.Task[Any] | None", watches: "set[RequestWatch]"
@@ -49,19 +45,22 @@ class RequestWatch:
         watches.add(self)
 
     def mark_body_received(self) -> None:
-        """The body is here: from now on the client is watched."""
+        """Stop the body time-out; from now on a disconnect cancels the handler."""
         self.receiving_body = False
 
     def close(self) -> None:
+        """Stop watching."""
         self._watches.discard(self)
         if self._watch_task is not None:
             self._watch_task.cancel()
-            self._watch_task = None  # which remembers how it was cancelled, and so this
+            self._watch_task = None  # break the cycle: its exception refers to this frame
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the task that waits for a disconnect."""
         self._watch_task = loop.create_task(self._wait_for_disconnect())
 
     async def _wait_for_disconnect(self) -> None:
+        """Cancel the handler when the client disconnects before the response is complete."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         if not self.record.finished:
@@ -69,12 +68,13 @@ class RequestWatch:
             self.cancel_handler()
 
     def cancel_handler(self) -> None:
+        """Cancel the task that serves the request."""
         if self._handler_task is not None:
             self._handler_task.cancel()
 
 
 class DisconnectMonitor:
-    """All requests that are not watched by a task yet. `limit`: how many seconds a body may take."""
+    """All requests without a watch task; `limit` is the time in seconds that a body may take."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -83,15 +83,16 @@ class DisconnectMonitor:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, receive: Receive, record: RequestRecord) -> RequestWatch:
-        """Watch a request, in the task that answers it."""
+        """Watch a request; called from the task that serves it."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.call_later(self._interval, self._check_watches, self._loop)
         return RequestWatch(receive, record, asyncio.current_task(self._loop), self._watches)
 
     def _check_watches(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Cancel requests whose body is late, and start tasks for those that take long."""
         now = time.monotonic()
-        for watch in [one for one in self._watches if now - one.record.started_at >= self._interval]:
+        for watch in [watch for watch in self._watches if now - watch.record.started_at >= self._interval]:
             if not watch.receiving_body:
                 self._watches.discard(watch)
                 watch.start(loop)
@@ -102,7 +103,7 @@ class DisconnectMonitor:
         if self._watches:
             loop.call_later(self._interval, self._check_watches, loop)
         else:
-            self._loop = None  # until somebody asks again
+            self._loop = None  # until the next request
 
 
 Scope = MutableMapping[str, Any]
@@ -111,10 +112,12 @@ Header = tuple[bytes, bytes]
 
 
 class ClientDisconnected(Exception):
-    """The client left."""
+    """The client disconnected while its body was read."""
 
 
 class HttpRequest(Struct):
+    """One HTTP request and the means to respond to it."""
+
     scope: Scope
     receive: Receive
     send: Send
@@ -123,15 +126,18 @@ class HttpRequest(Struct):
     watch: RequestWatch
     body_budget: BodyBudget
     reserved_bytes: int = 0
+    """Bytes of the body counted in `body_budget`."""
     principal: Principal = Principal("")
     capture: ExchangeCapture | None = None
 
     @property
     def path(self) -> str:
+        """Return the decoded path."""
         path: str = self.scope["path"]
         return path
 
     async def respond(self, status: int, body: bytes, headers: list[Header]) -> None:
+        """Send a complete response."""
         self.record.status = status
         length = (b"content-length", str(len(body)).encode())
         exchange = (b"toolwire-exchange", self.record.id.encode())
@@ -141,50 +147,51 @@ class HttpRequest(Struct):
         await self.send({"type": "http.response.body", "body": body})
 
     async def read_body(self, limit: int) -> bytes:
-        """The whole body, within the limit of its size; how long it may take is the watch's to know."""
-        announced = self.headers.get(b"content-length", b"0")
-        size = 0 if not announced.isdigit() or int(announced) <= limit else limit + 1
-        pieces: list[bytes] = []
+        """Read the body, decompressed, up to `limit` bytes; the watch bounds the time."""
+        content_length = self.headers.get(b"content-length", b"0")
+        size = 0 if not content_length.isdigit() or int(content_length) <= limit else limit + 1
+        chunks: list[bytes] = []
         while size <= limit:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnected
-            piece = message.get("body", b"")
-            pieces.append(piece)
-            size += len(piece)
+            chunk = message.get("body", b"")
+            chunks.append(chunk)
+            size += len(chunk)
             self.reserved_bytes = self.body_budget.reserve(self.reserved_bytes, size)
             if not message.get("more_body", False):
                 break
         if size > limit:
             raise RequestRejected(
-                ApiError(kind="too_large", message=f"the body is longer than {limit} bytes", status=413)
+                ApiError(kind="too_large", message=f"the request body is larger than {limit} bytes", status=413)
             )
         self.watch.mark_body_received()
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if (packed := self.headers.get(b"content-encoding")) is not None:
-            body = await asyncio.to_thread(_decompress_body, body, packed, limit)
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if (encoding := self.headers.get(b"content-encoding")) is not None:
+            body = await asyncio.to_thread(_decompress_body, body, encoding, limit)
             self.reserved_bytes = self.body_budget.reserve(self.reserved_bytes, len(body))
         return body
 
     def release_body(self) -> None:
-        """The body is needed no more."""
+        """Return the bytes reserved for the body."""
         self.body_budget.used -= self.reserved_bytes
         self.reserved_bytes = 0
 
 
 def _decompress_body(body: bytes, encoding: bytes, limit: int) -> bytes:
+    """Decode the `Content-Encoding` of a body, up to `limit` bytes."""
     try:
-        unpacker = ContentDecoder(encoding.decode("latin-1"))
+        decoder = ContentDecoder(encoding.decode("latin-1"))
     except ContentEncodingError as error:
-        raise RequestRejected(ApiError(kind="invalid_request", message=f"the body: {error}", status=415)) from None
+        raise RequestRejected(ApiError(kind="invalid_request", message=f"request body: {error}", status=415)) from None
     try:
-        found = unpacker.feed(body, limit)
-        unpacker.close()
+        decoded = decoder.feed(body, limit)
+        decoder.close()
     except DecodedBodyTooLarge as error:
-        raise RequestRejected(ApiError(kind="too_large", message=f"the body: {error}", status=413)) from None
+        raise RequestRejected(ApiError(kind="too_large", message=f"request body: {error}", status=413)) from None
     except ContentEncodingError as error:
-        raise RequestRejected(ApiError(kind="invalid_request", message=f"the body: {error}", status=400)) from None
-    return found
+        raise RequestRejected(ApiError(kind="invalid_request", message=f"request body: {error}", status=400)) from None
+    return decoded
 
 
 _HEADER_VALUE = re.compile(rb"[A-Za-z0-9_.,; =-]{1,4096}")
@@ -195,48 +202,51 @@ _ROUTE_HEADERS = {
 }
 
 
-def request_route(codec: Codec, address: EndpointMatch, headers: dict[bytes, bytes]) -> Route:
-    """Return the model and the version that a request names outside its body, and the headers that are passed on."""
-    version_name, passed_name = _ROUTE_HEADERS[codec.name]
-    version, passed = headers.get(version_name, b""), headers.get(passed_name, b"")
-    size = len(version) + len(passed) + (0 if address.model is None else len(address.model))
-    return (_cached_route if size <= _LIMIT_CACHED else _decode_route)(codec.name, address, version, passed)
+def request_route(codec: Codec, endpoint: EndpointMatch, headers: dict[bytes, bytes]) -> Route:
+    """Return the model, version and forwarded headers that a request has outside its body."""
+    version_name, forwarded_name = _ROUTE_HEADERS[codec.name]
+    version, forwarded = headers.get(version_name, b""), headers.get(forwarded_name, b"")
+    size = len(version) + len(forwarded) + (0 if endpoint.model is None else len(endpoint.model))
+    return (_cached_route if size <= _LIMIT_CACHED else _decode_route)(codec.name, endpoint, version, forwarded)
 
 
-def _decode_route(protocol: str, address: EndpointMatch, version: bytes, forwarded: bytes) -> Route:
+def _decode_route(protocol: str, endpoint: EndpointMatch, version: bytes, forwarded: bytes) -> Route:
+    """Decode the route headers, dropping values with unusual characters."""
     surface = PROTOCOLS[protocol].surface
-    told = {
-        name: words.decode("ascii")
-        for name, words in ((surface.version_header, version), (surface.passthrough_header, forwarded))
-        if name is not None and words and _HEADER_VALUE.fullmatch(words)
+    forwarded_headers = {
+        name: value.decode("ascii")
+        for name, value in ((surface.version_header, version), (surface.passthrough_header, forwarded))
+        if name is not None and value and _HEADER_VALUE.fullmatch(value)
     }
-    version_told = told.get(surface.version_header or "")
-    return Route(model=address.model, stream=address.stream, version=version_told, headers=tuple(told.items()))
+    version_value = forwarded_headers.get(surface.version_header or "")
+    return Route(
+        model=endpoint.model, stream=endpoint.stream, version=version_value, headers=tuple(forwarded_headers.items())
+    )
 
 
 _cached_route = lru_cache(maxsize=256)(_decode_route)
 
 
 def is_strict(headers: dict[bytes, bytes]) -> bool:
-    """Return whether the client wants a refusal where anything would be lost."""
-    wanted = headers.get(b"toolwire-strict")
-    if wanted is None:
+    """Return whether the client wants an error instead of any loss (`toolwire-strict: refuse`)."""
+    value = headers.get(b"toolwire-strict")
+    if value is None:
         return False
-    if wanted != b"refuse":  # whoever asks for it relies on it
-        why = f"toolwire-strict: {wanted.decode('latin-1')!r} is not known: it is 'refuse' or not sent"
-        raise RequestRejected(ApiError(kind="invalid_request", message=why, status=400))
+    if value != b"refuse":  # never ignore it: the client relies on it
+        message = f"toolwire-strict: unknown value {value.decode('latin-1')!r}; send 'refuse' or omit the header"
+        raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
     return True
 
 
 def guess_protocol(scope: Scope, headers: dict[bytes, bytes]) -> str:
-    """Return the protocol in which a request to an address that several share, or none has, is answered."""
+    """Return the protocol to respond in when a path matches no endpoint, or several protocols."""
     path = scope["path"]
     if b"anthropic-version" in headers:
         return "anthropic"
     if path.startswith("/v1beta/interactions"):
         return "gemini-interactions"
-    google = b"x-goog-api-key" in headers or b"key=" in scope["query_string"]
-    if google or path.startswith("/v1beta/"):
+    has_google_key = b"x-goog-api-key" in headers or b"key=" in scope["query_string"]
+    if has_google_key or path.startswith("/v1beta/"):
         return "gemini"
     if path.startswith("/api/v1/"):
         return "openrouter"

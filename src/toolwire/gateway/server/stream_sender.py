@@ -1,10 +1,10 @@
-"""A stream on its way to a client, from the moment it is asked for.
+"""Sending a streamed response to the client.
 
-1. While nothing comes, the client is told that it lives, at a boundary between events: before the first one, too, so
-   that nobody on the way gives up a model that thinks for long.
-2. Then the head is out. The upstream may still be given up for another one, for the client has seen nothing of an
-   answer; what goes wrong in the end is told in the stream.
-3. What the answer lost is known when it is over: a comment says so, where the protocol's clients read on over it.
+1. While the upstream is silent, a protocol-level ping is sent between events, also before the first one, so that
+   proxies do not time out.
+2. A ping before the first event sends the response head. Failover is still possible then, as the client has seen no
+   part of a response; a final error is sent as an event of the stream.
+3. Losses of the response are known at its end. They are sent as an SSE comment, if the protocol's clients skip those.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ from toolwire.translation.stream import StreamTranslator
 
 
 class StreamSender:
+    """Sends one stream: head, pings, frames, and losses or an error at the end."""
+
     def __init__(self, http_request: HttpRequest, codec: Codec, stream_quota: Quota, heartbeat_interval: float) -> None:
         self._http_request = http_request
         self._codec = codec
@@ -44,67 +46,72 @@ class StreamSender:
 
     @property
     def losses(self) -> list[Loss]:
+        """Return the losses known so far."""
         return [] if self._response is None else self._response.losses
 
     def start(self) -> None:
-        """The client wants a stream."""
+        """Take a stream slot and start the heartbeat; called once the request is known to stream."""
         self._stream_quota.acquire(self._http_request.principal.tenant)
         self._is_started = True
         self._heartbeat_timer = asyncio.get_running_loop().call_later(self._heartbeat_interval, self._heartbeat)
 
     def close(self) -> None:
+        """Release the slot, stop the heartbeat and close the upstream response."""
         if not self._is_started:
             return
         self._stream_quota.release(self._http_request.principal.tenant)
-        line = self._http_request.record
-        line.finished = True
+        record = self._http_request.record
+        record.finished = True
         if self._heartbeat_timer is not None:
             self._heartbeat_timer.cancel()
         if self._response is not None:
             self._response.close()
-            line.usage, line.failed = self._response.usage, self._response.error is not None
+            record.usage, record.failed = self._response.usage, self._response.error is not None
 
     async def send_all(self, response: StreamingResponse | FrameLogReader) -> None:
-        """All of an answer, as it comes."""
+        """Send a response to its end, frame by frame as it arrives."""
         self._response = response
-        line, send = self._http_request.record, self._http_request.send
-        before = response.request_losses
+        record, send = self._http_request.record, self._http_request.send
+        request_losses = response.request_losses
         await self._finish_heartbeat()
-        if not line.head_sent:
-            await self._send_head(before)
-        note = self._http_request.capture
-        keep = None if note is None or note.body_chunks is None else note.append_body
+        if not record.head_sent:
+            await self._send_head(request_losses)
+        capture = self._http_request.capture
+        append_body = None if capture is None or capture.body_chunks is None else capture.append_body
         async for frames in response.chunks():
-            line.last_sent_at = time.monotonic()
+            record.last_sent_at = time.monotonic()
             data = frames if self._array_framer is None else self._array_framer.add(frames)
-            if keep is not None:
-                keep(data)
+            if append_body is not None:
+                append_body(data)
             await send({"type": "http.response.body", "body": data, "more_body": True})
-        line.finished = True
+        record.finished = True
         if self._array_framer is not None:
             await send({"type": "http.response.body", "body": self._array_framer.close(), "more_body": True})
-        if self._codec.surface.allows_comments and (lost := response.losses[len(before) :]):
-            comment = b": toolwire-losses %b\n\n" % encode_losses_header(lost, encode_losses(lost))
+        if self._codec.surface.allows_comments and (response_losses := response.losses[len(request_losses) :]):
+            comment = b": toolwire-losses %b\n\n" % encode_losses_header(
+                response_losses, encode_losses(response_losses)
+            )
             await send({"type": "http.response.body", "body": comment, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     async def send_error(self, error: ApiError) -> None:
-        """There will be no answer, and the head is out."""
-        line = self._http_request.record
-        line.finished, line.failed, line.error = True, True, error.message
+        """End the stream with an error event, after the head has been sent."""
+        record = self._http_request.record
+        record.finished, record.failed, record.error = True, True, error.message
         await self._finish_heartbeat()
-        told = replace(error, wire_form=())  # which is how a body spelt it
-        data = StreamTranslator(self._codec, self._codec, ResponseContext()).fail(told)
+        plain_error = replace(error, wire_form=())  # the wire form of a body, not of an event
+        data = StreamTranslator(self._codec, self._codec, ResponseContext()).fail(plain_error)
         await self._http_request.send({"type": "http.response.body", "body": data})
 
     async def _finish_heartbeat(self) -> None:
-        """What was being said to keep the client waiting is said first."""
+        """Wait for a ping that is being sent."""
         if self._heartbeat_task is not None:
             await self._heartbeat_task
 
     async def _send_head(self, losses: Sequence[Loss]) -> None:
-        line = self._http_request.record
-        line.status, line.head_sent, line.streamed = 200, True, True
+        """Send status 200 and the headers of a stream, with the losses known before it."""
+        record = self._http_request.record
+        record.status, record.head_sent, record.streamed = 200, True, True
         headers: list[Header] = [
             (
                 b"content-type",
@@ -112,24 +119,25 @@ class StreamSender:
             ),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),
-            (b"toolwire-exchange", line.id.encode()),
+            (b"toolwire-exchange", record.id.encode()),
         ]
         if losses:
             headers.append((b"toolwire-losses", encode_losses_header(losses, encode_losses(losses))))
         await self._http_request.send({"type": "http.response.start", "status": 200, "headers": headers})
 
     def _heartbeat(self) -> None:
-        """Say something harmless while the upstream is silent."""
-        line = self._http_request.record
-        if line.finished:
+        """Send a ping if nothing was sent for the heartbeat interval, and schedule the next check."""
+        record = self._http_request.record
+        if record.finished:
             return
         loop = asyncio.get_running_loop()
         self._heartbeat_timer = loop.call_later(self._heartbeat_interval, self._heartbeat)
-        busy = self._heartbeat_task is not None and not self._heartbeat_task.done()
-        if not busy and time.monotonic() - line.last_sent_at >= self._heartbeat_interval:
+        is_sending = self._heartbeat_task is not None and not self._heartbeat_task.done()
+        if not is_sending and time.monotonic() - record.last_sent_at >= self._heartbeat_interval:
             self._heartbeat_task = loop.create_task(_ignore_errors(self._send_ping()))
 
     async def _send_ping(self) -> None:
+        """Send one ping, preceded by the head if that is still to come."""
         if self._response is not None:
             data = self._response.ping_frame()
         else:
@@ -145,5 +153,6 @@ class StreamSender:
 
 
 async def _ignore_errors(awaitable: Awaitable[None]) -> None:
+    """Await, and drop any exception: a failed ping shows in the next write."""
     with contextlib.suppress(Exception):
         await awaitable

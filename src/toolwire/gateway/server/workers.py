@@ -1,8 +1,8 @@
-"""Worker processes: started, replaced when they die, and ended together.
+"""A supervisor of worker processes: starts them, restarts those that die, and stops them together.
 
-A worker that dies is replaced after a pause, which grows for as long as replacements die young. The parent ends with a
-failure once no worker lives and one of them could not be kept alive. SIGTERM, SIGINT and SIGHUP let all workers
-finish what is under way. Workers do the same when their parent is gone, however it ended.
+A worker that dies is restarted after a delay, which grows while replacements die early. The supervisor fails once no
+worker is left and one of them keeps dying. SIGTERM, SIGINT and SIGHUP let all workers finish the requests under way.
+Workers do the same when their supervisor is gone, however it ended.
 """
 
 import contextlib
@@ -22,37 +22,45 @@ _HANDLED_SIGNALS = {*STOP_SIGNALS, signal.SIGCHLD}
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return the signals that end the gateway. Under `nohup` SIGHUP is none of them."""
-    return [one for one in STOP_SIGNALS if one is not signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+    """Return the signals that stop the gateway; SIGHUP is not among them under `nohup`."""
+    return [
+        number
+        for number in STOP_SIGNALS
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+    ]
 
 
 class RestartBackoff(Struct, frozen=True):
-    """When a worker is replaced, in seconds. One that lived for `stable` is not to blame for those before it."""
+    """Delays between restarts of a worker, in seconds."""
 
     first_delay: float = 0.1
     max_delay: float = 30.0
     stable_after: float = 60.0
+    """A worker that lived this long resets the count of early deaths."""
     max_early_deaths: int = 6
 
     def delay(self, early_deaths: int) -> float:
+        """Return the delay before a restart, after this many early deaths in a row."""
         return min(self.max_delay, self.first_delay * 2.0 ** (early_deaths - 1))
 
 
 class _Worker(Struct):
-    """A place for a worker. `deaths`: how many in a row died young; `due`: when the next one is started."""
+    """A worker slot; `pid` is 0 while no process runs."""
 
     number: int
     pid: int = 0
     started_at: float = 0.0
     early_deaths: int = 0
+    """Processes in a row that died early."""
     restart_at: float = 0.0
+    """When to start the next process, on the monotonic clock."""
 
 
 class Supervisor:
-    """Keeps `count` processes alive that call `serve`, until a signal ends them.
+    """Keeps `count` processes running `serve` until a signal stops them.
 
-    `serve` gets the number of its worker and a descriptor that is at its end when the parent is. `close` lets go of
-    the parent's listener, so that clients are refused at once and not when the last worker ends.
+    `serve` receives its worker number and a file descriptor that reaches end of file when the supervisor exits.
+    `close_listener` closes the supervisor's listener, so that clients are refused as soon as the workers stop.
     """
 
     def __init__(
@@ -77,10 +85,10 @@ class Supervisor:
         os.set_blocking(self._wakeup_writer, False)
 
     def run(self) -> int:
-        """Return the exit code of the parent."""
+        """Supervise until all workers have stopped, and return the exit code."""
         signal.set_wakeup_fd(self._wakeup_writer, warn_on_full_buffer=False)
         for number in (*stop_signals(), signal.SIGCHLD):
-            signal.signal(number, lambda *_: None)  # its number is written to the pipe
+            signal.signal(number, lambda *_: None)  # `set_wakeup_fd` writes the signal number to the pipe
         while not self._stopping or any(worker.pid for worker in self._workers):
             select.select([self._wakeup_reader], [], [], self._start_due_workers())
             if self._read_signals() & set(STOP_SIGNALS):
@@ -89,13 +97,14 @@ class Supervisor:
         return 1 if self._failed else 0
 
     def _read_signals(self) -> set[int]:
+        """Return the signals received since the last call."""
         try:
             return set(os.read(self._wakeup_reader, 4096))
         except BlockingIOError:
             return set()
 
     def _start_due_workers(self) -> float | None:
-        """Start workers whose pause is over. Return the seconds until the next one is due."""
+        """Start workers whose delay is over, and return the seconds until the next one is due."""
         if self._stopping:
             return None
         now = time.monotonic()
@@ -106,7 +115,7 @@ class Supervisor:
         return min(waiting, default=None)
 
     def _fork_worker(self, number: int) -> int:
-        """Start a process. Signals wait meanwhile: the child must not take one with its parent's handlers."""
+        """Fork a worker; signals are blocked meanwhile, so that the child takes none with its parent's handlers."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED_SIGNALS)
         try:
             if (child := os.fork()) == 0:
@@ -116,24 +125,26 @@ class Supervisor:
         return child
 
     def _run_worker(self, number: int) -> NoReturn:
+        """Run `serve` in the child process, and exit."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for watched in _HANDLED_SIGNALS:
-                if signal.getsignal(watched) is not signal.SIG_IGN:
-                    signal.signal(watched, signal.SIG_DFL)
-            for descriptor in (self._wakeup_reader, self._wakeup_writer, self._lifeline_writer):
-                os.close(descriptor)
+            for handled in _HANDLED_SIGNALS:
+                if signal.getsignal(handled) is not signal.SIG_IGN:
+                    signal.signal(handled, signal.SIG_DFL)
+            for fd in (self._wakeup_reader, self._wakeup_writer, self._lifeline_writer):
+                os.close(fd)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED_SIGNALS)
             self._serve(number, self._lifeline_reader)
             code = 0
-        except BaseException:  # noqa: BLE001 - a child never returns into the frames of its parent
+        except BaseException:  # noqa: BLE001 - a child must never return into its parent's stack
             traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(code)
 
     def _reap_workers(self) -> None:
+        """Collect the exit status of workers that ended."""
         for worker in self._workers:
             if not worker.pid:
                 continue
@@ -142,22 +153,24 @@ class Supervisor:
                 self._handle_worker_exit(worker, os.waitstatus_to_exitcode(status))
 
     def _handle_worker_exit(self, worker: _Worker, code: int) -> None:
+        """Schedule a restart with backoff, or give up if no worker can be kept alive."""
         pid, worker.pid = worker.pid, 0
         if self._stopping:
             self._failed = self._failed or (code != 0 and -code not in STOP_SIGNALS)
             return
-        young = time.monotonic() - worker.started_at < self._backoff.stable_after
-        worker.early_deaths = worker.early_deaths + 1 if young else 1
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        if worker.early_deaths > self._backoff.max_early_deaths and not any(one.pid for one in self._workers):
-            self._log(f"worker {worker.number} (process {pid}) {how}: workers can't be kept alive, giving up")
+        died_early = time.monotonic() - worker.started_at < self._backoff.stable_after
+        worker.early_deaths = worker.early_deaths + 1 if died_early else 1
+        outcome = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        if worker.early_deaths > self._backoff.max_early_deaths and not any(other.pid for other in self._workers):
+            self._log(f"worker {worker.number} (process {pid}) {outcome}: workers keep dying, giving up")
             self._failed = self._stopping = True
             return
-        pause = self._backoff.delay(worker.early_deaths)
-        worker.restart_at = time.monotonic() + pause
-        self._log(f"worker {worker.number} (process {pid}) {how}: another one starts in {pause:g} s")
+        delay = self._backoff.delay(worker.early_deaths)
+        worker.restart_at = time.monotonic() + delay
+        self._log(f"worker {worker.number} (process {pid}) {outcome}: restarting in {delay:g} s")
 
     def _stop_workers(self) -> None:
+        """Close the listener and send SIGTERM to all workers."""
         self._stopping = True
         self._close_listener()
         for worker in self._workers:

@@ -1,1 +1,1 @@
-"""What the gateway remembers: answers by their ids, conversations, and proofs that a protocol can't carry."""
+"""Server-side state: stored responses, conversations, background jobs and signatures withheld from clients."""

@@ -1,4 +1,4 @@
-"""The protocols whose clients refer to earlier answers by id: what they call things, and how one that is gone."""
+"""Wire details of the protocols whose clients refer to earlier responses by id."""
 
 import re
 import secrets
@@ -18,44 +18,52 @@ _CONTENT_TYPES = ("text", "image", "audio", "document", "video")
 
 
 class StateAdapter(Struct, frozen=True, kw_only=True):
-    """`kind` names what is held and `previous` the field that refers to it; `output` is where an answer has what the
-    next request repeats. `items` is the input of a request as such a list. `waiting` is the status of an answer that
-    nobody works on yet, `failure` what one says that went wrong.
-
-    Of a stream, `tag` names the kind of a frame and `number` its place, which `counts` or is a text; a request to go on
-    behind a frame says it as `after`. `begins` are the frames of an answer that waits, `ends` those that end one, and
-    `closing` is what stands behind the last."""
+    """The field names, ids, statuses and stream events of one stateful protocol."""
 
     kind: str
+    """The stored object: `response` or `interaction`."""
     id_prefix: str
     previous_field: str
+    """The request field that names the response to continue."""
     output_field: str
+    """The response field with the items that a continued request repeats."""
     input_items: Callable[[Raw], list[Raw]]
+    """Converts the `input` of a request to a list of items."""
     queued_status: str
+    """The status of a background response that has not started."""
     failure_fields: Callable[[ApiError], dict[str, Any]]
+    """Builds the response fields that report a failure."""
     event_type_field: str
+    """The field with the type of a stream event."""
     sequence_field: str
+    """The field with the number of a stream event."""
     sequence_is_integer: bool
     resume_parameter: str
+    """The query parameter that names the last event seen."""
     start_events: tuple[str, ...]
+    """The events that start the stream of a background response."""
     end_events: frozenset[str]
+    """The events that end a stream."""
     trailer: bytes = b""
+    """Bytes after the last event."""
 
     def end_event_for(self, response: bytes) -> str:
-        """The kind of the frame that ends the stream of this answer."""
+        """Return the type of the event that ends the stream of this response."""
         if self.kind != "response":
             return f"{self.kind}.completed"
         status = _decode(response, type=dict[str, Any]).get("status")
         return f"response.{status}" if status in ("completed", "incomplete") else "response.failed"
 
     def new_id(self) -> str:
+        """Return a new response id."""
         return self.id_prefix + secrets.token_hex(24)
 
     def not_found(self, id: str) -> ApiError:
+        """Build the error for an id that does not exist."""
         return ApiError(kind="not_found", message=f"{self.kind.capitalize()} with id '{id}' not found.", status=404)
 
     def previous_not_found(self, id: str) -> ApiError:
-        """What a request is told that continues an answer which is not there."""
+        """Build the error for a request that continues a response that does not exist."""
         if self.kind != "response":
             return self.not_found(id)
         return ApiError(
@@ -68,6 +76,7 @@ class StateAdapter(Struct, frozen=True, kw_only=True):
 
 
 def _response_items(raw: Raw) -> list[Raw]:
+    """Convert the `input` of a Responses request to items; a string is a user message."""
     if bytes(raw)[:1] != b'"':
         return _decode(raw, type=list[Raw])
     part = {"type": "input_text", "text": _decode(raw, type=str)}
@@ -75,7 +84,7 @@ def _response_items(raw: Raw) -> list[Raw]:
 
 
 def _interaction_steps(raw: Raw) -> list[Raw]:
-    """A string, content, or a list of content is what the user says; else they are steps."""
+    """Convert the `input` of an interaction to steps; strings and content are user input."""
     match bytes(raw)[:1]:
         case b'"':
             content = [Raw(_encode({"type": "text", "text": _decode(raw, type=str)}))]
@@ -89,11 +98,13 @@ def _interaction_steps(raw: Raw) -> list[Raw]:
 
 
 def _response_failure(error: ApiError) -> dict[str, Any]:
+    """Return the `error` field of a failed response."""
     code = "rate_limit_exceeded" if error.kind == "rate_limit" else "server_error"
     return {"error": {"code": code, "message": error.message}}
 
 
 def _interaction_failure(error: ApiError) -> dict[str, Any]:
+    """Return the `errors` field of a failed interaction."""
     return {"errors": [{"code": error.kind, "message": error.message}]}
 
 
@@ -133,26 +144,28 @@ STATE_ADAPTERS = {
 
 
 def conversation_not_found(id: str) -> ApiError:
+    """Build the error for a conversation that does not exist."""
     return ApiError(kind="not_found", message=f"Conversation with id '{id}' not found.", status=404)
 
 
 def item_not_found(id: str) -> ApiError:
+    """Build the error for an item that does not exist."""
     return ApiError(kind="not_found", message=f"Item with id '{id}' not found.", status=404)
 
 
 def with_item_id(item: Raw) -> tuple[str, Raw]:
-    """An item and its id; one that has none gets one which is known as ours."""
-    whole = _decode(item, type=dict[str, Raw])
-    if "id" in whole and isinstance(id := _decode(whole["id"]), str):
+    """Return an item and its id; an item without one gets an id marked as the gateway's."""
+    fields = _decode(item, type=dict[str, Raw])
+    if "id" in fields and isinstance(id := _decode(fields["id"]), str):
         return id, item
-    kind = _decode(whole["type"]) if "type" in whole else "message"
+    kind = _decode(fields["type"]) if "type" in fields else "message"
     id = f"{_ITEM_ID_PREFIXES.get(kind, 'item')}_tw{secrets.token_hex(16)}"
-    return id, Raw(_encode({"id": id, "type": kind, **{name: value for name, value in whole.items() if name != "id"}}))
+    return id, Raw(_encode({"id": id, "type": kind, **{name: value for name, value in fields.items() if name != "id"}}))
 
 
 def without_item_id(item: Raw) -> Raw:
-    """The item as it was before it got an id of ours: no provider knows that."""
-    whole = _decode(item, type=dict[str, Raw])
-    if "id" not in whole or not _GATEWAY_ID.fullmatch(bytes(whole["id"])):
+    """Remove an id that the gateway assigned, which no provider knows."""
+    fields = _decode(item, type=dict[str, Raw])
+    if "id" not in fields or not _GATEWAY_ID.fullmatch(bytes(fields["id"])):
         return item
-    return Raw(_encode({name: value for name, value in whole.items() if name != "id"}))
+    return Raw(_encode({name: value for name, value in fields.items() if name != "id"}))

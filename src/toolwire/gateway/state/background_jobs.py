@@ -1,12 +1,10 @@
-"""The stream of an answer that is made in the background: its frames by number, told to whoever asks, from any on.
+"""Background responses: produced without a waiting client, stored when complete, and streamed on request.
 
-What was told is kept too, a little later: another process, or the client tomorrow, reads on with the same numbers.
+The upstream request is a stream, so that clients can follow a response from any event on. Frames are also stored, with
+a short delay, so that another process can serve them with the same numbers.
 
-Answers that nobody waits for: asked in the background, kept when they are done, looked up by their id meanwhile.
-
-They are asked as streams, so that whoever wants to can watch, and go on watching. Another process may be asked about an
-answer, or to cancel it, so that the row is what holds: who works on an answer looks at its row now and then, and says
-that it is still there.
+The stored row decides about a job, since another process may be asked to cancel it. The process that runs a job checks
+the row regularly and writes a heartbeat.
 """
 
 import asyncio
@@ -37,12 +35,12 @@ _encode_json = msgspec.json.encode
 
 
 class FrameLog:
-    """The frames while they are made. `size`: of all of them, in bytes. Readers get those that are shown."""
+    """The numbered frames of a background response while it is produced."""
 
     def __init__(self, store: StateStore, owner: str, adapter: StateAdapter, id: str, queued: bytes) -> None:
         self.frames: list[bytes] = []
         self.finished = False
-        self.size = 0
+        self.size = 0  # bytes of all frames
         self._store = store
         self._owner = owner
         self._adapter = adapter
@@ -56,15 +54,15 @@ class FrameLog:
         self._published_count = len(self.frames)
 
     def add_frames(self, data: bytes, *, publish: bool = True) -> None:
-        """Whole frames, as the codec wrote them."""
+        """Add complete frames as the codec encoded them; the start event is already there."""
         for members in _decode_frames(data):
-            if members.get(self._adapter.event_type_field) != self._adapter.start_events[0]:  # which was told
+            if members.get(self._adapter.event_type_field) != self._adapter.start_events[0]:  # already added
                 self._append_frame(members)
         if publish:
             self.publish_frames()
 
     def finish(self, response: bytes, *, publish: bool = True) -> None:
-        """It is over, and this is what became of it."""
+        """End the log with this response, adding an end event if there is none."""
         if not self.finished and not self._has_end_frame:
             self._append_frame(
                 {
@@ -77,60 +75,62 @@ class FrameLog:
             self.publish_frames()
 
     def publish_frames(self) -> None:
-        """Let those who read have all frames so far."""
+        """Make all frames so far visible to readers, and wake them."""
         self._published_count = len(self.frames)
-        news, self._update = self._update, asyncio.Event()
-        news.set()
+        update, self._update = self._update, asyncio.Event()
+        update.set()
 
     def store_frames(self) -> None:
-        """Store the published frames: how the answer ended is stored with the answer itself."""
+        """Queue published frames that are not stored yet. The end is stored together with the response."""
         if rows := self._rows_until(self._published_count):
             self._store.enqueue(rows)
             self._flushed_count = self._published_count
 
     def unstored_rows(self) -> list[Row]:
-        """The rows of all frames that are not stored yet, also of those that are not published."""
+        """Return the rows of all frames that are not stored yet, published or not."""
         return self._rows_until(len(self.frames))
 
     def _rows_until(self, count: int) -> list[Row]:
+        """Return the row of the frames that are not stored yet, up to this number."""
         if self._flushed_count >= count:
             return []
         body = b"".join(self.frames[self._flushed_count : count])
         return [Row(self._owner, FRAMES_KIND, f"{self._id}/{self._flushed_count:09}", body, self._id)]
 
     def discard_unpublished(self) -> None:
-        """Forget the frames that nobody has read: the answer ended otherwise."""
+        """Remove frames that no reader has seen: the response ended in another way."""
         del self.frames[self._published_count :]
         self.finished = self._has_end_frame = False
 
     async def read_frames(self, after: int) -> AsyncIterator[bytes]:
-        """The frames behind this number, as they come."""
-        told = after + 1
+        """Yield the frames after this number, as they are published."""
+        position = after + 1
         while True:
-            news = self._update
-            if told < self._published_count:
-                frames, told = self.frames[told : self._published_count], self._published_count
+            update = self._update
+            if position < self._published_count:
+                frames, position = self.frames[position : self._published_count], self._published_count
                 yield b"".join(frames)
             elif self.finished and self._published_count == len(self.frames):
                 return
             else:
-                await news.wait()
+                await update.wait()
 
     def _append_frame(self, members: dict[str, Any]) -> None:
-        named = members.get(self._adapter.kind)
-        if isinstance(named, Raw):
-            whole = _decode_json(named, type=dict[str, Raw])
-            members[self._adapter.kind] = whole | {"id": self._id, "background": True}
+        """Append a frame with its number, and the job's id in place of the upstream's."""
+        response = members.get(self._adapter.kind)
+        if isinstance(response, Raw):
+            fields = _decode_json(response, type=dict[str, Raw])
+            members[self._adapter.kind] = fields | {"id": self._id, "background": True}
         if "interaction_id" in members:
             members["interaction_id"] = self._id
         self._has_end_frame = members[self._adapter.event_type_field] in self._adapter.end_events
-        written = encode_frame(self._adapter, members, len(self.frames))
-        self.frames.append(written)
-        self.size += len(written)
+        frame = encode_frame(self._adapter, members, len(self.frames))
+        self.frames.append(frame)
+        self.size += len(frame)
 
 
 class FrameLogReader:
-    """A stream that somebody reads and somebody else makes: it goes on without its reader. `work` is who makes it."""
+    """A streaming response that reads a frame log; the job continues without its readers."""
 
     def __init__(self, frames: AsyncIterator[bytes], job: "BackgroundJob | None" = None) -> None:
         self.job = job
@@ -142,47 +142,51 @@ class FrameLogReader:
         self.error: ApiError | None = None
 
     async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield frames as they are published."""
         async for frames in self._frames:
             yield frames
 
     def ping_frame(self) -> bytes:
+        """Return an SSE comment that serves as a ping."""
         return _PING
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Do nothing: the job continues without its readers."""
 
 
 def encode_frame(adapter: StateAdapter, members: dict[str, Any], number: int) -> bytes:
-    """A frame with the number that it can be asked for by."""
+    """Encode a frame with the number by which a stream can be resumed."""
     kind = members[adapter.event_type_field]
-    numbers = {adapter.sequence_field: number if adapter.sequence_is_integer else str(number)}
-    written = framed(_encode_json({adapter.event_type_field: kind} | numbers | members | numbers), kind.encode())
-    return written + adapter.trailer if kind in adapter.end_events and kind != "error" else written
+    sequence = {adapter.sequence_field: number if adapter.sequence_is_integer else str(number)}
+    frame = framed(_encode_json({adapter.event_type_field: kind} | sequence | members | sequence), kind.encode())
+    return frame + adapter.trailer if kind in adapter.end_events and kind != "error" else frame
 
 
 def number_frames(adapter: StateAdapter, data: bytes) -> list[bytes]:
-    """The frames of a whole stream, each with its number."""
+    """Return the frames of a complete stream, each with its number."""
     return [encode_frame(adapter, members, number) for number, members in enumerate(_decode_frames(data))]
 
 
 def split_frames(rows: Iterable[Row]) -> list[bytes]:
-    """The frames that were kept, each with its end; what closes the stream belongs to the last one."""
-    frames = [one + b"\n\n" for one in b"".join(row.body for row in rows).split(b"\n\n") if one]
+    """Split stored rows into frames; the trailer belongs to the last frame."""
+    frames = [frame + b"\n\n" for frame in b"".join(row.body for row in rows).split(b"\n\n") if frame]
     if len(frames) > 1 and _DONE in frames[-1]:
         frames[-2:] = [frames[-2] + frames[-1]]
     return frames
 
 
 def is_end_frame(adapter: StateAdapter, frame: bytes) -> bool:
+    """Return whether a frame ends its stream."""
     return any(members[adapter.event_type_field] in adapter.end_events for members in _decode_frames(frame))
 
 
 def _decode_frames(data: bytes) -> Iterator[dict[str, Any]]:
-    """What the frames in this say: their kinds as text, all else as it is written."""
-    for said in SseSplitter().feed(data):
-        if said != _DONE:
-            members: dict[str, Any] = _decode_json(said, type=dict[str, Raw])
-            tags = {tag: _decode_json(members[tag]) for tag in ("type", "event_type") if tag in members}
-            yield members | tags
+    """Decode the frames in SSE data: event types as text, other members raw."""
+    for data_field in SseSplitter().feed(data):
+        if data_field != _DONE:
+            members: dict[str, Any] = _decode_json(data_field, type=dict[str, Raw])
+            types = {name: _decode_json(members[name]) for name in ("type", "event_type") if name in members}
+            yield members | types
 
 
 RUNNING_STATUSES = ("queued", "in_progress")
@@ -197,64 +201,84 @@ _encode = msgspec.json.encode
 
 
 class ResponseSource(Protocol):
-    """An answer as it comes, what it told, and what went wrong with it."""
+    """A streamed response that a job reads."""
 
     @property
-    def summary(self) -> Response | None: ...
+    def summary(self) -> Response | None:
+        """Return ids, stop reasons and usage known so far."""
+
     @property
-    def losses(self) -> list[Loss]: ...
+    def losses(self) -> list[Loss]:
+        """Return the losses known so far."""
+
     @property
-    def error(self) -> ApiError | None: ...
-    def chunks(self) -> AsyncIterator[bytes]: ...
-    def close(self) -> None: ...
+    def error(self) -> ApiError | None:
+        """Return the error that ended the stream early, if any."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the frames as they arrive."""
+
+    def close(self) -> None:
+        """Close the upstream connection."""
 
 
 ResponseOpener = Callable[[], Awaitable[ResponseSource]]
 
 
 class ResponseSink(Protocol):
-    """An answer that is to be stored under an id: `register` before the client has the id, then `stage` once it is
-    complete. The rows are stored by the job, unless the answer was cancelled or deleted meanwhile."""
+    """Stores a response under its id."""
 
     id: str
     owner: str
     adapter: StateAdapter
     completed_body: bytes | None
+    """The complete response; None until then."""
 
-    async def register(self, body: bytes) -> None: ...
-    def incomplete_row(self, body: bytes) -> Row: ...
-    def stage(self, body: bytes) -> None: ...
-    def take_staged_rows(self) -> list[Row]: ...
+    async def register(self, body: bytes) -> None:
+        """Store the incomplete response, before the client gets its id."""
+
+    def incomplete_row(self, body: bytes) -> Row:
+        """Return the row of an incomplete response."""
+
+    def stage(self, body: bytes) -> None:
+        """Take a complete response."""
+
+    def take_staged_rows(self) -> list[Row]:
+        """Return the rows of the staged response, its own first, for the job to store."""
 
 
 class BackgroundJob(Struct, eq=False):
-    """An answer under way. `queued` is what its client was told of it at first, `stream` what comes from upstream."""
+    """A background response under way."""
 
     sink: ResponseSink
     queued_body: bytes
+    """The response as the client got it at first."""
     frame_log: FrameLog
     source: ResponseSource | None = None
+    """The upstream's stream, once it is open."""
     failure: ApiError | None = None
     task: "asyncio.Task[None] | None" = None
 
     @property
     def summary(self) -> Response | None:
+        """Return ids, stop reasons and usage known so far."""
         return None if self.source is None else self.source.summary
 
     @property
     def losses(self) -> list[Loss]:
+        """Return the losses known so far."""
         return [] if self.source is None else self.source.losses
 
     @property
     def final_body(self) -> bytes:
-        """What became of it."""
+        """Return the complete response, or one that reports the failure."""
         if self.failure is not None:
             return _with_failure(self.queued_body, self.failure, self.sink.adapter)
         return self.sink.completed_body or self.queued_body
 
 
 class BackgroundJobs:
-    """`places` is how many answers may be under way at once, `limit` how many bytes each may tell."""
+    """Runs background responses; `max_bytes` bounds the stream of each."""
 
     def __init__(self, store: StateStore, quota: Quota, max_bytes: int) -> None:
         self._store = store
@@ -265,75 +289,80 @@ class BackgroundJobs:
     async def start(
         self, sink: ResponseSink, client: Codec, context: ResponseContext, open_response: ResponseOpener
     ) -> BackgroundJob:
-        """Have it answered. The id is stored before anybody is asked."""
+        """Start a job; its id is stored before anything is sent upstream."""
         self._quota.acquire(sink.owner)
         try:
-            work = await self._create_job(sink, client, context)
+            job = await self._create_job(sink, client, context)
         except BaseException:
             self._quota.release(sink.owner)
             raise
-        work.task = asyncio.ensure_future(self._run_job(work, open_response))
-        self._jobs[sink.owner, sink.id] = work
-        work.task.add_done_callback(lambda _: self._remove_job(sink))
-        return work
+        job.task = asyncio.ensure_future(self._run_job(job, open_response))
+        self._jobs[sink.owner, sink.id] = job
+        job.task.add_done_callback(lambda _: self._remove_job(sink))
+        return job
 
     def _remove_job(self, sink: ResponseSink) -> None:
+        """Forget a job that ended, and release its quota."""
         self._jobs.pop((sink.owner, sink.id), None)
         self._quota.release(sink.owner)
 
     async def _create_job(self, sink: ResponseSink, client: Codec, context: ResponseContext) -> BackgroundJob:
-        asked = context.request
-        empty = Response(origin="", id=sink.id, model=None if asked is None else asked.model, created=context.created)
+        """Register the queued response, and create the job."""
+        request = context.request
+        empty = Response(
+            origin="", id=sink.id, model=None if request is None else request.model, created=context.created
+        )
         body = _decode(client.encode_response(empty, context).to_bytes(), type=dict[str, Raw])
-        queued = _with_fields(body, status=sink.adapter.queued_status, background=True) | {
+        fields = _with_fields(body, status=sink.adapter.queued_status, background=True) | {
             sink.adapter.output_field: Raw(b"[]")
         }
-        queued |= {"usage": Raw(b"null")} if "usage" in queued else {}
-        told = _encode(queued)
-        await sink.register(told)
+        fields |= {"usage": Raw(b"null")} if "usage" in fields else {}
+        queued_body = _encode(fields)
+        await sink.register(queued_body)
         self._write_heartbeat(sink)
-        return BackgroundJob(sink, told, FrameLog(self._store, sink.owner, sink.adapter, sink.id, told))
+        return BackgroundJob(sink, queued_body, FrameLog(self._store, sink.owner, sink.adapter, sink.id, queued_body))
 
     async def read_frames(self, owner: str, adapter: StateAdapter, id: str, after: int) -> AsyncIterator[bytes]:
-        """The stream of an answer, from behind this number on: also of one that another process makes."""
-        if (work := self._jobs.get((owner, id))) is not None:
-            async for data in work.frame_log.read_frames(after):
+        """Yield the frames after this number, also of a job that another process runs."""
+        if (job := self._jobs.get((owner, id))) is not None:
+            async for data in job.frame_log.read_frames(after):
                 yield data
             return
         reader = _StoredFrameReader(self._store, owner, id, after)
         while True:
-            # First how it is, then what was told: the last frames are kept before the answer is.
+            # Read the status before the frames: the last frames are stored before the response.
             record = (await self._store.get(owner, adapter.kind, [id])).get(id)
-            answer = None if record is None else await self.current_response(owner, adapter, id, _stored_answer(record))
-            fresh = await reader.read_new()
-            running = answer is not None and response_status(answer) in RUNNING_STATUSES
-            if not running and answer is not None and not is_end_frame(adapter, reader.last_frame):
-                members = {adapter.event_type_field: adapter.end_event_for(bytes(answer)), adapter.kind: answer}
-                fresh.append(encode_frame(adapter, members, reader.count))
-            if fresh:
-                yield b"".join(fresh)
-            if not running:
+            response = None if record is None else await self.current_response(owner, adapter, id, _stored_body(record))
+            frames = await reader.read_new()
+            is_running = response is not None and response_status(response) in RUNNING_STATUSES
+            if not is_running and response is not None and not is_end_frame(adapter, reader.last_frame):
+                members = {adapter.event_type_field: adapter.end_event_for(bytes(response)), adapter.kind: response}
+                frames.append(encode_frame(adapter, members, reader.count))
+            if frames:
+                yield b"".join(frames)
+            if not is_running:
                 return
             await asyncio.sleep(_POLL_INTERVAL)
 
     async def _run_job(self, job: BackgroundJob, open_response: ResponseOpener) -> None:
-        kept, telling = job.sink, job.frame_log
-        task = asyncio.ensure_future(self._read_source(job, open_response))
+        """Run a job until it is complete, cancelled or deleted, with a heartbeat meanwhile."""
+        sink, frame_log = job.sink, job.frame_log
+        source_task = asyncio.ensure_future(self._read_source(job, open_response))
         try:
-            while not (await asyncio.wait({task}, timeout=_HEARTBEAT_INTERVAL))[0]:
-                if not await self._is_wanted(kept):
+            while not (await asyncio.wait({source_task}, timeout=_HEARTBEAT_INTERVAL))[0]:
+                if not await self._is_wanted(sink):
                     return
-                self._write_heartbeat(kept)
-                telling.store_frames()
-            if await self._is_wanted(kept):
+                self._write_heartbeat(sink)
+                frame_log.store_frames()
+            if await self._is_wanted(sink):
                 await self._store_result(job)
         finally:
-            task.cancel()
-            telling.finish(_encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status="cancelled")))
-            self._store.enqueue_delete(kept.owner, _HEARTBEAT_KIND, kept.id)
+            source_task.cancel()
+            frame_log.finish(_encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status="cancelled")))
+            self._store.enqueue_delete(sink.owner, _HEARTBEAT_KIND, sink.id)
 
     async def _store_result(self, job: BackgroundJob) -> None:
-        """Store what became of it, its frames with it, and only then show how it ended."""
+        """Store frames and response, and only then publish the end."""
         job.frame_log.finish(job.final_body, publish=False)
         if job.failure is None:
             job.sink.stage(job.final_body)
@@ -346,83 +375,89 @@ class BackgroundJobs:
             job.frame_log.discard_unpublished()
 
     def _write_heartbeat(self, sink: ResponseSink) -> None:
+        """Record that this process is still running the job."""
         self._store.enqueue([Row(sink.owner, _HEARTBEAT_KIND, sink.id, str(time.time()).encode())])
 
     async def _read_source(self, job: BackgroundJob, open_response: ResponseOpener) -> None:
-        """Ask, and tell what comes."""
+        """Open the upstream stream and add its frames to the log."""
         try:
-            job.source = stream = await open_response()
+            job.source = source = await open_response()
             try:
                 await self._mark_in_progress(job)
-                async for data in stream.chunks():
+                async for data in source.chunks():
                     job.frame_log.add_frames(data, publish=job.sink.completed_body is None)
                     if job.frame_log.size > self._max_bytes:
-                        job.failure = _server_error(f"the answer is longer than {self._max_bytes} bytes")
+                        job.failure = _server_error(f"the response is larger than {self._max_bytes} bytes")
                         return
             finally:
-                stream.close()
-            job.failure = stream.error
-        except RequestRejected as refused:
-            job.failure = refused.error
-        except Exception as error:  # noqa: BLE001 - whatever went wrong is what its id tells from now on
-            job.failure = _server_error(str(error) if isinstance(error, ToolwireError) else "toolwire itself failed")
+                source.close()
+            job.failure = source.error
+        except RequestRejected as rejection:
+            job.failure = rejection.error
+        except Exception as error:  # noqa: BLE001 - any failure becomes the stored outcome of the job
+            job.failure = _server_error(str(error) if isinstance(error, ToolwireError) else "internal error")
         if job.sink.completed_body is None and job.failure is None:
-            job.failure = _server_error("the upstream ended before its answer did")
+            job.failure = _server_error("the upstream closed the stream before the response was complete")
 
     async def _mark_in_progress(self, job: BackgroundJob) -> None:
-        """It is no longer waiting, unless it is cancelled by now."""
+        """Change the stored status from queued to in progress, unless the job was cancelled."""
         if job.sink.adapter.queued_status != _IN_PROGRESS:
             body = _encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status=_IN_PROGRESS))
             if await self._put_if_wanted([job.sink.incomplete_row(body)]):
                 job.queued_body = body
 
     async def _put_if_wanted(self, rows: list[Row]) -> bool:
-        """Store rows, the answer's first, unless it was deleted or cancelled. To look first and then write would undo
-        a cancellation that comes between the two."""
+        """Store rows, the response's first, unless it was deleted or cancelled; return whether it is wanted.
+
+        A separate check before the write would undo a cancellation that comes between the two.
+        """
         try:
             return await self._store.put_if(rows, is_running)
         except StateUnavailable:
             return True
 
     async def _is_wanted(self, sink: ResponseSink) -> bool:
-        """Whether it was neither deleted nor cancelled, as far as can be known."""
+        """Return whether the job was neither deleted nor cancelled; assume so if state is unavailable."""
         try:
-            found = await self._store.get(sink.owner, sink.adapter.kind, [sink.id])
+            rows = await self._store.get(sink.owner, sink.adapter.kind, [sink.id])
         except StateUnavailable:
             return True
-        return is_running(found.get(sink.id))
+        return is_running(rows.get(sink.id))
 
     async def current_response(self, owner: str, adapter: StateAdapter, id: str, response: Raw) -> Raw:
-        """An answer as it is now: one that nobody works on any more has failed."""
+        """Return a stored response as it is now: one whose process is gone has failed."""
         if response_status(response) not in RUNNING_STATUSES or (owner, id) in self._jobs:
             return response
-        beat = (await self._store.get(owner, _HEARTBEAT_KIND, [id])).get(id)
-        began = _decode(response, type=dict[str, Any]).get("created_at")
-        last = float(beat) if beat is not None else began if isinstance(began, int | float) else 0.0
+        heartbeat = (await self._store.get(owner, _HEARTBEAT_KIND, [id])).get(id)
+        created_at = _decode(response, type=dict[str, Any]).get("created_at")
+        last_seen = (
+            float(heartbeat) if heartbeat is not None else created_at if isinstance(created_at, int | float) else 0.0
+        )
         return (
             response
-            if time.time() - last < _DEAD_AFTER
+            if time.time() - last_seen < _DEAD_AFTER
             else Raw(_with_failure(bytes(response), _STOPPED_ERROR, adapter))
         )
 
     def stop_job(self, owner: str, id: str) -> None:
-        """Let go of the upstream, if it is this process that asks it."""
-        if (found := self._jobs.get((owner, id))) is not None and found.task is not None:
-            found.task.cancel()
+        """Cancel a job, if this process runs it."""
+        if (job := self._jobs.get((owner, id))) is not None and job.task is not None:
+            job.task.cancel()
 
     def close(self) -> None:
-        for work in list(self._jobs.values()):
-            work.failure = _STOPPED_ERROR
-            work.frame_log.finish(work.final_body)
-            work.frame_log.store_frames()
-            self._store.enqueue([work.sink.incomplete_row(work.final_body)])
-            self._store.enqueue_delete(work.sink.owner, _HEARTBEAT_KIND, work.sink.id)
-            if work.task is not None:
-                work.task.cancel()
+        """Fail all jobs: the gateway is stopping."""
+        for job in list(self._jobs.values()):
+            job.failure = _STOPPED_ERROR
+            job.frame_log.finish(job.final_body)
+            job.frame_log.store_frames()
+            self._store.enqueue([job.sink.incomplete_row(job.final_body)])
+            self._store.enqueue_delete(job.sink.owner, _HEARTBEAT_KIND, job.sink.id)
+            if job.task is not None:
+                job.task.cancel()
 
 
 class _StoredFrameReader:
-    """The frames of an answer that another process makes, or made: each is read from the store once."""
+    """Reads the stored frames of a job that another process runs or ran, each once."""
 
     def __init__(self, store: StateStore, owner: str, id: str, after: int) -> None:
         self.count = 0
@@ -434,44 +469,50 @@ class _StoredFrameReader:
         self._last_row_id = ""
 
     async def read_new(self) -> list[bytes]:
-        """Those that are new, and behind the number that was asked for."""
+        """Return the frames stored since the last call, after the number to resume from."""
         rows = await self._store.children(self._owner, FRAMES_KIND, self._id, self._last_row_id)
         if not rows:
             return []
         frames = split_frames(rows)
-        behind = max(0, self._after + 1 - self.count)
+        skipped = max(0, self._after + 1 - self.count)
         self._last_row_id, self.last_frame, self.count = rows[-1].id, frames[-1], self.count + len(frames)
-        return frames[behind:]
+        return frames[skipped:]
 
 
 def _server_error(reason: str) -> ApiError:
+    """Build an internal error."""
     return ApiError(kind="server", message=reason)
 
 
-_STOPPED_ERROR = _server_error("the gateway was stopped before the answer was complete")
+_STOPPED_ERROR = _server_error("the gateway was stopped before the response was complete")
 
 
 def response_status(response: Raw) -> Any:
+    """Return the `status` of a response."""
     return _decode(response, type=dict[str, Any]).get("status")
 
 
 def is_running(record: bytes | None) -> bool:
-    """Whether the stored answer is still being made: it was neither deleted nor cancelled, and did not end."""
-    return record is not None and response_status(_stored_answer(record)) in RUNNING_STATUSES
+    """Check whether a stored response is still being made: not deleted, cancelled or ended."""
+    return record is not None and response_status(_stored_body(record)) in RUNNING_STATUSES
 
 
 def with_cancelled_status(response: Raw) -> bytes:
+    """Return the response with status `cancelled`."""
     return _encode(_with_fields(_decode(response, type=dict[str, Raw]), status="cancelled"))
 
 
-def _stored_answer(record: bytes) -> Raw:
-    return _decode(record, type=dict[str, Raw])["answer"]
+def _stored_body(record: bytes) -> Raw:
+    """Return the response in a stored row."""
+    return _decode(record, type=dict[str, Raw])["response"]
 
 
 def _with_failure(body: bytes, error: ApiError, adapter: StateAdapter) -> bytes:
-    whole = _decode(body, type=dict[str, Raw])
-    return _encode(_with_fields(whole, status="failed", **adapter.failure_fields(error)))
+    """Return the response with status `failed` and this error."""
+    fields = _decode(body, type=dict[str, Raw])
+    return _encode(_with_fields(fields, status="failed", **adapter.failure_fields(error)))
 
 
 def _with_fields(body: dict[str, Raw], **fields: Any) -> dict[str, Raw]:
+    """Return the object with these fields set."""
     return body | {name: Raw(_encode(value)) for name, value in fields.items()}

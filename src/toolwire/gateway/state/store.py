@@ -1,16 +1,11 @@
-"""Where it is kept: rows by owner, kind and id, each perhaps under a parent. An owner sees no row but its own.
+"""The state store: rows by owner, kind and id, in SQLite, on disk or in memory.
 
-Room for new rows: the owners that hold the most give up what they used least, so that nobody evicts another.
-
-The store in a file of SQLite, or in memory.
-
-One thread does all of it, in order: what was kept is there for whoever asks next, and what is kept while it is busy
-goes into one transaction. Other processes may use the same file.
-
-A file that another program holds is waited for, up to a bound that counts from when the request came; after that
-nobody waits until a write succeeds again. After any other error the connection is opened anew.
-
-Opening the store that the configuration names.
+1. An owner sees only its own rows. If the store is full, the owners with the most data lose their least recently used
+   rows, so that no owner evicts another's.
+2. One thread does all the work in order, so that a row is visible to every later read. Rows that arrive meanwhile are
+   written in one transaction. Other processes may use the same file.
+3. A locked file is waited for, up to a time-out that counts from the request. After that, requests fail at once until a
+   write succeeds. After any other error the connection is reopened.
 """
 
 import asyncio
@@ -44,18 +39,19 @@ _RETRY_AFTER = 5.0
 
 
 class Row(Struct, frozen=True):
-    """`owner` is a digest of the key that made it, `parent` the id of another row of the same kind, or whatever else
-    it belongs to."""
+    """A stored row."""
 
     owner: str
+    """A digest of the key that created the row."""
     kind: str
     id: str
     body: bytes
     parent: str | None = None
+    """The id of another row of the same kind, or of the object that the row belongs to."""
 
 
 class StateUnavailable(RequestRejected):
-    """State can't be read or written at the moment. A request that needs it gets this as its answer (503)."""
+    """State can't be read or written; requests that need it fail with 503."""
 
     def __init__(self, reason: str) -> None:
         message = f"the gateway's state is unavailable, and this request needs it: {reason}"
@@ -64,73 +60,78 @@ class StateUnavailable(RequestRejected):
 
 
 class StateStore(Protocol):
-    """Rows of one `keep` or `put` are kept together or not at all, and whoever asks afterwards sees them. A row that
-    was not used for longer than its time to live is not there. What waits for an answer raises `Unavailable`."""
+    """A store of rows, visible to later reads as soon as they are written or queued.
+
+    Rows of one call are written together or not at all. Rows not used for their time to live are gone. Methods that
+    wait raise `StateUnavailable` on failure.
+    """
 
     @property
     def unavailable_reason(self) -> str | None:
-        """Why it is unavailable, as far as is known."""
+        """Return why the store is unavailable, as far as is known."""
 
     def enqueue(self, rows: Sequence[Row]) -> None:
-        """Write without waiting: for rows that nobody was promised. What does not fit in the queue is dropped."""
+        """Write without waiting, for rows that no client relies on; rows that exceed the queue are dropped."""
 
     async def put(self, rows: Sequence[Row]) -> None:
-        """Write, and return once the rows survive the end of the process: for what a client is told an id of."""
+        """Write rows, and return once they survive a crash: for ids that a client gets."""
 
     async def put_if(self, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]) -> bool:
         """Write as `put` does, if `accepts` takes the body that is stored under the first row's id, or None if there
         is none. Return whether it did. No other write comes between the check and this one."""
 
     def version(self) -> object:
-        """Another one, whenever anything may have been kept, here or by another process."""
+        """Return a value that changes whenever rows may have been written, here or by another process."""
 
-    async def get(self, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]: ...
+    async def get(self, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the bodies of the rows that exist, by id."""
 
     async def lineage(self, owner: str, kind: str, id: str) -> list[Row]:
-        """The row with all those before it, the first one first. Empty, if it or any of them is not there."""
+        """Return a row and all its ancestors, the first one first; empty if any of them is missing."""
 
     async def children(self, owner: str, kind: str, parent: str, after: str = "") -> list[Row]:
-        """The rows that have this parent, in the order in which they were kept; only those whose id is behind `after`
-        in the order of text."""
+        """Return the rows with this parent, in the order written, whose id sorts after `after`."""
 
     async def has_children(self, owner: str, kind: str, parent: str) -> bool:
-        """Whether there is any row under this parent."""
+        """Return whether any row has this parent."""
 
     async def delete(self, owner: str, kind: str, id: str) -> bool:
-        """Whether it was there."""
+        """Delete a row, and return whether it existed."""
 
-    async def delete_children(self, owner: str, kind: str, parent: str) -> None: ...
+    async def delete_children(self, owner: str, kind: str, parent: str) -> None:
+        """Delete all rows with this parent."""
 
     def enqueue_delete(self, owner: str, kind: str, id: str) -> None:
-        """Delete without waiting."""
+        """Delete a row without waiting."""
 
     async def check_writable(self) -> None:
-        """Try to write nothing."""
+        """Raise `StateUnavailable` unless a transaction can be opened."""
 
     def schedule_check(self) -> None:
-        """Find out, without waiting, whether the trouble is over."""
+        """Check without waiting whether the store is available again."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Write queued rows and close the store."""
 
 
-_ROWS_PER_TRANSACTION = 1000  # rows of one transaction: other processes wait for the lock meanwhile
+_ROWS_PER_TRANSACTION = 1000  # other processes wait for the lock during a transaction
 
 
 def evict_rows(connection: sqlite3.Connection, rows: int, size: int) -> None:
-    """Delete until at most so many rows, of so many bytes together, are left."""
-    held = connection.execute("SELECT owner, count(*), coalesce(sum(length(body)), 0) FROM kept GROUP BY owner")
-    owners = held.fetchall()
-    most_rows = fair_share([count for _, count, _ in owners], rows)
-    most_bytes = fair_share([taken for _, _, taken in owners], size)
-    for owner, count, taken in owners:
-        if count > most_rows or taken > most_bytes:
-            _evict_owner_rows(connection, owner, count - most_rows, taken - most_bytes)
+    """Delete rows until at most `rows` of at most `size` bytes are left."""
+    cursor = connection.execute("SELECT owner, count(*), coalesce(sum(length(body)), 0) FROM kept GROUP BY owner")
+    owners = cursor.fetchall()
+    row_share = fair_share([count for _, count, _ in owners], rows)
+    byte_share = fair_share([used_bytes for _, _, used_bytes in owners], size)
+    for owner, count, used_bytes in owners:
+        if count > row_share or used_bytes > byte_share:
+            _evict_owner_rows(connection, owner, count - row_share, used_bytes - byte_share)
 
 
 def fair_share(amounts: Sequence[int], capacity: int) -> int:
-    """The most that one owner may hold so that all of them fit in `room`. Whoever holds less keeps all of it."""
-    for place, amount in enumerate(ascending := sorted(amounts)):
-        share = capacity // (len(ascending) - place)
+    """Return the most that one owner may hold so that all owners fit in `capacity`; smaller owners keep everything."""
+    for position, amount in enumerate(ascending := sorted(amounts)):
+        share = capacity // (len(ascending) - position)
         if amount > share:
             return share
         capacity -= amount
@@ -138,17 +139,17 @@ def fair_share(amounts: Sequence[int], capacity: int) -> int:
 
 
 def _evict_owner_rows(connection: sqlite3.Connection, owner: str, rows: int, size: int) -> None:
-    """Delete so many rows, and so many bytes, of one owner: those that were unused longest."""
+    """Delete the least recently used rows of one owner: at least this many rows and bytes."""
     query = "SELECT serial, length(body) FROM kept WHERE owner = ? ORDER BY used, serial"
-    gone: list[tuple[int]] = []
+    serials: list[tuple[int]] = []
     for serial, length in connection.execute(query, (owner,)).fetchall():
         if rows <= 0 and size <= 0:
             break
-        gone.append((serial,))
+        serials.append((serial,))
         rows, size = rows - 1, size - length
-    for start in range(0, len(gone), _ROWS_PER_TRANSACTION):
+    for start in range(0, len(serials), _ROWS_PER_TRANSACTION):
         with transaction(connection):
-            connection.executemany("DELETE FROM kept WHERE serial = ?", gone[start : start + _ROWS_PER_TRANSACTION])
+            connection.executemany("DELETE FROM kept WHERE serial = ?", serials[start : start + _ROWS_PER_TRANSACTION])
 
 
 IN_MEMORY = ":memory:"
@@ -189,28 +190,30 @@ WITH RECURSIVE line (serial, used, id, parent, body, depth) AS (
 )
 SELECT serial, used, id, parent, body FROM line ORDER BY depth DESC
 """
-_TRIM_RATIO = 0.9  # of its bounds, once it is trimmed
-_EXPIRY_INTERVAL = 600.0  # seconds between two looks at what is too old
+_TRIM_RATIO = 0.9  # of the limits, after trimming
+_EXPIRY_INTERVAL = 600.0  # seconds between deletions of expired rows
 _MAX_DEPTH = 10_000
-_TOUCH_INTERVAL = 60.0  # seconds for which a row counts as used just now
-_REOPEN_INTERVAL = 5.0  # seconds between two tries to open a file that can't be used
-_STOPPING_REASON = "the gateway is being stopped"
+_TOUCH_INTERVAL = 60.0  # seconds after which a row that is read counts as used again
+_REOPEN_INTERVAL = 5.0  # seconds between attempts to open an unusable file
+_STOPPING_REASON = "the gateway is stopping"
 
 T = TypeVar("T")
 DatabaseTask = Callable[[sqlite3.Connection], T]
 
 
 class StoreLimits(Struct, frozen=True):
-    """`ttl`: seconds since a row was last used. `queue`: how many bytes may wait to be written."""
+    """Limits of a store."""
 
     ttl: float
+    """Seconds since a row was last used."""
     rows: int
     bytes: int
     queue: int = 64 * 1024 * 1024
+    """Bytes that may wait to be written."""
 
 
 class SqliteStateStore:
-    """`patience`: how many seconds another program may hold the file; `trouble`: what was wrong when it was checked."""
+    """A `StateStore` in SQLite."""
 
     def __init__(
         self,
@@ -221,6 +224,10 @@ class SqliteStateStore:
         clock: Callable[[], float] = time.monotonic,
         failure: DatabaseUnusable | None = None,
     ) -> None:
+        """Configure the store, which is opened by its thread when first used.
+
+        `busy_timeout` is how many seconds another program may lock the file; `failure` is a problem found before.
+        """
         self._path = path
         self._limits = limits
         self._busy_timeout = busy_timeout
@@ -244,18 +251,19 @@ class SqliteStateStore:
         self._last_expiry = 0.0
         self._closed = False
 
-    # ---- what anyone may call
+    # ---- public interface
 
     @property
     def unavailable_reason(self) -> str | None:
-        trouble = self._failure
-        return None if trouble is None else trouble.reason
+        """Return the reason of the last failure, if it persists."""
+        failure = self._failure
+        return None if failure is None else failure.reason
 
     def enqueue(self, rows: Sequence[Row]) -> None:
         self._enqueue_rows(rows)
 
     async def put(self, rows: Sequence[Row]) -> None:
-        # Who waits may be cancelled, and the rows are written all the same: with others, perhaps.
+        # If the caller is cancelled, the rows are still written, perhaps together with others.
         await asyncio.shield(asyncio.wrap_future(self._enqueue_rows(rows)))
 
     async def put_if(self, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]) -> bool:
@@ -305,46 +313,47 @@ class SqliteStateStore:
             self._thread.submit(self._run_check)
 
     def close(self) -> None:
-        """Whatever was kept before is written first."""
+        """Write queued rows and close the connection."""
         if self._closed:
             return
         self._closed = True
         self._thread.submit(self._close_connection)
         self._thread.shutdown()
 
-    # ---- from the event loop to the thread
+    # ---- submitting work to the thread
 
     def _enqueue_rows(self, rows: Sequence[Row]) -> "Future[None]":
-        """Have rows written with those that wait already; what is done then is all of them."""
+        """Queue rows; the future is done when they are written, together with others in the queue."""
         if self._closed:
             return _failed_future(StateUnavailable(_STOPPING_REASON))
         self._write_count += 1
         size = sum(len(row.body) for row in rows)
         with self._lock:
-            first = not self._queued_rows
-            fits = first or self._queued_bytes + size <= self._limits.queue
-            if first:
+            is_first = not self._queued_rows
+            fits = is_first or self._queued_bytes + size <= self._limits.queue
+            if is_first:
                 self._queued_since = self._clock()
                 self._write_future = self._thread.submit(self._write_queue)
             if fits:
                 self._queued_rows += rows
                 self._queued_bytes += size
-        overfull, self._queue_full = not fits and not self._queue_full, not fits
+        newly_full, self._queue_full = not fits and not self._queue_full, not fits
         if fits:
             return self._write_future
-        why = f"more than {self._limits.queue} bytes wait to be written"
-        if overfull:
-            _log(f"{len(rows)} rows are not stored: {why}")
-        return _failed_future(StateUnavailable(why))
+        reason = f"more than {self._limits.queue} bytes are waiting to be written"
+        if newly_full:
+            _log(f"{len(rows)} rows not stored: {reason}")
+        return _failed_future(StateUnavailable(reason))
 
     async def _run_task(self, task: DatabaseTask[T]) -> T:
+        """Run a task in the thread, and return its result."""
         if self._closed:
             raise StateUnavailable(_STOPPING_REASON)
         since = self._clock()
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: self._perform_task(task, since))
 
     def _submit_task(self, task: DatabaseTask[object]) -> None:
-        """Have something done that nobody waits for; where it can't be done, it is left."""
+        """Run a task in the thread without waiting, ignoring failures."""
         since = self._clock()
 
         def perform() -> None:
@@ -354,10 +363,10 @@ class SqliteStateStore:
         if not self._closed:
             self._thread.submit(perform)
 
-    # ---- what the thread does
+    # ---- in the thread
 
     def _perform_task(self, task: DatabaseTask[T], since: float) -> T:
-        """Do what came at `since`. No error leaves a transaction open, or a connection that is of no more use."""
+        """Run a task submitted at `since`; errors roll back, and close an unusable connection."""
         try:
             connection = self._open_connection()
             self._set_busy_timeout(connection, 0.0 if self._failure else since + self._busy_timeout - self._clock())
@@ -368,6 +377,7 @@ class SqliteStateStore:
             raise self._handle_failure(database_unusable(error)) from None
 
     def _open_connection(self) -> sqlite3.Connection:
+        """Return the connection, opening it if needed; after a failure, not too often."""
         if self._connection is None:
             if self._failure is not None and self._clock() < self._reopen_at:
                 raise self._failure
@@ -391,6 +401,7 @@ class SqliteStateStore:
             self._busy_timeout_ms = milliseconds
 
     def _handle_failure(self, failure: DatabaseUnusable) -> StateUnavailable:
+        """Roll back, close an unusable connection, and return the exception to raise."""
         if self._connection is not None:
             roll_back(self._connection)
             if not failure.busy and self._path != IN_MEMORY:
@@ -399,33 +410,39 @@ class SqliteStateStore:
         return StateUnavailable(failure.reason)
 
     def _close_connection(self) -> None:
+        """Close the connection, if it is open."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _report_failure(self, failure: DatabaseUnusable) -> None:
+        """Remember a failure, and log it once."""
         if self._reported_reason != failure.reason:
             self._reported_reason = failure.reason
-            _log(f"unavailable: {self._path}: {failure}. Requests that need no state go on.")
+            _log(f"unavailable: {self._path}: {failure}. Requests that need no state are still served.")
         self._failure = failure
 
     def _clear_failure(self) -> None:
+        """Forget a failure after a successful write, and log the recovery."""
         if self._failure is not None:
             lost = f"; {self._lost_rows} rows were not stored meanwhile" if self._lost_rows else ""
             _log(f"available again{lost}")
         self._failure, self._reported_reason, self._lost_rows = None, "", 0
 
     def _check_writable(self, connection: sqlite3.Connection) -> None:
+        """Open and close a transaction."""
         with transaction(connection):
             pass
         self._clear_failure()
 
     def _run_check(self) -> None:
+        """Check whether the store is available again."""
         with contextlib.suppress(StateUnavailable):
             self._perform_task(self._check_writable, self._clock())
         self._check_scheduled = False
 
     def _write_queue(self) -> None:
+        """Write all queued rows in one transaction."""
         with self._lock:
             rows, since = self._queued_rows, self._queued_since
             self._queued_rows, self._queued_bytes = [], 0
@@ -438,6 +455,7 @@ class SqliteStateStore:
             self._schedule_maintenance(self._trim_rows)
 
     def _insert_rows(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+        """Insert or replace rows."""
         with transaction(connection):
             connection.executemany(_PUT, _row_values(rows))
         self._note_written(rows)
@@ -445,6 +463,7 @@ class SqliteStateStore:
     def _insert_rows_if(
         self, connection: sqlite3.Connection, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]
     ) -> bool:
+        """Insert or replace rows if the body stored under the first row's id is accepted."""
         first = rows[0]
         query = "SELECT body FROM kept WHERE owner = ? AND kind = ? AND id = ? AND used > ?"
         with transaction(connection):
@@ -455,80 +474,89 @@ class SqliteStateStore:
         return accepted
 
     def _note_written(self, rows: Sequence[Row]) -> None:
+        """Count rows that were written; the store is available."""
         self._row_count += len(rows)
         self._byte_count += sum(len(row.body) for row in rows)
         self._clear_failure()
 
     def _expiry_cutoff(self) -> float:
+        """Return the time before which unused rows are expired."""
         return time.time() - self._limits.ttl
 
     def _get(self, connection: sqlite3.Connection, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the bodies of rows that are not expired, and mark them as used."""
         query = "SELECT serial, used, body FROM kept WHERE owner = ? AND kind = ? AND id = ? AND used > ?"
-        found: dict[str, bytes] = {}
+        bodies: dict[str, bytes] = {}
         used: list[tuple[int, float]] = []
         for id in dict.fromkeys(ids):
-            for serial, last, body in connection.execute(query, (owner, kind, id, self._expiry_cutoff())):
-                found[id] = body
-                used.append((serial, last))
+            for serial, last_used, body in connection.execute(query, (owner, kind, id, self._expiry_cutoff())):
+                bodies[id] = body
+                used.append((serial, last_used))
         self._mark_used(used)
-        return found
+        return bodies
 
     def _lineage(self, connection: sqlite3.Connection, owner: str, kind: str, id: str) -> list[Row]:
-        named = {"owner": owner, "kind": kind, "id": id, "since": self._expiry_cutoff(), "deepest": _MAX_DEPTH}
-        found = connection.execute(_LINEAGE, named).fetchall()
-        if not found or found[0][3] is not None:
+        """Return a row and its ancestors; empty if the chain is broken."""
+        params = {"owner": owner, "kind": kind, "id": id, "since": self._expiry_cutoff(), "deepest": _MAX_DEPTH}
+        rows = connection.execute(_LINEAGE, params).fetchall()
+        if not rows or rows[0][3] is not None:
             return []
-        self._mark_used((serial, last) for serial, last, *_ in found)
-        return [Row(owner, kind, id, body, parent) for _, _, id, parent, body in found]
+        self._mark_used((serial, last_used) for serial, last_used, *_ in rows)
+        return [Row(owner, kind, id, body, parent) for _, _, id, parent, body in rows]
 
     def _children(self, connection: sqlite3.Connection, owner: str, kind: str, parent: str, after: str) -> list[Row]:
+        """Return the rows with this parent in the order written, and mark them as used."""
         query = """SELECT serial, used, id, body FROM kept
             WHERE owner = ? AND kind = ? AND parent = ? AND id > ? AND used > ? ORDER BY serial"""
-        found = connection.execute(query, (owner, kind, parent, after, self._expiry_cutoff())).fetchall()
-        self._mark_used((serial, last) for serial, last, *_ in found)
-        return [Row(owner, kind, id, body, parent) for _, _, id, body in found]
+        rows = connection.execute(query, (owner, kind, parent, after, self._expiry_cutoff())).fetchall()
+        self._mark_used((serial, last_used) for serial, last_used, *_ in rows)
+        return [Row(owner, kind, id, body, parent) for _, _, id, body in rows]
 
     def _mark_used(self, rows: Iterable[tuple[int, float]]) -> None:
-        """Have what is in use live on, all of it: a conversation does not lose its beginning."""
+        """Renew rows that were read, all of them together: a conversation must not lose its beginning."""
         now = time.time()
-        if stale := [serial for serial, last in rows if last < now - _TOUCH_INTERVAL]:
+        if stale := [serial for serial, last_used in rows if last_used < now - _TOUCH_INTERVAL]:
             values = [(now, serial) for serial in stale]
             self._schedule_maintenance(lambda connection: _touch_rows(connection, values))
 
     def _schedule_maintenance(self, task: DatabaseTask[None]) -> None:
-        with contextlib.suppress(RuntimeError):  # it is being closed
+        """Run a task later in the thread."""
+        with contextlib.suppress(RuntimeError):  # the store is closing
             self._thread.submit(self._run_maintenance, task)
 
     def _run_maintenance(self, task: DatabaseTask[None]) -> None:
-        """Do what may as well be done later: it waits for no other program, and its failure is no trouble."""
+        """Run a task that may be skipped: it waits for no lock, and failures are ignored."""
         with contextlib.suppress(sqlite3.Error, DatabaseUnusable):
             connection = self._open_connection()
             self._set_busy_timeout(connection, 0.0)
             task(connection)
 
-    # ---- bounds
+    # ---- limits
 
     def _load_counts(self, connection: sqlite3.Connection) -> None:
+        """Count rows and bytes."""
         query = "SELECT count(*), coalesce(sum(length(body)), 0) FROM kept"
         ((self._row_count, self._byte_count),) = connection.execute(query)
 
     def _needs_trim(self) -> bool:
-        bounds = self._limits
+        """Return whether expired rows are due for deletion, or a limit is exceeded."""
+        limits = self._limits
         return (
             time.time() - self._last_expiry > _EXPIRY_INTERVAL
-            or self._row_count > bounds.rows
-            or self._byte_count > bounds.bytes
+            or self._row_count > limits.rows
+            or self._byte_count > limits.bytes
         )
 
     def _trim_rows(self, connection: sqlite3.Connection) -> None:
-        now, bounds = time.time(), self._limits
+        """Delete expired rows, and evict others if a limit is exceeded."""
+        now, limits = time.time(), self._limits
         if now - self._last_expiry > _EXPIRY_INTERVAL:
-            connection.execute("DELETE FROM kept WHERE used <= ?", (now - bounds.ttl,))
+            connection.execute("DELETE FROM kept WHERE used <= ?", (now - limits.ttl,))
             self._last_expiry = now
             self._load_counts(connection)
-        if self._row_count <= bounds.rows and self._byte_count <= bounds.bytes:
+        if self._row_count <= limits.rows and self._byte_count <= limits.bytes:
             return
-        evict_rows(connection, int(bounds.rows * _TRIM_RATIO), int(bounds.bytes * _TRIM_RATIO))
+        evict_rows(connection, int(limits.rows * _TRIM_RATIO), int(limits.bytes * _TRIM_RATIO))
         self._load_counts(connection)
         connection.execute("PRAGMA incremental_vacuum").fetchall()
 
@@ -539,62 +567,68 @@ def _row_values(rows: Sequence[Row]) -> list[tuple[str, str, str, str | None, by
 
 
 def _touch_rows(connection: sqlite3.Connection, values: Sequence[tuple[float, int]]) -> None:
-    """Prolong the life of rows that were read."""
+    """Renew rows that were read."""
     with transaction(connection):
         connection.executemany("UPDATE kept SET used = ? WHERE serial = ?", values)
 
 
 def _failed_future(error: StateUnavailable) -> "Future[None]":
-    failed: Future[None] = Future()
-    failed.set_exception(error)
-    return failed
+    """Return a future that has failed."""
+    future: Future[None] = Future()
+    future.set_exception(error)
+    return future
 
 
 def _log(text: str) -> None:
+    """Write a line to stderr."""
     sys.stderr.write(f"state: {text}\n")
 
 
 def _file_version(path: str) -> tuple[int, int]:
+    """Return modification time and size of a file; zeros if it does not exist."""
     try:
-        found = Path(path).stat()
+        stat = Path(path).stat()
     except OSError:
         return (0, 0)
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 def require_shared_file(section: StateSection, environment: Mapping[str, str]) -> None:
-    """Raise a `ConfigError` unless the state is a file that several workers can share."""
+    """Raise `ConfigError` unless the state is in a file that several workers can share."""
     if section.path == IN_MEMORY:
-        raise ConfigError('state.path: ":memory:" is not shared: --workers needs a file, or one worker')
+        raise ConfigError('state.path: ":memory:" can\'t be shared by workers: use a file, or --workers 1')
     path = state_path(section, environment)
     try:
         create_private_file(path)
     except OSError as error:
-        why = f"state.path: {path}: {error.strerror}: --workers needs a state file that can be written, or one worker"
-        raise ConfigError(why) from None
+        message = (
+            f"state.path: {path}: {error.strerror}: several workers need a writable state file (or use --workers 1)"
+        )
+        raise ConfigError(message) from None
 
 
 def open_store(section: StateSection, environment: Mapping[str, str]) -> SqliteStateStore:
-    """Open the store. Where there is no place for a file, and none was named, it is in memory.
+    """Open the configured store; if no path is configured and no file can be created, use memory.
 
-    A file that is damaged or in use is reported, and the gateway serves what needs no state.
+    A damaged or locked file is reported, and the gateway serves requests that need no state.
     """
-    bounds = StoreLimits(section.ttl, section.rows, section.bytes, section.queue)
+    limits = StoreLimits(section.ttl, section.rows, section.bytes, section.queue)
     if section.path == IN_MEMORY:
-        return SqliteStateStore(IN_MEMORY, bounds)
+        return SqliteStateStore(IN_MEMORY, limits)
     path = state_path(section, environment)
     try:
         create_private_file(path)
     except OSError as error:
         if section.path is not None:
             raise ConfigError(f"state.path: {section.path}: {error.strerror}") from None
-        return SqliteStateStore(IN_MEMORY, bounds)
+        return SqliteStateStore(IN_MEMORY, limits)
     try:
-        open_database(path, STATE_SCHEMA).close()  # a connection can't be taken along by a process that forks
-    except DatabaseUnusable as trouble:
-        return SqliteStateStore(str(path), bounds, failure=trouble)
-    return SqliteStateStore(str(path), bounds)
+        open_database(path, STATE_SCHEMA).close()  # a connection must not be shared with forked workers
+    except DatabaseUnusable as failure:
+        return SqliteStateStore(str(path), limits, failure=failure)
+    return SqliteStateStore(str(path), limits)
 
 
 def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
+    """Return the path of the state database."""
     return state_directory(environment) / "state.db" if section.path is None else Path(section.path)

@@ -1,8 +1,8 @@
-"""Continuity for clients that can't carry proofs: their turns as they were said, found by what the client repeats.
+"""Assistant turns with signatures that the client's protocol can't carry (Chat, Ollama).
 
-A turn is known by a digest of the conversation up to its end, which survives clients that drop ids, reformat and merge
-(`codec.history`). Where the client repeats the ids of its calls, they tell apart what was answered twice in the same
-words. It goes back only to the upstream and model that said it.
+A turn is looked up by a digest of the conversation up to its end, which the client resends. The digest ignores dropped
+ids, reformatting and merged messages (`translation.history`). The ids of tool calls, where the client resends them,
+distinguish turns of equal text. A turn is only restored for the provider and model that produced it.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _decode_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 
 
 class TurnKey(msgspec.Struct, frozen=True):
-    """Who said it to whom, and in which protocol that one listens."""
+    """The scope of a stored turn: its owner, the client's protocol, and the provider and model that produced it."""
 
     owner: str
     client: str
@@ -39,42 +39,48 @@ class TurnKey(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
+        """Return a digest of client protocol, provider and model."""
         text = f"{self.client}\0{self.realm}\0{self.model}"
         return hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 class WithheldTurns:
+    """Stores turns with withheld signatures, and restores them into later requests."""
+
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self._empty_keys: dict[TurnKey, object] = {}
 
     async def restore(self, request: Request, client: Codec, turn_key: TurnKey) -> Request:
-        """The request with the turns that this upstream said as it said them. Without state it is as the client has it:
-        the answer is then worse at most, where a refusal would be none."""
+        """Replace the turns that this upstream produced by their originals.
+
+        If state is unavailable, the request is sent as received: losing signatures is better than failing.
+        """
         try:
             return await self._restore_turns(request, client, turn_key)
         except StateUnavailable:
             return request
 
     async def _restore_turns(self, request: Request, client: Codec, turn_key: TurnKey) -> Request:
+        """Look up all assistant turns and reinsert those found."""
         if not any(message.role == "assistant" for message in request.messages) or await self._is_empty(turn_key):
             return request
-        place = turn_key.digest
+        key_digest = turn_key.digest
         turns = {
-            _row_id(digest, request.messages[first:after], place): (first, after)
+            _row_id(digest, request.messages[first:after], key_digest): (first, after)
             for first, after, digest in assistant_turns(request.messages)
         }
-        found = await self._store.get(turn_key.owner, TURN_KIND, list(turns))
-        if not found:
+        rows = await self._store.get(turn_key.owner, TURN_KIND, list(turns))
+        if not rows:
             return request
         messages: Sequence[Message] = with_source_positions(request, client.wire_names, "messages").messages
-        for name, turn in reversed(turns.items()):  # from the end, so that the numbers before stay true
-            if (whole := _decode_turn(found.get(name))) is not None:
-                messages = reinsert_turn(messages, turn, whole)
+        for row_id, turn in reversed(turns.items()):  # from the end, so that earlier positions stay valid
+            if (original := _decode_turn(rows.get(row_id))) is not None:
+                messages = reinsert_turn(messages, turn, original)
         return replace(request, messages=tuple(messages), plain=False)
 
     async def _is_empty(self, turn_key: TurnKey) -> bool:
-        """Whether nothing was ever kept of this one, as of most: then there is nothing to look for."""
+        """Return whether nothing was ever stored for this key, as for most: a lookup is not needed then."""
         version = self._store.version()
         if self._empty_keys.get(turn_key) == version:
             return True
@@ -93,20 +99,20 @@ class WithheldTurns:
         context: ResponseContext,
         turn_key: TurnKey,
     ) -> None:
-        """Keep what the client does not get to see of an answer, until it repeats what it did see."""
+        """Store the original turn of a response, to be found when the client resends it."""
         if not withheld_signatures.has_signatures or context.request is None:
             return
         echo = _echoed_messages(client.encode_response(response, context).to_bytes(), client)
         turns = assistant_turns((*context.request.messages, *echo))
-        began_it = bool(turns) and turns[-1][0] >= len(context.request.messages)
-        if began_it and (whole := withheld_signatures.original_messages()):
-            body, place, digest = msgspec.json.encode(whole), turn_key.digest, turns[-1][2]
-            names = {_row_id(digest, echo, place), _row_id(digest, (), place)}
-            self._store.enqueue([Row(turn_key.owner, TURN_KIND, name, body, place) for name in names])
+        is_new_turn = bool(turns) and turns[-1][0] >= len(context.request.messages)
+        if is_new_turn and (original := withheld_signatures.original_messages()):
+            body, key_digest, digest = msgspec.json.encode(original), turn_key.digest, turns[-1][2]
+            row_ids = {_row_id(digest, echo, key_digest), _row_id(digest, (), key_digest)}
+            self._store.enqueue([Row(turn_key.owner, TURN_KIND, row_id, body, key_digest) for row_id in row_ids])
 
 
 def _decode_turn(body: bytes | None) -> tuple[Message, ...] | None:
-    """What was kept; one that another version wrote in other words is not there."""
+    """Decode a stored turn; None if it is missing or of another version."""
     try:
         return None if body is None else _decode_messages(body)
     except msgspec.MsgspecError:
@@ -114,14 +120,16 @@ def _decode_turn(body: bytes | None) -> tuple[Message, ...] | None:
 
 
 def _row_id(digest: str, turn: Sequence[Message], key_digest: str) -> str:
-    """The name of a turn: with the ids of its calls, if all of them have one."""
+    """Return the row id of a turn, including the ids of its calls if all have one."""
     ids = [part.id for message in turn for part in message.parts if isinstance(part, ToolCall)]
-    told = "\0".join(id or "" for id in ids) if all(ids) else ""
-    return f"{digest}.{hashlib.blake2s(told.encode(errors='surrogatepass'), digest_size=8).hexdigest()}.{key_digest}"
+    joined_ids = "\0".join(id or "" for id in ids) if all(ids) else ""
+    return (
+        f"{digest}.{hashlib.blake2s(joined_ids.encode(errors='surrogatepass'), digest_size=8).hexdigest()}.{key_digest}"
+    )
 
 
 def _echoed_messages(body: bytes, client: Codec) -> tuple[Message, ...]:
-    """The answer as its client will repeat it."""
+    """Decode a response as the client will resend it in its next request."""
     for step in _ECHO_PATHS[client.name]:
         body = msgspec.json.decode(body, type=list[Raw] if step == 0 else dict[str, Raw])[step]  # type: ignore[index]
     return client.decode_request(b'{"messages":[%b]}' % body, Route()).messages

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The WebSocket transport of the Responses API, including `response.steer`."""

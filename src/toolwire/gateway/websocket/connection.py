@@ -1,11 +1,11 @@
-"""The websocket of the Responses API, as Codex uses it: a connection that remembers, in front of any upstream.
+"""The WebSocket of the Responses API, as Codex uses it: a connection with history, in front of any upstream.
 
-1. Each text is an event. `response.create` asks, and is answered with the events that a stream would have, one a text.
-2. Requests of one `stream_id` make a lane: one after the other, in order. Lanes run at the same time.
-3. The last answer of each lane is remembered with all that led to it for as long as the connection lives, also if it is
-   not stored: the next request says only what is new.
-4. `generate: false` is a warm-up: answered at once with nothing, and remembered like any other.
-5. `response.steer` says something to an answer that is under way.
+1. Each text message is an event. `response.create` starts a response, sent as the events of a stream, one per message.
+2. Requests with the same `stream_id` form a channel and run in order. Channels run concurrently.
+3. Each channel remembers its last response, with everything that led to it, while the connection is open, even if the
+   response is not stored. The next request only sends new input.
+4. `generate: false` warms up: the response is empty, and remembered like any other.
+5. `response.steer` sends input to a response under way.
 6. An error ends its request, not the connection.
 """
 
@@ -40,7 +40,7 @@ from toolwire.protocols import PROTOCOLS
 _RESPONSES = PROTOCOLS["openai-responses"]
 _MAX_CHANNELS = 32
 _MAX_REQUESTS = 16
-_MAX_LONGEST_HISTORIES = 4  # so many of the longest fit in memory, of all websockets
+_MAX_LONGEST_HISTORIES = 4  # histories of maximal size that fit in the cache
 _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _FRAME_FIELDS = ("type", "stream_id", "generate", "stream")
 _DATA_PREFIX = b"data: "
@@ -52,6 +52,8 @@ _encode = msgspec.json.encode
 
 
 class ResponsesWebSocket:
+    """Accepts WebSocket connections of the Responses API."""
+
     def __init__(
         self,
         dispatcher: Dispatcher,
@@ -72,18 +74,19 @@ class ResponsesWebSocket:
         self._history_cache = HistoryCache(limits.body, _MAX_LONGEST_HISTORIES * limits.body)
 
     async def serve(self, scope: Any, receive: Receive, send: Callable[[Any], Any]) -> None:
+        """Authenticate a handshake and run the connection."""
         await receive()
-        caller = self._authenticate(scope)
-        if isinstance(caller, ApiError):
-            await _reject_handshake(scope, send, caller)
+        principal = self._authenticate(scope)
+        if isinstance(principal, ApiError):
+            await _reject_handshake(scope, send, principal)
             return
         try:
             await send({"type": "websocket.accept"})
             model = parse_qs(scope["query_string"].decode("latin-1")).get("model", [None])[0]
-            opening = _Handshake(caller, model, dict(scope["headers"]))
-            connection = _WebSocketSession(
+            handshake = _Handshake(principal, model, dict(scope["headers"]))
+            session = _WebSocketSession(
                 self._dispatcher,
-                opening,
+                handshake,
                 self._limits.body,
                 stream_quota=self._stream_quota,
                 connection_state=ConnectionState(self._history_cache),
@@ -91,30 +94,31 @@ class ResponsesWebSocket:
                 on_exchange_end=self._on_exchange_end,
                 recorder=self._recorder,
             )
-            await connection.run(receive, self._limits.socket_time)
+            await session.run(receive, self._limits.socket_time)
         finally:
-            self._connection_quota.release(caller.tenant)
+            self._connection_quota.release(principal.tenant)
 
     def _authenticate(self, scope: Any) -> Principal | ApiError:
-        """Who it is, with a place taken; or why there is to be no connection."""
+        """Return the caller, with its connection counted, or the error to reject the handshake with."""
         headers = dict(scope["headers"])
         if _RESPONSES.surface.match(scope["path"]) is None:
-            return ApiError(kind="not_found", message=f"there is no websocket at {scope['path']}", status=404)
-        if (why := self._authenticator.rejection_reason(headers)) is not None:
-            return ApiError(kind="permission", message=why, status=403)
-        if (caller := self._authenticator.authenticate(headers, scope["query_string"])) is None:
-            return ApiError(kind="authentication", message="no valid key was given", status=401)
+            return ApiError(kind="not_found", message=f"not found: {scope['path']}", status=404)
+        if (reason := self._authenticator.rejection_reason(headers)) is not None:
+            return ApiError(kind="permission", message=reason, status=403)
+        if (principal := self._authenticator.authenticate(headers, scope["query_string"])) is None:
+            return ApiError(kind="authentication", message="missing or invalid API key", status=401)
         if not self._limits.sockets:
-            # At this status clients ask again without a websocket.
-            return ApiError(kind="invalid_request", message="websockets are turned off: use POST", status=426)
+            # Clients that get this status retry over HTTP.
+            return ApiError(kind="invalid_request", message="WebSockets are disabled: use POST", status=426)
         try:
-            self._connection_quota.acquire(caller.tenant)
-        except RequestRejected as refused:
-            return refused.error
-        return caller
+            self._connection_quota.acquire(principal.tenant)
+        except RequestRejected as rejection:
+            return rejection.error
+        return principal
 
 
 async def _reject_handshake(scope: Any, send: Callable[[Any], Any], error: ApiError) -> None:
+    """Answer a handshake with an HTTP error, or a close frame if the server can't send one."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008, "reason": error.message[:100]})
         return
@@ -126,17 +130,19 @@ async def _reject_handshake(scope: Any, send: Callable[[Any], Any], error: ApiEr
 
 
 class _ResponseId(Struct, frozen=True):
+    """The `response` object of an event, reduced to its id."""
+
     id: str = ""
 
 
 class _StartedResponse(Struct):
-    """The first event of an answer."""
+    """The first event of a response."""
 
     response: _ResponseId = _ResponseId()
 
 
 class _Handshake(Struct, frozen=True):
-    """What is said once, when the connection is opened."""
+    """The data of the opening handshake."""
 
     principal: Principal
     model: str | None
@@ -144,6 +150,8 @@ class _Handshake(Struct, frozen=True):
 
 
 class _WebSocketSession:
+    """One open connection."""
+
     def __init__(
         self,
         dispatcher: Dispatcher,
@@ -169,14 +177,15 @@ class _WebSocketSession:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, receive: Receive, max_seconds: float) -> None:
+        """Handle messages until the client disconnects or the time limit is reached."""
         try:
             async with asyncio.timeout(max_seconds):
                 while (message := await receive())["type"] != "websocket.disconnect":
                     text = message.get("text")
                     await self._handle_message((message.get("bytes") or b"") if text is None else text.encode())
         except TimeoutError:
-            why = "the connection has reached its longest time: open another"
-            await self._send_error("", _invalid_request(why, "websocket_connection_limit_reached"))
+            reason = "the connection reached its time limit (limits.socket_time): open a new one"
+            await self._send_error("", _invalid_request(reason, "websocket_connection_limit_reached"))
             await self._send({"type": "websocket.close", "code": 1000})
         finally:
             for task in self._tasks:
@@ -185,98 +194,103 @@ class _WebSocketSession:
             self._connection_state.close()
 
     async def _handle_message(self, text: bytes) -> None:
-        lane = ""
+        """Handle one event: queue input, or start a response in its channel."""
+        stream_id = ""
         try:
             frame = self._decode_frame(text)
             kind = _decode(frame.get("type", b"null"))
             if kind == "response.steer":
-                lane, event = self._steering.accept_steer(frame, self._connection_state.last_response_ids)
-                await self._send_event(lane, _encode(event))
+                stream_id, event = self._steering.accept_steer(frame, self._connection_state.last_response_ids)
+                await self._send_event(stream_id, _encode(event))
                 return
-            lane = _decode_stream_id(frame)
+            stream_id = _decode_stream_id(frame)
             if kind != "response.create":
-                why = "only response.create and response.steer are known here"
-                raise RequestRejected(_invalid_request(why, None))  # noqa: TRY301 - told as all others are
-            if lane not in self._locks and len(self._locks) >= _MAX_CHANNELS:
-                why = f"more than {_MAX_CHANNELS} lanes"
-                raise RequestRejected(_invalid_request(why, "websocket_stream_limit_reached"))  # noqa: TRY301
+                message = "unknown event type; expected response.create or response.steer"
+                raise RequestRejected(_invalid_request(message, None))  # noqa: TRY301 - handled like all other errors
+            if stream_id not in self._locks and len(self._locks) >= _MAX_CHANNELS:
+                message = f"more than {_MAX_CHANNELS} streams on one connection"
+                raise RequestRejected(_invalid_request(message, "websocket_stream_limit_reached"))  # noqa: TRY301
             if len(self._tasks) >= _MAX_REQUESTS:
-                why = f"more than {_MAX_REQUESTS} requests at once"
-                raise RequestRejected(_invalid_request(why, "websocket_stream_limit_reached"))  # noqa: TRY301
-        except RequestRejected as refused:
-            await self._send_error(lane, refused.error)
+                message = f"more than {_MAX_REQUESTS} concurrent requests on one connection"
+                raise RequestRejected(_invalid_request(message, "websocket_stream_limit_reached"))  # noqa: TRY301
+        except RequestRejected as rejection:
+            await self._send_error(stream_id, rejection.error)
             return
-        lock = self._locks.setdefault(lane, asyncio.Lock())
-        self._tasks.add(task := asyncio.ensure_future(self._serve_request(lane, lock, frame)))
+        lock = self._locks.setdefault(stream_id, asyncio.Lock())
+        self._tasks.add(task := asyncio.ensure_future(self._serve_request(stream_id, lock, frame)))
         task.add_done_callback(self._tasks.discard)
 
     def _decode_frame(self, text: bytes) -> dict[str, Raw]:
+        """Decode a text message as a JSON object."""
         if len(text) > self._message_limit:
-            why = f"the message is longer than {self._message_limit} bytes"
-            raise RequestRejected(ApiError(kind="too_large", message=why, status=413, code="message_too_big"))
+            message = f"the message is larger than {self._message_limit} bytes"
+            raise RequestRejected(ApiError(kind="too_large", message=message, status=413, code="message_too_big"))
         try:
             return _decode(text, type=dict[str, Raw])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise RequestRejected(_invalid_request("a JSON object is wanted", None)) from None
+            raise RequestRejected(_invalid_request("invalid JSON: expected a JSON object", None)) from None
 
     async def _serve_request(self, stream_id: str, lock: asyncio.Lock, frame: dict[str, Raw]) -> None:
+        """Run a response, and follow-ups for queued input, one at a time per channel."""
         async with lock:
-            joined = self._steering.merge_pending(stream_id, frame)
-            await self._send_events(stream_id, joined.events)
-            ended = await self._serve_response(stream_id, joined.request or frame, joined.steers, client_initiated=True)
-            while ended.request is not None:
-                ended = await self._serve_response(stream_id, ended.request, ended.steers, client_initiated=False)
+            turn = self._steering.merge_pending(stream_id, frame)
+            await self._send_events(stream_id, turn.events)
+            next_turn = await self._serve_response(stream_id, turn.request or frame, turn.steers, client_initiated=True)
+            while next_turn.request is not None:
+                next_turn = await self._serve_response(
+                    stream_id, next_turn.request, next_turn.steers, client_initiated=False
+                )
 
     async def _serve_response(
         self, stream_id: str, frame: dict[str, Raw], steers: list[Steer], *, client_initiated: bool
     ) -> NextTurn:
-        """One answer. `steers` are part of what it is asked; if they are all of it, `asked` is false."""
-        line = RequestRecord(
+        """Run one response; `steers` are the queued input it contains, the only input of a follow-up."""
+        record = RequestRecord(
             id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", started_at=time.monotonic()
         )
-        line.client, line.status, line.streamed = _RESPONSES.name, 499, True
+        record.client, record.status, record.streamed = _RESPONSES.name, 499, True
         losses: list[Loss] = []
-        id, last, note, streams = "", b"", None, False
+        id, last_event, capture, has_slot = "", b"", None, False
         try:
-            wanted = self._client_request(stream_id, frame)
-            warm = _decode(frame.get("generate", b"true")) is False
-            if not warm:
-                self._stream_quota.acquire(wanted.tenant)
-                streams = True
-            if not warm and self._recorder is not None:
-                note = self._recorder.start_capture(wanted, self._handshake.headers)
-            frames = self._prewarm_frames(wanted) if warm else self._response_frames(wanted, line, losses, note)
-            async for told_frame in frames:
-                if not last:
-                    id = _decode(told_frame, type=_StartedResponse).response.id
+            client_request = self._client_request(stream_id, frame)
+            if _decode(frame.get("generate", b"true")) is False:
+                events = self._prewarm_frames(client_request)
+            else:
+                self._stream_quota.acquire(client_request.tenant)
+                has_slot = True
+                if self._recorder is not None:
+                    capture = self._recorder.start_capture(client_request, self._handshake.headers)
+                events = self._response_frames(client_request, record, losses, capture)
+            async for event in events:
+                if not last_event:
+                    id = _decode(event, type=_StartedResponse).response.id
                     self._steering.start_response(id, stream_id, frame)
-                last = told_frame
-                await self._send_event(stream_id, told_frame)
-            line.status = 200
-        except Exception as error:  # noqa: BLE001 - the one place that turns whatever went wrong into an answer
-            known = to_api_error(error)
-            line.status, line.error = known.status or 500, known.message
-            line.exception = error if known.status == 500 and not isinstance(error, RequestRejected) else None
-            if not last:
-                await self._send_events(stream_id, self._steering.reject_steers(steers, known.message))
-            if client_initiated or last:
-                await self._send_error(stream_id, known)
-            last = _encode({"type": "error"})
+                last_event = event
+                await self._send_event(stream_id, event)
+            record.status = 200
+        except Exception as error:  # noqa: BLE001 - the one place that converts exceptions to events
+            api_error = _record_failure(record, error)
+            if not last_event:
+                await self._send_events(stream_id, self._steering.reject_steers(steers, api_error.message))
+            if client_initiated or last_event:
+                await self._send_error(stream_id, api_error)
+            last_event = _encode({"type": "error"})
         finally:
-            if streams:
+            if has_slot:
                 self._stream_quota.release(self._handshake.principal.tenant)
-            self._on_exchange_end(line, self._handshake.principal, losses)
-            if self._recorder is not None and note is not None:
-                note.losses = losses
-                self._recorder.record_exchange(line, note)
-        ended = self._steering.end_response(id, last)
-        await self._send_events(stream_id, ended.events)
-        return ended
+            self._on_exchange_end(record, self._handshake.principal, losses)
+            if self._recorder is not None and capture is not None:
+                capture.losses = losses
+                self._recorder.record_exchange(record, capture)
+        next_turn = self._steering.end_response(id, last_event)
+        await self._send_events(stream_id, next_turn.events)
+        return next_turn
 
     def _client_request(self, stream_id: str, frame: dict[str, Raw]) -> ClientRequest:
+        """Build the client request of a `response.create` event."""
         body = {name: value for name, value in frame.items() if name not in _FRAME_FIELDS}
         if _decode(body.pop("background", b"false")):
-            raise RequestRejected(_invalid_request("background is not for websockets", None))
+            raise RequestRejected(_invalid_request("background is not supported over WebSocket", None))
         return ClientRequest(
             codec=_RESPONSES,
             body=_encode(body | {"stream": True}),
@@ -287,60 +301,75 @@ class _WebSocketSession:
         )
 
     async def _prewarm_frames(self, client_request: ClientRequest) -> AsyncIterator[bytes]:
-        for told_frame in _split_events(await self._dispatcher.prewarm(client_request)):
-            yield told_frame
+        """Yield the events of a warm-up."""
+        for event in _split_events(await self._dispatcher.prewarm(client_request)):
+            yield event
 
     async def _response_frames(
         self, client_request: ClientRequest, record: RequestRecord, losses: list[Loss], capture: ExchangeCapture | None
     ) -> AsyncIterator[bytes]:
-        sends = None if capture is None else capture.on_request_sent
-        answer = await self._dispatcher.dispatch(client_request, record.set_backend, lambda: None, sends)
-        if not isinstance(answer, StreamingResponse):
-            raise AssertionError("what is asked to stream does")  # noqa: TRY004 - never by what a client sends
+        """Dispatch a request and yield the events of its response."""
+        on_request_sent = None if capture is None else capture.on_request_sent
+        response = await self._dispatcher.dispatch(client_request, record.set_backend, lambda: None, on_request_sent)
+        if not isinstance(response, StreamingResponse):
+            raise AssertionError("a streaming request got a buffered response")  # noqa: TRY004 - never by what a client sends
         if capture is not None:
-            capture.on_response(answer)
-        async for data in answer.chunks():
+            capture.on_response(response)
+        async for data in response.chunks():
             if capture is not None:
                 capture.append_body(data)
-            for told_frame in _split_events(data):
-                if told_frame.startswith(b'{"type":"error"') and (error := answer.error) is not None:
+            for event in _split_events(data):
+                if event.startswith(b'{"type":"error"') and (error := response.error) is not None:
                     raise RequestRejected(
                         replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind))
                     )
-                yield told_frame
-        losses += answer.losses
-        record.usage, record.losses = answer.usage, len(losses)
-        record.failed = answer.error is not None
+                yield event
+        losses += response.losses
+        record.usage, record.losses = response.usage, len(losses)
+        record.failed = response.error is not None
 
     async def _send_events(self, stream_id: str, events: list[dict[str, Any]]) -> None:
+        """Send several events on a channel."""
         for event in events:
             await self._send_event(stream_id, _encode(event))
 
     async def _send_event(self, stream_id: str, text: bytes) -> None:
+        """Send one event on a channel."""
         if stream_id:
             text = b'{"stream_id":"%b",%b' % (stream_id.encode(), text[1:])
         await self._send({"type": "websocket.send", "text": text.decode()})
 
     async def _send_error(self, stream_id: str, error: ApiError) -> None:
-        """In the form of this transport, which is not that of a stream."""
+        """Send an error in the WebSocket's form, which differs from that of a stream."""
         status = error.status or _RESPONSES.surface.status_of(error.kind)
         body = _decode(_RESPONSES.encode_error(error).to_bytes())["error"]
         await self._send_event(stream_id, _encode({"type": "error", "status": status, "error": body}))
 
 
+def _record_failure(record: RequestRecord, error: Exception) -> ApiError:
+    """Record a failed exchange, and return the error for the client."""
+    api_error = to_api_error(error)
+    record.status, record.error = api_error.status or 500, api_error.message
+    is_internal = api_error.status == 500 and not isinstance(error, RequestRejected)
+    record.exception = error if is_internal else None
+    return api_error
+
+
 def _decode_stream_id(frame: dict[str, Raw]) -> str:
-    lane = _decode(frame.get("stream_id", b'""')) or ""
-    if not isinstance(lane, str) or (lane and not _STREAM_ID.fullmatch(lane)):
-        raise RequestRejected(_invalid_request("stream_id: 1 to 256 of A-Z, a-z, 0-9, _ . -", None))
-    return lane
+    """Decode the `stream_id` of an event; empty if there is none."""
+    stream_id = _decode(frame.get("stream_id", b'""')) or ""
+    if not isinstance(stream_id, str) or (stream_id and not _STREAM_ID.fullmatch(stream_id)):
+        raise RequestRejected(_invalid_request("stream_id: expected 1 to 256 characters of A-Z, a-z, 0-9, _ . -", None))
+    return stream_id
 
 
 def _split_events(data: bytes) -> Iterator[bytes]:
-    """The events in a piece of a stream, which is whole frames."""
+    """Yield the data of each event in complete SSE frames."""
     for text in data.split(b"\n"):
         if text.startswith(_DATA_PREFIX) and text != b"data: [DONE]":
             yield text[len(_DATA_PREFIX) :]
 
 
 def _invalid_request(reason: str, code: str | None) -> ApiError:
+    """Build an `invalid_request` error (400)."""
     return ApiError(kind="invalid_request", message=reason, status=400, code=code)

@@ -1,6 +1,7 @@
-"""Anthropic's computer use: one tool with a word for each action, and since 2026 toolsets with a member for each.
+"""Decode and encode Anthropic computer use: the tool declaration, its calls and its results.
 
-The declaration of Anthropic's computer use, and which of its forms a model is given.
+There are three forms: the single `computer` tool, which names its action in an argument, and since 2026 the
+`computer_toolset` and `browser_toolset`, which have one member per action.
 """
 
 import re
@@ -85,76 +86,84 @@ _SIMPLE_ACTIONS: dict[str, Action] = {
 }
 _DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 _DEFAULT_NOTCHES = 3
+# Models also send an address without a scheme, such as "localhost:8000".
 _URL_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
-"""An address may come without one, and perhaps with a port."""
 _MAX_REPEAT = 100
 
 # ---- decode
 
 
 def decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
-    members = call_arguments(call)
-    if members is None:
+    """Decode a call as computer actions; None if it is another tool or its arguments are invalid."""
+    arguments = call_arguments(call)
+    if arguments is None:
         return None
-    member: Any = call.name
+    action_name: Any = call.name
     if call.toolset is None and call.name == "computer":
-        member = members.pop("action", None)
+        action_name = arguments.pop("action", None)
     elif call.toolset not in ("computer", "browser"):
         return None
-    if not isinstance(member, str):
+    if not isinstance(action_name, str):
         return None
     try:
-        actions = _decode_action(member, members)
+        actions = _decode_action(action_name, arguments)
     except (TypeError, ValueError, KeyError):
         return None
     if actions is None:
         return None
-    others = tuple("/" + escape_pointer(name) for name in members)
-    return ComputerUse(actions=actions, places=("",) * len(actions), others=others)
+    unread = tuple("/" + escape_pointer(name) for name in arguments)
+    return ComputerUse(actions=actions, places=("",) * len(actions), others=unread)
 
 
-def _decode_action(member: str, members: dict[str, Any]) -> tuple[Action, ...] | None:
-    """What a member means; it takes from `members` what it understands."""
-    if member in CLICKS:
-        keys = _decode_modifiers(members)
-        x, y = _decode_point(members)
-        return (Click(x=x, y=y, keys=keys, **CLICKS[member]),)
-    if member in _SIMPLE_ACTIONS:
-        return (_SIMPLE_ACTIONS[member],)
-    match member:
-        case "mouse_move" | "hover":
-            x, y = _decode_point(members)
-            return None if x is None or y is None else (Move(x=x, y=y),)
-        case "left_click_drag":
-            return _decode_drag(members)
-        case "left_mouse_down" | "left_mouse_up":
-            x, y = _decode_point(members)
-            return (MouseDown(x=x, y=y) if member == "left_mouse_down" else MouseUp(x=x, y=y),)
+def _decode_action(name: str, arguments: dict[str, Any]) -> tuple[Action, ...] | None:
+    """Decode one action by its name and remove the arguments that it uses."""
+    if name in _SIMPLE_ACTIONS:
+        return (_SIMPLE_ACTIONS[name],)
+    match name:
         case "scroll":
-            return _decode_scroll(members)
+            return _decode_scroll(arguments)
         case "zoom":
-            x0, y0, x1, y1 = (_expect_int(one) for one in members.pop("region"))
+            x0, y0, x1, y1 = (_expect_int(number) for number in arguments.pop("region"))
             return (Zoom(x0=x0, y0=y0, x1=x1, y1=y1),)
         case "type":
-            return (Type(text=_expect_text(members.pop("text"))),)
+            return (Type(text=_expect_text(arguments.pop("text"))),)
         case "key" | "hold_key":
-            return _decode_keys(members, hold=member == "hold_key")
+            return _decode_keys(arguments, hold=name == "hold_key")
         case "wait":
-            return (Wait(seconds=_expect_seconds(members.pop("duration"))),)
+            return (Wait(seconds=_expect_seconds(arguments.pop("duration"))),)
         case "navigate":
-            url = _expect_text(members.pop("url"))
+            url = _expect_text(arguments.pop("url"))
             return (_HISTORY_ACTIONS.get(url) or Navigate(url=url if _URL_SCHEME.match(url) else f"https://{url}"),)
+        case _:
+            return _decode_mouse_action(name, arguments)
+
+
+def _decode_mouse_action(name: str, arguments: dict[str, Any]) -> tuple[Action, ...] | None:
+    """Decode a click, move, drag, or a button press or release."""
+    if name in CLICKS:
+        keys = _decode_modifiers(arguments)
+        x, y = _decode_point(arguments)
+        return (Click(x=x, y=y, keys=keys, **CLICKS[name]),)
+    match name:
+        case "mouse_move" | "hover":
+            x, y = _decode_point(arguments)
+            return None if x is None or y is None else (Move(x=x, y=y),)
+        case "left_click_drag":
+            return _decode_drag(arguments)
+        case "left_mouse_down" | "left_mouse_up":
+            x, y = _decode_point(arguments)
+            return (MouseDown(x=x, y=y) if name == "left_mouse_down" else MouseUp(x=x, y=y),)
         case _:
             return None
 
 
-def _decode_keys(members: dict[str, Any], *, hold: bool) -> tuple[Action, ...] | None:
-    """One chord, held or pressed; or several, with spaces between them."""
-    text = _expect_text(members.pop("text"))
+def _decode_keys(arguments: dict[str, Any], *, hold: bool) -> tuple[Action, ...] | None:
+    """Decode a chord that is held or pressed, or several chords separated by spaces."""
+    text = _expect_text(arguments.pop("text"))
     if hold:
         keys = chord_of(text)
-        return (Keys(keys=keys, hold=_expect_seconds(members.pop("duration"))),) if keys else None
-    repeat = _expect_int(members.pop("repeat", 1))
+        return (Keys(keys=keys, hold=_expect_seconds(arguments.pop("duration"))),) if keys else None
+    repeat = _expect_int(arguments.pop("repeat", 1))
     chords = [chord_of(word) for word in text.split()]
     if not 0 < repeat <= _MAX_REPEAT or not all(chords):
         return None
@@ -163,85 +172,92 @@ def _decode_keys(members: dict[str, Any], *, hold: bool) -> tuple[Action, ...] |
     return tuple(Keys(keys=chord) for chord in chords * repeat) or None
 
 
-def _decode_drag(members: dict[str, Any]) -> tuple[Action, ...] | None:
-    keys = _decode_modifiers(members)
-    start = parse_point(members.pop("start_coordinate", None)) or _decode_target(members.pop("from", None))
-    x, y = _decode_point(members)
+def _decode_drag(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
+    """Decode `left_click_drag`; None without a start and an end."""
+    keys = _decode_modifiers(arguments)
+    start = parse_point(arguments.pop("start_coordinate", None)) or _decode_target(arguments.pop("from", None))
+    x, y = _decode_point(arguments)
     return None if start is None or x is None or y is None else (Drag(path=(start, (x, y)), keys=keys),)
 
 
-def _decode_scroll(members: dict[str, Any]) -> tuple[Action, ...] | None:
-    keys = _decode_modifiers(members)
-    x, y = _decode_point(members)
-    towards = _DIRECTIONS[members.pop("scroll_direction")]
-    amount = _expect_int(members.pop("scroll_amount", _DEFAULT_NOTCHES)) * PIXELS_PER_NOTCH
-    return (Scroll(x=x, y=y, dx=towards[0] * amount, dy=towards[1] * amount, keys=keys),)
+def _decode_scroll(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
+    """Decode `scroll`, whose amount counts wheel notches."""
+    keys = _decode_modifiers(arguments)
+    x, y = _decode_point(arguments)
+    direction = _DIRECTIONS[arguments.pop("scroll_direction")]
+    amount = _expect_int(arguments.pop("scroll_amount", _DEFAULT_NOTCHES)) * PIXELS_PER_NOTCH
+    return (Scroll(x=x, y=y, dx=direction[0] * amount, dy=direction[1] * amount, keys=keys),)
 
 
-def _decode_point(members: dict[str, Any]) -> tuple[int | None, int | None]:
-    if members.get("coordinate") is None and "target" not in members:
-        members.pop("coordinate", None)
+def _decode_point(arguments: dict[str, Any]) -> tuple[int | None, int | None]:
+    """Decode the position of an action: None twice if it has none, `ValueError` if it is invalid."""
+    if arguments.get("coordinate") is None and "target" not in arguments:
+        arguments.pop("coordinate", None)
         return None, None
-    found = parse_point(members.pop("coordinate", None)) or _decode_target(members.pop("target", None))
-    if found is None:
-        raise ValueError("no point")
-    return found
+    point = parse_point(arguments.pop("coordinate", None)) or _decode_target(arguments.pop("target", None))
+    if point is None:
+        raise ValueError("expected a coordinate")
+    return point
 
 
 def _decode_target(value: Any) -> tuple[int, int] | None:
+    """Decode the browser toolset's `target`; None unless it is a coordinate."""
     if not isinstance(value, dict) or value.keys() != {"type", "x", "y"} or value["type"] != "coordinate":
         return None
     return parse_point([value["x"], value["y"]])
 
 
-def _decode_modifiers(members: dict[str, Any]) -> tuple[str, ...]:
-    word = members.pop("text", None) or members.pop("modifiers", None)
-    return () if word is None else chord_of(_expect_text(word))
+def _decode_modifiers(arguments: dict[str, Any]) -> tuple[str, ...]:
+    """Decode the keys that are held during an action."""
+    chord = arguments.pop("text", None) or arguments.pop("modifiers", None)
+    return () if chord is None else chord_of(_expect_text(chord))
 
 
 def _expect_text(value: Any) -> str:
+    """Return the value if it is a string, else raise `TypeError`."""
     if not isinstance(value, str):
-        raise TypeError("no text")
+        raise TypeError("expected a string")
     return value
 
 
 def _expect_int(value: Any) -> int:
+    """Return the value if it is an integer, else raise `TypeError`."""
     if type(value) is not int:
-        raise TypeError("no whole number")
+        raise TypeError("expected an integer")
     return value
 
 
 def _expect_seconds(value: Any) -> float:
+    """Return the value as a float if it is a number, else raise `TypeError`."""
     if type(value) not in (int, float):
-        raise TypeError("no number")
+        raise TypeError("expected a number")
     return float(value)
 
 
 def decode_computer_result(result: ToolResult) -> ScreenObservation:
-    """Where the tab in view is, if the state of a browser says it."""
+    """Return the URL of the active tab from a `browser_state` block, if there is one."""
     for part in result.content or ():
         if isinstance(part, OpaquePart) and part.kind == BROWSER_STATE:
-            shown = [
-                tab.get("url") for tab in _list_entries(parse_json(part.body), "tabs") if tab.get("active") is True
-            ]
-            return ScreenObservation(url=next((url for url in shown if isinstance(url, str) and url), None))
+            urls = [tab.get("url") for tab in _list_entries(parse_json(part.body), "tabs") if tab.get("active") is True]
+            return ScreenObservation(url=next((url for url in urls if isinstance(url, str) and url), None))
     return ScreenObservation()
 
 
 def describe_tabs(raw: Raw) -> str | None:
-    """The state of a browser in words, which is how the provider tells it to its own model."""
+    """Describe a `browser_state` block in text, as Anthropic does for its own models."""
     state = parse_json(raw)
     tabs = []
     for tab in _list_entries(state, "tabs"):
-        shown = " (in view)" if tab.get("active") is True else ""
-        tabs.append(f"Tab {tab.get('tab_id')}{shown}: {tab.get('title')} {tab.get('url')}")
+        marker = " (in view)" if tab.get("active") is True else ""
+        tabs.append(f"Tab {tab.get('tab_id')}{marker}: {tab.get('title')} {tab.get('url')}")
     changes = [" ".join(map(str, change.values())) for change in _list_entries(state, "state_changes")]
     return "\n".join([*tabs, *changes]) or None
 
 
 def _list_entries(state: Any, name: str) -> list[dict[str, Any]]:
-    found = state.get(name) if isinstance(state, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    """Return the objects of a list in the browser state."""
+    entries = state.get(name) if isinstance(state, dict) else None
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 # ---- encode
@@ -250,39 +266,29 @@ def _list_entries(state: Any, name: str) -> list[dict[str, Any]]:
 def encode_computer_actions(
     actions: tuple[Action, ...], computer: Computer, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    browsing = computer.dialect == BROWSER_TOOLSET
+    """Encode actions as calls of the declared form; None if the form cannot express one of them."""
+    in_browser = computer.dialect == BROWSER_TOOLSET
 
-    def say(action: Action, saying: ActionEncodingState) -> list[EncodedAction] | None:
-        said = _encode_action(action, saying, in_browser=browsing)
-        if said is None or computer.dialect != SINGLE_TOOL:
-            return said
-        return [EncodedAction("computer", {"action": one.name, **one.arguments}) for one in said]
+    def encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAction] | None:
+        encoded = _encode_action(action, state, in_browser=in_browser)
+        if encoded is None or computer.dialect != SINGLE_TOOL:
+            return encoded
+        return [EncodedAction("computer", {"action": call.name, **call.arguments}) for call in encoded]
 
-    return encode_each(actions, say, state)
+    return encode_each(actions, encode_action, state)
 
 
 def _encode_action(action: Action, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
-    if (word := _encode_simple_action(action)) is not None:
-        return [word]
+    """Encode one action; None if the form has no equivalent."""
+    if (simple := _encode_simple_action(action)) is not None:
+        return [simple]
     match action:
         case Click():
             return _encode_click(action, state, in_browser=in_browser)
         case Move(x=x, y=y):
             return [EncodedAction("mouse_move", _encode_point((x, y), in_browser=in_browser))]
-        case Drag(path=path):
-            if len(path) > 2:
-                state.report_loss("only where it starts and ends is told")
-            origin = {"from": _encode_coordinate(path[0])} if in_browser else {"start_coordinate": list(path[0])}
-            return [
-                EncodedAction(
-                    "left_click_drag",
-                    {
-                        **origin,
-                        **_encode_point(path[-1], in_browser=in_browser),
-                        **_encode_modifiers(action, state, in_browser=in_browser),
-                    },
-                )
-            ]
+        case Drag():
+            return [_encode_drag(action, state, in_browser=in_browser)]
         case Scroll():
             return _encode_scroll(action, state, in_browser=in_browser)
         case Type(text=text):
@@ -290,12 +296,8 @@ def _encode_action(action: Action, state: ActionEncodingState, *, in_browser: bo
         case Keys():
             return [_encode_keys(action, state, in_browser=in_browser)]
         case Wait(seconds=seconds):
-            return [
-                EncodedAction(
-                    "wait",
-                    {"duration": _encode_duration(1.0 if seconds is None else seconds, state, in_browser=in_browser)},
-                )
-            ]
+            duration = _encode_duration(1.0 if seconds is None else seconds, state, in_browser=in_browser)
+            return [EncodedAction("wait", {"duration": duration})]
         case Zoom(x0=x0, y0=y0, x1=x1, y1=y1):
             return [EncodedAction("zoom", {"region": [x0, y0, x1, y1]})]
         case MouseDown() | MouseUp():
@@ -307,16 +309,29 @@ def _encode_action(action: Action, state: ActionEncodingState, *, in_browser: bo
 
 
 def _encode_simple_action(action: Action) -> EncodedAction | None:
-    for word, bare in _SIMPLE_ACTIONS.items():
-        if action == bare:
-            return EncodedAction(word, {})
-    for word, bare in _HISTORY_ACTIONS.items():
-        if action == bare:
-            return EncodedAction("navigate", {"url": word})
+    """Encode an action without arguments, None for all others."""
+    for name, simple_action in _SIMPLE_ACTIONS.items():
+        if action == simple_action:
+            return EncodedAction(name, {})
+    for name, simple_action in _HISTORY_ACTIONS.items():
+        if action == simple_action:
+            return EncodedAction("navigate", {"url": name})
     return None
 
 
+def _encode_drag(action: Drag, state: ActionEncodingState, *, in_browser: bool) -> EncodedAction:
+    """Encode a drag, of which only the two ends are sent."""
+    start, end = action.path[0], action.path[-1]
+    if len(action.path) > 2:
+        state.report_loss("only start and end of the path sent")
+    arguments = {"from": _encode_coordinate(start)} if in_browser else {"start_coordinate": list(start)}
+    arguments |= _encode_point(end, in_browser=in_browser)
+    arguments |= _encode_modifiers(action, state, in_browser=in_browser)
+    return EncodedAction("left_click_drag", arguments)
+
+
 def _encode_keys(action: Keys, state: ActionEncodingState, *, in_browser: bool) -> EncodedAction:
+    """Encode a key press, or `hold_key` for one with a duration."""
     chord = "+".join(vendor_keys(action.keys, _KEY_NAMES))
     if action.hold is not None:
         return EncodedAction(
@@ -326,78 +341,88 @@ def _encode_keys(action: Keys, state: ActionEncodingState, *, in_browser: bool) 
 
 
 def _encode_duration(seconds: float, state: ActionEncodingState, *, in_browser: bool) -> float:
-    """Only the browser's members take a part of a second."""
+    """Return the duration, rounded to whole seconds except in the browser toolset."""
     return seconds if in_browser and not seconds.is_integer() else round_seconds(seconds, state)
 
 
 def _encode_click(action: Click, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
+    """Encode a click; None for a button that the form lacks or an unknown position in the browser."""
     if action.button in ("back", "forward"):
         return None
-    wanted: dict[str, Any] = {"button": action.button} if action.button != "left" else {}
-    wanted |= {"count": action.count} if action.count != 1 else {}
-    member = next((name for name, means in CLICKS.items() if means == wanted), None)
+    options: dict[str, Any] = {"button": action.button} if action.button != "left" else {}
+    options |= {"count": action.count} if action.count != 1 else {}
+    member = next((name for name, click_options in CLICKS.items() if click_options == options), None)
     times = 1
     if member is None:
         member, times = f"{action.button}_click", action.count
-        state.report_loss("several clicks of that button are told one by one")
-    where = state.target_point(action) if in_browser else (action.x, action.y) if action.x is not None else None
-    if in_browser and where is None:
+        state.report_loss("multiple clicks sent one by one")
+    point = state.target_point(action) if in_browser else (action.x, action.y) if action.x is not None else None
+    if in_browser and point is None:
         return None
-    place = {} if where is None else _encode_point(where, in_browser=in_browser)
-    return [EncodedAction(member, {**place, **_encode_modifiers(action, state, in_browser=in_browser)})] * times
+    position = {} if point is None else _encode_point(point, in_browser=in_browser)
+    return [EncodedAction(member, {**position, **_encode_modifiers(action, state, in_browser=in_browser)})] * times
 
 
 def _encode_scroll(action: Scroll, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
-    where = state.target_point(action)
-    if where is None and state.size is not None:
-        where = state.size[0] // 2, state.size[1] // 2
-    if in_browser and where is None:
+    """Encode a scroll as one action per axis, in wheel notches."""
+    point = state.target_point(action)
+    if point is None and state.size is not None:
+        point = state.size[0] // 2, state.size[1] // 2
+    if in_browser and point is None:
         return None
-    place = {} if where is None else _encode_point(where, in_browser=in_browser)
-    told = []
-    for pixels, back, on in ((action.dy, "up", "down"), (action.dx, "left", "right")):
+    position = {} if point is None else _encode_point(point, in_browser=in_browser)
+    encoded = []
+    for pixels, negative, positive in ((action.dy, "up", "down"), (action.dx, "left", "right")):
         if pixels:
             notches = max(1, round(abs(pixels) / PIXELS_PER_NOTCH))
             if notches * PIXELS_PER_NOTCH != abs(pixels):
-                state.report_loss("pixels are told as notches of a wheel")
-            towards = {"scroll_direction": on if pixels > 0 else back, "scroll_amount": notches}
-            told.append(
+                state.report_loss("pixels rounded to wheel notches")
+            direction = {"scroll_direction": positive if pixels > 0 else negative, "scroll_amount": notches}
+            encoded.append(
                 EncodedAction(
                     "scroll",
-                    {**place, **towards, **_encode_modifiers(action, state, in_browser=in_browser, is_scroll=True)},
+                    {
+                        **position,
+                        **direction,
+                        **_encode_modifiers(action, state, in_browser=in_browser, is_scroll=True),
+                    },
                 )
             )
-    return told or [EncodedAction("wait", {"duration": 1})]
+    return encoded or [EncodedAction("wait", {"duration": 1})]
 
 
 def _encode_mouse_button(
     action: MouseDown | MouseUp, state: ActionEncodingState, *, in_browser: bool
 ) -> list[EncodedAction] | None:
+    """Encode a left button press or release, moving the pointer first on a desktop."""
     if action.button != "left":
         return None
-    word = "left_mouse_down" if isinstance(action, MouseDown) else "left_mouse_up"
-    where = state.target_point(action)
+    name = "left_mouse_down" if isinstance(action, MouseDown) else "left_mouse_up"
+    point = state.target_point(action)
     if in_browser:
-        return None if where is None else [EncodedAction(word, _encode_point(where, in_browser=True))]
-    first = [] if action.x is None or where is None else [EncodedAction("mouse_move", {"coordinate": list(where)})]
-    return [*first, EncodedAction(word, {})]
+        return None if point is None else [EncodedAction(name, _encode_point(point, in_browser=True))]
+    move = [] if action.x is None or point is None else [EncodedAction("mouse_move", {"coordinate": list(point)})]
+    return [*move, EncodedAction(name, {})]
 
 
 def _encode_point(point: Any, *, in_browser: bool) -> dict[str, Any]:
+    """Return the argument for a position."""
     return {"target": _encode_coordinate(point)} if in_browser else {"coordinate": list(point)}
 
 
 def _encode_coordinate(point: tuple[int, int]) -> dict[str, Any]:
+    """Return the browser toolset's form of a coordinate."""
     return {"type": "coordinate", "x": point[0], "y": point[1]}
 
 
 def _encode_modifiers(
     action: Any, state: ActionEncodingState, *, in_browser: bool, is_scroll: bool = False
 ) -> dict[str, Any]:
+    """Return the argument for keys held during the action."""
     if not action.keys:
         return {}
     if in_browser and (is_scroll or isinstance(action, Drag)):
-        state.report_loss("the target holds no keys meanwhile")
+        state.report_loss("the target cannot hold modifier keys")
         return {}
     return {"modifiers" if in_browser else "text": "+".join(vendor_keys(action.keys, _KEY_NAMES))}
 
@@ -409,7 +434,7 @@ _KINDS = {
     BROWSER_TOOLSET: "screenshot click move drag type keys scroll wait zoom mouse_down mouse_up "
     "navigate back forward reload read_text",
 }
-# By member of the browser toolset: what it is called in common, if it is.
+# Action kind by member of the browser toolset.
 _BROWSER_MEMBERS = {
     **dict.fromkeys(CLICKS, "click"),
     "navigate": "navigate",
@@ -442,20 +467,20 @@ _TAB_MEMBERS = [
     "javascript_exec",
 ]
 
-# ---- decode
+# ---- declaration
 
 
 def decode_computer(kind: str, date: str, raw: Raw) -> Computer | None:
-    """What a declaration says of the screen; None if it is another tool."""
+    """Decode a tool declaration; None if it is not computer use. `date` is the version suffix."""
     if kind not in _KINDS:
         return None
     if not isinstance(members := parse_json(raw), dict):
         return None
     width, height = members.pop("display_width_px", None), members.pop("display_height_px", None)
-    sizes = [one if type(one) is int and one > 0 else None for one in (width, height)]
-    others = unread_pointers(members, ("type", "name") if members.get("name") == "computer" else ("type",))
-    others += [] if sizes[0] or width is None else ["display_width_px"]
-    others += [] if sizes[1] or height is None else ["display_height_px"]
+    sizes = [size if type(size) is int and size > 0 else None for size in (width, height)]
+    unread = unread_pointers(members, ("type", "name") if members.get("name") == "computer" else ("type",))
+    unread += [] if sizes[0] or width is None else ["display_width_px"]
+    unread += [] if sizes[1] or height is None else ["display_height_px"]
     kinds = _enabled_kinds(
         kind, members.get("configs"), (_EARLIEST_KINDS if date == "20241022" else _KINDS[kind]).split()
     )
@@ -465,27 +490,25 @@ def decode_computer(kind: str, date: str, raw: Raw) -> Computer | None:
         width=sizes[0],
         height=sizes[1],
         environment="browser" if kind == BROWSER_TOOLSET else "desktop",
-        others=tuple(others),
+        others=tuple(unread),
         wire_form=("environment",),
         at="",
     )
 
 
 def _enabled_kinds(kind: str, configs: Any, kinds: list[str]) -> list[str]:
-    """The actions without those of which every member is turned off."""
+    """Return the action kinds that have at least one enabled member."""
     if not isinstance(configs, dict) or kind == SINGLE_TOOL:
         return kinds
-    off = {name for name, config in configs.items() if isinstance(config, dict) and config.get("enabled") is False}
+    disabled = {name for name, config in configs.items() if isinstance(config, dict) and config.get("enabled") is False}
     members = _BROWSER_MEMBERS if kind == BROWSER_TOOLSET else _COMPUTER_MEMBERS
-    there = {means for name, means in members.items() if name not in off}
-    there |= set() if "navigate" in off else {"back", "forward", "reload"}
-    return [one for one in kinds if one in there]
-
-
-# ---- encode
+    enabled = {action_kind for name, action_kind in members.items() if name not in disabled}
+    enabled |= set() if "navigate" in disabled else {"back", "forward", "reload"}
+    return [action_kind for action_kind in kinds if action_kind in enabled]
 
 
 def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
+    """Declare computer use for a model: the single tool for older ones, else the matching toolset."""
     generation = model_version(model)[1]
     if (0, 0) < generation < (5, 5) and client_computer.width and client_computer.height:
         body: dict[str, Any] = {"type": "computer_20251124", "name": "computer"}
@@ -509,30 +532,34 @@ _COMPUTER_MEMBERS = {
 
 
 def _disabled_configs(members: list[str]) -> dict[str, Any]:
-    """The client can't do these: the model is not offered them."""
+    """Return `configs` that disable the members the client cannot perform."""
     return {"configs": {name: {"enabled": False} for name in members}} if members else {}
 
 
 def _native_tool(
     kind: str, body: dict[str, Any], client_computer: Computer, name: str | None = None
 ) -> tuple[NativeTool, Computer]:
-    sized = (client_computer.width, client_computer.height) if kind == SINGLE_TOOL else (None, None)
+    """Return the tool declaration and the canonical description of what it supports."""
+    size = (client_computer.width, client_computer.height) if kind == SINGLE_TOOL else (None, None)
     environment = None if kind == SINGLE_TOOL else client_computer.environment
     kinds = tuple(_KINDS[kind].split())
-    own = Computer(dialect=kind, kinds=kinds, width=sized[0], height=sized[1], environment=environment)
+    computer = Computer(dialect=kind, kinds=kinds, width=size[0], height=size[1], environment=environment)
     raw = Raw(msgspec.json.encode(body))
-    return NativeTool(protocol=FAMILY, kind=kind, name=name, body=raw, executor="client", computer=own), own
+    return NativeTool(protocol=FAMILY, kind=kind, name=name, body=raw, executor="client", computer=computer), computer
 
 
 def _encode_computer_call(call: ToolCall, computer: Computer, _: tuple[SafetyCheck, ...]) -> ToolCall:
+    """Add the toolset name to a call."""
     return replace(call, toolset=_toolset_name(computer))
 
 
 def _encode_computer_result(result: ToolResult, computer: Computer, _: tuple[SafetyCheck, ...]) -> ToolResult:
+    """Add the toolset name to a result."""
     return replace(result, toolset=_toolset_name(computer))
 
 
 def _toolset_name(computer: Computer) -> str | None:
+    """Return the `toolset_name` of the declared form, None for the single tool."""
     return {COMPUTER_TOOLSET: "computer", BROWSER_TOOLSET: "browser"}.get(computer.dialect)
 
 

@@ -1,4 +1,4 @@
-"""Anthropic's errors, to canonical and back."""
+"""Decode and encode Anthropic error bodies."""
 
 from typing import Any
 
@@ -51,40 +51,45 @@ _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
+    """Decode an error body; `status` is the HTTP status, None inside a stream."""
     shape = _read_error(body)
     raw = unset_to_none(shape.error.type)
     kind = ERROR_KINDS.get(raw or "", "other")
     message = unset_to_none(shape.error.message) or ""
     if kind == "invalid_request" and message.startswith(CONTEXT_OVERFLOW):
         kind = "context_length"
-    envelope = (ERROR_TYPE_FORM,) if shape.type is not UNSET else (ERROR_TYPE_FORM, "anthropic:absent:type")
-    code, kept = _decode_details(
-        merge_extras(collect_extras(shape, FAMILY, *envelope), collect_extras(shape.error, FAMILY, prefix="error/"))
+    wire_form = (ERROR_TYPE_FORM,) if shape.type is not UNSET else (ERROR_TYPE_FORM, "anthropic:absent:type")
+    code, extras = _decode_details(
+        merge_extras(collect_extras(shape, FAMILY, *wire_form), collect_extras(shape.error, FAMILY, prefix="error/"))
     )
     id = unset_to_none(shape.request_id)
-    return ApiError(kind=kind, message=message, status=status, code=code, raw=raw, request_id=id, **kept)
+    return ApiError(kind=kind, message=message, status=status, code=code, raw=raw, request_id=id, **extras)
 
 
-def _decode_details(extras_and_form: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """The code that clients are to look at first, and what was kept without it."""
-    own = (extras_and_form["extras"] or {}).get(FAMILY, {})
-    raw = own.get("error/details", b"")
+def _decode_details(collected: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Split `details.error_code`, which SDKs check first, from the extras; return the code and the remaining extras."""
+    extras = (collected["extras"] or {}).get(FAMILY, {})
+    raw = extras.get("error/details", b"")
     details = _decode_members(raw) if bytes(raw)[:1] == b"{" else {}
     if not isinstance(code := decode_json(details.get(_CODE_FIELD, b"null")), str):
-        return None, extras_and_form
-    others = {f"error/details/{escape_pointer(name)}": value for name, value in details.items() if name != _CODE_FIELD}
-    left = {name: value for name, value in own.items() if name != "error/details"} | others
-    return code, {"extras": {FAMILY: left} if left else None, "wire_form": extras_and_form["wire_form"]}
+        return None, collected
+    other_details = {
+        f"error/details/{escape_pointer(name)}": value for name, value in details.items() if name != _CODE_FIELD
+    }
+    remaining = {name: value for name, value in extras.items() if name != "error/details"} | other_details
+    return code, {"extras": {FAMILY: remaining} if remaining else None, "wire_form": collected["wire_form"]}
 
 
 def native_only_error(request: Request) -> ApiError | None:
-    """A thread is held by the provider. At this code, Anthropic's tool runner goes on without one, and sends all that
-    was said each time."""
+    """Return the error for a request with `thread`, which only Anthropic stores.
+
+    Anthropic's tool runner recognizes the code and retries with the full history instead.
+    """
     if request.extras is None or "thread" not in request.extras.get(FAMILY, {}):
         return None
     return ApiError(
         kind="invalid_request",
-        message="thread: only Anthropic itself holds threads; send the whole conversation without `thread`",
+        message="thread: only Anthropic stores threads; send the full conversation without `thread`",
         status=400,
         code="thread_unsupported_request",
         raw=ERROR_TYPES["invalid_request"],
@@ -93,12 +98,13 @@ def native_only_error(request: Request) -> ApiError | None:
 
 
 def encode_error(error: ApiError) -> EncodedBody:
+    """Encode an error body; fields that Anthropic errors lack are reported as losses."""
     report = LossReport()
     message = error.message
     if error.kind == "context_length" and not message.startswith(CONTEXT_OVERFLOW):
-        message = f"{CONTEXT_OVERFLOW}: {message}"  # by these words clients know that they must compact
-    own = error.raw is not None and ERROR_TYPE_FORM in error.wire_form
-    shape = ErrorShape(type=none_to_unset(error.raw) if own else ERROR_TYPES[error.kind], message=message)
+        message = f"{CONTEXT_OVERFLOW}: {message}"  # clients compact their history when they see this prefix
+    is_native = error.raw is not None and ERROR_TYPE_FORM in error.wire_form
+    shape = ErrorShape(type=none_to_unset(error.raw) if is_native else ERROR_TYPES[error.kind], message=message)
     body: dict[str, Any] = {"type": "error", "error": shape}
     if "anthropic:absent:type" in error.wire_form:
         del body["type"]

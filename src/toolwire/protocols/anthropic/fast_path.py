@@ -1,4 +1,7 @@
-"""Most answers of other protocols hold text and calls of functions, and nothing else: those are written straight."""
+"""Fast path for responses of other protocols that consist of text and function calls only.
+
+The general encoder in `response` defines the output; `encode_fast` must produce the same or return None.
+"""
 
 from operator import attrgetter
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 from msgspec import Raw
 
 from toolwire.canonical.content import Part, Text, ToolCall
-from toolwire.canonical.response import Response, Usage
+from toolwire.canonical.response import Candidate, Response, Usage
 from toolwire.codec.encoding.ids import ESCAPED_PREFIX
 from toolwire.codec.wire.reader import JSON_ERRORS
 from toolwire.protocols.anthropic.parts.calls import decode_members
@@ -15,7 +18,7 @@ from toolwire.protocols.anthropic.wire import FAMILY, CallerShape, TextBlock, To
 
 _STOPS = ("end_turn", "max_tokens", "tool_use")
 
-# That there is nothing else in it is asked of all fields at once.
+# One comparison of all other fields shows that a value is plain.
 _message_fields = attrgetter("id", "status", "phase")
 _text_fields = attrgetter("annotations", "signature", "cache", "extras")
 _call_fields = attrgetter(
@@ -30,14 +33,11 @@ _PLAIN_CALL = ("client", "json", *(None,) * 10)
 
 
 def encode_fast(id: str, response: Response) -> dict[str, Any] | None:
-    """The answer, or None if it has anything else. What is lost of it, `report_response` and `unclaimed` find."""
-    usage = response.usage
-    if len(response.candidates) != 1 or usage is None or (response.extras and FAMILY in response.extras):
+    """Encode a plain response, None if it needs the general encoder; `report_response` reports its losses."""
+    usage, candidate = response.usage, _single_candidate(response)
+    if usage is None or candidate is None or (stop := candidate.stop) is None:
         return None
-    (candidate,) = response.candidates
-    if len(candidate.messages) != 1 or candidate.stop is None or (candidate.extras and FAMILY in candidate.extras):
-        return None
-    (message,), stop = candidate.messages, candidate.stop
+    (message,) = candidate.messages
     if stop.reason not in _STOPS or stop.sequence is not None or _message_fields(message) != _PLAIN_MESSAGE:
         return None
     content = [_encode_block(part) for part in message.parts]
@@ -58,7 +58,18 @@ def encode_fast(id: str, response: Response) -> dict[str, Any] | None:
     }
 
 
+def _single_candidate(response: Response) -> Candidate | None:
+    """Return the only candidate if it has one message, a stop reason and no Anthropic extras."""
+    if len(response.candidates) != 1 or (response.extras and FAMILY in response.extras):
+        return None
+    (candidate,) = response.candidates
+    if len(candidate.messages) != 1 or (candidate.extras and FAMILY in candidate.extras):
+        return None
+    return candidate
+
+
 def _encode_block(part: Part) -> TextBlock | ToolUseBlock | None:
+    """Encode a plain text or function call, None for any other part."""
     if type(part) is Text:
         return TextBlock(text=part.text, citations=[]) if part.text and _text_fields(part) == _PLAIN_TEXT else None
     if type(part) is not ToolCall or _call_fields(part) != _PLAIN_CALL:
@@ -81,6 +92,7 @@ def _encode_block(part: Part) -> TextBlock | ToolUseBlock | None:
 
 
 def _encode_usage(usage: Usage) -> dict[str, Any] | None:
+    """Encode plain token counts, None for others."""
     if _usage_fields(usage) != _PLAIN_USAGE or (usage.extras and FAMILY in usage.extras) or usage.input_tokens is None:
         return None
     read, written = usage.cache_read, usage.cache_write

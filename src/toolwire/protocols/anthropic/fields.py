@@ -1,4 +1,7 @@
-"""What the Anthropic server says of a field, block, tool or setting by itself; `rules` is the whole."""
+"""Check single fields, settings, blocks and tools as Anthropic's server validates them.
+
+Rules over several parts of a request are in `rules`.
+"""
 
 import re
 
@@ -37,7 +40,7 @@ ERROR_WORDING = ErrorWording(
 EXTRA_FIELD_MESSAGE = "{at}: Extra inputs are not permitted"
 
 ModelVersion = tuple[str, tuple[int, int]]
-"""Family and generation; ("", (0, 0)), of which nothing is known to be refused, for a name we don't know."""
+"""Family and generation. An unknown name is `("", (0, 0))`, for which no model-specific rule applies."""
 
 _MODEL = re.compile(
     r"claude-(?:(\d)-(?:(\d)-)?)?(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?)?"
@@ -76,7 +79,7 @@ _TOOL = parse_fields(
 _SCHEMA = parse_fields(
     "type:string|array properties:object required:array items:object|boolean|array enum:array anyOf:array"
 )
-# What schemas that it holds the model to may say. An open map it would have to close.
+# Keywords that strict schemas support. Open maps do not fit: closing them would change their meaning.
 STRICT_SCHEMA = Dialect(
     name="anthropic-strict",
     unsupported_keywords=BOUNDS
@@ -92,7 +95,7 @@ _NON_STRICT_KEYWORDS = word_set(
     "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength maxItems"
 )
 _NATIVE_TOOL = parse_fields("max_uses:integer allowed_domains:array blocked_domains:array cache_control:object")
-# The fixed name of each native tool, by the beginning of its type; a toolset has none.
+# Fixed name of each native tool by prefix of its type; toolsets have none.
 _NATIVE_NAMES = {
     **{f"{name}_": name for name in word_set("bash memory computer web_search web_fetch code_execution advisor")},
     **{name: name for name in word_set("tool_search_tool_regex tool_search_tool_bm25")},
@@ -101,7 +104,7 @@ _NATIVE_NAMES = {
     **dict.fromkeys(word_set("computer_toolset_ browser_toolset_ mcp_toolset"), ""),
 }
 _FIELDS_NOT_IN_TOOLSET = word_set("name strict input_examples defer_loading")
-# Block type, who may say it (user, assistant, system, or a tool's result), fields.
+# Block type, initials of the roles that may send it (r: inside a tool result), fields.
 _BLOCKS = parse_shapes(
     "text uasr text!:string citations:array cache_control:object",
     "image ur source!:object cache_control:object",
@@ -134,7 +137,7 @@ _SOURCES = parse_shapes(
     "image.url,document.url - url!:string",
     "image.file,document.file - file_id!:string",
 )
-# Words of other protocols, refused for certain. Other unknown words may be a newer wire's: a warning at most.
+# Fields of other protocols are errors. Other unknown fields may belong to a newer API version.
 _FOREIGN_FIELDS = word_set(
     "n stop max_completion_tokens max_output_tokens response_format parallel_tool_calls functions "
     "function_call frequency_penalty presence_penalty logit_bias logprobs seed user input instructions "
@@ -151,6 +154,7 @@ _FOREIGN_TAGS = word_set(
 
 
 def check_fields(body: JsonObject) -> Findings:
+    """Check types and values of the known fields of the body, its settings and its messages."""
     yield from ERROR_WORDING.check_fields((), body, _REQUEST)
     for name, (_, table) in _SETTINGS.items():
         yield from ERROR_WORDING.check_fields((name,), body.get(name), table)
@@ -167,6 +171,7 @@ def check_fields(body: JsonObject) -> Findings:
 
 
 def model_version(model: str) -> ModelVersion:
+    """Parse family and generation from a model name."""
     match = _MODEL.search(model)
     if match is None:
         return "", (0, 0)
@@ -174,50 +179,42 @@ def model_version(model: str) -> ModelVersion:
 
 
 def refuses_prefill(model: str) -> bool:
-    """Whether a conversation must end with a user message, so that nothing is there to be continued."""
+    """Tell whether the model rejects prefill, so that a conversation must end with a user message."""
     return model_version(model)[1] >= (4, 6)
 
 
-# Blocks after which an assistant message may be the last one: the turn is paused, not prefilled.
+# An assistant message that ends with one of these is a paused turn, not a prefill.
 UNFINISHED_BLOCKS = word_set("tool_use server_tool_use mcp_tool_use compaction fallback")
 
 _UNFORCEABLE_MODELS = {("opus", (5, 5)), ("sonnet", (5, 5)), ("fable", (5, 1)), ("mythos", (5, 1))}
 
 
 def supported_efforts(version: ModelVersion) -> str | None:
-    """The levels of effort that a model takes: none of them is "", None is not known."""
+    """Return the comma-separated efforts that a model supports: "" for none, None if unknown."""
     return _EFFORTS.get(version, "" if (0, 0) < version[1] < (4, 6) else None)
 
 
 def refuses_forced_choice(model: str) -> bool:
-    """Whether the model takes no tool choice that forces a call."""
+    """Tell whether the model rejects a tool choice that forces a call."""
     return model_version(model) in _UNFORCEABLE_MODELS or "mythos-preview" in model
 
 
 def refuses_strict(model: str) -> bool:
-    """Whether the model can't hold its calls to a schema: those before 4.5 can't, but for Opus 4.1."""
-    kind = model_version(model)
-    return (0, 0) < kind[1] < (4, 5) and kind != ("opus", (4, 1))
+    """Tell whether the model lacks strict tool schemas: those before 4.5, except Opus 4.1."""
+    version = model_version(model)
+    return (0, 0) < version[1] < (4, 5) and version != ("opus", (4, 1))
 
 
 def refuses_system_messages(model: str) -> bool:
-    """Whether the model takes no system text within a conversation."""
-    kind = model_version(model)
-    return (0, 0) < kind[1] < (4, 8) or kind == ("sonnet", (5, 0))
+    """Tell whether the model rejects system messages within a conversation."""
+    version = model_version(model)
+    return (0, 0) < version[1] < (4, 8) or version == ("sonnet", (5, 0))
 
 
 def check_settings(body: JsonObject, version: tuple[int, int], removal: Level | None) -> Findings:
-    """`removed`: what `2026-10-21` took away is refused, perhaps refused (version unknown), or taken."""
+    """Check settings against each other and the model; `removal` is the level for fields removed in `2026-10-21`."""
     yield from _check_thinking(body, version)
-    for name in ("temperature", "top_p", "top_k"):
-        value = body.get(name)
-        if value is not None and removal:
-            yield ERROR_WORDING.finding("sampling-removed", (name,), EXTRA_FIELD_MESSAGE, removal)
-        if value not in (None, 1) and version >= (4, 7):
-            yield ERROR_WORDING.finding("sampling-model", (name,), f"`{name}` is deprecated for this model.")
-    if body.get("temperature") not in (None, 1) and value_at(body, "thinking", "type") in ("enabled", "adaptive"):
-        said = "`temperature` may only be set to 1 when thinking is enabled."
-        yield ERROR_WORDING.finding("sampling-thinking", ("temperature",), said)
+    yield from _check_sampling(body, version, removal)
     for name in ("system", "tools") if value_at(body, "thread", "type") == "continue" else ():
         if body.get(name):
             yield ERROR_WORDING.finding("thread-continue", (name,), "{at}: not permitted when a thread is continued")
@@ -229,52 +226,71 @@ def check_settings(body: JsonObject, version: tuple[int, int], removal: Level | 
         yield ERROR_WORDING.finding("fallbacks-limit", ("fallbacks",), "{at}: List should have at most 3 items")
     for index, stop in enumerate(list_of(body.get("stop_sequences"))):
         if isinstance(stop, str) and not stop.strip():
-            said = "stop_sequences: each stop sequence must contain non-whitespace"
-            yield ERROR_WORDING.finding("stop-blank", ("stop_sequences", index), said)
+            message = "stop_sequences: each stop sequence must contain non-whitespace"
+            yield ERROR_WORDING.finding("stop-blank", ("stop_sequences", index), message)
+
+
+def _check_sampling(body: JsonObject, version: tuple[int, int], removal: Level | None) -> Findings:
+    """Check the sampling parameters against the API version, the model and thinking."""
+    for name in ("temperature", "top_p", "top_k"):
+        value = body.get(name)
+        if value is not None and removal:
+            yield ERROR_WORDING.finding("sampling-removed", (name,), EXTRA_FIELD_MESSAGE, removal)
+        if value not in (None, 1) and version >= (4, 7):
+            yield ERROR_WORDING.finding("sampling-model", (name,), f"`{name}` is deprecated for this model.")
+    if body.get("temperature") not in (None, 1) and value_at(body, "thinking", "type") in ("enabled", "adaptive"):
+        message = "`temperature` may only be set to 1 when thinking is enabled."
+        yield ERROR_WORDING.finding("sampling-thinking", ("temperature",), message)
 
 
 def _check_thinking(body: JsonObject, version: tuple[int, int]) -> Findings:
-    thinking, at = object_of(body.get("thinking")), ("thinking", "budget_tokens")
-    mode, budget, most = (
-        thinking.get("type"),
-        number_of(thinking.get("budget_tokens")),
-        number_of(body.get("max_tokens")),
-    )
+    """Check `thinking` against the model generation and `max_tokens`."""
+    thinking = object_of(body.get("thinking"))
+    mode = thinking.get("type")
     if mode == "adaptive" and (0, 0) < version < (4, 6):
         yield ERROR_WORDING.finding(
             "thinking-adaptive-model", ("thinking",), "adaptive thinking is not supported on this model"
         )
     for name in sorted(_FIELDS_NOT_BETWEEN_TOOLS & thinking.keys()) if mode == "between_tools" else []:
         yield ERROR_WORDING.finding("field-foreign", ("thinking", name), EXTRA_FIELD_MESSAGE)
-    if mode == "enabled" and version >= (4, 7):
-        said = '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
-        said += '"output_config.effort" to control thinking behavior.'
-        yield ERROR_WORDING.finding("thinking-enabled-model", ("thinking",), said)
-    if mode == "enabled" and "budget_tokens" not in thinking:
+    if mode != "enabled":
+        return
+    if version >= (4, 7):
+        message = '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
+        message += '"output_config.effort" to control thinking behavior.'
+        yield ERROR_WORDING.finding("thinking-enabled-model", ("thinking",), message)
+    yield from _check_budget(thinking, number_of(body.get("max_tokens")))
+
+
+def _check_budget(thinking: JsonObject, limit: float | None) -> Findings:
+    """Check `budget_tokens` of enabled thinking, which must be below `max_tokens`."""
+    at, budget = ("thinking", "budget_tokens"), number_of(thinking.get("budget_tokens"))
+    if "budget_tokens" not in thinking:
         yield ERROR_WORDING.finding("field-missing", at, "thinking.enabled.budget_tokens: Field required")
-    elif mode == "enabled" and budget is not None and budget < 1024:
-        said = "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
-        yield ERROR_WORDING.finding("thinking-budget-least", at, said)
-    elif mode == "enabled" and budget is not None and most is not None and budget >= most:
+    elif budget is not None and budget < 1024:
+        message = "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+        yield ERROR_WORDING.finding("thinking-budget-least", at, message)
+    elif budget is not None and limit is not None and budget >= limit:
         yield ERROR_WORDING.finding(
             "thinking-budget", at, "`max_tokens` must be greater than `thinking.budget_tokens`."
         )
 
 
 def check_output(body: JsonObject, version: ModelVersion) -> Findings:
+    """Check `output_config`: the effort against the model, and the schema of the format."""
     effort, output = value_at(body, "output_config", "effort"), value_at(body, "output_config", "format")
     at, levels = ("output_config", "effort"), supported_efforts(version)
     if effort is not None and levels == "":
         yield ERROR_WORDING.finding("effort-unsupported", at, "This model does not support the effort parameter.")
     elif isinstance(effort, str) and levels is not None and effort not in levels.split(", "):
-        said = f"This model does not support effort level '{effort}'. Supported levels: {levels}."
-        yield ERROR_WORDING.finding("effort-model", at, said)
+        message = f"This model does not support effort level '{effort}'. Supported levels: {levels}."
+        yield ERROR_WORDING.finding("effort-model", at, message)
     yield from ERROR_WORDING.check_fields(("output_config", "format"), output, _FORMAT)
     yield from _check_strict(("output_config", "format", "schema"), value_at(output, "schema"))
 
 
 def check_block(role: str, path: JsonPath, block: JsonObject) -> Findings:
-    """`role` is the initial of who says it; `r` is the content of a tool's result."""
+    """Check one block; `role` is the initial of its message's role, or `r` inside a tool result."""
     tag = text_of(block.get("type"))
     if tag not in _BLOCKS:
         yield _unknown_type_finding(path, tag)
@@ -282,42 +298,52 @@ def check_block(role: str, path: JsonPath, block: JsonObject) -> Findings:
     roles, table = _BLOCKS[tag]
     yield from ERROR_WORDING.check_fields(path, block, table, tag)
     if role not in roles:
-        said = f"{{at}}: `{tag}` blocks can only be in `{'assistant' if 'a' in roles else 'user'}` messages"
-        yield ERROR_WORDING.finding("block-role", path, said, "error" if tag in _SINGLE_ROLE_BLOCKS else "warning")
+        message = f"{{at}}: `{tag}` blocks can only be in `{'assistant' if 'a' in roles else 'user'}` messages"
+        yield ERROR_WORDING.finding("block-role", path, message, "error" if tag in _SINGLE_ROLE_BLOCKS else "warning")
     if tag in ("thinking", "redacted_thinking") and "cache_control" in block:
         yield ERROR_WORDING.finding("field-foreign", (*path, "cache_control"), EXTRA_FIELD_MESSAGE)
     yield from _check_source(path, tag, object_of(block.get("source")))
-    text, content, name = block.get("text"), block.get("content"), block.get("id")
-    if tag == "text" and text == "":
+    if tag == "text":
+        yield from _check_text(role, path, block.get("text"))
+    id = block.get("id")
+    if tag in _CALL_ID and isinstance(id, str) and not re.fullmatch(_CALL_ID[tag], id):
+        message = f"{ERROR_WORDING.format_path(path)}.{tag}.id: String should match pattern '^{_CALL_ID[tag]}$'"
+        yield ERROR_WORDING.finding("call-id", (*path, "id"), message)
+    if tag == "tool_result" and block.get("is_error") is True:
+        yield from _check_error_result(path, block.get("content"))
+
+
+def _check_text(role: str, path: JsonPath, text: object) -> Findings:
+    """Check that a text block is neither empty nor, in a message, blank."""
+    if text == "":
         yield ERROR_WORDING.finding("text-empty", path, "messages: text content blocks must be non-empty")
-    elif tag == "text" and isinstance(text, str) and not text.strip() and role in "ua":
+    elif isinstance(text, str) and not text.strip() and role in "ua":
         yield ERROR_WORDING.finding(
             "text-blank", path, "messages: text content blocks must contain non-whitespace text"
         )
-    if tag in _CALL_ID and isinstance(name, str) and not re.fullmatch(_CALL_ID[tag], name):
-        said = f"{ERROR_WORDING.format_path(path)}.{tag}.id: String should match pattern '^{_CALL_ID[tag]}$'"
-        yield ERROR_WORDING.finding("call-id", (*path, "id"), said)
-    if tag == "tool_result" and block.get("is_error") is True:
-        if not content:
-            yield ERROR_WORDING.finding(
-                "result-error-empty", path, "{at}: content cannot be empty if `is_error` is true"
-            )
-        elif any(part.get("type") != "text" for _, part in object_items(content, ())):
-            said = "{at}: all content must be type `text` if `is_error` is true"
-            yield ERROR_WORDING.finding("result-error-text", path, said)
+
+
+def _check_error_result(path: JsonPath, content: object) -> Findings:
+    """Check that a failed tool result has text, and nothing else."""
+    if not content:
+        yield ERROR_WORDING.finding("result-error-empty", path, "{at}: content cannot be empty if `is_error` is true")
+    elif any(part.get("type") != "text" for _, part in object_items(content, ())):
+        message = "{at}: all content must be type `text` if `is_error` is true"
+        yield ERROR_WORDING.finding("result-error-text", path, message)
 
 
 def check_removed(role: str, path: JsonPath, block: JsonObject, level: Level) -> Findings:
-    """What `2026-10-21` took away from messages."""
+    """Check for block fields that version `2026-10-21` removed."""
     if block.get("type") == "document" and role == "a":
-        said = "{at}: `document` blocks are not permitted in `assistant` messages"
-        yield ERROR_WORDING.finding("document-assistant", path, said, level)
+        message = "{at}: `document` blocks are not permitted in `assistant` messages"
+        yield ERROR_WORDING.finding("document-assistant", path, message, level)
     if block.get("type") == "text" and role in "ur" and list_of(block.get("citations")):
-        said = "{at}: `citations` are not permitted on `text` blocks in `user` messages"
-        yield ERROR_WORDING.finding("citations-user", (*path, "citations"), said, level)
+        message = "{at}: `citations` are not permitted on `text` blocks in `user` messages"
+        yield ERROR_WORDING.finding("citations-user", (*path, "citations"), message, level)
 
 
 def _check_source(path: JsonPath, tag: str, source: JsonObject) -> Findings:
+    """Check the source of an image or document."""
     kind = text_of(source.get("type"))
     if f"{tag}.{kind}" in _SOURCES:
         yield from ERROR_WORDING.check_fields((*path, "source"), source, _SOURCES[f"{tag}.{kind}"][1], kind)
@@ -326,21 +352,22 @@ def _check_source(path: JsonPath, tag: str, source: JsonObject) -> Findings:
 
 
 def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check one tool declaration."""
     tag = text_of(tool.get("type")) or "custom"
     if tag == "custom":
         yield from ERROR_WORDING.check_fields(path, tool, _TOOL, tag)
         yield from _check_custom_tool(path, tool)
         return
-    known = max((start for start in _NATIVE_NAMES if tag.startswith(start)), key=len, default=None)
-    if known is None:
+    prefix = max((start for start in _NATIVE_NAMES if tag.startswith(start)), key=len, default=None)
+    if prefix is None:
         yield _unknown_type_finding(path, tag)
         return
     yield from ERROR_WORDING.check_fields(path, tool, _NATIVE_TOOL, tag)
-    name = _NATIVE_NAMES[known]
+    name = _NATIVE_NAMES[prefix]
     if name and tool.get("name") != name:
-        said = f"{ERROR_WORDING.format_path(path)}.{tag}.name: Input should be '{name}'"
-        yield ERROR_WORDING.finding("tool-name-fixed", (*path, "name"), said)
-    if known == "computer_":
+        message = f"{ERROR_WORDING.format_path(path)}.{tag}.name: Input should be '{name}'"
+        yield ERROR_WORDING.finding("tool-name-fixed", (*path, "name"), message)
+    if prefix == "computer_":
         for size in ("display_width_px", "display_height_px"):
             if tool.get(size) is None:
                 yield ERROR_WORDING.finding(
@@ -351,43 +378,48 @@ def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
 
 
 def _check_custom_tool(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check name and schema of a tool that the client defines."""
     name, schema, at = text_of(tool.get("name")), object_of(tool.get("input_schema")), (*path, "input_schema")
-    place = f"{ERROR_WORDING.format_path(path)}.custom"
-    # The documentation says 64; servers name 128.
+    location = f"{ERROR_WORDING.format_path(path)}.custom"
+    # The documentation says 64; the server's error message says 128.
     if name and not re.fullmatch("[a-zA-Z0-9_-]{1,128}", name):
-        said = f"{place}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-        yield ERROR_WORDING.finding("tool-name", (*path, "name"), said)
+        message = f"{location}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+        yield ERROR_WORDING.finding("tool-name", (*path, "name"), message)
     if "input_schema" in tool and schema.get("type") != "object":
-        said = f"{place}.input_schema.type: " + ("Input should be 'object'" if "type" in schema else "Field required")
-        yield ERROR_WORDING.finding("tool-schema-type", (*at, "type"), said)
+        message = f"{location}.input_schema.type: " + (
+            "Input should be 'object'" if "type" in schema else "Field required"
+        )
+        yield ERROR_WORDING.finding("tool-schema-type", (*at, "type"), message)
     if schema.keys() & {"oneOf", "allOf", "anyOf"}:
-        said = f"{place}.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
-        yield ERROR_WORDING.finding("tool-schema-union", at, said)
-    if any(misfit for _, part in subschemas(schema) for misfit in field_errors(part, _SCHEMA)):
-        said = f"{place}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"
-        yield ERROR_WORDING.finding("tool-schema", at, said)
+        message = f"{location}.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
+        yield ERROR_WORDING.finding("tool-schema-union", at, message)
+    if any(error for _, part in subschemas(schema) for error in field_errors(part, _SCHEMA)):
+        message = f"{location}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"
+        yield ERROR_WORDING.finding("tool-schema", at, message)
     for key in object_of(schema.get("properties")):
         if not re.fullmatch("[a-zA-Z0-9_.-]{1,64}", key):
-            said = f"{place}.input_schema.properties: "
-            said += "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
-            yield ERROR_WORDING.finding("tool-property-name", (*at, "properties", key), said)
+            message = f"{location}.input_schema.properties: "
+            message += "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+            yield ERROR_WORDING.finding("tool-property-name", (*at, "properties", key), message)
     if tool.get("strict") is True:
         if any(caller != "direct" for caller in list_of(tool.get("allowed_callers"))):
-            said = "{at}: strict is not supported with programmatic tool calling"
-            yield ERROR_WORDING.finding("strict-programmatic", path, said)
+            message = "{at}: strict is not supported with programmatic tool calling"
+            yield ERROR_WORDING.finding("strict-programmatic", path, message)
         yield from _check_strict(at, schema)
 
 
 def _check_strict(at: JsonPath, schema: object) -> Findings:
+    """Check a schema that the model is constrained to."""
     for reason, path, keyword in strict_violations(schema, _NON_STRICT_KEYWORDS):
         if reason == "open":
-            said = "{at}: For 'object' type, 'additionalProperties' must be explicitly set to false"
-            yield ERROR_WORDING.finding("strict-object", (*at, *path), said)
+            message = "{at}: For 'object' type, 'additionalProperties' must be explicitly set to false"
+            yield ERROR_WORDING.finding("strict-object", (*at, *path), message)
         elif reason == "keyword":
-            said = f"{{at}}: schema keyword '{keyword}' is not supported in strict schemas"
-            yield ERROR_WORDING.finding("strict-keyword", (*at, *path, keyword), said)
+            message = f"{{at}}: schema keyword '{keyword}' is not supported in strict schemas"
+            yield ERROR_WORDING.finding("strict-keyword", (*at, *path, keyword), message)
 
 
 def _unknown_type_finding(path: JsonPath, tag: str) -> Finding:
-    said = f"{{at}}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
-    return ERROR_WORDING.finding("tag-unknown", path, said, "error" if tag in _FOREIGN_TAGS else "warning")
+    """Return the finding for an unknown `type`, an error only if it is known from another protocol."""
+    message = f"{{at}}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
+    return ERROR_WORDING.finding("tag-unknown", path, message, "error" if tag in _FOREIGN_TAGS else "warning")

@@ -1,7 +1,4 @@
-"""Anthropic's request body, to a canonical request and back.
-
-`/v1/messages/count_tokens`: the request without what only an answer needs.
-"""
+"""Decode and encode the body of `POST /v1/messages` and of `/v1/messages/count_tokens`."""
 
 import re
 from typing import Any
@@ -144,12 +141,14 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
+    """Decode a request body; `plain` marks one without extras."""
     with track_extras() as extras:
         request = decode_computer_use(_decode_request(_request_reader.read(body), route), COMPUTER_USE)
     return request if extras else replace(request, plain=True)
 
 
 def _decode_request(shape: RequestShape, route: Route) -> Request:
+    """Decode the wire object of a request."""
     thinking, output = decode_settings(shape)
     system = shape.system
     tools = None if shape.tools is UNSET else attach_servers(decode_tools(shape.tools), shape.mcp_servers)
@@ -174,15 +173,17 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
 
 
 def _decode_extras(shape: RequestShape, *wire_form: str) -> dict[str, Any]:
+    """Collect the extras of the request and its metadata."""
     if isinstance(shape.system, str):
         wire_form = (*wire_form, "anthropic:system:string")
     if shape.messages is UNSET:
         wire_form = (*wire_form, "anthropic:absent:messages")
     if shape.metadata is UNSET:
         return collect_extras(shape, FAMILY, *wire_form)
-    empty = () if shape.metadata.user_id is not UNSET else ("anthropic:metadata:empty",)
+    metadata_form = () if shape.metadata.user_id is not UNSET else ("anthropic:metadata:empty",)
     return merge_extras(
-        collect_extras(shape, FAMILY, *wire_form), collect_extras(shape.metadata, FAMILY, *empty, prefix="metadata/")
+        collect_extras(shape, FAMILY, *wire_form),
+        collect_extras(shape.metadata, FAMILY, *metadata_form, prefix="metadata/"),
     )
 
 
@@ -190,42 +191,11 @@ def _decode_extras(shape: RequestShape, *wire_form: str) -> dict[str, Any]:
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
+    """Encode a request for Anthropic."""
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), target, same_protocol=request.origin == FAMILY)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, COMPUTER_USE)
-    # One message at least is wanted, so that system text alone is told in a user turn.
-    lifted = 0 if plan.same_protocol else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
-    tools = encode_tools(request, plan)
-    model = request.model if target.model is None else target.model
-    continues = not refuses_prefill(model or "")
-    turns = one_turn_per_message(request.messages)
-    if not plan.same_protocol:
-        turns = adapt_turns(assemble(request, plan.report, skip=lifted, supports_prefill=continues), plan)
-    shape: dict[str, Any] = {"model": model}
-    shape["max_tokens"] = encode_max_tokens(request, plan)
-    if (system := encode_system(request, lifted, plan)) is not None:
-        shape["system"] = system
-    if turns or "anthropic:absent:messages" not in request.wire_form:
-        shape["messages"] = messages = _encode_turns(turns, plan)
-        if not plan.same_protocol and turns and turns[-1].role == "assistant" and turns[-1].parts and messages:
-            trim_prefill(messages[-1]["content"], turns[-1].parts[-1].path, plan)
-        if not plan.same_protocol and not continues:
-            append_continue_prompt(messages, plan.report)
-    if tools is not None:
-        shape["tools"] = tools
-    if plan.mcp_servers:
-        shape["mcp_servers"] = plan.mcp_servers
-    shape["tool_choice"] = encode_choice(request, plan, has_tools=bool(tools))
-    encode_sampling(request, shape, plan)
-    encode_settings(request, shape, plan)
-    if (stream := request.stream if target.stream is None else target.stream) is not None:
-        shape["stream"] = stream
-    if request.end_user is not None or "anthropic:metadata:empty" in request.wire_form:
-        shape["metadata"] = MetadataShape(user_id=none_to_unset(request.end_user))
-    shape["service_tier"] = encode_tier(request, plan)
-    shape["cache_control"] = encode_cache(request.cache, (), plan)
-    if not plan.same_protocol:
-        _report_unsupported(request, plan)
-    body = {name: value for name, value in shape.items() if value is not UNSET and value is not None}
+    fields = _encode_fields(request, plan)
+    body = {name: value for name, value in fields.items() if value is not UNSET and value is not None}
     for node in (request, request.thinking, request.output):
         restore_extras(body, node, FAMILY)
     if not plan.same_protocol and not request.plain:
@@ -234,32 +204,75 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/messages", headers=headers))
 
 
+def _encode_fields(request: Request, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode the fields of the body; those that are None or UNSET are not sent."""
+    target = plan.target
+    # Anthropic requires a message: system text alone is sent as a user message.
+    lifted = 0 if plan.same_protocol else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
+    tools = encode_tools(request, plan)
+    model = request.model if target.model is None else target.model
+    supports_prefill = not refuses_prefill(model or "")
+    turns = one_turn_per_message(request.messages)
+    if not plan.same_protocol:
+        turns = adapt_turns(assemble(request, plan.report, skip=lifted, supports_prefill=supports_prefill), plan)
+    shape: dict[str, Any] = {"model": model, "max_tokens": encode_max_tokens(request, plan)}
+    shape["system"] = encode_system(request, lifted, plan)
+    if turns or "anthropic:absent:messages" not in request.wire_form:
+        shape["messages"] = _encode_messages(turns, plan, supports_prefill=supports_prefill)
+    shape["tools"] = tools
+    shape["mcp_servers"] = plan.mcp_servers or UNSET
+    shape["tool_choice"] = encode_choice(request, plan, has_tools=bool(tools))
+    encode_sampling(request, shape, plan)
+    encode_settings(request, shape, plan)
+    shape["stream"] = request.stream if target.stream is None else target.stream
+    if request.end_user is not None or "anthropic:metadata:empty" in request.wire_form:
+        shape["metadata"] = MetadataShape(user_id=none_to_unset(request.end_user))
+    shape["service_tier"] = encode_tier(request, plan)
+    shape["cache_control"] = encode_cache(request.cache, (), plan)
+    if not plan.same_protocol:
+        _report_unsupported(request, plan)
+    return shape
+
+
+def _encode_messages(turns: list[Turn], plan: EncodingPlan, *, supports_prefill: bool) -> list[Any]:
+    """Encode the turns; for another protocol's request, make the last message valid for the model."""
+    messages = _encode_turns(turns, plan)
+    if plan.same_protocol:
+        return messages
+    if turns and turns[-1].role == "assistant" and turns[-1].parts and messages:
+        trim_prefill(messages[-1]["content"], turns[-1].parts[-1].path, plan)
+    if not supports_prefill:
+        append_continue_prompt(messages, plan.report)
+    return messages
+
+
 def _encode_turns(turns: list[Turn], plan: EncodingPlan) -> list[Any]:
+    """Encode the turns, adding user text if an empty user turn comes first."""
     messages: list[Any] = []
-    for number, turn in enumerate(turns):
-        made = encode_turn(turn, plan)
-        if not made and number == 0 and turn.role == "user" and not plan.same_protocol:
-            made = [{"role": "user", "content": EMPTY_TEXT}]
-            plan.report.added((), "", "/messages/0", "the target wants a user to begin")
-        messages += made
+    for index, turn in enumerate(turns):
+        encoded = encode_turn(turn, plan)
+        if not encoded and index == 0 and turn.role == "user" and not plan.same_protocol:
+            encoded = [{"role": "user", "content": EMPTY_TEXT}]
+            plan.report.added((), "", "/messages/0", "the target requires a user turn first")
+        messages += encoded
     return messages
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
-    """What a request of another protocol can say and this one can't."""
+    """Report the fields of another protocol's request that Anthropic lacks."""
     for index, message in enumerate(request.messages):
         for field in ("name", "id", "status", "phase", "clear_at"):
             if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
                 plan.report.dropped(("messages", index), field)
     if request.labels is not None:
         plan.report.dropped((), "labels")
-    state = request.continuation
-    if state is not None:
-        if state.id is not None:
-            plan.report.dropped(("continuation",), "id", "the target holds no conversation of another provider's")
-        if state.store:
-            plan.report.dropped(("continuation",), "store", "the target stores nothing")
-        if state.background:
+    continuation = request.continuation
+    if continuation is not None:
+        if continuation.id is not None:
+            plan.report.dropped(("continuation",), "id", "stored by another provider")
+        if continuation.store:
+            plan.report.dropped(("continuation",), "store", "the target does not store responses")
+        if continuation.background:
             plan.report.dropped(("continuation",), "background")
 
 
@@ -272,6 +285,8 @@ _COUNTED_FIELDS = frozenset(
 
 
 class CountResponse(Struct):
+    """The response body of `/v1/messages/count_tokens`."""
+
     input_tokens: int
 
 

@@ -1,7 +1,4 @@
-"""Anthropic's answers and errors, to canonical and back.
-
-The models on offer, as Anthropic lists them.
-"""
+"""Decode and encode Anthropic responses, and encode the list of models."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,6 +9,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts
 from toolwire.codec.encoding.ids import derive_response_id
@@ -91,52 +89,55 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
+    """Decode a response body; `plain` marks one without extras."""
     with track_extras() as extras:
         response = _decode_response(_read_response(body))
     return response if extras else replace(response, plain=True)
 
 
 def _decode_response(shape: ResponseShape) -> Response:
-    for name, word in (("type", "message"), ("role", "assistant")):
-        if getattr(shape, name) not in (UNSET, word):
-            raise DecodeError(FAMILY, f"/{name}", word, repr(getattr(shape, name)))
+    """Decode the wire object of a response."""
+    for name, expected in (("type", "message"), ("role", "assistant")):
+        if getattr(shape, name) not in (UNSET, expected):
+            raise DecodeError(FAMILY, f"/{name}", expected, repr(getattr(shape, name)))
     message = Message(role="assistant", parts=decode_blocks(shape.content), at="")
     candidate = Candidate(messages=(message,), stop=decode_stop(shape.stop_reason, shape.stop_sequence), at="")
-    envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
+    wire_form = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(shape, name) is UNSET]
     return Response(
         origin=FAMILY,
         id=unset_to_none(shape.id),
         model=unset_to_none(shape.model),
         candidates=(candidate,),
         usage=None if shape.usage is UNSET else decode_usage(shape.usage),
-        **collect_extras(shape, FAMILY, *envelope),
+        **collect_extras(shape, FAMILY, *wire_form),
     )
 
 
 def decode_stop(reason: str | UnsetType | None, sequence: str | UnsetType | None) -> Stop | None:
+    """Decode stop reason and stop sequence, None if neither is set."""
     if not isinstance(reason, str):
         return Stop(reason="stop_sequence", sequence=sequence) if isinstance(sequence, str) else None
     return Stop(reason=CANONICAL_STOPS.get(reason, "other"), raw=reason, sequence=unset_to_none(sequence))
 
 
 def decode_usage(shape: UsageShape, *wire_form: str) -> Usage:
-    """Anthropic counts what a cache gave or took apart from the input; canonically it is part of it."""
+    """Decode token counts; Anthropic's `input_tokens` excludes cached tokens, the canonical count includes them."""
     read, write = unset_to_none(shape.cache_read_input_tokens), unset_to_none(shape.cache_creation_input_tokens)
     total = None
     if isinstance(shape.input_tokens, int):
         total = shape.input_tokens + (read or 0) + (write or 0)
-    own, form = extras_and_wire_form(shape, FAMILY)
+    extras, form = extras_and_wire_form(shape, FAMILY)
     reasoning = None
     if isinstance(details := shape.output_tokens_details, UsageDetailsShape):
         reasoning = unset_to_none(details.thinking_tokens)
         if details.thinking_tokens is UNSET:
             form += (NO_DETAILS,)
-        inner, form = extras_and_wire_form(details, FAMILY, form, "output_tokens_details/")
-        own = own | inner if inner else own
+        details_extras, form = extras_and_wire_form(details, FAMILY, form, "output_tokens_details/")
+        extras = extras | details_extras if details_extras else extras
     counts: dict[str, int] = {}
-    if _HOSTED_COUNTS_FIELD in own:
-        found, counts = read_hosted_counts({"extras": {FAMILY: own}, "wire_form": form}, FAMILY, _HOSTED_COUNTS)
-        own, form = found["extras"][FAMILY], found["wire_form"]
+    if _HOSTED_COUNTS_FIELD in extras:
+        remaining, counts = read_hosted_counts({"extras": {FAMILY: extras}, "wire_form": form}, FAMILY, _HOSTED_COUNTS)
+        extras, form = remaining["extras"][FAMILY], remaining["wire_form"]
     return Usage(
         input_tokens=total,
         output_tokens=shape.output_tokens if isinstance(shape.output_tokens, int) else None,
@@ -145,16 +146,19 @@ def decode_usage(shape: UsageShape, *wire_form: str) -> Usage:
         reasoning=reasoning,
         searches=counts.get("searches"),
         fetches=counts.get("fetches"),
-        extras={FAMILY: own} if own else None,
+        extras={FAMILY: extras} if extras else None,
         wire_form=form + wire_form,
     )
 
 
 def _count_or_none(value: int | UnsetType | None) -> int | None:
+    """Return the count, None if it is null or absent."""
     return value if isinstance(value, int) else None
 
 
 class _ResponseSummary(Struct):
+    """The fields of a response that logs and metrics need."""
+
     type: Literal["message"]
     content: list[Raw]
     usage: UsageShape
@@ -167,6 +171,7 @@ _decode_summary = msgspec.json.Decoder(_ResponseSummary).decode
 
 
 def peek_response(body: bytes) -> Response | None:
+    """Decode id, model, stop reason and usage of a response without its content; None if it is invalid."""
     try:
         shape = _decode_summary(body)
     except JSON_ERRORS:
@@ -179,14 +184,17 @@ def peek_response(body: bytes) -> Response | None:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    home = response.origin == FAMILY
-    body = None if home else encode_fast(message_id(response.id, context), response)
+    """Encode a response for an Anthropic client."""
+    same_protocol = response.origin == FAMILY
+    body = None if same_protocol else encode_fast(message_id(response.id, context), response)
     report = LossReport()
     if body is None:
         body = _encode_response(
-            response, context, EncodingPlan(ID_AND_NAME_RULES, report, Target(), same_protocol=home, for_client=True)
+            response,
+            context,
+            EncodingPlan(ID_AND_NAME_RULES, report, Target(), same_protocol=same_protocol, for_client=True),
         )
-    if not home:
+    if not same_protocol:
         report_response(response, report)
     if not response.plain:
         report.report_foreign_extras(response, (FAMILY,))
@@ -194,21 +202,12 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def _encode_response(response: Response, context: ResponseContext, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode a response of any content."""
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
-        plan.report.dropped(("candidates", index), "", "the target has one answer only")
+        plan.report.dropped(("candidates", index), "", "the target returns a single candidate")
     content = encode_parts(locate_parts(candidate, plan), plan)
-    body: dict[str, Any] = {}
-    if not plan.same_protocol:
-        body["id"] = message_id(response.id, context)
-    elif response.id is not None:
-        body["id"] = response.id
-    if "anthropic:absent:type" not in response.wire_form:
-        body["type"] = "message"
-    if "anthropic:absent:role" not in response.wire_form:
-        body["role"] = "assistant"
-    if response.model is not None or not plan.same_protocol:
-        body["model"] = response.model or ""
+    body = encode_message_head(response, context, plan)
     body["content"] = content
     encode_stop(candidate.stop, body, plan, has_calls=ToolUseBlock in map(type, content))
     if response.usage is not None or not plan.same_protocol:
@@ -219,43 +218,63 @@ def _encode_response(response: Response, context: ResponseContext, plan: Encodin
     return body
 
 
+def encode_message_head(
+    start: Response | ResponseStart, context: ResponseContext, plan: EncodingPlan
+) -> dict[str, Any]:
+    """Encode the fields before the content: id, type, role and model."""
+    head: dict[str, Any] = {}
+    if not plan.same_protocol:
+        head["id"] = message_id(start.id, context)
+    elif start.id is not None:
+        head["id"] = start.id
+    if "anthropic:absent:type" not in start.wire_form:
+        head["type"] = "message"
+    if "anthropic:absent:role" not in start.wire_form:
+        head["role"] = "assistant"
+    if start.model is not None or not plan.same_protocol:
+        head["model"] = start.model or ""
+    return head
+
+
 def add_required_fields(message: dict[str, Any]) -> None:
-    """Anthropic's specification requires these of every message, be they null, and of each block likewise."""
+    """Add the nullable fields that Anthropic's specification requires of each message and block."""
     for name in _NULL_FIELDS:
         message.setdefault(name, None)
     message["usage"] = _NULL_COUNTS | message["usage"]
     for block in message["content"]:
         if type(block) is TextBlock and block.citations is UNSET:
-            block.citations = []  # some clients take no null for it
+            block.citations = []  # some clients reject null here
         elif type(block) is ToolUseBlock and block.caller is UNSET:
             block.caller = CallerShape("direct")
 
 
 def locate_parts(candidate: Candidate, plan: EncodingPlan) -> list[LocatedPart]:
-    found: list[LocatedPart] = []
-    for number, message in enumerate(candidate.messages):
-        trail: SourcePath = ("candidates", 0, "messages", number)
-        found += [LocatedPart(part, (*trail, "parts", index)) for index, part in enumerate(message.parts)]
+    """Return the parts of a candidate with their paths, reporting message fields that Anthropic lacks."""
+    located_parts: list[LocatedPart] = []
+    for message_index, message in enumerate(candidate.messages):
+        path: SourcePath = ("candidates", 0, "messages", message_index)
+        located_parts += [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
         for field in ("id", "status", "phase") if not plan.same_protocol else ():
             if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
-                plan.report.dropped(trail, field)
-    return found
+                plan.report.dropped(path, field)
+    return located_parts
 
 
 def message_id(id: str | None, context: ResponseContext) -> str:
-    """The id of another protocol's answer."""
+    """Return a `msg_` id for another protocol's response."""
     if id is not None and id.startswith("msg_"):
         return id
     return f"msg_{id or derive_response_id(context.request)}"
 
 
 def encode_stop(stop: Stop | None, body: dict[str, Any], plan: EncodingPlan, *, has_calls: bool = False) -> None:
+    """Write stop reason and stop sequence into `body`."""
     if stop is None:
         if not plan.same_protocol:
             body["stop_reason"], body["stop_sequence"] = None, None
         return
     if stop.reason == "end_turn" and has_calls and not plan.same_protocol:
-        body["stop_reason"] = "tool_use"  # a call that may be answered later: here its client would take it for the end
+        body["stop_reason"] = "tool_use"  # with end_turn, the client would not answer the call
     elif not plan.same_protocol:
         body["stop_reason"] = WIRE_STOPS[stop.reason]
     elif stop.raw is not None:
@@ -263,11 +282,12 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: EncodingPlan, *, 
     if stop.sequence is not None or not plan.same_protocol:
         body["stop_sequence"] = stop.sequence
     if not plan.same_protocol and stop.reason not in _EXACT_STOPS:
-        why = f"{stop.raw or stop.reason} is told as {body['stop_reason']}"
-        plan.report.approximated(("candidates", 0, "stop"), "reason", why)
+        reason = f"{stop.raw or stop.reason} sent as {body['stop_reason']}"
+        plan.report.approximated(("candidates", 0, "stop"), "reason", reason)
 
 
 def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
+    """Encode token counts."""
     body: dict[str, Any] = {}
     if usage.input_tokens is not None:
         body["input_tokens"] = usage.input_tokens - (usage.cache_read or 0) - (usage.cache_write or 0)
@@ -282,19 +302,25 @@ def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
     if usage.reasoning is not None or NO_DETAILS in usage.wire_form:
         body["output_tokens_details"] = UsageDetailsShape(thinking_tokens=none_to_unset(usage.reasoning))
     restore_extras(body, usage, FAMILY)
-    if not plan.same_protocol and (plan.hosted_uses or usage.searches is not None or usage.fetches is not None):
-        # A provider that does not count leaves that to whoever reads its calls.
-        counted = {"web_search": usage.searches, "web_fetch": usage.fetches}
-        body["server_tool_use"] = {
-            f"{kind}_requests": plan.hosted_uses.get(kind, 0) if said is None else said
-            for kind, said in counted.items()
-        }
+    if not plan.same_protocol:
+        _encode_hosted_counts(usage, body, plan)
     return body
 
 
+def _encode_hosted_counts(usage: Usage, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `server_tool_use`; calls are counted here if the provider does not count them."""
+    if not plan.hosted_uses and usage.searches is None and usage.fetches is None:
+        return
+    counts = {"web_search": usage.searches, "web_fetch": usage.fetches}
+    body[_HOSTED_COUNTS_FIELD] = {
+        f"{kind}_requests": plan.hosted_uses.get(kind, 0) if count is None else count for kind, count in counts.items()
+    }
+
+
 def report_response(response: Response, report: LossReport) -> None:
+    """Report the response fields that Anthropic lacks."""
     if response.error is not None:
-        report.dropped(("error",), "", "the target tells errors apart from answers")
+        report.dropped(("error",), "", "the target reports errors outside the response")
     if response.created is not None:
         report.dropped((), "created")
     if response.continuation is not None and response.continuation.id is not None:
@@ -304,19 +330,21 @@ def report_response(response: Response, report: LossReport) -> None:
 
 
 def report_usage(usage: Usage, report: LossReport) -> None:
+    """Report the counts that Anthropic lacks."""
     if usage.tool_use is not None:
         report.dropped(("usage",), "tool_use")
     if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
-        report.dropped(("usage",), "total", "the target has no total of its own")
+        report.dropped(("usage",), "total", "the target does not report a total")
 
 
-# The protocol wants a date, and nobody says when a model of another provider was made.
+# The protocol requires a date, which other providers do not publish.
 _UNKNOWN_CREATION = "1970-01-01T00:00:00Z"
 
 
 def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
+    """Encode the list of models for `GET /v1/models`."""
     return {
-        "data": [encode_model(one) for one in models],
+        "data": [encode_model(model) for model in models],
         "has_more": False,
         "first_id": models[0].id if models else None,
         "last_id": models[-1].id if models else None,
@@ -324,6 +352,7 @@ def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
+    """Encode one entry of the list of models."""
     return {
         "type": "model",
         "id": model.id,

@@ -1,7 +1,7 @@
-"""What the Anthropic Messages API rejects, rule by rule, in its own words where they are known.
+"""Validate and repair Anthropic requests as the provider would judge them.
 
-What Messages clients are known to send and the provider to refuse, mended: a limit, an id, a mark, a last word,
-a choice.
+`check_request` runs every rule and uses the provider's own error messages where they are known. `repair_request`
+fixes what Messages clients are known to send although the provider rejects it.
 """
 
 import re
@@ -53,13 +53,14 @@ _finding = ERROR_WORDING.finding
 
 
 class _Turn(NamedTuple):
-    """A message, or neighbouring messages of one role, which the server reads as one."""
+    """Consecutive messages of one role, which the server merges into one."""
 
     role: str
     path: JsonPath
     blocks: list[tuple[JsonPath, JsonObject]]
 
     def ids(self, tag: str, name: str) -> list[tuple[JsonPath, str]]:
+        """Return the ids in field `name` of all blocks of type `tag`, each with its path."""
         return [(path, text_of(block.get(name))) for path, block in self.blocks if block.get("type") == tag]
 
 
@@ -67,35 +68,47 @@ _EMPTY_TURN = _Turn("", (), [])
 
 
 class _Request(NamedTuple):
+    """A parsed request body with everything that several rules need."""
+
     body: JsonObject
     model: str
     version: ModelVersion
-    # What `2026-10-21` took away is refused, perhaps refused (version unknown), or still taken.
+    # Level of findings about fields that version 2026-10-21 removed; None if the request uses an older version.
     removal: Level | None
     tools: list[tuple[JsonPath, JsonObject]]
     messages: list[_Turn]
-    turns: list[_Turn]  # of user and assistant
+    turns: list[_Turn]  # user and assistant turns, merged by role
 
     def blocks(self) -> list[tuple[str, JsonPath, JsonObject]]:
-        """Every block with the initial of who says it; `r` is the content of a tool's result."""
-        said = [("s", path, block) for path, block in object_items(self.body.get("system"), ("system",))]
+        """Return every block with its path and the initial of its role; `r` means content of a tool result."""
+        blocks = [("s", path, block) for path, block in object_items(self.body.get("system"), ("system",))]
         for turn in self.messages:
             for path, block in turn.blocks:
-                said.append((_ROLE_INITIALS.get(turn.role, ""), path, block))
+                blocks.append((_ROLE_INITIALS.get(turn.role, ""), path, block))
                 if block.get("type") == "tool_result":
-                    said += [("r", *part) for part in object_items(block.get("content"), (*path, "content"))]
-        return said
+                    blocks += [("r", *part) for part in object_items(block.get("content"), (*path, "content"))]
+        return blocks
 
 
 def check_request(
     body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
 ) -> list[Finding]:
-    """`model` overrides the body's; `version` is the `anthropic-version` header, where known."""
+    """Check a request body against every rule.
+
+    `model` overrides the body's model. `version` is the `anthropic-version` header, None if unknown.
+    """
     if not isinstance(body, dict):
         return [_finding("body", (), "Input should be a valid dictionary")]
     name = model or text_of(body.get("model"))
-    removed: Level | None = "warning" if version is None else "error" if version >= "2026-10-21" else None
+    removal: Level | None = "warning" if version is None else "error" if version >= "2026-10-21" else None
     messages = [_read_turn(path, message) for path, message in object_items(body.get("messages"), ("messages",))]
+    tools = object_items(body.get("tools"), ("tools",))
+    request = _Request(body, name, model_version(name), removal, tools, messages, _merge_turns(messages))
+    return [finding for rule in _RULES for finding in rule(request)]
+
+
+def _merge_turns(messages: list[_Turn]) -> list[_Turn]:
+    """Merge consecutive messages of one role, leaving out system messages."""
     turns: list[_Turn] = []
     for message in messages:
         if message.role == "system":
@@ -104,19 +117,19 @@ def check_request(
             turns[-1].blocks.extend(message.blocks)
         else:
             turns.append(message._replace(blocks=[*message.blocks]))
-    tools = object_items(body.get("tools"), ("tools",))
-    request = _Request(body, name, model_version(name), removed, tools, messages, turns)
-    return [finding for rule in _RULES for finding in rule(request)]
+    return turns
 
 
 def _read_turn(path: JsonPath, message: JsonObject) -> _Turn:
+    """Read one message as a turn; string content becomes one text block."""
     content, at = message.get("content"), (*path, "content")
-    whole: list[tuple[JsonPath, JsonObject]] = [(at, {"type": "text", "text": content})]
-    blocks = whole if isinstance(content, str) and content else object_items(content, at)
+    text_block: list[tuple[JsonPath, JsonObject]] = [(at, {"type": "text", "text": content})]
+    blocks = text_block if isinstance(content, str) and content else object_items(content, at)
     return _Turn(text_of(message.get("role")), path, blocks)
 
 
 def _check_shapes(request: _Request) -> Findings:
+    """Check each field, setting, tool and block by itself."""
     yield from check_fields(request.body)
     yield from check_settings(request.body, request.version[1], request.removal)
     yield from check_output(request.body, request.version)
@@ -132,163 +145,187 @@ def _check_shapes(request: _Request) -> Findings:
 
 
 def _check_messages(request: _Request) -> Findings:
-    listed, last = request.body.get("messages"), request.messages[-1] if request.messages else _EMPTY_TURN
-    if listed == [] and value_at(request.body, "thread", "type") != "continue":
+    """Check that the list of messages is neither empty nor too long, and that none is empty."""
+    message_list, last = request.body.get("messages"), request.messages[-1] if request.messages else _EMPTY_TURN
+    if message_list == [] and value_at(request.body, "thread", "type") != "continue":
         yield _finding("messages-empty", ("messages",), "messages: at least one message is required")
     if len(request.messages) > 100_000:
         yield _finding("messages-limit", ("messages",), "messages: List should have at most 100000 items")
-    for path, message in object_items(listed, ("messages",)):
+    for path, message in object_items(message_list, ("messages",)):
         optional = message.get("role") == "assistant" and path == last.path
         if message.get("content") in ("", []) and not optional:
-            said = "all messages must have non-empty content except for the optional final assistant message"
-            yield _finding("message-empty", path, f"{{at}}: {said}")
+            text = "all messages must have non-empty content except for the optional final assistant message"
+            yield _finding("message-empty", path, f"{{at}}: {text}")
 
 
 def _check_prefill(request: _Request) -> Findings:
+    """Check a trailing assistant message, which the model is meant to continue (prefill)."""
     last = request.messages[-1] if request.messages else _EMPTY_TURN
     if last.role != "assistant" or any(text_of(block.get("type")) in UNFINISHED_BLOCKS for _, block in last.blocks):
         return
     if refuses_prefill(request.model):
-        said = "This model does not support assistant message prefill. "
-        said += "The conversation must end with a user message."
-        yield _finding("prefill", last.path, said)
+        message = "This model does not support assistant message prefill. "
+        message += "The conversation must end with a user message."
+        yield _finding("prefill", last.path, message)
     if value_at(request.body, "output_config", "format"):
         yield _finding("format-prefill", last.path, "output_config.format is incompatible with message prefill")
     tail = text_of(last.blocks[-1][1].get("text")) if last.blocks else ""
     if tail != tail.rstrip():
-        said = "messages: final assistant content cannot end with trailing whitespace"
-        yield _finding("prefill-whitespace", last.blocks[-1][0], said)
+        message = "messages: final assistant content cannot end with trailing whitespace"
+        yield _finding("prefill-whitespace", last.blocks[-1][0], message)
 
 
 def _check_system_messages(request: _Request) -> Findings:
-    """Neighbouring system messages are one section, so only its ends have to be in place."""
-    around = [_EMPTY_TURN, *request.messages, _EMPTY_TURN]
-    for before, turn, after in zip(around, request.messages, around[2:], strict=False):
+    """Check position and content of system messages; adjacent ones count as one section."""
+    padded = [_EMPTY_TURN, *request.messages, _EMPTY_TURN]
+    for before, turn, after in zip(padded, request.messages, padded[2:], strict=False):
         if turn.role != "system":
             continue
-        end = text_of(before.blocks[-1][1].get("type")) if before.blocks else ""
-        follows = before.role in ("user", "system") or end.endswith("_tool_result")
-        if not follows or after.role not in ("assistant", "system", ""):
-            said = "{at}: a `system` message must follow a `user` message or a server tool result, "
-            said += "and be last or before an `assistant` message"
-            yield _finding("system-placement", turn.path, said)
+        previous_tag = text_of(before.blocks[-1][1].get("type")) if before.blocks else ""
+        follows_user = before.role in ("user", "system") or previous_tag.endswith("_tool_result")
+        if not follows_user or after.role not in ("assistant", "system", ""):
+            text = "{at}: a `system` message must follow a `user` message or a server tool result, "
+            text += "and be last or before an `assistant` message"
+            yield _finding("system-placement", turn.path, text)
         if refuses_system_messages(request.model):
             yield _finding("system-model", turn.path, "role 'system' is not supported on this model")
         message = object_of(list_of(request.body.get("messages"))[int(turn.path[1])])
         if not message.get("content") and not message.get("output_config"):
-            said = "{at}: a `system` message must have content or output_config"
-            yield _finding("system-empty", turn.path, said)
+            text = "{at}: a `system` message must have content or output_config"
+            yield _finding("system-empty", turn.path, text)
 
 
 # ---- calls and results
 
 
 def _check_call_ids(request: _Request) -> Findings:
-    earlier: set[str] = set()
+    """Check that the ids of tool calls are unique."""
+    earlier_ids: set[str] = set()
     for turn in request.turns:
-        within: set[str] = set()
-        for path, name in turn.ids("tool_use", "id") + turn.ids("server_tool_use", "id"):
-            if name in earlier:
-                # Recorded: an id that an earlier turn used is taken, whatever the text says.
-                level: Level = "error" if name in within else "warning"
+        turn_ids: set[str] = set()
+        for path, id in turn.ids("tool_use", "id") + turn.ids("server_tool_use", "id"):
+            if id in earlier_ids:
+                # Recorded traffic: the provider accepts an id that an earlier turn used.
+                level: Level = "error" if id in turn_ids else "warning"
                 yield _finding("call-id-duplicate", path, "{at}: `tool_use` ids must be unique", level)
-            within.add(name)
-            earlier.add(name)
+            turn_ids.add(id)
+            earlier_ids.add(id)
 
 
 def _check_calls(request: _Request) -> Findings:
+    """Check that each `tool_use` is answered at the start of the next turn."""
     for turn, following in zip(request.turns, [*request.turns[1:], _EMPTY_TURN], strict=False):
         calls, results = turn.ids("tool_use", "id"), following.ids("tool_result", "tool_use_id")
-        answered = {name for _, name in results}
-        first = {path for path, _ in following.blocks[: len(results)]}
-        broken = {
-            "result-missing": [(path[:2], name) for path, name in calls if name not in answered],
-            "result-not-first": [(path, name) for path, name in results if calls and path not in first],
+        answered_ids = {id for _, id in results}
+        first_paths = {path for path, _ in following.blocks[: len(results)]}
+        violations = {
+            "result-missing": [(path[:2], id) for path, id in calls if id not in answered_ids],
+            "result-not-first": [(path, id) for path, id in results if calls and path not in first_paths],
         }
-        for rule, places in broken.items():
-            if places:
-                said = "{at}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                said += ", ".join(name for _, name in places) + ". Each `tool_use` block must have "
-                said += "a corresponding `tool_result` block in the next message."
-                yield _finding(rule, places[0][0], said)
+        for rule, calls_found in violations.items():
+            if calls_found:
+                message = "{at}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                message += ", ".join(id for _, id in calls_found) + ". Each `tool_use` block must have "
+                message += "a corresponding `tool_result` block in the next message."
+                yield _finding(rule, calls_found[0][0], message)
 
 
 def _check_results(request: _Request) -> Findings:
+    """Check that each `tool_result` answers a call of the previous turn, and only once."""
     for turn, before in zip(request.turns, [_EMPTY_TURN, *request.turns], strict=False):
-        calls = {name for _, name in before.ids("tool_use", "id")}
-        seen: set[str] = set()
-        for path, name in turn.ids("tool_result", "tool_use_id") if turn.role == "user" else []:
-            if name in seen:
-                said = "{at}: each tool_use must have a single result. "
-                said += f"Found multiple `tool_result` blocks with id: {name}"
-                yield _finding("result-duplicate", path, said)
-            elif name not in calls and value_at(request.body, "thread", "type") != "continue":
-                said = f"{{at}}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. "
-                said += "Each `tool_result` block must have a corresponding `tool_use` block "
-                said += "in the previous message."
-                yield _finding("result-orphan", path, said)
-            seen.add(name)
+        call_ids = {id for _, id in before.ids("tool_use", "id")}
+        answered_ids: set[str] = set()
+        for path, id in turn.ids("tool_result", "tool_use_id") if turn.role == "user" else []:
+            if id in answered_ids:
+                message = "{at}: each tool_use must have a single result. "
+                message += f"Found multiple `tool_result` blocks with id: {id}"
+                yield _finding("result-duplicate", path, message)
+            elif id not in call_ids and value_at(request.body, "thread", "type") != "continue":
+                message = f"{{at}}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. "
+                message += "Each `tool_result` block must have a corresponding `tool_use` block "
+                message += "in the previous message."
+                yield _finding("result-orphan", path, message)
+            answered_ids.add(id)
 
 
 def _check_server_calls(request: _Request) -> Findings:
-    """A server's call has its result later, unless the turn is paused: then only tool results may follow."""
-    results: set[str] = set()
-    spoken = 0
+    """Check that each server tool call has a later result, unless the turn is paused.
+
+    In a paused turn (`pause_turn`) only tool results may follow the call.
+    """
     blocks = [(turn.role, path, block) for turn in request.turns for path, block in turn.blocks]
+    results: set[str] = set()
+    last_user_index = 0
     for index, (role, _, block) in enumerate(blocks):
         if block.get("type") != "tool_result":
             results.add(text_of(block.get("tool_use_id")))
-            spoken = index if role == "user" else spoken
-    provided = {text_of(tool.get("name")) for _, tool in request.tools} - {""}
-    opened: set[str] = set()
+            last_user_index = index if role == "user" else last_user_index
+    tool_names = {text_of(tool.get("name")) for _, tool in request.tools} - {""}
+    call_ids: set[str] = set()
     for index, (_, path, block) in enumerate(blocks):
-        tag, name, call = text_of(block.get("type")), text_of(block.get("name")), text_of(block.get("id"))
+        tag = text_of(block.get("type"))
         if tag in ("server_tool_use", "mcp_tool_use"):
-            opened.add(call)
-            found = f"{{at}}: `{name}` tool use with id `{call}` was found"
-            if call not in results and index < spoken:
-                said = f"{found} without a corresponding `{name}_tool_result` block"
-                yield _finding("server-result-missing", path, said)
-            # The code execution tool's own calls are `bash_code_execution` and the like.
-            elif call not in results and tag == "server_tool_use" and not any(n in name for n in provided):
-                yield _finding("server-tool-absent", path, f"{found}, but no `{name}` tool was provided")
-        elif tag.endswith("_tool_result") and text_of(block.get("tool_use_id")) not in opened:
-            caller = "mcp_tool_use" if tag == "mcp_tool_result" else "server_tool_use"
-            answered = text_of(block.get("tool_use_id"))
-            said = f"{{at}}: unexpected `tool_use_id` found in `{tag}` blocks: {answered}. "
-            said += f"Each `{tag}` block must have a corresponding `{caller}` block before it."
-            yield _finding("server-result-orphan", path, said)
+            call_id = text_of(block.get("id"))
+            call_ids.add(call_id)
+            if call_id not in results:
+                yield from _check_unanswered_call(path, block, tool_names, is_paused=index >= last_user_index)
+        elif tag.endswith("_tool_result") and text_of(block.get("tool_use_id")) not in call_ids:
+            yield _orphan_server_result(path, block)
+
+
+def _check_unanswered_call(path: JsonPath, block: JsonObject, tool_names: set[str], *, is_paused: bool) -> Findings:
+    """Check a server tool call without a result, which only a paused turn may have."""
+    name = text_of(block.get("name"))
+    prefix = f"{{at}}: `{name}` tool use with id `{text_of(block.get('id'))}` was found"
+    if not is_paused:
+        message = f"{prefix} without a corresponding `{name}_tool_result` block"
+        yield _finding("server-result-missing", path, message)
+    # The code execution tool makes calls such as `bash_code_execution`.
+    elif block.get("type") == "server_tool_use" and not any(tool_name in name for tool_name in tool_names):
+        yield _finding("server-tool-absent", path, f"{prefix}, but no `{name}` tool was provided")
+
+
+def _orphan_server_result(path: JsonPath, block: JsonObject) -> Finding:
+    """Return the finding for a server tool result without a call before it."""
+    tag = text_of(block.get("type"))
+    call_tag = "mcp_tool_use" if tag == "mcp_tool_result" else "server_tool_use"
+    message = f"{{at}}: unexpected `tool_use_id` found in `{tag}` blocks: {text_of(block.get('tool_use_id'))}. "
+    message += f"Each `{tag}` block must have a corresponding `{call_tag}` block before it."
+    return _finding("server-result-orphan", path, message)
 
 
 def _check_programmatic_results(request: _Request) -> Findings:
+    """Check that results for calls made by code execution come with their container."""
     pending = request.turns[-2].blocks if len(request.turns) > 1 and request.turns[-1].role == "user" else []
     for path, block in pending if not request.body.get("container") else []:
         if text_of(value_at(block, "caller", "type")).startswith("code_execution"):
-            said = "container_id is required when there are pending tool uses generated by code execution "
-            yield _finding("container-missing", path, said + "with tools.")
+            message = "container_id is required when there are pending tool uses generated by code execution "
+            yield _finding("container-missing", path, message + "with tools.")
 
 
 # ---- tools and caching
 
 
 def _check_cache(request: _Request) -> Findings:
+    """Check number and order of `cache_control` marks."""
     tools = [("", path, tool) for path, tool in request.tools]
     marked = [(path, block) for _, path, block in tools + request.blocks() if block.get("cache_control")]
     count = len(marked) + bool(request.body.get("cache_control"))
     if count > 4:
-        said = f"A maximum of 4 blocks with cache_control may be provided. Found {count}."
-        yield _finding("cache-limit", (*marked[-1][0], "cache_control"), said)
-    short = False
+        message = f"A maximum of 4 blocks with cache_control may be provided. Found {count}."
+        yield _finding("cache-limit", (*marked[-1][0], "cache_control"), message)
+    has_short = False
     for path, block in marked:
-        long = value_at(block, "cache_control", "ttl") == "1h"
-        if long and short:
-            said = "{at}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
-            said += "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
-            yield _finding("cache-order", (*path, "cache_control", "ttl"), said)
-        short = short or not long
+        is_long = value_at(block, "cache_control", "ttl") == "1h"
+        if is_long and has_short:
+            message = "{at}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
+            message += "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
+            yield _finding("cache-order", (*path, "cache_control", "ttl"), message)
+        has_short = has_short or not is_long
 
 
 def _check_tools(request: _Request) -> Findings:
+    """Check the list of tools for duplicate names and conflicting fields."""
     names: set[str] = set()
     for path, tool in request.tools:
         name, tag = text_of(tool.get("name")), text_of(tool.get("type"))
@@ -296,98 +333,110 @@ def _check_tools(request: _Request) -> Findings:
         if key in names:
             yield _finding("tool-names-unique", path, "tools: Tool names must be unique.")
         names.add(key)
-        if tool.get("defer_loading") is True and tool.get("cache_control"):
-            said = f"Tool '{name}' cannot have both defer_loading=true and cache_control set."
-            yield _finding("tool-deferred-cached", (*path, "cache_control"), said)
-        if tool.get("allowed_domains") and tool.get("blocked_domains"):
-            said = "{at}: only one of allowed_domains and blocked_domains may be given"
-            yield _finding("tool-domains", path, said)
+        yield from _check_tool_conflicts(path, tool)
         if request.version == ("opus", (5, 5)) and re.match(r"computer_\d", tag):
             yield _finding("tool-model", path, f"'{request.model}' does not support tool types: {tag}.")
     if request.tools and all(tool.get("defer_loading") is True for _, tool in request.tools):
-        said = "At least one tool must have defer_loading=false. All tools cannot be deferred."
-        yield _finding("tools-all-deferred", ("tools",), said)
+        message = "At least one tool must have defer_loading=false. All tools cannot be deferred."
+        yield _finding("tools-all-deferred", ("tools",), message)
     if len([tool for _, tool in request.tools if tool.get("strict") is True]) > 20:
         yield _finding("strict-limit", ("tools",), "Schema is too complex for compilation.")
 
 
+def _check_tool_conflicts(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check for fields of one tool that exclude each other."""
+    if tool.get("defer_loading") is True and tool.get("cache_control"):
+        message = f"Tool '{text_of(tool.get('name'))}' cannot have both defer_loading=true and cache_control set."
+        yield _finding("tool-deferred-cached", (*path, "cache_control"), message)
+    if tool.get("allowed_domains") and tool.get("blocked_domains"):
+        message = "{at}: only one of allowed_domains and blocked_domains may be given"
+        yield _finding("tool-domains", path, message)
+
+
 def _check_toolsets(request: _Request) -> Findings:
-    """A result says whose member it answers, as the call did; no words for this are known."""
-    called: dict[str, object] = {}
+    """Check that a result repeats the `toolset_name` of its call; the provider's message is unknown."""
+    toolsets: dict[str, object] = {}
     for _, path, block in request.blocks():
         if block.get("type") == "tool_use":
-            called[text_of(block.get("id"))] = block.get("toolset_name")
+            toolsets[text_of(block.get("id"))] = block.get("toolset_name")
         id = text_of(block.get("tool_use_id"))
-        if block.get("type") == "tool_result" and id in called and block.get("toolset_name") != called[id]:
-            said = f"{{at}}: `toolset_name` must be that of the `tool_use` block it answers: {called[id]!r}."
-            yield _finding("result-toolset", path, said)
+        if block.get("type") == "tool_result" and id in toolsets and block.get("toolset_name") != toolsets[id]:
+            message = f"{{at}}: `toolset_name` must be that of the `tool_use` block it answers: {toolsets[id]!r}."
+            yield _finding("result-toolset", path, message)
 
 
 def _check_references(request: _Request) -> Findings:
-    """A tool that is referred to is one of the request's; those of MCP servers are not known here."""
-    body, known = request.body, {text_of(tool.get("name")) for _, tool in request.tools}
-    servers = {text_of(server.get("name")) for _, server in object_items(body.get("mcp_servers"), ())}
+    """Check that references name declared tools and servers; the tools of MCP servers are unknown here."""
+    servers = {text_of(server.get("name")) for _, server in object_items(request.body.get("mcp_servers"), ())}
     for path, tool in request.tools:
         server = text_of(tool.get("mcp_server_name"))
         if tool.get("type") == "mcp_toolset" and server not in servers:
-            said = f"{{at}}: MCP server '{server}' not found in mcp_servers"
-            yield _finding("mcp-server-unknown", (*path, "mcp_server_name"), said)
-    referred: list[tuple[JsonPath, object]] = []
-    for _, path, block in request.blocks():
-        known.add(text_of(value_at(block, "tool", "definition", "name")))
-        found = value_at(block, "content", "tool_references")
-        parts = [(path, block), *object_items(found, (*path, "content", "tool_references"))]
-        referred += [(place, part.get("tool_name")) for place, part in parts if part.get("type") == "tool_reference"]
-        if value_at(block, "tool", "type") == "tool_reference":
-            referred.append(((*path, "tool"), value_at(block, "tool", "name")))
-    for path, name in referred if not servers else []:
-        if isinstance(name, str) and name not in known:
-            said = f"Tool reference '{name}' not found in available tools"
-            yield _finding("tool-reference-unknown", path, said)
-    name = text_of(value_at(body, "tool_choice", "name"))
-    if name and name not in known and not servers:
+            message = f"{{at}}: MCP server '{server}' not found in mcp_servers"
+            yield _finding("mcp-server-unknown", (*path, "mcp_server_name"), message)
+    if servers:
+        return
+    names = {text_of(tool.get("name")) for _, tool in request.tools}
+    names |= {text_of(value_at(block, "tool", "definition", "name")) for _, _, block in request.blocks()}
+    for path, name in _tool_references(request):
+        if isinstance(name, str) and name not in names:
+            yield _finding("tool-reference-unknown", path, f"Tool reference '{name}' not found in available tools")
+    name = text_of(value_at(request.body, "tool_choice", "name"))
+    if name and name not in names:
         yield _finding("choice-unknown", ("tool_choice", "name"), f"Tool '{name}' not found in provided tools")
 
 
+def _tool_references(request: _Request) -> list[tuple[JsonPath, object]]:
+    """Return the tool names that the blocks refer to, each with its path."""
+    references: list[tuple[JsonPath, object]] = []
+    for _, path, block in request.blocks():
+        nested = value_at(block, "content", "tool_references")
+        parts = [(path, block), *object_items(nested, (*path, "content", "tool_references"))]
+        references += [(at, part.get("tool_name")) for at, part in parts if part.get("type") == "tool_reference"]
+        if value_at(block, "tool", "type") == "tool_reference":
+            references.append(((*path, "tool"), value_at(block, "tool", "name")))
+    return references
+
+
 def _check_programmatic_callers(request: _Request) -> Findings:
-    """Programmatic calling needs a code execution tool, and does not reach the tools of the MCP connector."""
+    """Check `allowed_callers`: programmatic calls need code execution, and MCP tools do not support them."""
     has_code = any(text_of(tool.get("type")).startswith("code_execution_") for _, tool in request.tools)
     for path, tool in request.tools:
         configs = object_of(tool.get("configs"))
         settings = [(path, tool), ((*path, "default_config"), object_of(tool.get("default_config")))]
         settings += [((*path, "configs", name), object_of(config)) for name, config in configs.items()]
-        for place, setting in settings:
+        for setting_path, setting in settings:
             callers = [text_of(caller) for caller in list_of(setting.get("allowed_callers"))]
             if not any(caller.startswith("code_execution_") for caller in callers):
                 continue
-            at = (*place, "allowed_callers")
+            at = (*setting_path, "allowed_callers")
             if tool.get("type") == "mcp_toolset":
-                said = "{at}: MCP connector tools cannot be called programmatically"
-                yield _finding("mcp-programmatic", at, said)
+                message = "{at}: MCP connector tools cannot be called programmatically"
+                yield _finding("mcp-programmatic", at, message)
             elif not has_code:
-                said = "{at}: programmatic tool calling needs a code execution tool in `tools`"
-                yield _finding("callers-without-code", at, said, "warning")
+                message = "{at}: programmatic tool calling needs a code execution tool in `tools`"
+                yield _finding("callers-without-code", at, message, "warning")
 
 
 # ---- settings
 
 
 def _check_choice(request: _Request) -> Findings:
+    """Check `tool_choice` against the tools, the thinking mode and the model."""
     choice, at = object_of(request.body.get("tool_choice")), ("tool_choice",)
     callers = {text_of(tool.get("name")): list_of(tool.get("allowed_callers")) for _, tool in request.tools}
-    programmatic = any(caller != "direct" for named in callers.values() for caller in named)
+    programmatic = any(caller != "direct" for allowed_callers in callers.values() for caller in allowed_callers)
     if programmatic and choice.get("disable_parallel_tool_use") is True:
-        said = "disable_parallel_tool_use is not supported with programmatic tool calling"
-        yield _finding("choice-programmatic", at, f"{{at}}: {said}")
+        message = "disable_parallel_tool_use is not supported with programmatic tool calling"
+        yield _finding("choice-programmatic", at, f"{{at}}: {message}")
     if choice.get("type") not in ("any", "tool"):
         return
     if not request.tools and not any(turn.role == "system" for turn in request.messages):
-        said = "{at}: tool_choice may only be specified while providing tools."
-        yield _finding("choice-without-tools", at, said)
-    named = callers.get(text_of(choice.get("name")))
-    if named and "direct" not in named:
-        said = "{at}: a tool without `direct` in allowed_callers cannot be forced"
-        yield _finding("choice-not-direct", (*at, "name"), said)
+        message = "{at}: tool_choice may only be specified while providing tools."
+        yield _finding("choice-without-tools", at, message)
+    allowed_callers = callers.get(text_of(choice.get("name")))
+    if allowed_callers and "direct" not in allowed_callers:
+        message = "{at}: a tool without `direct` in allowed_callers cannot be forced"
+        yield _finding("choice-not-direct", (*at, "name"), message)
     if value_at(request.body, "thinking", "type") == "enabled":
         yield _finding("choice-thinking", at, "Thinking may not be enabled when tool_choice forces tool use.")
     if refuses_forced_choice(request.model):
@@ -395,17 +444,22 @@ def _check_choice(request: _Request) -> Findings:
 
 
 def _check_thinking_blocks(request: _Request) -> Findings:
-    """Newer servers go on without thinking instead of refusing; hence a warning."""
-    called, answered = request.turns[-2:] if len(request.turns) > 1 else (_EMPTY_TURN, _EMPTY_TURN)
-    start = text_of(called.blocks[0][1].get("type")) if called.blocks else "thinking"
-    manual = value_at(request.body, "thinking", "type") == "enabled"
-    if manual and answered.ids("tool_result", "tool_use_id") and start not in ("thinking", "redacted_thinking"):
-        said = f"{{at}}.type: Expected `thinking` or `redacted_thinking`, but found `{start}`. When "
-        said += "`thinking` is enabled, a final `assistant` message must start with a thinking block."
-        yield _finding("thinking-first", called.blocks[0][0], said, "warning")
+    """Warn if an answered turn does not start with thinking; newer servers continue without it."""
+    call_turn, result_turn = request.turns[-2:] if len(request.turns) > 1 else (_EMPTY_TURN, _EMPTY_TURN)
+    first_tag = text_of(call_turn.blocks[0][1].get("type")) if call_turn.blocks else "thinking"
+    is_enabled = value_at(request.body, "thinking", "type") == "enabled"
+    if (
+        is_enabled
+        and result_turn.ids("tool_result", "tool_use_id")
+        and first_tag not in ("thinking", "redacted_thinking")
+    ):
+        message = f"{{at}}.type: Expected `thinking` or `redacted_thinking`, but found `{first_tag}`. When "
+        message += "`thinking` is enabled, a final `assistant` message must start with a thinking block."
+        yield _finding("thinking-first", call_turn.blocks[0][0], message, "warning")
 
 
 def _check_citations(request: _Request) -> Findings:
+    """Check that citations and structured output are not combined."""
     for _, path, block in request.blocks() if value_at(request.body, "output_config", "format") else []:
         if value_at(block, "citations", "enabled") is True:
             yield _finding("format-citations", path, "output_config.format is incompatible with citations")
@@ -433,7 +487,10 @@ _RULES = (
 
 
 def repair_request(request: Request, target: Target, names: WireNames, report: LossReport) -> Request:
-    """The same request where nothing is wrong with it. What others send is the encoder's to make right."""
+    """Repair an Anthropic client's request; return it unchanged if nothing is wrong.
+
+    Requests of other protocols are left to the encoder, which produces valid ones.
+    """
     if request.origin != FAMILY:
         return request
     changed: dict[str, Any] = {}
@@ -446,38 +503,38 @@ def repair_request(request: Request, target: Target, names: WireNames, report: L
 
 
 def _repair_budget(request: Request, changed: dict[str, Any], report: LossReport) -> None:
-    """qwen-code thinks for as long as it may answer; the answer must be longer."""
+    """Lower a thinking budget that reaches `max_tokens`: qwen-code sends both equal, Anthropic wants it smaller."""
     thinking, limit = request.thinking, request.sampling.max_tokens if request.sampling else None
     if thinking is None or thinking.budget_tokens is None or limit is None or thinking.budget_tokens < limit:
         return
     if limit > MIN_BUDGET:
         changed["thinking"] = replace(thinking, budget_tokens=limit - 1)
-        why = f"less than max_tokens, as the provider wants it: {limit - 1}"
+        reason = f"must be less than max_tokens; sent as {limit - 1}"
     else:
         changed["thinking"] = None
-        why = "there is no room to think within max_tokens"
-    report.approximated(("thinking",), "budget_tokens", why)
+        reason = "max_tokens leaves no room for thinking"
+    report.approximated(("thinking",), "budget_tokens", reason)
 
 
 def _repair_marks(request: Request, changed: dict[str, Any], report: LossReport) -> None:
-    """A tool that is loaded later can't be the end of what is cached: the last one before is."""
+    """Move cache marks off deferred tools, where the provider rejects them, to the last loaded tool."""
     if request.tools is None or not any(map(_has_cache_mark, request.tools)):
         return
     tools = list(request.tools)
-    marked = [place for place, tool in enumerate(tools) if _has_cache_mark(tool)]
-    present = [place for place, tool in enumerate(tools) if type(tool) is FunctionTool and not tool.defer]
-    last = present[-1] if present else None
-    for place in marked:
-        tool: Any = tools[place]
-        report.approximated(("tools", place, "cache"), "", "moved to the last tool that is not deferred")
-        if last is not None and getattr(tools[last], "cache", None) is None:
-            tools[last] = replace(tools[last], cache=tool.cache)
-        tools[place] = replace(tool, cache=None)
+    marked_indices = [index for index, tool in enumerate(tools) if _has_cache_mark(tool)]
+    loaded_indices = [index for index, tool in enumerate(tools) if type(tool) is FunctionTool and not tool.defer]
+    last_loaded = loaded_indices[-1] if loaded_indices else None
+    for index in marked_indices:
+        tool: Any = tools[index]
+        report.approximated(("tools", index, "cache"), "", "moved to the last tool that is not deferred")
+        if last_loaded is not None and getattr(tools[last_loaded], "cache", None) is None:
+            tools[last_loaded] = replace(tools[last_loaded], cache=tool.cache)
+        tools[index] = replace(tool, cache=None)
     changed["tools"] = tuple(tools)
 
 
 def _repair_prefill(request: Request, target: Target, changed: dict[str, Any], report: LossReport) -> None:
-    """Clients that begin the answer themselves, as older models could continue it."""
+    """Append a user message for models that do not support prefill."""
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or not refuses_prefill(target.model or request.model or ""):
         return
@@ -485,35 +542,40 @@ def _repair_prefill(request: Request, target: Target, changed: dict[str, Any], r
         isinstance(part, ToolCall | ToolResult) or getattr(part, "kind", "") in UNFINISHED_BLOCKS for part in last.parts
     ):
         return
-    said = changed.get("messages", request.messages)
-    changed["messages"] = (*said, Message(role="user", parts=(Text(text=CONTINUE_PROMPT),)))
-    report.added((), "", f"/messages/{len(said)}", USER_LAST_REASON)
+    messages = changed.get("messages", request.messages)
+    changed["messages"] = (*messages, Message(role="user", parts=(Text(text=CONTINUE_PROMPT),)))
+    report.added((), "", f"/messages/{len(messages)}", USER_LAST_REASON)
 
 
 def _repair_choice(request: Request, target: Target, changed: dict[str, Any], report: LossReport) -> None:
-    """Claude Code forces its web search where the model's name is of one that can be forced, and another may answer."""
+    """Replace a forced tool choice by `auto` for models that reject it.
+
+    Claude Code forces its web search depending on the model name it knows; a route may use another model.
+    """
     choice = request.tool_choice
     if choice is None or choice.mode not in ("required", "named"):
         return
     if refuses_forced_choice(target.model or request.model or ""):
         changed["tool_choice"] = replace(choice, mode="auto", names=())
-        report.approximated(("tool_choice",), "mode", "the model can't be forced to call: it may choose")
+        report.approximated(("tool_choice",), "mode", "the model does not support a forced tool choice; sent as auto")
 
 
 def _has_cache_mark(tool: Tool) -> bool:
+    """Tell whether a deferred tool carries a cache mark."""
     return type(tool) is FunctionTool and tool.cache is not None and tool.defer is True
 
 
 @lru_cache(maxsize=8192)
 def _is_valid_id(id: str | None) -> bool:
-    """A conversation says each id again with every turn."""
+    """Tell whether the provider accepts the id; memoized, since a conversation resends each id every turn."""
     return not id or (len(id) <= ID_AND_NAME_RULES.id_limit and ID_AND_NAME_RULES.id_pattern.fullmatch(id) is not None)
 
 
 def _repair_ids(request: Request, changed: dict[str, Any], report: LossReport) -> None:
+    """Rewrite tool call ids that the provider rejects."""
     messages: list[Message] | None = None
-    for number, message in enumerate(request.messages):
-        for place, part in enumerate(message.parts):
+    for message_index, message in enumerate(request.messages):
+        for part_index, part in enumerate(message.parts):
             if type(part) is ToolCall:
                 field, id = "id", part.id
             elif type(part) is ToolResult:
@@ -523,11 +585,13 @@ def _repair_ids(request: Request, changed: dict[str, Any], report: LossReport) -
             if id is None or _is_valid_id(id):
                 continue
             messages = list(request.messages) if messages is None else messages
-            parts: list[Any] = list(messages[number].parts)
-            parts[place] = replace(
+            parts: list[Any] = list(messages[message_index].parts)
+            parts[part_index] = replace(
                 part, **{field: legal_id(id, ID_AND_NAME_RULES.id_pattern, ID_AND_NAME_RULES.id_limit)}
             )
-            messages[number] = replace(messages[number], parts=tuple(parts))
-            report.approximated(("messages", number, "parts", place), field, "an id that the provider takes")
+            messages[message_index] = replace(messages[message_index], parts=tuple(parts))
+            report.approximated(
+                ("messages", message_index, "parts", part_index), field, "rewritten to an id that the provider accepts"
+            )
     if messages is not None:
         changed["messages"] = tuple(messages)

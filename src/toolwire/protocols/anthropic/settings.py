@@ -1,4 +1,4 @@
-"""Anthropic's parameters of an answer: limits, thinking, output and tier, to canonical and back."""
+"""Decode and encode generation settings: token limits, sampling, thinking, output format and service tier."""
 
 from typing import Any, Literal
 
@@ -28,9 +28,10 @@ MIN_BUDGET = 1024
 SAMPLING_VERSION = "2023-06-01"
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-# What a level of effort may take of the limit, in per cent: as OpenRouter tells it to models that want a budget.
+# Thinking budget per effort, in percent of max_tokens; OpenRouter uses the same shares.
 _EFFORT_SHARES = {"minimal": 10, "low": 20, "medium": 50, "high": 80, "xhigh": 95, "max": 95}
 _THINKING_VISIBILITY: dict[str, Literal["omitted", "summary"]] = {"omitted": "omitted", "summarized": "summary"}
+_THINKING_TYPE_FORM = "anthropic:thinking:"
 _THINKING_DISPLAY = {"omitted": "omitted", "summary": "summarized", "full": "summarized"}
 
 
@@ -38,6 +39,7 @@ _THINKING_DISPLAY = {"omitted": "omitted", "summary": "summarized", "full": "sum
 
 
 def decode_sampling(shape: RequestShape) -> Sampling | None:
+    """Decode the sampling parameters, None if the request sets none."""
     stop = shape.stop_sequences
     sampling = Sampling(
         max_tokens=unset_to_none(shape.max_tokens),
@@ -50,6 +52,7 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 
 
 def decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat | None]:
+    """Decode `thinking` and `output_config`."""
     settings = shape.output_config
     effort = None if settings is UNSET else unset_to_none(settings.effort)
     thinking = None
@@ -59,29 +62,32 @@ def decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat 
         thinking = Thinking(effort=effort)
     if settings is UNSET:
         return thinking, None
-    kept = collect_extras(settings, FAMILY, prefix="output_config/")
+    extras = collect_extras(settings, FAMILY, prefix="output_config/")
     if settings.format is UNSET:
-        form = (*kept.get("wire_form", ()), "anthropic:output_config")
-        return thinking, OutputFormat(**(kept | {"wire_form": form}))
+        wire_form = (*extras.get("wire_form", ()), "anthropic:output_config")
+        return thinking, OutputFormat(**(extras | {"wire_form": wire_form}))
     if settings.format.type != "json_schema":
         raise DecodeError(FAMILY, "/output_config/format/type", "json_schema", repr(settings.format.type))
-    both = merge_extras(kept, collect_extras(settings.format, FAMILY, prefix="output_config/format/"))
-    return thinking, OutputFormat(kind="json_schema", schema=settings.format.schema, held=True, **both)
+    merged = merge_extras(extras, collect_extras(settings.format, FAMILY, prefix="output_config/format/"))
+    return thinking, OutputFormat(kind="json_schema", schema=settings.format.schema, held=True, **merged)
 
 
 def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
-    kept = collect_extras(shape, FAMILY, f"anthropic:thinking:{shape.type}", prefix="thinking/")
+    """Decode `thinking` together with the effort; unknown modes and displays go to the extras."""
+    extras = collect_extras(shape, FAMILY, f"{_THINKING_TYPE_FORM}{shape.type}", prefix="thinking/")
     if shape.type not in ("enabled", "adaptive", "disabled"):
-        kept = merge_extras(kept, {"extras": {FAMILY: {"thinking/type": Raw(msgspec.json.encode(shape.type))}}})
+        extras = merge_extras(extras, {"extras": {FAMILY: {"thinking/type": Raw(msgspec.json.encode(shape.type))}}})
     visibility = None if shape.display is UNSET else _THINKING_VISIBILITY.get(shape.display)
     if shape.display is not UNSET and visibility is None:
-        kept = merge_extras(kept, {"extras": {FAMILY: {"thinking/display": Raw(msgspec.json.encode(shape.display))}}})
+        extras = merge_extras(
+            extras, {"extras": {FAMILY: {"thinking/display": Raw(msgspec.json.encode(shape.display))}}}
+        )
     return Thinking(
         enabled=shape.type != "disabled",
         effort=effort,
         budget_tokens=unset_to_none(shape.budget_tokens),
         visibility=visibility,
-        **kept,
+        **extras,
     )
 
 
@@ -89,41 +95,51 @@ def _decode_thinking(shape: ThinkingShape, effort: str | None) -> Thinking:
 
 
 def encode_max_tokens(request: Request, plan: EncodingPlan) -> int | None:
+    """Encode `max_tokens`, adding the default limit if another protocol's request sets none."""
     if request.sampling is not None and request.sampling.max_tokens is not None:
         return request.sampling.max_tokens
     if plan.same_protocol:
         return None
-    chosen = _default_max_tokens(request, plan)
-    plan.report.added((), "", "/max_tokens", f"the target requires a limit: {chosen} was chosen")
-    return chosen
+    limit = _default_max_tokens(request, plan)
+    plan.report.added((), "", "/max_tokens", f"the target requires a limit; set to {limit}")
+    return limit
 
 
 def _default_max_tokens(request: Request, plan: EncodingPlan) -> int:
-    """As much as each model of a generation writes: an agent that sets no limit does not expect to be cut."""
+    """Return the limit that all models of the generation support: an agent that sets none expects no cut."""
     return 32_000 if model_version(plan.target.model or request.model or "")[1] >= (4, 0) else DEFAULT_MAX_TOKENS
 
 
 def encode_sampling(request: Request, shape: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write the sampling parameters into `shape`."""
     sampling = request.sampling
     if sampling is None:
         return
     if sampling.stop is not None:
-        shape["stop_sequences"] = [text for text in sampling.stop if plan.same_protocol or text.strip()]
-        for index, text in enumerate(sampling.stop):
-            if not plan.same_protocol and not text.strip():
-                plan.report.dropped(("sampling", "stop", index), "", "the target refuses a blank one")
+        shape["stop_sequences"] = _encode_stop_sequences(sampling.stop, plan)
     for name in ("temperature", "top_p", "top_k"):
         if (value := getattr(sampling, name)) is not None:
             if plan.same_protocol or plan.target.version == SAMPLING_VERSION:
                 shape[name] = value
             else:
-                plan.report.dropped(("sampling",), name, "the provider's current version takes no sampling parameters")
+                plan.report.dropped(("sampling",), name, "the current API version has no sampling parameters")
     for name in ("n", "seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"):
         if (value := getattr(sampling, name)) is not None and not (name == "n" and value == 1):
             plan.report.dropped(("sampling",), name)
 
 
+def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[str]:
+    """Return the stop sequences, without the blank ones that the provider rejects."""
+    if plan.same_protocol:
+        return list(stop)
+    for index, text in enumerate(stop):
+        if not text.strip():
+            plan.report.dropped(("sampling", "stop", index), "", "the target rejects blank stop sequences")
+    return [text for text in stop if text.strip()]
+
+
 def encode_settings(request: Request, shape: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `thinking` and `output_config` into `shape`."""
     thinking, output = request.thinking, request.output
     settings = SettingsShape()
     if thinking is not None:
@@ -132,7 +148,7 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: EncodingPlan)
         )
         if not plan.same_protocol and shape.get("temperature", 1) != 1 and _is_thinking(shape["thinking"]):
             del shape["temperature"]
-            plan.report.dropped(("sampling",), "temperature", "the target takes none where it thinks")
+            plan.report.dropped(("sampling",), "temperature", "the target does not accept it with thinking enabled")
     if output is not None and output.kind == "json_schema" and output.schema is not None:
         settings.format = FormatShape(type="json_schema", schema=_encode_schema(output.schema, plan))
     if not plan.same_protocol and output is not None:
@@ -142,62 +158,81 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: EncodingPlan)
 
 
 def _has_forced_choice(shape: dict[str, Any]) -> bool:
+    """Tell whether `tool_choice` forces a call."""
     choice = shape["tool_choice"]
     return isinstance(choice, ChoiceShape) and choice.type in ("any", "tool")
 
 
 def _is_thinking(shape: Any) -> bool:
+    """Tell whether the encoded `thinking` enables thinking."""
     return isinstance(shape, ThinkingShape) and shape.type != "disabled"
 
 
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
+    """Return the output schema, rewritten for another protocol's request to what Anthropic supports."""
     return schema if plan.same_protocol else fit_and_report(schema, OUTPUT_SCHEMA, plan.report, ("output",), "schema")
 
 
 def _encode_thinking(
     thinking: Thinking, request: Request, messages: list[Any], plan: EncodingPlan, *, forced: bool
 ) -> tuple[Any, Any]:
+    """Return `thinking` and `output_config.effort`, each UNSET if it is not to be sent."""
     effort: Any = none_to_unset(thinking.effort)
     enabled = thinking.enabled
-    # How a model may be asked to think depends on the model: under another name, also what was meant for Anthropic.
-    as_it_is = plan.same_protocol and plan.target.model in (None, request.model)
-    if not as_it_is:
+    # Models differ in the settings they accept, so those of Anthropic clients are adapted to another model, too.
+    unchanged = plan.same_protocol and plan.target.model in (None, request.model)
+    if not unchanged:
         effort, enabled = _encode_effort(thinking, request, plan)
     if plan.same_protocol:
         enabled = thinking.enabled
     elif enabled and thinking.enabled is None and thinking.budget_tokens is None and lacks_thinking(messages):
-        for name in ("effort", "visibility"):
-            if getattr(thinking, name) is not None:
-                why = "no thinking while calls are answered that were made without, or whose thinking was lost"
-                plan.report.approximated(("thinking",), name, why)
+        _report_thinking_off(thinking, plan)
         return UNSET, effort
-    if enabled is None:
-        if thinking.visibility is not None or thinking.budget_tokens is not None:
-            enabled = True
-        else:
+    if enabled is None and thinking.visibility is None and thinking.budget_tokens is None:
+        return UNSET, effort
+    kind, budget = _thinking_type(thinking, plan, enabled=enabled is not False), thinking.budget_tokens
+    if not unchanged and kind in ("enabled", "adaptive"):
+        adapted, budget = _encode_budget(thinking, request, plan, forced=forced and not plan.same_protocol)
+        if adapted is None:
             return UNSET, effort
-    kind = "disabled" if not enabled else "enabled" if thinking.budget_tokens is not None else "adaptive"
-    for token in thinking.wire_form:
-        if token.startswith("anthropic:thinking:") and plan.same_protocol:
-            kind = token.removeprefix("anthropic:thinking:")
-    budget = thinking.budget_tokens
-    if not as_it_is and kind in ("enabled", "adaptive"):
-        kind, budget = _encode_budget(thinking, request, plan, forced=forced and not plan.same_protocol)
-        if kind == "unthinking":
-            return UNSET, effort
-    display: Any = UNSET
-    if thinking.visibility is not None and (plan.same_protocol or kind != "disabled"):
-        display = _THINKING_DISPLAY[thinking.visibility]
-        if not plan.same_protocol:
-            report_thinking_visibility(thinking, plan.report)
-    elif thinking.visibility is not None:
-        plan.report.dropped(("thinking",), "visibility", "there is no thinking to show")
+        kind = adapted
+    display = _encode_display(thinking, kind, plan)
     return ThinkingShape(type=kind, budget_tokens=none_to_unset(budget), display=display), effort
 
 
+def _report_thinking_off(thinking: Thinking, plan: EncodingPlan) -> None:
+    """Report that thinking cannot start while calls without thinking are being answered."""
+    for name in ("effort", "visibility"):
+        if getattr(thinking, name) is not None:
+            reason = "thinking is off: the calls being answered have no thinking blocks"
+            plan.report.approximated(("thinking",), name, reason)
+
+
+def _thinking_type(thinking: Thinking, plan: EncodingPlan, *, enabled: bool) -> str:
+    """Return the type of `thinking`: as received from an Anthropic client, else by the settings."""
+    for token in thinking.wire_form if plan.same_protocol else ():
+        if token.startswith(_THINKING_TYPE_FORM):
+            return token.removeprefix(_THINKING_TYPE_FORM)
+    return "disabled" if not enabled else "enabled" if thinking.budget_tokens is not None else "adaptive"
+
+
+def _encode_display(thinking: Thinking, kind: str, plan: EncodingPlan) -> Any:
+    """Encode `thinking.display`, UNSET if the request says nothing about it or thinking is disabled."""
+    if thinking.visibility is None:
+        return UNSET
+    if kind == "disabled" and not plan.same_protocol:
+        plan.report.dropped(("thinking",), "visibility", "thinking is disabled")
+        return UNSET
+    if not plan.same_protocol:
+        report_thinking_visibility(thinking, plan.report)
+    return _THINKING_DISPLAY[thinking.visibility]
+
+
 def _encode_effort(thinking: Thinking, request: Request, plan: EncodingPlan) -> tuple[Any, bool | None]:
-    """How hard another protocol's model was to think, and whether. An effort alone makes no model think here: elsewhere
-    it does."""
+    """Return the effort that the target model supports, and whether to enable thinking.
+
+    In other protocols an effort alone enables thinking; Anthropic needs `thinking` as well.
+    """
     effort, report = thinking.effort, plan.report
     if effort is None:
         return UNSET, thinking.enabled
@@ -205,78 +240,87 @@ def _encode_effort(thinking: Thinking, request: Request, plan: EncodingPlan) -> 
         return UNSET, False
     if effort not in EFFORTS:
         nearest = "low" if effort == "minimal" else "high"
-        report.approximated(("thinking",), "effort", f"{effort} is told as {nearest}")
+        report.approximated(("thinking",), "effort", f"{effort} sent as {nearest}")
         effort = nearest
     levels = supported_efforts(model_version(plan.target.model or request.model or ""))
     enabled = thinking.enabled is not False
     if levels == "":
-        why = "the model takes no effort"
+        reason = "the model has no effort setting"
         if enabled:
-            report.approximated(("thinking",), "effort", f"{why}: told in a budget at most")
+            report.approximated(("thinking",), "effort", f"{reason}; only a thinking budget is sent")
         else:
-            report.dropped(("thinking",), "effort", why)
+            report.dropped(("thinking",), "effort", reason)
         return UNSET, enabled
     if levels is not None and effort not in levels.split(", "):
-        report.approximated(("thinking",), "effort", f"the model has no {effort}: told as high")
+        report.approximated(("thinking",), "effort", f"the model does not support {effort}; sent as high")
         effort = "high"
     return effort, enabled
 
 
-def _encode_budget(thinking: Thinking, request: Request, plan: EncodingPlan, *, forced: bool) -> tuple[str, int | None]:
-    """Models before 4.6 want a budget, of at least 1024 and below the limit; those from 4.7 on take none. A budget for
-    thinking and a forced call exclude each other: the call is what was asked for."""
+def _encode_budget(
+    thinking: Thinking, request: Request, plan: EncodingPlan, *, forced: bool
+) -> tuple[str | None, int | None]:
+    """Return the thinking type and budget for the target model; the type is None if it must not think.
+
+    Models before 4.6 need a budget of at least 1024 and below `max_tokens`; models from 4.7 on accept none. A budget
+    excludes a forced tool call, and the call takes precedence.
+    """
     generation = model_version(plan.target.model or request.model or "")[1]
     limit = (request.sampling and request.sampling.max_tokens) or _default_max_tokens(request, plan)
     budget = thinking.budget_tokens
     if budget is None and not (0, 0) < generation < (4, 6):
         return "adaptive", None
     if generation >= (4, 7):
-        plan.report.approximated(("thinking",), "budget_tokens", "the model decides itself how long it thinks")
+        plan.report.approximated(("thinking",), "budget_tokens", "the model chooses its own thinking budget")
         return "adaptive", None
     if forced:
         for name in ("budget_tokens", "enabled", "visibility", "effort"):
             if getattr(thinking, name) is not None:
-                plan.report.approximated(("thinking",), name, "no thinking before a forced call")
-        return "unthinking", None
+                plan.report.approximated(("thinking",), name, "the target does not think before a forced tool call")
+        return None, None
     if limit <= MIN_BUDGET:
         plan.report.dropped(
-            ("thinking",), thinking_field(thinking), f"the limit leaves no room for {MIN_BUDGET} tokens"
+            ("thinking",), thinking_field(thinking), f"max_tokens leaves no room for {MIN_BUDGET} thinking tokens"
         )
         return "disabled", None
     if budget is None:
-        chosen = max(limit * _EFFORT_SHARES.get(thinking.effort or "", 50) // 100, MIN_BUDGET)
-        why = f"the model wants a budget: {chosen} was chosen"
-        plan.report.added(("thinking",), thinking_field(thinking), "/thinking/budget_tokens", why)
-        return "enabled", chosen
-    fitting = min(max(budget, MIN_BUDGET), limit - 1)
-    if fitting != budget:
-        plan.report.approximated(("thinking",), "budget_tokens", f"told as {fitting}: at least 1024, below the limit")
-    return "enabled", fitting
+        default_budget = max(limit * _EFFORT_SHARES.get(thinking.effort or "", 50) // 100, MIN_BUDGET)
+        reason = f"the model requires a budget; set to {default_budget}"
+        plan.report.added(("thinking",), thinking_field(thinking), "/thinking/budget_tokens", reason)
+        return "enabled", default_budget
+    valid_budget = min(max(budget, MIN_BUDGET), limit - 1)
+    if valid_budget != budget:
+        plan.report.approximated(
+            ("thinking",), "budget_tokens", f"sent as {valid_budget}: must be at least 1024 and below max_tokens"
+        )
+    return "enabled", valid_budget
 
 
 def thinking_field(thinking: Thinking) -> str:
-    """The field that asks to think."""
-    said = [name for name in ("budget_tokens", "enabled", "visibility") if getattr(thinking, name) is not None]
-    return said[0] if said else "effort"
+    """Return the canonical field that requests thinking."""
+    fields = [name for name in ("budget_tokens", "enabled", "visibility") if getattr(thinking, name) is not None]
+    return fields[0] if fields else "effort"
 
 
 def _report_output(output: OutputFormat, plan: EncodingPlan) -> None:
+    """Report the output settings that Anthropic lacks."""
     if output.kind == "json":
-        plan.report.dropped(("output",), "kind", "the target has no free JSON mode")
+        plan.report.dropped(("output",), "kind", "the target has no JSON mode without a schema")
     for name in ("name", "description", "verbosity"):
         if getattr(output, name) is not None:
             plan.report.dropped(("output",), name)
     if output.strict is False:
-        plan.report.approximated(("output",), "strict", "the target is always strict")
+        plan.report.approximated(("output",), "strict", "the target always enforces the schema")
 
 
 def encode_tier(request: Request, plan: EncodingPlan) -> Any:
+    """Encode `service_tier`."""
     if request.tier is None:
         return UNSET
     if plan.same_protocol or request.tier == "auto":
         return request.tier
     if request.tier == "default":
-        plan.report.approximated((), "tier", "default is told as standard_only")
+        plan.report.approximated((), "tier", "default sent as standard_only")
         return "standard_only"
-    plan.report.dropped((), "tier", f"the target has no tier {request.tier}")
+    plan.report.dropped((), "tier", f"the target has no service tier {request.tier}")
     return UNSET

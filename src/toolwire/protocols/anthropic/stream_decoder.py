@@ -1,11 +1,11 @@
-"""Anthropic's event stream, to canonical events and back.
+"""Decode Anthropic's SSE stream into canonical events.
 
     message_start  (content_block_start content_block_delta* content_block_stop | ping)*  message_delta+  message_stop
 
-1. One frame is one event or two, and home again one frame: `Stopped` and `UsageReport` are the two halves of
-   `message_delta`, and `MessageEnd` and `ResponseEnd` those of `message_stop`.
-2. Blocks follow one another; the wire index is the encoder's own count.
-3. The input of a call arrives as text; no text at all means `{}`.
+1. A frame becomes one or two events, which encode back into one frame: `CandidateEnd` and `UsageReport` are the two
+   halves of `message_delta`, and `MessageEnd` and `ResponseEnd` those of `message_stop`.
+2. Blocks do not interleave. The encoder numbers them itself.
+3. The input of a tool call arrives as text; no text at all means `{}`.
 """
 
 from collections.abc import Callable
@@ -63,73 +63,83 @@ _read_usage = Reader[UsageShape](UsageShape, FAMILY).read
 _decode_typed = msgspec.json.Decoder(FrameUnion).decode
 _decode_string = msgspec.json.Decoder(str).decode
 _DELTA_END = b"}}"
-_NO_HEAD = b"\n\n"  # no frame begins with it
+_NO_HEAD = b"\n\n"  # matches no frame: frames are split here
 
 
 def _delta_head(data: bytes, text: str) -> bytes:
-    """What stands before the text of a delta that ends with it: the next deltas mostly begin alike, and then only their
-    text is read. Something that no frame begins with, if this one is not like that."""
+    """Return the bytes before the text of a delta frame, `_NO_HEAD` if the frame does not end with its text.
+
+    Consecutive deltas mostly share these bytes, so that only their text needs decoding.
+    """
     for key in (b'"text":', b'"partial_json":'):
-        before, found, literal = data.partition(key)
-        if found and literal[-2:] == _DELTA_END:
+        before, separator, string = data.partition(key)
+        if separator and string[-2:] == _DELTA_END:
             try:
-                if _decode_string(literal[:-2]) == text:
-                    return before + found
+                if _decode_string(string[:-2]) == text:
+                    return before + separator
             except JSON_ERRORS:
                 pass
     return _NO_HEAD
 
 
 class Decoder:
+    """Decode one response; bytes may be split anywhere."""
+
     def __init__(self) -> None:
         self._splitter = SseSplitter()
         self._started = False
         self._ended = False
         self._open_parts: dict[int, PartStart] = {}
-        self._head = _NO_HEAD
-        self._head_index = 0
-        self._received_input: set[int] = set()
-        self._last_index = -1
-        self._usage: UsageShape | UnsetType = UNSET
-        self._fallback_model: str | None = None
+        self._head = _NO_HEAD  # bytes before the text of the last delta
+        self._head_index = 0  # block that this delta belongs to
+        self._received_input: set[int] = set()  # blocks with input deltas
+        self._last_index = -1  # of the last block, for frames without an index
+        self._usage: UsageShape | UnsetType = UNSET  # merged over all frames
+        self._fallback_model: str | None = None  # set if another model took over
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode the next bytes; an invalid stream yields `ResponseFailed`."""
         try:
             return self._read(self._splitter.split_at(data, _DELTA_END))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """The stream itself is at fault: nothing after this is read."""
+        """End the stream as broken; nothing after this is decoded."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def close(self) -> list[Event]:
+        """Decode what is buffered; fail if `message_stop` has not arrived."""
         events = self._read(self._splitter.close_split_at(_DELTA_END))
-        return events if self._ended else events + self._fail_stream("the stream ended before its message did")
+        if self._ended:
+            return events
+        return events + self._fail_stream("the stream ended before the response was complete")
 
     def _read(self, pieces: list[bytes]) -> list[Event]:
+        """Decode bytes split at the end of each delta; text deltas like the previous one take the fast path."""
         events: list[Event] = []
         if self._ended:
             return events
-        alike, size, grown = self._head, len(self._head), self._head_index
+        head, head_size, part_index = self._head, len(self._head), self._head_index
         last = pieces.pop()
         for piece in pieces:
-            if piece.startswith(alike):
-                try:  # no text goes on over the end of a line, so that this is all of one frame
-                    events.append(PartDelta(index=grown, text=_decode_string(piece[size:]), plain=True))
+            if piece.startswith(head):
+                try:  # JSON strings contain no raw line break, so this piece is one complete frame
+                    events.append(PartDelta(index=part_index, text=_decode_string(piece[head_size:]), plain=True))
                     continue
                 except JSON_ERRORS:
                     pass
             self._read_frames(piece + _DELTA_END, events)
             if self._ended:
                 return events
-            alike, size, grown = self._head, len(self._head), self._head_index
+            head, head_size, part_index = self._head, len(self._head), self._head_index
         if last:
             self._read_frames(last, events)
         return events
 
     def _read_frames(self, frames: bytes, events: list[Event]) -> None:
+        """Decode complete frames into `events`, text and input deltas first."""
         for frame in frames.split(b"\n\n"):
             if self._ended:
                 return
@@ -155,13 +165,14 @@ class Decoder:
             events += self._decode_frame(shape)
 
     def _decode_frame(self, shape: Any) -> list[Event]:
+        """Decode one frame by its type."""
         try:
             return self._HANDLERS[type(shape)](self, shape)
         except (DecodeError, UnicodeDecodeError) as error:
             return self._fail_stream(str(error))
 
     def _decode_untyped(self, data: bytes) -> list[Event]:
-        """A frame with something in it that its shape does not know; an unknown frame says nothing to anybody."""
+        """Decode a frame with fields that its shape lacks; frames of unknown type become notices."""
         try:
             shape = _frame_reader.read(data)
         except DecodeError as error:
@@ -171,27 +182,29 @@ class Decoder:
         return self._decode_frame(shape)
 
     def _message_start(self, shape: MessageStartFrame) -> list[Event]:
+        """Decode `message_start`."""
         message = shape.message
         self._started = True
         self._usage = message.usage
-        envelope = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET]
+        wire_form = [f"anthropic:absent:{name}" for name in ("type", "role") if getattr(message, name) is UNSET]
         start = ResponseStart(
             origin=FAMILY,
             id=unset_to_none(message.id),
             model=unset_to_none(message.model),
             usage=None if message.usage is UNSET else decode_usage(message.usage),
-            **collect_extras(message, FAMILY, *envelope),
+            **collect_extras(message, FAMILY, *wire_form),
         )
         return [start, MessageStart()]
 
     def _ensure_started(self) -> list[Event]:
-        """A stream that starts in the middle still has a response."""
+        """Return start events if the stream begins without `message_start`."""
         if self._started:
             return []
         self._started = True
         return [ResponseStart(origin=FAMILY), MessageStart()]
 
     def _block_start(self, shape: BlockStartFrame) -> list[Event]:
+        """Decode `content_block_start`."""
         events = self._ensure_started()
         index = self._last_index + 1 if shape.index is UNSET else shape.index
         self._last_index = index
@@ -199,38 +212,39 @@ class Decoder:
         if isinstance(part, OpaquePart) and part.kind == "fallback":
             self._fallback_model = _fallback_model(part)
         if isinstance(part, ToolCall):
-            form = part.wire_form if part.arguments else (*part.wire_form, "anthropic:absent:input")
-            part = replace(part, arguments="" if part.arguments in ("{}", "") else part.arguments, wire_form=form)
+            wire_form = part.wire_form if part.arguments else (*part.wire_form, "anthropic:absent:input")
+            part = replace(part, arguments="" if part.arguments in ("{}", "") else part.arguments, wire_form=wire_form)
         start = PartStart(index=index, part=part, **collect_extras(shape, FAMILY))
         self._open_parts[index] = start
         events.append(start)
         return events
 
     def _delta(self, shape: BlockDeltaFrame) -> list[Event]:
+        """Decode a `content_block_delta` that is not plain text or input."""
         index = self._last_index if shape.index is UNSET else shape.index
         delta: Any = shape.delta
         if isinstance(delta, UnknownVariant):
             return [Notice(kind="delta", **_frame_extras(shape, delta.body))]
         if getattr(delta, "partial_json", ""):
             self._received_input.add(index)
-        kept: dict[str, Any] = {}
+        extras: dict[str, Any] = {}
         if shape.unknown is not UNSET or getattr(delta, "unknown", UNSET) is not UNSET:
-            kept = merge_extras(collect_extras(shape, FAMILY), collect_extras(delta, FAMILY, prefix="delta/"))
+            extras = merge_extras(collect_extras(shape, FAMILY), collect_extras(delta, FAMILY, prefix="delta/"))
         if type(delta) is TextDelta:
-            return [PartDelta(index=index, text=delta.text, **kept)]
+            return [PartDelta(index=index, text=delta.text, **extras)]
         if type(delta) is InputDelta:
-            return [PartDelta(index=index, text=delta.partial_json, **kept)]
+            return [PartDelta(index=index, text=delta.partial_json, **extras)]
         if type(delta) is ThinkingDelta:
-            return [PartDelta(index=index, text=delta.thinking, kind="full", **kept)]
+            return [PartDelta(index=index, text=delta.thinking, kind="full", **extras)]
         if type(delta) is SignatureDelta:
-            seal = Signature(issuer=FAMILY, data=delta.signature, kind="signature")
-            return [PartDelta(index=index, signature=seal, **kept)]
+            signature = Signature(issuer=FAMILY, data=delta.signature, kind="signature")
+            return [PartDelta(index=index, signature=signature, **extras)]
         if type(delta) is CitationsDelta:
-            return [PartDelta(index=index, annotation=decode_citation(delta.citation), **kept)]
+            return [PartDelta(index=index, annotation=decode_citation(delta.citation), **extras)]
         return self._compaction_delta(index, shape)
 
     def _compaction_delta(self, index: int, shape: BlockDeltaFrame) -> list[Event]:
-        """A compaction arrives whole in one delta, and replaces what its block started with."""
+        """Merge a `compaction_delta`, which holds the complete compaction, into its open block."""
         start = self._open_parts.get(index)
         if start is not None and isinstance(start.part, OpaquePart):
             body = msgspec.json.decode(start.part.body, type=dict[str, Raw])
@@ -242,6 +256,7 @@ class Decoder:
         return [Notice(kind="delta", **_frame_extras(shape, delta))]
 
     def _block_stop(self, shape: BlockStopFrame) -> list[Event]:
+        """Decode `content_block_stop`; a call without input gets `{}`."""
         index = self._last_index if shape.index is UNSET else shape.index
         start = self._open_parts.pop(index, None)
         events: list[Event] = []
@@ -253,23 +268,26 @@ class Decoder:
         return events
 
     def _message_delta(self, shape: MessageDeltaFrame) -> list[Event]:
+        """Decode `message_delta` into stop reason and usage."""
         events: list[Event] = []
-        kept = merge_extras(collect_extras(shape, FAMILY), collect_extras(shape.delta, FAMILY))
+        extras = merge_extras(collect_extras(shape, FAMILY), collect_extras(shape.delta, FAMILY))
         stop = decode_stop(shape.delta.stop_reason, shape.delta.stop_sequence)
         if stop is not None:
-            events.append(CandidateEnd(stop=stop, **kept))
+            events.append(CandidateEnd(stop=stop, **extras))
         if shape.usage is not UNSET:
-            said = _usage_counts(shape.usage)
-            self._usage = _merge_usage(self._usage, shape.usage, said)
-            usage = decode_usage(self._usage, "anthropic:explicit:" + ",".join(said))
-            events.append(UsageReport(usage=usage, **({} if stop is not None else kept)))
+            counts = _usage_counts(shape.usage)
+            self._usage = _merge_usage(self._usage, shape.usage, counts)
+            usage = decode_usage(self._usage, "anthropic:explicit:" + ",".join(counts))
+            events.append(UsageReport(usage=usage, **({} if stop is not None else extras)))
         return events
 
     def _message_stop(self, shape: MessageStopFrame) -> list[Event]:
+        """Decode `message_stop`."""
         self._ended = True
         return [MessageEnd(), ResponseEnd(model=self._fallback_model, **collect_extras(shape, FAMILY))]
 
     def _error(self, shape: ErrorFrame) -> list[Event]:
+        """Decode an `error` frame, which ends the stream."""
         self._ended = True
         body = {"type": "error", "error": shape.error, **(shape.unknown or {})}
         try:
@@ -291,12 +309,13 @@ class Decoder:
 
 
 def _frame_extras(shape: BlockDeltaFrame, delta: Any) -> dict[str, Any]:
+    """Return extras that hold the complete delta frame."""
     body = {**as_dict(shape), "delta": delta, **(shape.unknown or {})}
     return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(body))}}}
 
 
 def _fallback_model(fallback: OpaquePart) -> str | None:
-    """The model that takes over: from here on it is the one that answers."""
+    """Return the model that takes over after a `fallback` block."""
     match decode_json(fallback.body):
         case {"to": {"model": str(model)}}:
             return model
@@ -305,19 +324,20 @@ def _fallback_model(fallback: OpaquePart) -> str | None:
 
 
 def _merge_usage(previous: UsageShape | UnsetType, shape: UsageShape, counts: dict[str, Any]) -> UsageShape:
-    """Counts are cumulative; only those that are there overwrite."""
-    told = {name: value for name, value in counts.items() if value is not None}
+    """Merge counts into earlier ones: they are cumulative, and absent ones keep their value."""
+    present = {name: value for name, value in counts.items() if value is not None}
     if previous is not UNSET and previous.unknown is UNSET and previous.nulls is UNSET and shape.unknown is UNSET:
-        return replace(previous, **told)
-    return _read_usage(msgspec.json.encode(_usage_counts(previous) | told))
+        return replace(previous, **present)
+    return _read_usage(msgspec.json.encode(_usage_counts(previous) | present))
 
 
 def _usage_counts(shape: UsageShape | UnsetType) -> dict[str, Any]:
-    """The counts that a frame has, by wire name."""
+    """Return the counts of a frame by wire name."""
     if shape is UNSET:
         return {}
     return {**as_dict(shape), **(shape.unknown or {})}
 
 
 def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    """Return a decoder for one response."""
     return Decoder()

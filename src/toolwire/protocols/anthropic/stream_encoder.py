@@ -1,4 +1,4 @@
-"""Anthropic's event stream from canonical events. The grammar is told in stream_decoder."""
+"""Encode canonical events as Anthropic's SSE stream; `stream_decoder` describes its grammar."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from toolwire.canonical.content import OpaquePart, Part, Reasoning, Refusal, Text, ToolCall
+from toolwire.canonical.content import Citation, OpaquePart, Part, Reasoning, Refusal, Text, ToolCall
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import (
     CandidateEnd,
@@ -39,9 +39,9 @@ from toolwire.protocols.anthropic.parts.content import encode_citation, encode_f
 from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES
 from toolwire.protocols.anthropic.response import (
     add_required_fields,
+    encode_message_head,
     encode_stop,
     encode_usage,
-    message_id,
     report_usage,
 )
 from toolwire.protocols.anthropic.wire import FAMILY
@@ -54,78 +54,79 @@ _DELTA_KINDS: dict[type, bytes] = {
     Reasoning: b'"thinking_delta","thinking":',
 }
 _DELTA_FIELDS = ("stop_details", "container")
+_NULL_FORM = "anthropic:null:"
 
 
 class Encoder:
+    """Encode the events of one response for an Anthropic client."""
+
     def __init__(self, context: ResponseContext) -> None:
         self.report = LossReport()
         self._context = context
         self._plan = EncodingPlan(ID_AND_NAME_RULES, self.report, Target(), same_protocol=True, for_client=True)
         self._sequencer = PartSequencer()
-        self._block_index = -1
-        self._block_indices: dict[tuple[int, int], int] = {}
-        self._heads: dict[int, bytes] = {}
+        # Keys are (candidate, part index) or, for one number, the index of the block.
+        self._block_index = -1  # of the last block
+        self._block_indices: dict[tuple[int, int], int] = {}  # open blocks
+        self._heads: dict[int, bytes] = {}  # bytes before the text of each delta
         self._ended = False
         self._candidate_end: CandidateEnd | None = None
         self._usage: Usage | None = None
         self._has_calls = False
-        self._open_reasoning: dict[tuple[int, int], Reasoning] = {}
-        self._paragraphs: dict[int, tuple[str | None, int]] = {}
+        self._open_reasoning: dict[tuple[int, int], Reasoning] = {}  # of other protocols
+        self._paragraphs: dict[int, tuple[str | None, int]] = {}  # kind and block of the last reasoning text
         self._paths: dict[tuple[int, int], SourcePath] = {}
-        self._part_counts: dict[int, int] = {}
+        self._part_counts: dict[int, int] = {}  # by message
         self._citation_counts: dict[tuple[int, int], int] = {}
         self._freeform_calls: set[int] = set()
-        self._unstarted_arguments: dict[int, str] = {}
-        self._pending_parts: dict[tuple[int, int], tuple[Part, list[str]]] = {}
-        # What stands before the text of each delta of a part that is open; there is one candidate only.
+        self._unstarted_arguments: dict[int, str] = {}  # text before the object of arguments starts
+        self._pending_parts: dict[tuple[int, int], tuple[Part, list[str]]] = {}  # sent once they are complete
+        # Bytes before the text of each delta, by part index; only open parts of the first candidate are listed.
         self._fast_heads: dict[int, bytes] = {}
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that made part ordering fail, if any."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        out: list[bytes] = []
-        speaking = self._fast_heads
+        """Encode events; text deltas of an open block take the fast path."""
+        frames: list[bytes] = []
+        fast_heads = self._fast_heads
         for event in events:
-            if type(event) is PartDelta and event.plain and event.candidate == 0 and event.index in speaking:
-                out.append(speaking[event.index] + _encode_json(event.text) + b"}}\n\n")
+            if type(event) is PartDelta and event.plain and event.candidate == 0 and event.index in fast_heads:
+                frames.append(fast_heads[event.index] + _encode_json(event.text) + b"}}\n\n")
             else:
-                out.append(self._encode(event))
-        return b"".join(out)
+                frames.append(self._encode(event))
+        return b"".join(frames)
 
     def _encode(self, event: Event) -> bytes:
-        """One event; of another protocol with what waited for it, one part after the other."""
-        methods = self._HANDLERS
+        """Encode one event and, for another protocol, events that waited until an earlier part ended."""
+        handlers = self._HANDLERS
         if type(event) is ResponseStart:
             self._plan.same_protocol = event.origin == FAMILY
         if self._plan.same_protocol:
-            return methods[type(event)](self, event) if type(event) in methods else b""
+            return handlers[type(event)](self, event) if type(event) in handlers else b""
         ordered = self._sequencer.order(event)
-        return b"".join([methods[type(one)](self, one) for one in ordered if type(one) in methods])
+        return b"".join([handlers[type(ready)](self, ready) for ready in ordered if type(ready) in handlers])
 
     def close(self) -> bytes:
+        """End the stream, with an error if the response is incomplete."""
         return b"" if self._ended else self._close_incomplete()
 
     def _close_incomplete(self) -> bytes:
-        waiting = self.encode(list(self._sequencer.close()))
+        """Send buffered events and the error frame of an incomplete response."""
+        buffered = self.encode(list(self._sequencer.close()))
         if self._ended:
-            return waiting
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return waiting + self._fail_response(ResponseFailed(error=error))
+            return buffered
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
+        return buffered + self._fail_response(ResponseFailed(error=error))
 
     def _start_response(self, event: ResponseStart) -> bytes:
+        """Encode `message_start`."""
         self._plan.same_protocol = event.origin == FAMILY
         plan = self._plan
-        message: dict[str, Any] = {}
-        if event.id is not None or not plan.same_protocol:
-            message["id"] = event.id or "" if plan.same_protocol else message_id(event.id, self._context)
-        if "anthropic:absent:type" not in event.wire_form:
-            message["type"] = "message"
-        if "anthropic:absent:role" not in event.wire_form:
-            message["role"] = "assistant"
-        if event.model is not None or not plan.same_protocol:
-            message["model"] = event.model or ""
+        message = encode_message_head(event, self._context, plan)
         message["content"] = []
         encode_stop(None, message, plan)
         if event.usage is not None or not plan.same_protocol:
@@ -141,15 +142,17 @@ class Encoder:
         return _frame(b"message_start", {"message": message})
 
     def _message_start(self, event: MessageStart) -> bytes:
-        trail = ("candidates", event.candidate, "messages", event.message)
+        """Report the message fields that Anthropic lacks."""
+        path = ("candidates", event.candidate, "messages", event.message)
         for field in ("id", "status", "phase") if not self._plan.same_protocol else ():
             if getattr(event, field) is not None:
-                self.report.dropped(trail, field)
+                self.report.dropped(path, field)
         return b""
 
     def _part_start(self, event: PartStart) -> bytes:
+        """Encode `content_block_start`, or wait until the content of the block is known."""
         if event.candidate != 0:
-            self.report.dropped(("candidates", event.candidate), "", "the target has one answer only")
+            self.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
             return b""
         key = (event.candidate, event.index)
         position = self._part_counts.get(event.message, 0)
@@ -164,24 +167,25 @@ class Encoder:
             and not self._plan.same_protocol
             and (part.signature is None or part.signature.issuer != FAMILY)
         ):
-            self._open_reasoning[key] = part  # a block is only started if there is something in it
+            self._open_reasoning[key] = part  # the block starts with its first text
             return b""
         if isinstance(part, Reasoning) and not self._plan.same_protocol and part.hidden == "omitted":
-            # Claude Code reads a signature only from a delta, as Anthropic sends it.
+            # Claude Code reads a signature only from a signature_delta.
             self._open_reasoning[key] = part
             return self._encode_thinking(PartDelta(index=event.index, signature=part.signature), key)
         block = self._encode_block(event, self._paths[key])
         if block is None:
             return b""
         body = restore_extras({"index": self._open_block(key, part), "content_block": block}, event, FAMILY)
-        started = _frame(b"content_block_start", body)
+        frame = _frame(b"content_block_start", body)
         if isinstance(part, ToolCall) and not self._plan.same_protocol:
             self._has_calls = True
-            return started + self._encode_call_start(part, event.index)
+            return frame + self._encode_call_start(part, event.index)
         self._fast_heads[event.index] = self._heads[self._block_index]
-        return started
+        return frame
 
     def _open_block(self, key: tuple[int, int], part: Part) -> int:
+        """Assign the next index to a block, prepare the head of its deltas, and return the index."""
         self._block_index += 1
         self._block_indices[key] = self._block_index
         self._heads[self._block_index] = _DELTA_HEAD % self._block_index + _DELTA_KINDS.get(
@@ -190,29 +194,29 @@ class Encoder:
         return self._block_index
 
     def _encode_hosted_use(self, event: PartEnd) -> bytes:
-        """What another provider ran, once it is known: blocks that are whole at once."""
+        """Encode a tool use of another provider, now that it is complete, as complete blocks."""
         part, pieces = self._pending_parts.pop((event.candidate, event.index))
         part = part if event.final is None else event.final
         if isinstance(part, ToolCall) and not part.arguments:
             part = replace(part, arguments="".join(pieces))
-        out = b""
-        placed = LocatedPart(part, self._paths[event.candidate, event.index])
-        for block in encode_parts([placed], self._plan, self._block_index + 1):
+        frames = b""
+        located_part = LocatedPart(part, self._paths[event.candidate, event.index])
+        for block in encode_parts([located_part], self._plan, self._block_index + 1):
             self._block_index += 1
-            out += _frame(b"content_block_start", {"index": self._block_index, "content_block": block})
-            out += _frame(b"content_block_stop", {"index": self._block_index})
-        return out
+            frames += _frame(b"content_block_start", {"index": self._block_index, "content_block": block})
+            frames += _frame(b"content_block_stop", {"index": self._block_index})
+        return frames
 
     def _encode_block(self, event: PartStart, path: SourcePath) -> Any:
-        """The block as it starts: empty where deltas will fill it."""
+        """Encode the block of a started part, empty if deltas will fill it."""
         part, plan = event.part, self._plan
         if not plan.same_protocol:
             if isinstance(part, Text):
                 if part.signature is not None:
-                    self.report.dropped((*path, "signature"), "", "a seal goes only to its issuer")
+                    self.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
                 return {"type": "text", "text": part.text}
             if isinstance(part, Refusal):
-                self.report.approximated(path, "", "a refusal is told as text")
+                self.report.approximated(path, "", "refusal sent as text")
                 return {"type": "text", "text": part.text}
         if isinstance(part, ToolCall):
             part = replace(part, arguments="{}" if not plan.same_protocol else part.arguments or "{}", shape="json")
@@ -226,7 +230,7 @@ class Encoder:
         return block
 
     def _encode_call_start(self, part: ToolCall, part_index: int) -> bytes:
-        """What a call starts with; the text of a free-text one is told as a string in an object."""
+        """Encode the first arguments of a call; free-form input becomes a string in an object."""
         index = self._block_index
         if part.shape == "freeform":
             self._freeform_calls.add(index)
@@ -235,8 +239,7 @@ class Encoder:
         return self._encode_arguments(index, part_index, part.arguments)
 
     def _encode_arguments(self, index: int, part_index: int, text: str) -> bytes:
-        """Arguments that have not begun to be an object: clients read them as JSON while they grow, and fail on any
-        other text."""
+        """Buffer arguments until an object starts: clients parse partial JSON and fail on other text."""
         self._unstarted_arguments[index] = text = self._unstarted_arguments[index] + text
         if not text.lstrip().startswith("{"):
             return b""
@@ -245,9 +248,11 @@ class Encoder:
         return self._encode_delta(index, text)
 
     def _encode_delta(self, index: int, text: str) -> bytes:
+        """Encode a text, input or thinking delta of a block."""
         return b"%b%b}}\n\n" % (self._heads[index], _encode_json(text))
 
     def _part_delta(self, event: PartDelta) -> bytes:
+        """Encode a delta that did not take the fast path."""
         key = (event.candidate, event.index)
         if key in self._open_reasoning:
             return self._encode_thinking(event, key)
@@ -266,64 +271,64 @@ class Encoder:
         return self._encode_delta(index, text)
 
     def _encode_thinking(self, event: PartDelta, key: tuple[int, int]) -> bytes:
-        """Another protocol's thought: several texts of one are paragraphs here."""
-        own = event.signature is not None and event.signature.issuer == FAMILY
-        if event.signature is not None and not own:
+        """Encode another protocol's reasoning; several texts of one part become paragraphs."""
+        is_native = event.signature is not None and event.signature.issuer == FAMILY
+        if event.signature is not None and not is_native:
             self._open_reasoning[key] = replace(self._open_reasoning[key], signature=event.signature)
-        if not own and not event.text:
+        if not is_native and not event.text:
             return b""
-        started = b""
+        start = b""
         if key not in self._block_indices:
             block = {"type": "thinking", "thinking": "", "signature": ""}
             body = {"index": self._open_block(key, self._open_reasoning[key]), "content_block": block}
-            started = _frame(b"content_block_start", body)
+            start = _frame(b"content_block_start", body)
         index, paragraph = self._block_indices[key], (event.kind, event.block)
-        if event.signature is not None and own:
-            return started + b'%b"signature_delta","signature":%b}}\n\n' % (
-                _DELTA_HEAD % index,
-                _encode_json(event.signature.data),
-            )
-        later = self._paragraphs.setdefault(index, paragraph) != paragraph
+        if is_native:
+            return start + self._encode_signature(event, index)
+        is_later = self._paragraphs.setdefault(index, paragraph) != paragraph
         self._paragraphs[index] = paragraph
-        return started + b"%b%b}}\n\n" % (
-            self._heads[index],
-            _encode_json("\n\n" + event.text if later else event.text),
-        )
+        return start + self._encode_delta(index, "\n\n" + event.text if is_later else event.text)
 
     def _encode_other_delta(self, event: PartDelta, index: int) -> bytes:
+        """Encode a delta with extras, a signature or a citation."""
         if event.extras and self._plan.same_protocol:
             return self._encode_delta_with_extras(event, index)
         if event.wire_form:
             return b""
-        head = _DELTA_HEAD % index
         if event.signature is not None:
-            if event.signature.issuer != FAMILY:
-                return b""
-            return b'%b"signature_delta","signature":%b}}\n\n' % (head, _encode_json(event.signature.data))
+            return self._encode_signature(event, index)
         if event.annotation is not None:
-            if not self._plan.same_protocol:
-                key = (event.candidate, event.index)
-                self._citation_counts[key] = count = self._citation_counts.get(key, -1) + 1
-                place = f"/content/{index}/citations/{count}"
-                cited = encode_foreign_citation(
-                    event.annotation, (*self._paths[key], "annotations", count), place, self._plan
-                )
-                return (
-                    b"" if cited is None else b'%b"citations_delta","citation":%b}}\n\n' % (head, _encode_json(cited))
-                )
-            return b'%b"citations_delta","citation":%b}}\n\n' % (
-                head,
-                _encode_json(encode_citation(event.annotation)),
-            )
+            return self._encode_citation(event, event.annotation, index)
         return b"%b%b}}\n\n" % (self._heads[index], _encode_json(event.text))
 
+    def _encode_signature(self, event: PartDelta, index: int) -> bytes:
+        """Encode a `signature_delta`, nothing for a signature of another issuer."""
+        if event.signature is None or event.signature.issuer != FAMILY:
+            return b""
+        return b'%b"signature_delta","signature":%b}}\n\n' % (_DELTA_HEAD % index, _encode_json(event.signature.data))
+
+    def _encode_citation(self, event: PartDelta, citation: Citation, index: int) -> bytes:
+        """Encode a `citations_delta`, nothing for a citation that has no equivalent."""
+        if self._plan.same_protocol:
+            encoded = encode_citation(citation)
+        else:
+            key = (event.candidate, event.index)
+            self._citation_counts[key] = count = self._citation_counts.get(key, -1) + 1
+            pointer = f"/content/{index}/citations/{count}"
+            encoded = encode_foreign_citation(citation, (*self._paths[key], "annotations", count), pointer, self._plan)
+        if encoded is None:
+            return b""
+        return b'%b"citations_delta","citation":%b}}\n\n' % (_DELTA_HEAD % index, _encode_json(encoded))
+
     def _encode_delta_with_extras(self, event: PartDelta, index: int) -> bytes:
-        plain = self._part_delta(replace(event, extras=None))
-        body = msgspec.json.decode(plain.partition(b"\ndata: ")[2], type=dict[str, Any])
+        """Encode a delta and restore its extras."""
+        frame = self._part_delta(replace(event, extras=None))
+        body = msgspec.json.decode(frame.partition(b"\ndata: ")[2], type=dict[str, Any])
         del body["type"]
         return _frame(b"content_block_delta", restore_extras(body, event, FAMILY))
 
     def _report_reasoning(self, event: PartEnd) -> None:
+        """Report a reasoning signature of another issuer."""
         part = self._open_reasoning.pop((event.candidate, event.index), None)
         if part is not None and isinstance(event.final, Reasoning):
             part = event.final
@@ -331,28 +336,32 @@ class Encoder:
             self._plan.report_unsealed_signature(part, self._paths[event.candidate, event.index])
 
     def _part_end(self, event: PartEnd) -> bytes:
+        """Encode the end of a block, after the rest of its arguments."""
         self._report_reasoning(event)
         index = self._block_indices.pop((event.candidate, event.index), None)
         if index is None:
             return self._encode_hosted_use(event) if (event.candidate, event.index) in self._pending_parts else b""
         self._fast_heads.pop(event.index, None)
-        ending = b""
+        last_delta = b""
         if index in self._freeform_calls:
-            ending = self._encode_delta(index, WRAPPED_INPUT_END)
+            last_delta = self._encode_delta(index, WRAPPED_INPUT_END)
         elif (text := self._unstarted_arguments.pop(index, "")).strip() not in ("", "null"):
-            ending = self._encode_delta(index, wrap_invalid_arguments(text).decode())
-        return ending + _frame(b"content_block_stop", restore_extras({"index": index}, event, FAMILY))
+            last_delta = self._encode_delta(index, wrap_invalid_arguments(text).decode())
+        return last_delta + _frame(b"content_block_stop", restore_extras({"index": index}, event, FAMILY))
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
+        """Keep the stop reason for `message_delta`."""
         if event.candidate == 0:
             self._candidate_end = event
         return b""
 
     def _report_usage(self, event: UsageReport) -> bytes:
+        """Keep the usage; an Anthropic response gets its `message_delta` now, others at the end."""
         self._usage = event.usage
         return self._message_delta(event) if self._plan.same_protocol else b""
 
     def _message_delta(self, event: UsageReport | None) -> bytes:
+        """Encode `message_delta` with stop reason and usage."""
         delta: dict[str, Any] = {}
         body: dict[str, Any] = {"delta": delta}
         stop = None if self._candidate_end is None else self._candidate_end.stop
@@ -365,18 +374,13 @@ class Encoder:
         if usage is not None or not self._plan.same_protocol:
             body["usage"] = self._select_counts(encode_usage(usage or Usage(), self._plan), usage)
         for node in (self._candidate_end, event):
-            if node is not None and node.extras:
-                for name, value in node.extras.get(FAMILY, {}).items():
-                    (delta if name in _DELTA_FIELDS else body).setdefault(name, value)
-            for token in node.wire_form if node is not None else ():
-                if token.startswith("anthropic:null:"):
-                    name = token.removeprefix("anthropic:null:")
-                    (body if name == "context_management" else delta).setdefault(name, None)
+            if node is not None:
+                _restore_delta_extras(node, body, delta)
         self._candidate_end = None
         return _frame(b"message_delta", body)
 
     def _select_counts(self, counts: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-        """At home only the counts that the frame had."""
+        """Return only the counts that the provider's frame had."""
         for token in usage.wire_form if usage is not None else ():
             if token.startswith("anthropic:explicit:"):
                 names = token.removeprefix("anthropic:explicit:").split(",")
@@ -384,6 +388,7 @@ class Encoder:
         return counts
 
     def _notice(self, event: Notice) -> bytes:
+        """Encode a ping, or restore a frame of unknown type."""
         if event.kind == "ping":
             return _frame(b"ping", {})
         if (
@@ -395,11 +400,15 @@ class Encoder:
         return b""
 
     def _end_response(self, event: ResponseEnd) -> bytes:
+        """Encode `message_stop`."""
         self._ended = True
-        closing = self._message_delta(None) if self._candidate_end is not None or not self._plan.same_protocol else b""
-        return closing + _frame(b"message_stop", restore_extras({}, event, FAMILY))
+        last_delta = (
+            self._message_delta(None) if self._candidate_end is not None or not self._plan.same_protocol else b""
+        )
+        return last_delta + _frame(b"message_stop", restore_extras({}, event, FAMILY))
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
+        """Encode an `error` frame."""
         self._ended = True
         body = encode_error(event.error).body
         return encode_sse_frame(msgspec.json.encode(body), b"error")
@@ -418,14 +427,27 @@ class Encoder:
     }
 
 
+def _restore_delta_extras(node: CandidateEnd | UsageReport, body: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Restore extras and nulls of a `message_delta` frame into its body and its `delta`."""
+    if node.extras:
+        for name, value in node.extras.get(FAMILY, {}).items():
+            (delta if name in _DELTA_FIELDS else body).setdefault(name, value)
+    for token in node.wire_form:
+        if token.startswith(_NULL_FORM):
+            name = token.removeprefix(_NULL_FORM)
+            (body if name == "context_management" else delta).setdefault(name, None)
+
+
 def _frame(kind: bytes, body: dict[str, Any]) -> bytes:
+    """Encode one SSE frame."""
     return encode_sse_frame(msgspec.json.encode({"type": kind.decode(), **body}), kind)
 
 
 def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    """Return an encoder for one response."""
     return Encoder(context)
 
 
 def _is_mcp_call(part: Part) -> bool:
-    """Whether a tool of an MCP server was called: it is told whole."""
+    """Tell whether the part is a call of an MCP server's tool, which is sent once it is complete."""
     return is_mcp_part(part) or (isinstance(part, OpaquePart) and bool(part.called))

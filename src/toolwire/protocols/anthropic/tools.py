@@ -1,6 +1,6 @@
-"""Anthropic's MCP connector, to canonical servers and back: a server, and apart from it the toolset that offers it.
+"""Decode and encode tool declarations, tool choice, cache marks and the MCP connector.
 
-Anthropic's tool declarations and tool choice, to canonical and back.
+The MCP connector lists a server in `mcp_servers` and, apart from it, the `mcp_toolset` that offers its tools.
 """
 
 import re
@@ -70,18 +70,18 @@ from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, T
 
 MCP_BETA_HEADER = ("anthropic-beta", "mcp-client-2025-11-20")
 REPRESENTED_SERVERS = f"{FAMILY}:canonical:mcp_servers"
-"""All servers are those of toolsets, and so are told with them."""
+"""Wire form of a request whose `mcp_servers` are all attached to toolsets."""
 
 _MCP_TOOLSET = "mcp_toolset"
 _TOOLSET_FIELDS = ("type", "mcp_server_name", "default_config/enabled")
 _SERVER_FIELDS = ("type", "name", "url", "authorization_token", "tool_configuration/enabled")
 
 
-# ---- decode
+# ---- MCP connector: decode
 
 
 def attach_servers(tools: tuple[Tool, ...], servers: Raw | UnsetType) -> tuple[Tool, ...]:
-    """The tools, each toolset with its server; as they are if a server has none, or several."""
+    """Attach each server to its toolset; return the tools unchanged unless they match one to one."""
     if not isinstance(servers, Raw) or not isinstance(entries := decode_json(servers), list):
         return tools
     toolsets = {
@@ -91,23 +91,27 @@ def attach_servers(tools: tuple[Tool, ...], servers: Raw | UnsetType) -> tuple[T
     }
     if not all(map(_is_server, entries)):
         return tools
-    names = [one["name"] for one in entries]
-    if sorted(names) != sorted(str(one.get("mcp_server_name")) for one in toolsets.values()):
+    names = [entry["name"] for entry in entries]
+    if sorted(names) != sorted(str(entry.get("mcp_server_name")) for entry in toolsets.values()):
         return tools
-    made = list(tools)
+    attached = list(tools)
     for index, toolset in toolsets.items():
-        number = names.index(toolset["mcp_server_name"])
-        made[index] = replace(made[index], server=_decode_server(entries[number], number, toolset, index))
-    return tuple(made)
+        server_index = names.index(toolset["mcp_server_name"])
+        attached[index] = replace(
+            attached[index], server=_decode_server(entries[server_index], server_index, toolset, index)
+        )
+    return tuple(attached)
 
 
 def has_servers(tools: tuple[Tool, ...] | None) -> bool:
+    """Tell whether a toolset with a server is among the tools."""
     if NativeTool not in map(type, tools or ()):
         return False
     return any(isinstance(tool, NativeTool) and tool.server is not None for tool in tools or ())
 
 
 def _is_server(entry: Any) -> bool:
+    """Tell whether an entry of `mcp_servers` has the known form."""
     if not isinstance(entry, dict) or entry.get("type") != "url":
         return False
     if not isinstance(entry.get("authorization_token"), str | None):
@@ -115,55 +119,64 @@ def _is_server(entry: Any) -> bool:
     return all(isinstance(entry.get(key), str) for key in ("name", "url"))
 
 
-def _decode_server(entry: dict[str, Any], number: int, toolset: dict[str, Any], index: int) -> McpServer:
-    here, there = f"/mcp_servers/{number}", f"/tools/{index}"
-    older = _object_or_empty(entry.get("tool_configuration"))
+def _decode_server(entry: dict[str, Any], server_index: int, toolset: dict[str, Any], toolset_index: int) -> McpServer:
+    """Decode an entry of `mcp_servers` together with its toolset; both are given with their index."""
+    server_path, toolset_path = f"/mcp_servers/{server_index}", f"/tools/{toolset_index}"
+    configuration = _object_or_empty(entry.get("tool_configuration"))
     names, unportable = _allowed_tools(toolset)
-    known = [f"{here}/{key}" for key in _SERVER_FIELDS] + [f"{there}/{key}" for key in _TOOLSET_FIELDS]
-    known += [f"{there}/configs/{name}/enabled" for name in _object_or_empty(toolset.get("configs"))]
-    known += [f"{there}/tools/{place}/name" for place in range(len(toolset.get("tools") or ()))]
-    if older.get("enabled") is False:
+    read_paths = [f"{server_path}/{key}" for key in _SERVER_FIELDS] + [
+        f"{toolset_path}/{key}" for key in _TOOLSET_FIELDS
+    ]
+    read_paths += [f"{toolset_path}/configs/{name}/enabled" for name in _object_or_empty(toolset.get("configs"))]
+    read_paths += [f"{toolset_path}/tools/{tool_index}/name" for tool_index in range(len(toolset.get("tools") or ()))]
+    if configuration.get("enabled") is False:
         unportable = TOOLS_RESTRICTED
-    if (also := string_tuple(older.get("allowed_tools"))) is not None:
-        names = also if names is None else tuple([name for name in names if name in also])
-        known.append(f"{here}/tool_configuration/allowed_tools")
+    if (configured_names := string_tuple(configuration.get("allowed_tools"))) is not None:
+        names = configured_names if names is None else tuple([name for name in names if name in configured_names])
+        read_paths.append(f"{server_path}/tool_configuration/allowed_tools")
     return McpServer(
         name=entry["name"],
         url=entry["url"],
         authorization=entry.get("authorization_token"),
         allowed=names,
         unportable=unportable,
-        others=(*unread_settings(entry, here, known), *unread_settings(toolset, there, known)),
-        wire_form=(f"{FAMILY}:name:allowed={there}",),
-        at=f"/{here}",
+        others=(*unread_settings(entry, server_path, read_paths), *unread_settings(toolset, toolset_path, read_paths)),
+        wire_form=(f"{FAMILY}:name:allowed={toolset_path}",),
+        at=f"/{server_path}",
     )
 
 
 def _allowed_tools(toolset: dict[str, Any]) -> tuple[tuple[str, ...] | None, str | None]:
-    """The only tools that may be called, None for all; and why no other vendor can be told so."""
-    usually = _object_or_empty(toolset.get("default_config")).get("enabled", True)
-    said = {
-        name: _object_or_empty(one).get("enabled", usually)
-        for name, one in _object_or_empty(toolset.get("configs")).items()
+    """Return the only tools of a toolset that may be called, None for all.
+
+    The second value is the reason why the restriction has no equivalent elsewhere, None if it has one.
+    """
+    enabled_by_default = _object_or_empty(toolset.get("default_config")).get("enabled", True)
+    enabled_tools = {
+        name: _object_or_empty(config).get("enabled", enabled_by_default)
+        for name, config in _object_or_empty(toolset.get("configs")).items()
     }
-    pinned = toolset.get("tools")
-    if pinned is not None:
-        listed = [one.get("name") if isinstance(one, dict) else None for one in pinned]
-        return tuple([name for name in listed if isinstance(name, str) and said.get(name, usually)]), None
-    if not usually:
-        return tuple([name for name, enabled in said.items() if enabled]), None
-    return None, None if all(said.values()) else TOOLS_RESTRICTED
+    listed_tools = toolset.get("tools")
+    if listed_tools is not None:
+        listed_names = [config.get("name") if isinstance(config, dict) else None for config in listed_tools]
+        return tuple(
+            [name for name in listed_names if isinstance(name, str) and enabled_tools.get(name, enabled_by_default)]
+        ), None
+    if not enabled_by_default:
+        return tuple([name for name, is_enabled in enabled_tools.items() if is_enabled]), None
+    return None, None if all(enabled_tools.values()) else TOOLS_RESTRICTED
 
 
 def _object_or_empty(value: Any) -> dict[str, Any]:
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-# ---- encode
+# ---- MCP connector: encode
 
 
 def encode_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
-    """The toolset; the server itself waits in the plan."""
+    """Encode the toolset of an MCP server and add the server to the plan."""
     report_unportable_settings(server, plan)
     if server.description is not None:
         plan.report.dropped((*path, "server"), "description")
@@ -179,16 +192,16 @@ def encode_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> di
 
 
 _COMPUTER_BETA = "computer-use-2025-11-24"
-"""Without it the provider does not know the tool that is no toolset."""
+"""The provider rejects the single `computer` tool without this beta."""
 
 
 def beta_headers(*, has_connectors: bool, tools: tuple[Tool, ...] | None) -> tuple[tuple[str, str], ...]:
-    """The header that a request needs for what it declares, if it came from another protocol."""
-    single = any(
+    """Return the `anthropic-beta` header that another protocol's request needs for its tools."""
+    has_single_tool = any(
         isinstance(tool, NativeTool) and tool.protocol == FAMILY and tool.kind == SINGLE_TOOL for tool in tools or ()
     )
-    words = ([MCP_BETA_HEADER[1]] if has_connectors else []) + ([_COMPUTER_BETA] if single else [])
-    return ((MCP_BETA_HEADER[0], ",".join(words)),) if words else ()
+    betas = ([MCP_BETA_HEADER[1]] if has_connectors else []) + ([_COMPUTER_BETA] if has_single_tool else [])
+    return ((MCP_BETA_HEADER[0], ",".join(betas)),) if betas else ()
 
 
 MAX_CACHE_MARKS = 4
@@ -208,7 +221,7 @@ HOSTED_TOOLS = HostedToolNames(
     single_domain_filter=True,
 )
 _TOOL_SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
-# Claude Code declares it beside its own search: it "keeps deferred tool loading active; never call this tool".
+# Claude Code declares it beside its own search; it "keeps deferred tool loading active; never call this tool".
 _DEFERRED_PLACEHOLDER = "DeferredToolPlaceholder"
 _CLIENT_TOOLS = ("bash", "text_editor", "memory", "computer", "computer_toolset", "browser_toolset")
 
@@ -221,7 +234,8 @@ _tool_memo: BoundedMemo[bytes, Tool] = BoundedMemo()
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    found: list[Tool] = []
+    """Decode tool declarations; those without extras are memoized by their bytes."""
+    decoded: list[Tool] = []
     for index, raw in enumerate(tools):
         text = bytes(raw)
         if (tool := _tool_memo.get(text)) is None:
@@ -231,11 +245,12 @@ def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
                 mark_extras_seen()
             else:
                 _tool_memo.put(text, tool, len(text))
-        found.append(tool)
-    return tuple(found)
+        decoded.append(tool)
+    return tuple(decoded)
 
 
 def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
+    """Decode one tool declaration."""
     try:
         shape = _decode_typed_tool(raw)
     except msgspec.ValidationError:
@@ -253,8 +268,9 @@ def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:
 
 
 def _decode_function(shape: ToolShape) -> FunctionTool:
+    """Decode a tool that the client defines."""
     callers = shape.allowed_callers
-    form = () if shape.type is UNSET else ("anthropic:type:custom",)
+    wire_form = () if shape.type is UNSET else ("anthropic:type:custom",)
     return FunctionTool(
         name=shape.name,
         description=unset_to_none(shape.description),
@@ -263,11 +279,12 @@ def _decode_function(shape: ToolShape) -> FunctionTool:
         defer=unset_to_none(shape.defer_loading),
         allowed_callers=None if callers is UNSET else tuple(callers),
         cache=decode_cache(shape.cache_control),
-        **collect_extras(shape, FAMILY, *form),
+        **collect_extras(shape, FAMILY, *wire_form),
     )
 
 
 def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
+    """Decode a tool that Anthropic defines, whose type ends with a version date."""
     kind, date = _VERSION_SUFFIX.sub("", kind), kind[-8:]
     name = _decode_members(raw).get("name")
     if name is not None and bytes(name)[:1] != b'"':
@@ -284,29 +301,31 @@ def _decode_native(raw: Raw, kind: str, path: str) -> NativeTool:
 
 
 def decode_cache(shape: CacheShape | UnsetType) -> CacheMark | None:
+    """Decode `cache_control`."""
     if shape is UNSET:
         return None
-    kept = collect_extras(shape, FAMILY)
+    extras = collect_extras(shape, FAMILY)
     if shape.type != "ephemeral":
-        kept = merge_extras(kept, {"extras": {FAMILY: {"type": Raw(msgspec.json.encode(shape.type))}}})
-    return CacheMark(ttl=unset_to_none(shape.ttl), **kept)
+        extras = merge_extras(extras, {"extras": {FAMILY: {"type": Raw(msgspec.json.encode(shape.type))}}})
+    return CacheMark(ttl=unset_to_none(shape.ttl), **extras)
 
 
 def decode_choice(shape: ChoiceShape) -> ToolChoice:
+    """Decode `tool_choice`."""
     parallel = None if shape.disable_parallel_tool_use is UNSET else not shape.disable_parallel_tool_use
-    kept = collect_extras(shape, FAMILY)
+    extras = collect_extras(shape, FAMILY)
     match shape.type:
         case "any":
-            return ToolChoice(mode="required", parallel=parallel, **kept)
+            return ToolChoice(mode="required", parallel=parallel, **extras)
         case "tool":
             if shape.name is UNSET:
                 raise DecodeError(FAMILY, "/tool_choice/name", "a string", "nothing")
-            named = ToolRef(name=shape.name, at="/name")
-            return ToolChoice(mode="named", names=(named,), parallel=parallel, **kept)
+            tool = ToolRef(name=shape.name, at="/name")
+            return ToolChoice(mode="named", names=(tool,), parallel=parallel, **extras)
         case "none":
-            return ToolChoice(mode="none", parallel=parallel, **kept)
+            return ToolChoice(mode="none", parallel=parallel, **extras)
         case "auto":
-            return ToolChoice(mode="auto", parallel=parallel, **kept)
+            return ToolChoice(mode="auto", parallel=parallel, **extras)
         case other:
             raise DecodeError(FAMILY, "/tool_choice/type", "auto, any, tool or none", repr(other))
 
@@ -315,58 +334,62 @@ def decode_choice(shape: ChoiceShape) -> ToolChoice:
 
 
 def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
+    """Encode the tools, None if there are none."""
     if plan.same_protocol:
-        tools = request.tools
-        return (
-            None
-            if tools is None
-            else [_encode_same_protocol_tool(tool, ("tools", i), plan) for i, tool in enumerate(tools)]
-        )
+        if request.tools is None:
+            return None
+        return [_encode_same_protocol_tool(tool, ("tools", index), plan) for index, tool in enumerate(request.tools)]
     plan.request = request
     for index, group in enumerate(request.tools or ()):
         if isinstance(group, ToolGroup) and group.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    plan.can_search_tools = any(is_tool_search(placed.tool) for placed in plan.offered_tools(request))
-    offered: list[Any] = []
-    for placed in choosable_tools(request, plan):
-        plan.output_pointer = f"/tools/{len(offered)}"
-        if is_allowed(placed, request, plan.report) and (tool := encode_tool(placed, plan)) is not None:
-            offered.append(tool)
-    return offered or None
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    plan.can_search_tools = any(is_tool_search(located.tool) for located in plan.offered_tools(request))
+    tools: list[Any] = []
+    for located in choosable_tools(request, plan):
+        plan.output_pointer = f"/tools/{len(tools)}"
+        if is_allowed(located, request, plan.report) and (tool := encode_tool(located, plan)) is not None:
+            tools.append(tool)
+    return tools or None
 
 
 def _encode_same_protocol_tool(tool: Tool, path: SourcePath, plan: EncodingPlan) -> Any:
-    (placed,) = flatten_tool(tool, path)
-    return encode_tool(placed, plan)
+    """Encode a tool of an Anthropic client."""
+    (located_tool,) = flatten_tool(tool, path)
+    return encode_tool(located_tool, plan)
 
 
 def encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
+    """Encode one tool, None if it has no equivalent."""
     tool = located_tool.tool
     if isinstance(tool, NativeTool):
-        if tool.protocol == FAMILY:
-            return tool.body
-        if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
-            kind = tool.hosted.kind
-            if kind in plan.hosted_kinds:
-                plan.report.dropped(located_tool.path, "", f"the target has one {kind} tool, which is declared already")
-                return None
-            plan.hosted_kinds.add(kind)
-            return {
-                "type": f"{kind}_{_TOOL_VERSIONS[kind]}",
-                "name": kind,
-                **encode_hosted_options(tool, located_tool.path, HOSTED_TOOLS, plan),
-            }
-        if (server := portable_server(tool)) is not None:
-            return encode_server(server, located_tool.path, plan)
-        if is_tool_search(tool) and not (plan.request is not None and is_required(tool, plan.request)):
-            plan.report.approximated(located_tool.path, "", TARGET_HAS_TOOL_SEARCH)
-            return _TOOL_SEARCH
-        report_missing_native(located_tool, plan, has_connectors=True)
-        return None
+        return tool.body if tool.protocol == FAMILY else _encode_foreign_native(tool, located_tool, plan)
     return _encode_function(tool, located_tool.path, plan)
 
 
+def _encode_foreign_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan) -> Any:
+    """Encode another protocol's native tool by Anthropic's equivalent, None if there is none."""
+    if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
+        kind = tool.hosted.kind
+        if kind in plan.hosted_kinds:
+            plan.report.dropped(located_tool.path, "", f"the target allows only one {kind} tool")
+            return None
+        plan.hosted_kinds.add(kind)
+        return {
+            "type": f"{kind}_{_TOOL_VERSIONS[kind]}",
+            "name": kind,
+            **encode_hosted_options(tool, located_tool.path, HOSTED_TOOLS, plan),
+        }
+    if (server := portable_server(tool)) is not None:
+        return encode_server(server, located_tool.path, plan)
+    if is_tool_search(tool) and not (plan.request is not None and is_required(tool, plan.request)):
+        plan.report.approximated(located_tool.path, "", TARGET_HAS_TOOL_SEARCH)
+        return _TOOL_SEARCH
+    report_missing_native(located_tool, plan, has_connectors=True)
+    return None
+
+
 def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode a function or free-form tool."""
     name = tool.name
     callers: tuple[str, ...] | None = tool.allowed_callers
     deferred: bool | UnsetType = none_to_unset(tool.defer)
@@ -376,22 +399,14 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
         callers = None
         if tool.asynchronous:
             plan.report.dropped(path, "asynchronous")
-        # It stays so when it was found: the provider binds thinking to the tools as they were.
-        deferred = True if tool.defer and plan.can_search_tools and path[0] == "tools" and tool.cache is None else UNSET
-        if tool.defer and not deferred:
-            plan.report.approximated(path, "defer", "nothing would load it later: it is there from the start")
+        deferred = _encode_deferral(tool, path, plan)
+    strict: bool | None
     if isinstance(tool, FreeformTool):
         schema, strict = freeform_schema(), None
         description: str | None = freeform_description(tool) or None
     else:
-        schema, strict, description = _encode_schema(tool, path, plan), tool.strict, tool.description
-        if strict and not plan.same_protocol and refuses_strict(plan.target.model or ""):
-            plan.report.approximated(path, "strict", "the model can't be held to a schema: it is told")
-            strict = None
-        elif strict and not plan.same_protocol:
-            schema, strict = fit_strictly_and_report(schema, STRICT_SCHEMA, plan.report, path, "parameters")
-        if tool.output_schema is not None:
-            plan.report.dropped(path, "output_schema")
+        schema, strict = _encode_parameters(tool, path, plan)
+        description = tool.description
     shape = ToolShape(
         name=name,
         input_schema=schema,
@@ -405,11 +420,37 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
     return encode_with_extras(shape, tool, FAMILY)
 
 
+def _encode_deferral(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> bool | UnsetType:
+    """Encode `defer_loading` for another protocol's tool, which needs a tool search and excludes a cache mark.
+
+    A tool stays deferred once it is found: the provider binds thinking to the tools as declared.
+    """
+    if not tool.defer:
+        return UNSET
+    if plan.can_search_tools and path[0] == "tools" and tool.cache is None:
+        return True
+    plan.report.approximated(path, "defer", "without tool search, the tool is declared from the start")
+    return UNSET
+
+
+def _encode_parameters(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> tuple[Raw, bool | None]:
+    """Return `input_schema` and `strict`; a schema that cannot be strict is sent without it."""
+    schema, strict = _encode_schema(tool, path, plan), tool.strict
+    if strict and not plan.same_protocol and refuses_strict(plan.target.model or ""):
+        plan.report.approximated(path, "strict", "the model does not support strict schemas; sent without strict")
+        strict = None
+    elif strict and not plan.same_protocol:
+        schema, strict = fit_strictly_and_report(schema, STRICT_SCHEMA, plan.report, path, "parameters")
+    if tool.output_schema is not None:
+        plan.report.dropped(path, "output_schema")
+    return schema, strict
+
+
 def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Raw:
-    """The schema; for another protocol's tool one that says `object`, which this provider insists on."""
+    """Encode `input_schema`; Anthropic requires one of type `object`."""
     if tool.parameters is None:
-        why = "a schema is required: an empty object was declared"
-        plan.report.added(path, "parameters", f"{plan.output_pointer}/input_schema", why)
+        reason = "the target requires a schema; set to an empty object"
+        plan.report.added(path, "parameters", f"{plan.output_pointer}/input_schema", reason)
         return EMPTY_SCHEMA
     if plan.same_protocol:
         return tool.parameters
@@ -423,21 +464,21 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> 
         complete["properties"] = {}
     if complete == members:
         return tool.parameters
-    plan.report.approximated(path, "parameters", "completed to the schema of an object")
+    plan.report.approximated(path, "parameters", "completed to an object schema")
     return Raw(msgspec.json.encode(complete))
 
 
 def encode_cache(cache: CacheMark | None, path: SourcePath, plan: EncodingPlan) -> Any:
-    """A mark; for another protocol's request at most as many as the provider takes, and for as long as it keeps."""
+    """Encode a cache mark, UNSET beyond the number that the provider accepts."""
     if cache is None:
         return UNSET
     if not plan.same_protocol:
         plan.cache_marks += 1
         if plan.cache_marks > MAX_CACHE_MARKS:
-            plan.report.dropped((*path, "cache"), "", f"the target takes {MAX_CACHE_MARKS} marks")
+            plan.report.dropped((*path, "cache"), "", f"the target accepts at most {MAX_CACHE_MARKS} cache marks")
             return UNSET
         if cache.ttl not in (None, "5m", "1h"):
-            plan.report.approximated((*path, "cache"), "ttl", f"{cache.ttl} is told as 1h")
+            plan.report.approximated((*path, "cache"), "ttl", f"{cache.ttl} sent as 1h")
             return CacheShape(type="ephemeral", ttl="1h")
     shape = encode_with_extras(CacheShape(type="ephemeral", ttl=none_to_unset(cache.ttl)), cache, FAMILY)
     if cache.extras and "type" in cache.extras.get(FAMILY, {}):
@@ -446,15 +487,15 @@ def encode_cache(cache: CacheMark | None, path: SourcePath, plan: EncodingPlan) 
 
 
 def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
-    """The choice, or UNSET. Without tools there is nothing to choose, and the provider refuses the word."""
+    """Encode `tool_choice`, UNSET without tools: the provider rejects it then."""
     choice = request.tool_choice
     if choice is None:
         return UNSET
     report_validated_choice(choice, plan.report)
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared")
         if choice.parallel is not None:
-            plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
+            plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
         return UNSET
     mode = choice.mode
     if (
@@ -462,43 +503,50 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> A
         and mode in ("required", "named")
         and refuses_forced_choice(plan.target.model or request.model or "")
     ):
-        plan.report.approximated(("tool_choice",), "mode", "the model can't be forced to call: it may choose")
+        reason = "the model does not support a forced tool choice; sent as auto"
+        plan.report.approximated(("tool_choice",), "mode", reason)
         mode = "auto"
-    match mode:
-        case "required":
-            shape = ChoiceShape(type="any")
-        case "none":
-            shape = ChoiceShape(type="none")
-        case "named":
-            shape = _encode_named_choice(request, choice, plan)
-        case "allowed" if (hosted := _forced_hosted_tool(request, plan)) is not None:
-            shape = ChoiceShape(type="tool", name=hosted)
-        case "allowed":
-            why = "the target can't choose among some: only those are offered"
-            plan.report.approximated(("tool_choice",), "names", why)
-            shape = ChoiceShape(type="any" if choice.required else "auto")
-        case _:
-            shape = ChoiceShape(type="auto")
+    shape = _encode_choice_mode(mode, choice, request, plan)
     if choice.parallel is not None and (plan.same_protocol or mode != "none"):
         shape.disable_parallel_tool_use = not choice.parallel
     return encode_with_extras(shape, choice, FAMILY)
 
 
+def _encode_choice_mode(mode: str | None, choice: ToolChoice, request: Request, plan: EncodingPlan) -> ChoiceShape:
+    """Encode type and name of `tool_choice`."""
+    match mode:
+        case "required":
+            return ChoiceShape(type="any")
+        case "none":
+            return ChoiceShape(type="none")
+        case "named":
+            return _encode_named_choice(request, choice, plan)
+        case "allowed" if (hosted := _forced_hosted_tool(request, plan)) is not None:
+            return ChoiceShape(type="tool", name=hosted)
+        case "allowed":
+            reason = "the target cannot limit the choice to some tools; only the allowed tools sent"
+            plan.report.approximated(("tool_choice",), "names", reason)
+            return ChoiceShape(type="any" if choice.required else "auto")
+        case _:
+            return ChoiceShape(type="auto")
+
+
 def _forced_hosted_tool(request: Request, plan: EncodingPlan) -> str | None:
-    """The hosted tool that another protocol's choice demands, if it is here."""
+    """Return the hosted tool that another protocol's choice forces, None if Anthropic lacks it."""
     tool = None if plan.same_protocol else chosen_native_tool(request)
     return tool.hosted.kind if tool is not None and tool.hosted and has_native(tool, HOSTED_TOOLS) else None
 
 
 def _encode_named_choice(request: Request, choice: ToolChoice, plan: EncodingPlan) -> ChoiceShape:
+    """Encode a choice of one tool."""
     named = choice.names[0]
     if (hosted := _forced_hosted_tool(request, plan)) is not None:
         return ChoiceShape(type="tool", name=hosted)
     if named.kind == "server" and not plan.same_protocol:
-        why = "a server's tool can't be forced by its name: some tool is to be called"
-        plan.report.approximated(("tool_choice",), "names", why)
+        reason = "a tool of an MCP server cannot be forced by name; any tool is forced"
+        plan.report.approximated(("tool_choice",), "names", reason)
         return ChoiceShape(type="any")
     if named.kind == "native" and not plan.same_protocol:
-        plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+        plan.report.approximated(("tool_choice",), "names", "the target does not have this tool; sent as auto")
         return ChoiceShape(type="auto")
     return ChoiceShape(type="tool", name=plan.tool_name(named.name, named.namespace))

@@ -1,4 +1,4 @@
-"""Anthropic's wire objects, as msgspec reads and writes them."""
+"""Wire objects of Anthropic Messages, as msgspec structs."""
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -12,16 +12,22 @@ class Block(WireObject, tag_field="type"):
 
 
 class CacheShape(WireObject):
+    """`cache_control`: the end of a cached prefix."""
+
     type: str
     ttl: str | UnsetType = UNSET
 
 
 class CallerShape(WireObject):
+    """`caller` of a tool call: the model itself, or a program that it runs."""
+
     type: str
     tool_id: str | UnsetType = UNSET
 
 
 class SourceShape(WireObject):
+    """The source of an image or document."""
+
     type: str
     media_type: str | UnsetType = UNSET
     data: str | UnsetType = UNSET
@@ -31,13 +37,15 @@ class SourceShape(WireObject):
 
 
 class TextBlock(Block, tag="text"):
+    """Text, with citations in responses."""
+
     text: str
     citations: list[Raw] | UnsetType | None = UNSET
     cache_control: CacheShape | UnsetType = UNSET
 
 
 class CitationShape(WireObject):
-    """Citations differ by type; what they have in common has a canonical home."""
+    """Fields that all types of citations share; the others become extras."""
 
     url: str | UnsetType = UNSET
     title: str | UnsetType = UNSET
@@ -45,12 +53,16 @@ class CitationShape(WireObject):
 
 
 class ImageBlock(Block, tag="image"):
+    """An image."""
+
     source: SourceShape
     cache_control: CacheShape | UnsetType = UNSET
     transformations: Extra = UNSET
 
 
 class DocumentBlock(Block, tag="document"):
+    """A document."""
+
     source: SourceShape
     title: str | UnsetType | None = UNSET
     context: Extra = UNSET
@@ -59,15 +71,21 @@ class DocumentBlock(Block, tag="document"):
 
 
 class ThinkingBlock(Block, tag="thinking"):
+    """Thinking with its signature."""
+
     thinking: str
     signature: str | UnsetType = UNSET
 
 
 class RedactedBlock(Block, tag="redacted_thinking"):
+    """Encrypted thinking."""
+
     data: str
 
 
 class ToolUseBlock(Block, tag="tool_use"):
+    """A call of a tool that the client runs."""
+
     id: str
     name: str
     input: Raw | UnsetType = UNSET
@@ -77,10 +95,12 @@ class ToolUseBlock(Block, tag="tool_use"):
 
 
 class ServerToolUseBlock(ToolUseBlock, tag="server_tool_use"):
-    pass
+    """A call of a tool that Anthropic runs."""
 
 
 class ToolResultBlock(Block, tag="tool_result"):
+    """The client's result of a tool call."""
+
     tool_use_id: str
     content: "str | list[BlockUnion] | UnsetType" = UNSET
     is_error: bool | UnsetType = UNSET
@@ -89,6 +109,8 @@ class ToolResultBlock(Block, tag="tool_result"):
 
 
 class ToolReferenceBlock(Block, tag="tool_reference"):
+    """A deferred tool that a tool search found."""
+
     tool_name: str
     cache_control: CacheShape | UnsetType = UNSET
 
@@ -107,6 +129,8 @@ BlockUnion = (
 
 
 class McpUseShape(WireObject):
+    """`mcp_tool_use`: a call that the MCP connector made."""
+
     type: str
     id: str
     name: str
@@ -116,7 +140,7 @@ class McpUseShape(WireObject):
 
 
 class ServerResultShape(WireObject):
-    """What the provider got from a tool that it ran itself. Its content is for the provider alone to read again."""
+    """The result of a tool that the provider ran. Only the provider interprets its content."""
 
     type: str
     tool_use_id: str
@@ -127,11 +151,15 @@ class ServerResultShape(WireObject):
 
 
 class ChangeShape(WireObject):
+    """`tool_addition` or `tool_removal` within a conversation."""
+
     type: str
     tool: Raw
 
 
 class ReferenceShape(WireObject):
+    """The tool of a change: a reference or a definition."""
+
     type: str
     name: str | UnsetType = UNSET
     server_name: str | UnsetType = UNSET
@@ -139,12 +167,14 @@ class ReferenceShape(WireObject):
 
 
 class FormatShape(WireObject):
+    """`output_config.format`: structured output."""
+
     type: str
     schema: Raw
 
 
 class SettingsShape(WireObject):
-    """`output_config`, of a request or of one system message."""
+    """`output_config` of a request or of a system message."""
 
     effort: str | UnsetType = UNSET
     format: FormatShape | UnsetType = UNSET
@@ -152,6 +182,8 @@ class SettingsShape(WireObject):
 
 
 class MessageShape(WireObject):
+    """A message of the conversation."""
+
     role: str
     content: str | list[BlockUnion] | UnsetType = UNSET
     clear_at: str | UnsetType = UNSET
@@ -159,23 +191,29 @@ class MessageShape(WireObject):
 
 
 class ThinkingShape(WireObject):
+    """`thinking` of a request."""
+
     type: str
     budget_tokens: int | UnsetType = UNSET
     display: str | UnsetType = UNSET
 
 
 class ChoiceShape(WireObject):
+    """`tool_choice`."""
+
     type: str
     name: str | UnsetType = UNSET
     disable_parallel_tool_use: bool | UnsetType = UNSET
 
 
 class MetadataShape(WireObject):
+    """`metadata` of a request."""
+
     user_id: str | UnsetType = UNSET
 
 
 class ToolShape(WireObject):
-    """A tool of the user's. All others are the vendor's own, told apart by their `type`."""
+    """A tool that the client defines. Native tools are distinguished by their `type` and kept as JSON."""
 
     name: str
     input_schema: Raw
@@ -190,6 +228,8 @@ class ToolShape(WireObject):
 
 
 class RequestShape(WireObject):
+    """The body of `POST /v1/messages`."""
+
     messages: list[MessageShape] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     max_tokens: int | UnsetType = UNSET
@@ -212,10 +252,14 @@ class RequestShape(WireObject):
 
 
 class UsageDetailsShape(WireObject):
+    """`output_tokens_details` of the usage."""
+
     thinking_tokens: int | UnsetType = UNSET
 
 
 class UsageShape(WireObject):
+    """Token counts."""
+
     input_tokens: int | UnsetType | None = UNSET
     output_tokens: int | UnsetType | None = UNSET
     cache_creation_input_tokens: int | UnsetType | None = UNSET
@@ -228,6 +272,8 @@ class UsageShape(WireObject):
 
 
 class ResponseShape(WireObject):
+    """A response, or the message of `message_start`."""
+
     content: list[BlockUnion]
     id: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
@@ -243,12 +289,16 @@ class ResponseShape(WireObject):
 
 
 class ErrorShape(WireObject):
+    """`error` of an error body."""
+
     type: str | UnsetType = UNSET
     message: str | UnsetType = UNSET
     details: Extra = UNSET
 
 
 class ErrorBodyShape(WireObject):
+    """An error body."""
+
     error: ErrorShape
     type: str | UnsetType = UNSET
     request_id: str | UnsetType | None = UNSET
@@ -259,71 +309,97 @@ class Frame(WireObject, tag_field="type"):
 
 
 class MessageStartFrame(Frame, tag="message_start"):
+    """The start of a response."""
+
     message: ResponseShape
 
 
 class BlockStartFrame(Frame, tag="content_block_start"):
+    """The start of a content block."""
+
     content_block: BlockUnion
     index: int | UnsetType = UNSET
 
 
 class Delta(WireObject, tag_field="type"):
-    """Any growth of a block."""
+    """Any delta of a content block."""
 
 
 class TextDelta(Delta, tag="text_delta"):
+    """More text."""
+
     text: str
 
 
 class InputDelta(Delta, tag="input_json_delta"):
+    """More of a tool call's input, as JSON text."""
+
     partial_json: str
 
 
 class ThinkingDelta(Delta, tag="thinking_delta"):
+    """More thinking."""
+
     thinking: str
 
 
 class SignatureDelta(Delta, tag="signature_delta"):
+    """The signature of a thinking block."""
+
     signature: str
 
 
 class CitationsDelta(Delta, tag="citations_delta"):
+    """A citation of a text block."""
+
     citation: Raw
 
 
 class CompactionDelta(Delta, tag="compaction_delta"):
+    """The complete content of a compaction block."""
+
     content: Raw | UnsetType = UNSET
     encrypted_content: Raw | UnsetType = UNSET
 
 
 class BlockDeltaFrame(Frame, tag="content_block_delta"):
+    """A delta of a content block."""
+
     delta: TextDelta | InputDelta | ThinkingDelta | SignatureDelta | CitationsDelta | CompactionDelta
     index: int | UnsetType = UNSET
 
 
 class BlockStopFrame(Frame, tag="content_block_stop"):
+    """The end of a content block."""
+
     index: int | UnsetType = UNSET
 
 
 class MessageEndShape(WireObject):
+    """`delta` of a `message_delta` frame."""
+
     stop_reason: str | UnsetType | None = UNSET
     stop_sequence: str | UnsetType | None = UNSET
 
 
 class MessageDeltaFrame(Frame, tag="message_delta"):
+    """Stop reason and final usage."""
+
     delta: MessageEndShape
     usage: UsageShape | UnsetType = UNSET
 
 
 class MessageStopFrame(Frame, tag="message_stop"):
-    pass
+    """The end of a response."""
 
 
 class PingFrame(Frame, tag="ping"):
-    pass
+    """A keep-alive frame."""
 
 
 class ErrorFrame(Frame, tag="error"):
+    """An error that ends the stream."""
+
     error: Raw
 
 

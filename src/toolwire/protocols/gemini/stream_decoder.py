@@ -31,7 +31,7 @@ from toolwire.canonical.events import (
     ResponseStart,
     UsageReport,
 )
-from toolwire.canonical.fold import TextPieces
+from toolwire.canonical.fold import TextPieces, append_piece
 from toolwire.codec.framing import LIMIT_FRAME, SseSplitter, truncate_at_invalid_utf8
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import collect_extras, merge_extras, unset_to_none
@@ -333,7 +333,7 @@ class CandidateState:
             events.append(PartDelta(index=self._next_index, text=text, candidate=self.number, kind="summary"))
 
     @property
-    def open_text(self) -> tuple[int, list[str]] | None:
+    def open_text(self) -> tuple[int, TextPieces] | None:
         """The index and pieces of the open plain text, or None."""
         return (
             (self._next_index, self._texts[self._next_index])
@@ -445,7 +445,7 @@ class Decoder:
         self._started = False
         self._ended = False
         self._candidates: dict[int, CandidateState] = {}
-        self._open_texts: dict[int, tuple[int, list[str]]] = {}
+        self._open_texts: dict[int, tuple[int, TextPieces]] = {}
         self._blocked: CandidateEnd | None = None
         self._usage: UsageShape | None = None
         self._extras_and_form: dict[str, Any] = {}
@@ -502,6 +502,8 @@ class Decoder:
                 self._decode_chunk(shape, events)
             except (DecodeError, ValueError, *JSON_ERRORS) as error:
                 events += self._fail_stream(str(error))
+        for _, texts in self._open_texts.values():
+            texts.compact()
         return events
 
     def _decode_fast(self, data: bytes, events: list[Event]) -> bool:
@@ -515,7 +517,7 @@ class Decoder:
         if (open_text := self._open_texts.get(candidate.index)) is None or not part.text:
             return False
         index, texts = open_text
-        texts.append(part.text)
+        append_piece(texts, part.text)
         events.append(PartDelta(index=index, text=part.text, candidate=candidate.index, plain=True))
         if shape.usage_metadata is not UNSET:
             self._update_usage(shape.usage_metadata)

@@ -99,19 +99,30 @@ class Encoder:
     def encode(self, events: Iterable[Event]) -> bytes:
         """Encode events; plain text deltas are spliced into a prepared chunk."""
         out: list[bytes] = []
+        pending: list[str] = []
+        pieces = TextPieces()
         for event in events:
             if type(event) is PartDelta and event.plain:
                 # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
                 key = (event.candidate, event.index)
                 if (open_text := self._open_texts.get(key)) is not None and event.text and not self._first_chunk:
                     tail, texts = open_text
-                    texts.append(event.text)
+                    if texts is not pieces:
+                        pieces.extend(pending)
+                        pieces, pending = texts, []
+                    pending.append(event.text)
                     out += (_CHUNK_HEAD, _encode_json(event.text), tail)
                     continue
                 if (open_part := self._open_parts.get(key)) is not None:
-                    open_part.pieces.append(event.text)
+                    if open_part.pieces is not pieces:
+                        pieces.extend(pending)
+                        pieces, pending = open_part.pieces, []
+                    pending.append(event.text)
                     continue
+            pieces.extend(pending)
+            pending = []
             out.append(self._encode(event))
+        pieces.extend(pending)
         return b"".join(out)
 
     def _encode(self, event: Event) -> bytes:

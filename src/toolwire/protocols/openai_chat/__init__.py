@@ -4,7 +4,8 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.openai_chat.errors import decode_error, encode_error
 from toolwire.protocols.openai_chat.fields import SHARED_FIELDS
-from toolwire.protocols.openai_chat.parts.content import STRING, TEXT_AS_CONTENT
+from toolwire.protocols.openai_chat.parts.citations import TEXT_AS_CONTENT
+from toolwire.protocols.openai_chat.parts.content import STRING
 from toolwire.protocols.openai_chat.request import SERVICE_TIERS, WIRE_NAMES, decode_request, encode_request
 from toolwire.protocols.openai_chat.response import decode_response, encode_response, peek_response
 from toolwire.protocols.openai_chat.rules import check_request, repair_request

@@ -1,4 +1,4 @@
-"""Chat's errors, to canonical and back."""
+"""Decode and encode Chat error bodies, and errors inside a response."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -59,6 +59,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
+    """Decode an error body."""
     raw = validate_json(body, FAMILY)
     if bytes(raw).lstrip()[:1] != b"{":
         raise DecodeError(FAMILY, "", "an object", describe_json(raw))
@@ -71,27 +72,27 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) -> ApiError:
-    """An error: alone in its body, or with a place of its own within an answer."""
-    names = () if at is None else _BARE_ERROR_NAMES
+    """Decode the value of `error`; `at` is its pointer if it stands inside a response."""
+    wire_names = () if at is None else _BARE_ERROR_NAMES
     if bytes(raw)[:1] != b"{":
-        said = decode_json(raw)
-        message = said if isinstance(said, str) else bytes(raw).decode()
-        spelling = (ERROR_FORM, TEXT_ERROR) if isinstance(said, str) else (ERROR_FORM, TEXT_ERROR, RAW_ERROR)
+        value = decode_json(raw)
+        message = value if isinstance(value, str) else bytes(raw).decode()
+        error_form = (ERROR_FORM, TEXT_ERROR) if isinstance(value, str) else (ERROR_FORM, TEXT_ERROR, RAW_ERROR)
         return ApiError(
             kind=STATUS_KINDS.get(status or 0, "other"),
             message=message,
             status=status,
-            wire_form=(*spelling, *names),
+            wire_form=(*error_form, *wire_names),
             at=at,
         )
     shape = _read_error(raw, "/error")
     code = shape.code
     number = code if isinstance(code, int) else None
-    form = (ERROR_FORM, *names) if number is None else (ERROR_FORM, NUMERIC_CODE, *names)
+    wire_form = (ERROR_FORM, *wire_names) if number is None else (ERROR_FORM, NUMERIC_CODE, *wire_names)
     if shape.message is UNSET:
-        form = (*form, NO_MESSAGE)
+        wire_form = (*wire_form, NO_MESSAGE)
     if isinstance(shape.type, str):
-        form = (*form, OPENAI_ERROR_FORM)
+        wire_form = (*wire_form, OPENAI_ERROR_FORM)
     return ApiError(
         kind=_error_kind(shape, status if status is not None else number),
         message=unset_to_none(shape.message) or "",
@@ -101,13 +102,13 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
         raw=unset_to_none(shape.type),
         at=at,
         **move_shared_extras(
-            collect_chat_extras(shape, *form, prefix="error/" if at is None else ""), FAMILY, *MISALIGNMENT_FIELDS
+            collect_chat_extras(shape, *wire_form, prefix="error/" if at is None else ""), FAMILY, *MISALIGNMENT_FIELDS
         ),
     )
 
 
 def decode_choice_error(choices: Sequence[ResponseChoiceShape]) -> ApiError | None:
-    """What a gateway says of an upstream that failed within its answer."""
+    """Decode the error in the first choice, by which gateways report an upstream that failed midway."""
     raw = choices[0].error if choices else UNSET
     if raw is UNSET or bytes(raw) == b"null":
         return None
@@ -116,21 +117,21 @@ def decode_choice_error(choices: Sequence[ResponseChoiceShape]) -> ApiError | No
 
 
 def _error_kind(shape: ErrorShape, status: int | None) -> ErrorKind:
-    """OpenAI tells most failures as `invalid_request_error`: code and status know more."""
-    code, kind = str(shape.code), unset_to_none(shape.type) or ""
-    found = ERROR_CODES.get(code) or _SPECIFIC_KINDS.get(kind)
-    if found is None and status is not None:
-        found = STATUS_KINDS.get(status)
-        if found is None and status >= 500:
-            found = "server"
-    return found or _GENERIC_KINDS.get(kind) or "other"
+    """Return the canonical kind; OpenAI types most errors `invalid_request_error`, code and status say more."""
+    code, error_type = str(shape.code), unset_to_none(shape.type) or ""
+    error_kind = ERROR_CODES.get(code) or _SPECIFIC_KINDS.get(error_type)
+    if error_kind is None and status is not None:
+        error_kind = STATUS_KINDS.get(status)
+        if error_kind is None and status >= 500:
+            error_kind = "server"
+    return error_kind or _GENERIC_KINDS.get(error_type) or "other"
 
 
 def _decode_bare_error(members: dict[str, Raw], status: int | None) -> ApiError:
-    """An error without its envelope, as frameworks under compatible servers send it."""
-    said = members.get("message", members.get("detail", Raw(b'""')))
-    text = decode_json(said)
-    message = text if isinstance(text, str) else bytes(said).decode()
+    """Decode an error without the `error` envelope, as web frameworks of compatible servers send it."""
+    raw = members.get("message", members.get("detail", Raw(b'""')))
+    value = decode_json(raw)
+    message = value if isinstance(value, str) else bytes(raw).decode()
     kind = STATUS_KINDS.get(status or 0, "other")
     return ApiError(
         kind=kind, message=message, status=status, extras={FAMILY: dict(members)}, wire_form=(ERROR_FORM, BODY_ERROR)
@@ -141,6 +142,7 @@ def _decode_bare_error(members: dict[str, Raw], status: int | None) -> ApiError:
 
 
 def encode_error(error: ApiError) -> EncodedBody:
+    """Encode an error body."""
     report = LossReport()
     if ERROR_FORM in error.wire_form:
         return EncodedBody(_encode_same_protocol_error(error), report)
@@ -150,24 +152,26 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def _encode_foreign_error(error: ApiError, path: SourcePath, report: LossReport) -> dict[str, Any]:
+    """Encode another protocol's error with OpenAI's type and code."""
     kind, code = encode_error_type(error, CHAT_ERROR_TYPES, path, report)
     if error.request_id is not None:
-        report.dropped(path, "request_id", "the target tells it in a header")
-    word = error.code or code
+        report.dropped(path, "request_id", "the target reports it in a header")
+    wire_code = error.code or code
     if error.code is not None and error.code.isdecimal():
-        report.approximated(path, "code", f"a status, which is told as {code or kind}")
-        word = code
-    return dict(restore_error({"message": error.message, "type": kind, "param": error.param, "code": word}, error))
+        report.approximated(path, "code", f"status sent as {code or kind}")
+        wire_code = code
+    return dict(restore_error({"message": error.message, "type": kind, "param": error.param, "code": wire_code}, error))
 
 
 def _encode_same_protocol_error(error: ApiError) -> dict[str, Any]:
+    """Encode an error body as a Chat server sent it."""
     if BODY_ERROR in error.wire_form:
         return restore_extras({}, error, FAMILY)
     return restore_extras({"error": _error_members(error, "error/")}, error, FAMILY)
 
 
 def encode_error_object(error: ApiError, path: SourcePath, report: LossReport) -> Any:
-    """An error as it stands within an answer."""
+    """Encode an error that stands inside a response."""
     if ERROR_FORM not in error.wire_form:
         return _encode_foreign_error(error, path, report)
     members = _error_members(error, "")
@@ -175,6 +179,7 @@ def encode_error_object(error: ApiError, path: SourcePath, report: LossReport) -
 
 
 def _error_members(error: ApiError, prefix: str) -> Any:
+    """Return the value of `error`; `prefix` is the pointer of its extras."""
     if TEXT_ERROR in error.wire_form:
         return Raw(error.message.encode()) if RAW_ERROR in error.wire_form else error.message
     members: dict[str, Any] = {}

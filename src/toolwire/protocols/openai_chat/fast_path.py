@@ -1,11 +1,8 @@
-"""Answers that are told alike: a server says the same of itself, in the same spelling, in one after the other.
+"""Fast paths for consecutive responses and chunks that share everything but their content.
 
-What an answer was found to say besides its words is remembered. Of one that differs from it in its words, its calls and
-its counts only, just those are read.
-
-Chunks that differ from one before them in their delta only, as nearly all do: the rest of them is not read again.
-
-And of those, most only go on with a text, or with the arguments of a call: of them just that string is read.
+`ResponseTemplateCache` reuses the decoded form of an earlier response; only content, calls, counts, id and time are
+decoded. `ChunkTemplate` reuses the bytes around the delta of an earlier chunk, and `TextTemplate` those around the
+text or arguments inside the delta.
 """
 
 import re
@@ -34,12 +31,12 @@ from toolwire.protocols.openai_chat.wire import (
 _MAX_TEMPLATES = 256
 _MAX_RAW_BYTES = 1024
 
-# What is each answer's own.
+# Fields that vary between responses.
 _varying_fields = attrgetter(
     *("id", "created", "usage.prompt_tokens", "usage.completion_tokens", "usage.total_tokens"),
     *("usage.prompt_tokens_details.cached_tokens", "usage.completion_tokens_details.reasoning_tokens"),
 )
-# All else that a typed reading finds, but its words and calls.
+# All other fields of a typed read, except content and calls: equal in responses of one template.
 _response_fields = attrgetter(
     *("object", "error", "service_tier", "system_fingerprint"),
     *("usage.prompt_tokens_details.cache_write_tokens", "usage.prompt_tokens_details.audio_tokens"),
@@ -55,7 +52,7 @@ _other_content_fields = attrgetter("refusal", "function_call", "reasoning_conten
 
 
 class _ResponseTemplate(Struct, frozen=True):
-    """An answer without what is its own: as it was written, and as it was read."""
+    """A decoded response without the fields that vary."""
 
     fixed_fields: tuple[Any, ...]
     response: Response
@@ -65,55 +62,51 @@ class _ResponseTemplate(Struct, frozen=True):
 
 
 class ResponseTemplateCache:
-    """The latest answers, one of each kind."""
+    """Templates of recent responses, one per model, finish reason and kind of content."""
 
     def __init__(self) -> None:
         self._templates: dict[tuple[Any, ...], _ResponseTemplate] = {}
 
     def decode(self, shape: ResponseShape) -> Response | None:
-        """The answer, if one like it was read before. The shape is of a typed reading, which takes all or nothing."""
+        """Decode a response by a template, None if there is none; `shape` must come from a typed read."""
         try:
             (choice,) = shape.choices  # type: ignore[misc]
-            like = self._templates.get(_template_key(shape, choice))
-            if like is None or (_response_fields(shape), _choice_fields(choice)) != like.fixed_fields:
+            template = self._templates.get(_template_key(shape, choice))
+            if template is None or (_response_fields(shape), _choice_fields(choice)) != template.fixed_fields:
                 return None
-            own = _varying_fields(shape)
-        except (TypeError, ValueError, AttributeError):  # it has not one choice, or not all counts
+            varying = _varying_fields(shape)
+        except (TypeError, ValueError, AttributeError):  # several choices, or missing counts
             return None
-        if None in own or UNSET in own:
+        if None in varying or UNSET in varying:
             return None
-        said = choice.message
-        parts: list[Part] = [Text(text=said.content, at="/content")] if type(said.content) is str else []
-        for index, shown in enumerate(said.tool_calls or ()):
-            call = decode_call(shown, index)
+        message = choice.message
+        parts: list[Part] = [Text(text=message.content, at="/content")] if type(message.content) is str else []
+        for index, call_shape in enumerate(message.tool_calls or ()):
+            call = decode_call(call_shape, index)
             if type(call) is not ToolCall or call.extras or not (call.arguments and is_json(call.arguments)):
                 return None
             parts.append(call)
-        id, created, given, taken, total, cached, reasoning = own
+        id, created, input_tokens, output_tokens, total, cached, reasoning = varying
         usage = replace(
-            like.usage, input_tokens=given, output_tokens=taken, total=total, cache_read=cached, reasoning=reasoning
+            template.usage,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            total=total,
+            cache_read=cached,
+            reasoning=reasoning,
         )
-        candidate = replace(like.candidate, messages=(replace(like.message, parts=tuple(parts)),))
-        return replace(like.response, id=id, created=created, candidates=(candidate,), usage=usage)
+        candidate = replace(template.candidate, messages=(replace(template.message, parts=tuple(parts)),))
+        return replace(template.response, id=id, created=created, candidates=(candidate,), usage=usage)
 
     def remember(self, shape: ResponseShape, response: Response) -> None:
-        """How this one was read."""
+        """Store a decoded response as a template, unless it has unusual content."""
         try:
             (choice,), (candidate,) = shape.choices, response.candidates  # type: ignore[misc]
-            written, own = (_response_fields(shape), _choice_fields(choice)), _varying_fields(shape)
+            fixed_fields, varying = (_response_fields(shape), _choice_fields(choice)), _varying_fields(shape)
         except (TypeError, ValueError, AttributeError):
             return
         usage, (message,) = response.usage, candidate.messages
-        raws = [value for values in written for value in values if type(value) is Raw]
-        if (
-            usage is None
-            or None in own
-            or UNSET in own
-            or type(choice.message.content) is list
-            or any(one not in (UNSET, None, []) for one in _other_content_fields(choice.message))
-            or any(part.extras or type(part) not in (Text, ToolCall) for part in message.parts)
-            or sum(len(bytes(raw)) for raw in raws) > _MAX_RAW_BYTES
-        ):
+        if usage is None or None in varying or UNSET in varying or not _is_cacheable(choice, message, fixed_fields):
             return
         if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
@@ -122,7 +115,7 @@ class ResponseTemplateCache:
         if extras and candidate.plain:
             extras = SharedExtras(extras, response.wire_form, usage)
         self._templates[_template_key(shape, choice)] = _ResponseTemplate(
-            fixed_fields=tuple([tuple(map(_copy_raw, values)) for values in written]),
+            fixed_fields=tuple([tuple(map(_copy_raw, values)) for values in fixed_fields]),
             response=replace(response, candidates=(), usage=None, extras=extras),
             candidate=replace(candidate, messages=(), extras=_copy_extras(candidate.extras)),
             message=replace(message, parts=(), extras=_copy_extras(message.extras)),
@@ -130,23 +123,36 @@ class ResponseTemplateCache:
         )
 
 
+def _is_cacheable(choice: ResponseChoiceShape, message: Message, fixed_fields: tuple[tuple[Any, ...], ...]) -> bool:
+    """Tell whether the response has plain content only and small extras."""
+    if type(choice.message.content) is list:
+        return False
+    if any(value not in (UNSET, None, []) for value in _other_content_fields(choice.message)):
+        return False
+    if any(part.extras or type(part) not in (Text, ToolCall) for part in message.parts):
+        return False
+    return sum(len(bytes(value)) for values in fixed_fields for value in values if type(value) is Raw) <= _MAX_RAW_BYTES
+
+
 def _template_key(shape: ResponseShape, choice: ResponseChoiceShape) -> tuple[Any, ...]:
-    said = choice.message
-    calls = said.tool_calls
-    return shape.model, choice.finish_reason, type(said.content), len(calls) if type(calls) is list else calls
+    """Return the key of a response's template."""
+    message = choice.message
+    calls = message.tool_calls
+    return shape.model, choice.finish_reason, type(message.content), len(calls) if type(calls) is list else calls
 
 
 def _copy_raw(value: Any) -> Any:
-    """What is raw holds on to all of the body that it is from."""
+    """Copy a raw value, which would keep its complete body in memory."""
     return value.copy() if type(value) is Raw else value
 
 
 def _copy_extras(extras: Extras | None) -> Extras | None:
-    return extras and {family: {key: raw.copy() for key, raw in kept.items()} for family, kept in extras.items()}
+    """Copy extras, whose raw values would keep their complete body in memory."""
+    return extras and {family: {key: raw.copy() for key, raw in fields.items()} for family, fields in extras.items()}
 
 
 _DELTA_KEY = b'"delta":'
-# OpenAI hides the lengths of its chunks from eavesdroppers, at their very end.
+# OpenAI pads chunks at their end to hide the length of the text.
 _PADDING = b',"obfuscation":"'
 _NULL = Raw(b"null")
 _JSON_STRING = rb'"(?:[^"\\]|\\.)*"'
@@ -159,10 +165,14 @@ _ARGUMENTS_DELTA = re.compile(
 
 
 class _RawDelta(Struct):
+    """A choice with its delta as bytes."""
+
     delta: Raw
 
 
 class _RawDeltas(Struct):
+    """A chunk with a single choice."""
+
     choices: tuple[_RawDelta]
 
 
@@ -172,15 +182,15 @@ _decode_string = msgspec.json.Decoder(str).decode
 
 
 class TextTemplate(Struct, frozen=True):
-    """What stands before and after a string that goes on: of a text, or of the arguments of this call."""
+    """The bytes before and after the text of a delta."""
 
     head: bytes
     tail: bytes
-    call_index: int | None
-    has_padding: bool
+    call_index: int | None  # of the call whose arguments continue, None for text
+    has_padding: bool  # random letters follow the tail
 
     def next_text(self, data: bytes) -> str:
-        """The string of a chunk that is otherwise the same; empty for any other."""
+        """Return the text of a chunk with the same head and tail, an empty string for any other."""
         if not data.startswith(self.head):
             return ""
         if self.has_padding:
@@ -194,35 +204,34 @@ class TextTemplate(Struct, frozen=True):
 
 
 class ChunkTemplate:
-    """What stands before and after the delta, and whose it is. `padded`: random letters follow, and say nothing.
-
-    `words` tells where the string is in chunks that go on as the last one did.
-    """
+    """The bytes before and after the delta of a chunk."""
 
     def __init__(self, head: bytes, tail: bytes, choice: int, *, has_padding: bool = False) -> None:
         self.choice = choice
+        # Set while chunks continue the text or arguments of the previous one.
         self.text_template: TextTemplate | None = None
         self._head = head
         self._tail = tail
         self._has_padding = has_padding
 
     def decode_delta(self, data: bytes) -> DeltaShape | None:
-        """The delta of a chunk that is otherwise the same; None for any other."""
+        """Decode the delta of a chunk with the same head and tail, None for any other."""
         if not data.startswith(self._head):
             return None
         if self._has_padding:
             data = _strip_padding(data)
         if not data.endswith(self._tail):
             return None
-        written = data[len(self._head) : -len(self._tail)]
+        delta_bytes = data[len(self._head) : -len(self._tail)]
         try:
-            delta = _decode_delta(written)
+            delta = _decode_delta(delta_bytes)
         except JSON_ERRORS:
             return None
-        self.text_template = self._build_text_template(written)
+        self.text_template = self._build_text_template(delta_bytes)
         return delta
 
     def _build_text_template(self, delta: bytes) -> TextTemplate | None:
+        """Return the template of a delta that holds only text or arguments."""
         if (text := _TEXT_DELTA.fullmatch(delta)) is not None:
             return TextTemplate(self._head + text[1], text[2] + self._tail, None, self._has_padding)
         if (arguments := _ARGUMENTS_DELTA.fullmatch(delta)) is not None:
@@ -233,42 +242,43 @@ class ChunkTemplate:
 
 
 def _strip_padding(data: bytes) -> bytes:
-    """A chunk up to where its padding begins; nothing, if that is none."""
+    """Return the chunk without its padding, empty bytes if it has none."""
     data, _, padding = data.rpartition(_PADDING)
     return data if padding.endswith(b'"}') and (padding[:-2].isalnum() or padding == b'"}') else b""
 
 
 def chunk_template(data: bytes, shape: ChunkShape) -> ChunkTemplate | None:
-    """What others may have in common with this chunk, if all that it says is in its delta."""
+    """Return a template of the chunk, None if it holds anything outside its delta."""
     if not shape.choices or shape.unknown is not UNSET or isinstance(shape.usage, UsageShape):
         return None
     choice = shape.choices[0]
     if choice.unknown is not UNSET or isinstance(choice.finish_reason, str) or has_extras(choice):
         return None
     try:
-        written = bytes(_decode_raw_deltas(data).choices[0].delta)
+        delta_bytes = bytes(_decode_raw_deltas(data).choices[0].delta)
     except JSON_ERRORS:
         return None
-    # No string can hold the key: its quotes would be escaped.
-    head, _, rest = data.partition(_DELTA_KEY)
-    tail = rest[len(written) :]
-    if not rest.startswith(written) or not written.startswith(b"{") or _DELTA_KEY in tail:
+    # The key cannot occur inside a string, where its quotes would be escaped.
+    head, _, after_key = data.partition(_DELTA_KEY)
+    tail = after_key[len(delta_bytes) :]
+    if not after_key.startswith(delta_bytes) or not delta_bytes.startswith(b"{") or _DELTA_KEY in tail:
         return None
-    padded = isinstance(shape.obfuscation, str)
-    if padded:
+    has_padding = isinstance(shape.obfuscation, str)
+    if has_padding:
         tail, _, padding = tail.rpartition(_PADDING)
         if padding != b'%b"}' % str(shape.obfuscation).encode():
             return None
-    return ChunkTemplate(head + _DELTA_KEY, tail, 0 if choice.index is UNSET else choice.index, has_padding=padded)
+    return ChunkTemplate(head + _DELTA_KEY, tail, 0 if choice.index is UNSET else choice.index, has_padding=has_padding)
 
 
 def has_extras(shape: StreamChoiceShape) -> bool:
-    probabilities, native = shape.logprobs, shape.native_finish_reason
-    return not (probabilities is UNSET or probabilities == _NULL) or not (native is UNSET or native == _NULL)
+    """Tell whether the choice has log probabilities or a native finish reason."""
+    logprobs, native_reason = shape.logprobs, shape.native_finish_reason
+    return not (logprobs is UNSET or logprobs == _NULL) or not (native_reason is UNSET or native_reason == _NULL)
 
 
 def has_other_content(delta: DeltaShape) -> bool:
-    """Whether it has more to say than text and calls; nulls, empty strings and lists say nothing."""
+    """Tell whether the delta has more than text and tool calls; nulls and empty values do not count."""
     return bool(
         delta.reasoning_content
         or delta.reasoning

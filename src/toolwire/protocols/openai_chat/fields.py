@@ -1,4 +1,7 @@
-"""What the Chat Completions server says of a field, message, part or tool by itself; `rules` is the whole."""
+"""Check single fields, messages, parts and tools as OpenAI's server validates them.
+
+Rules over several parts of a request are in `rules`.
+"""
 
 import re
 
@@ -25,7 +28,7 @@ ERROR_WORDING = openai_error_wording("openai-chat")
 SHARED_FIELDS = {
     "Request": word_set("audio logit_bias modalities prediction"),
     "Sampling": word_set("max_tokens"),
-    # Of `service_tier` an upstream's own word may be told: "standard".
+    # `service_tier` is not shared: other providers use values of their own, such as "standard".
     "Response": word_set("system_fingerprint"),
     "ResponseStart": word_set("system_fingerprint"),
     "ResponseEnd": word_set("system_fingerprint"),
@@ -38,7 +41,7 @@ SHARED_FIELDS = {
         "completion_tokens_details/accepted_prediction_tokens completion_tokens_details/rejected_prediction_tokens"
     ),
 }
-"""What OpenAI itself has of the fields that are kept for this family, by canonical type."""
+"""Extras of this family that OpenAI itself defines, by canonical type."""
 
 _REQUEST = parse_fields(
     "model!:string messages!:array tools:array functions:array parallel_tool_calls:boolean stop:string|array "
@@ -65,7 +68,7 @@ _MESSAGES = parse_shapes(
     "tool - content!:string|array tool_call_id!:string",
     "function - name!:string content:string",
 )
-# Part type, who may say it (system, developer, user, assistant, tool), fields.
+# Part type, initials of the roles that may send it, fields.
 _PARTS = parse_shapes(
     "text sduat text!:string",
     "image_url u image_url!:object",
@@ -88,7 +91,7 @@ _GRAMMAR = parse_fields("syntax!=lark|regex definition!:string")
 _FORMAT = parse_fields("type!~text|json_object|json_schema json_schema:object")
 _JSON_SCHEMA = parse_fields("name!:string schema:object strict:boolean description:string")
 _NAME = re.compile("[a-zA-Z0-9_-]+")
-# Words of other protocols, refused for certain. Other unknown words may be a newer wire's: a warning at most.
+# Fields of other protocols are errors. Other unknown fields may belong to a newer API version.
 _FOREIGN_FIELDS = word_set(
     "max_output_tokens input instructions previous_response_id stop_sequences top_k system thinking text include "
     "reasoning truncation output_config mcp_servers contents"
@@ -100,66 +103,73 @@ _FOREIGN_TAGS = word_set(
 
 
 def check_fields(body: JsonObject) -> Findings:
+    """Check types, ranges and lengths of the body's fields."""
     yield from ERROR_WORDING.check_fields((), body, _REQUEST)
     for name in sorted(_FOREIGN_FIELDS & body.keys()):
         yield ERROR_WORDING.finding("field-foreign", (name,), f"Unrecognized request argument supplied: {name}")
-    for name, (least, most) in _RANGES.items():
+    for name, (minimum, maximum) in _RANGES.items():
         value = number_of(body.get(name))
-        if value is not None and not least <= value <= most:
-            side, sign, limit = ("below minimum", ">=", least) if value < least else ("above maximum", "<=", most)
-            said = f"Invalid '{name}': number {side} value. Expected a value {sign} {limit}."
-            yield ERROR_WORDING.finding("field-range", (name,), said)
-    for name, longest in _LENGTHS.items():
-        yield from check_length(ERROR_WORDING, (name,), body.get(name), longest)
+        if value is not None and not minimum <= value <= maximum:
+            side, sign, limit = (
+                ("below minimum", ">=", minimum) if value < minimum else ("above maximum", "<=", maximum)
+            )
+            message = f"Invalid '{name}': number {side} value. Expected a value {sign} {limit}."
+            yield ERROR_WORDING.finding("field-range", (name,), message)
+    for name, max_length in _LENGTHS.items():
+        yield from check_length(ERROR_WORDING, (name,), body.get(name), max_length)
     yield from check_count(("stop",), body.get("stop"), 4)
     for name, label in object_of(body.get("metadata")).items():
         yield from check_length(ERROR_WORDING, ("metadata", name), name, 64)
         yield from check_length(ERROR_WORDING, ("metadata", name), label, 512)
     if len(object_of(body.get("metadata"))) > 16:
-        said = "Invalid 'metadata': too many properties. Expected an object with at most 16 properties."
-        yield ERROR_WORDING.finding("field-long", ("metadata",), said)
+        message = "Invalid 'metadata': too many properties. Expected an object with at most 16 properties."
+        yield ERROR_WORDING.finding("field-long", ("metadata",), message)
     yield from _check_format(object_of(body.get("response_format")))
 
 
 def check_count(path: JsonPath, value: object, limit: int) -> Findings:
+    """Check the length of an array."""
     count = len(list_of(value))
     if count > limit:
-        said = f"Invalid '{{at}}': array too long. Expected an array with maximum length {limit}, "
-        yield ERROR_WORDING.finding("field-long", path, f"{said}but got an array with length {count} instead.")
+        message = f"Invalid '{{at}}': array too long. Expected an array with maximum length {limit}, "
+        yield ERROR_WORDING.finding("field-long", path, f"{message}but got an array with length {count} instead.")
 
 
 def check_name(path: JsonPath, name: object) -> Findings:
+    """Check length and characters of the name of a tool or schema."""
     yield from check_length(ERROR_WORDING, path, name, 64)
     if isinstance(name, str) and not _NAME.fullmatch(name):
-        said = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
-        yield ERROR_WORDING.finding("name-pattern", path, said + "'^[a-zA-Z0-9_-]+$'.")
+        message = "Invalid '{at}': string does not match pattern. Expected a string that matches the pattern "
+        yield ERROR_WORDING.finding("name-pattern", path, message + "'^[a-zA-Z0-9_-]+$'.")
 
 
 def check_message(path: JsonPath, message: JsonObject) -> Findings:
+    """Check one message."""
     role = message.get("role")
     if "role" not in message or not isinstance(role, str) or role not in _ROLES:
         yield from ERROR_WORDING.check_fields(path, message, parse_fields("role!=" + "|".join(sorted(_ROLES))))
         return
     yield from ERROR_WORDING.check_fields(path, message, _MESSAGES[role][1])
     if role == "assistant" and all(message.get(name) is None for name in _CONTENT_FIELDS):
-        said = "Invalid value for 'content': expected a string, got null."
-        yield ERROR_WORDING.finding("content-null", (*path, "content"), said)
+        text = "Invalid value for 'content': expected a string, got null."
+        yield ERROR_WORDING.finding("content-null", (*path, "content"), text)
     if message.get("tool_calls") == []:
-        said = "Invalid '{at}': empty array. Expected an array with minimum length 1, but got an empty array instead."
-        yield ERROR_WORDING.finding("tool-calls-empty", (*path, "tool_calls"), said)
-    for place, part in object_items(message.get("content"), (*path, "content")):
-        yield from _check_part(role, place, part)
-    for place, call in object_items(message.get("tool_calls"), (*path, "tool_calls")):
-        yield from _check_tagged(place, call, _CALLS, "id!:string")
-        yield from check_length(ERROR_WORDING, (*place, "id"), call.get("id"), 40)
+        text = "Invalid '{at}': empty array. Expected an array with minimum length 1, but got an empty array instead."
+        yield ERROR_WORDING.finding("tool-calls-empty", (*path, "tool_calls"), text)
+    for item_path, part in object_items(message.get("content"), (*path, "content")):
+        yield from _check_part(role, item_path, part)
+    for item_path, call in object_items(message.get("tool_calls"), (*path, "tool_calls")):
+        yield from _check_tagged(item_path, call, _CALLS, "id!:string")
+        yield from check_length(ERROR_WORDING, (*item_path, "id"), call.get("id"), 40)
 
 
 def _check_part(role: str, path: JsonPath, part: JsonObject) -> Findings:
-    tag, message = text_of(part.get("type")), path[:2]
+    """Check one content part of a message."""
+    tag, message_path = text_of(part.get("type")), path[:2]
     if tag not in _PARTS:
-        said = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(_PARTS)}."
+        text = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(_PARTS)}."
         yield ERROR_WORDING.finding(
-            "tag-unknown", (*path, "type"), said, "error" if tag in _FOREIGN_TAGS else "warning"
+            "tag-unknown", (*path, "type"), text, "error" if tag in _FOREIGN_TAGS else "warning"
         )
         return
     roles, table = _PARTS[tag]
@@ -167,22 +177,22 @@ def _check_part(role: str, path: JsonPath, part: JsonObject) -> Findings:
     if tag in _PART_FIELDS:
         yield from ERROR_WORDING.check_fields((*path, tag), part.get(tag), _PART_FIELDS[tag][1])
     if role[0] not in roles and tag == "image_url":
-        said = "Invalid '{at}'. Image URLs are only allowed for messages with role 'user', but this message with "
-        yield ERROR_WORDING.finding("part-role", message, f"{said}role '{role}' contains an image URL.")
+        text = "Invalid '{at}'. Image URLs are only allowed for messages with role 'user', but this message with "
+        yield ERROR_WORDING.finding("part-role", message_path, f"{text}role '{role}' contains an image URL.")
     elif role[0] not in roles:
-        said = "Invalid '{at}'. Content blocks are expected to be either text or image_url type."
-        yield ERROR_WORDING.finding("part-role", message, said)
+        text = "Invalid '{at}'. Content blocks are expected to be either text or image_url type."
+        yield ERROR_WORDING.finding("part-role", message_path, text)
     kind = re.match("data:((?:audio|video)/[^;,]+)", text_of(value_at(part, "file", "file_data")))
     if kind:
-        said = "Invalid file data: '{at}'. Expected a base64-encoded data URL with an application/pdf MIME type, "
+        text = "Invalid file data: '{at}'. Expected a base64-encoded data URL with an application/pdf MIME type, "
         at = (*path, "file", "file_data")
-        yield ERROR_WORDING.finding("file-type", at, f"{said}but got unsupported MIME type '{kind[1]}'.")
+        yield ERROR_WORDING.finding("file-type", at, f"{text}but got unsupported MIME type '{kind[1]}'.")
 
 
 def _check_tagged(
     path: JsonPath, value: JsonObject, table: dict[str, tuple[str, Fields]], suffix: str = ""
 ) -> Findings:
-    """A tool or a call: its type names the field that holds the rest."""
+    """Check a tool or call, whose type names the field that holds its members."""
     tag = text_of(value.get("type"))
     yield from ERROR_WORDING.check_fields(path, value, parse_fields(f"type!:string {suffix}"))
     if tag in table:
@@ -190,28 +200,33 @@ def _check_tagged(
         yield from ERROR_WORDING.check_fields((*path, tag), value.get(tag), table[tag][1])
         yield from check_name((*path, tag, "name"), value_at(value, tag, "name"))
     elif tag:
-        said = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(table)}."
+        message = f"Invalid value: '{tag}'. Supported values are: {ERROR_WORDING.join_choices(table)}."
         level: Level = "error" if tag in _FOREIGN_TAGS else "warning"
-        yield ERROR_WORDING.finding("tag-unknown", (*path, "type"), said, level)
+        yield ERROR_WORDING.finding("tag-unknown", (*path, "type"), message, level)
 
 
 def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
+    """Check one tool declaration."""
     yield from _check_tagged(path, tool, _TOOLS)
     grammar = value_at(tool, "custom", "format", "grammar")
     yield from ERROR_WORDING.check_fields((*path, "custom", "format", "grammar"), grammar, _GRAMMAR)
     function = object_of(tool.get("function"))
     schema, strict = function.get("parameters"), function.get("strict") is True
-    of = f"function '{text_of(function.get('name'))}'"
-    yield from check_schema(ERROR_WORDING, (*path, "function", "parameters"), schema, of, strict=strict)
+    context = f"function '{text_of(function.get('name'))}'"
+    yield from check_schema(ERROR_WORDING, (*path, "function", "parameters"), schema, context, strict=strict)
 
 
 def _check_format(response_format: JsonObject) -> Findings:
+    """Check `response_format`."""
     at = ("response_format", "json_schema")
-    given = response_format.get("json_schema")
+    json_schema = response_format.get("json_schema")
     yield from ERROR_WORDING.check_fields(at[:1], response_format or None, _FORMAT)
-    if response_format.get("type") == "json_schema" and given is None:
+    if response_format.get("type") == "json_schema" and json_schema is None:
         yield ERROR_WORDING.finding("field-missing", at, "Missing required parameter: '{at}'.")
-    yield from ERROR_WORDING.check_fields(at, given, _JSON_SCHEMA)
-    yield from check_name((*at, "name"), value_at(given, "name"))
-    strict, of = value_at(given, "strict") is True, f"response_format '{text_of(value_at(given, 'name'))}'"
-    yield from check_schema(ERROR_WORDING, (*at, "schema"), value_at(given, "schema"), of, strict=strict)
+    yield from ERROR_WORDING.check_fields(at, json_schema, _JSON_SCHEMA)
+    yield from check_name((*at, "name"), value_at(json_schema, "name"))
+    strict, context = (
+        value_at(json_schema, "strict") is True,
+        f"response_format '{text_of(value_at(json_schema, 'name'))}'",
+    )
+    yield from check_schema(ERROR_WORDING, (*at, "schema"), value_at(json_schema, "schema"), context, strict=strict)

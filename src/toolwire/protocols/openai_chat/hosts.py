@@ -1,5 +1,6 @@
-"""Requests of other protocols, lowered to what the profile of a host takes."""
+"""Adapt requests of other protocols to the profile of a Chat-compatible host."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -24,37 +25,46 @@ _OPTIONAL_FIELDS: dict[str, tuple[SourcePath, str]] = {
     "user": ((), "end_user"),
     "verbosity": (("output",), "verbosity"),
 }
-"""Where a field of the body stands in the canonical request; the others are extras."""
+"""Canonical location of each field of the body; all others are extras."""
 
 
 def encode_leading_system(request: Request, plan: EncodingPlan) -> tuple[list[Any], int]:
-    """Encode all system text at the start as one message; and tell how many messages it was."""
-    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system or ())]
+    """Encode all leading system text as one message; return it and the number of messages it replaces."""
+    if not request.system and not (request.messages and request.messages[0].role in _SYSTEM_ROLES):
+        return [], 0
+    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system or ())]
     count = leading_system_count(request.messages)
-    for number, message in enumerate(request.messages[:count]):
-        places += [LocatedPart(part, ("messages", number, "parts", index)) for index, part in enumerate(message.parts)]
+    for message_index, message in enumerate(request.messages[:count]):
+        located_parts += [
+            LocatedPart(part, ("messages", message_index, "parts", index)) for index, part in enumerate(message.parts)
+        ]
         if message.role == "developer":
-            plan.report.approximated(("messages", number), "role", "the host may know no developer: sent as system")
-    trail: SourcePath = ("system",) if request.system else ("messages", 0)
-    return (encode_turn(Turn("system", places, None, trail), plan) if places else []), count
+            plan.report.approximated(
+                ("messages", message_index), "role", "the host may not support the developer role; sent as system"
+            )
+    path: SourcePath = ("system",) if request.system else ("messages", 0)
+    return (encode_turn(Turn("system", located_parts, None, path), plan) if located_parts else []), count
 
 
 def convert_system_messages(request: Request, start: int, plan: EncodingPlan) -> Request:
-    """Return the request with system messages from `start` on as marked user text, in their places.
+    """Return the request with system messages from `start` on as marked user text.
 
-    Many chat templates refuse them anywhere but at the start. In place, what was sent stays a prefix of what follows.
+    Many chat templates reject them anywhere but at the start. They stay in place, so that the prompt prefix is stable.
     """
+    if all(message.role not in _SYSTEM_ROLES for message in request.messages[start:]):
+        return request
     messages = list(request.messages)
-    for number in range(start, len(messages)):
-        message = messages[number]
+    for index in range(start, len(messages)):
+        message = messages[index]
         if message.role in _SYSTEM_ROLES and any(isinstance(part, Text) for part in message.parts):
-            messages[number] = _as_user_reminder(message)
-            why = "the host may take system text at the start only: told as a reminder"
-            plan.report.approximated(("messages", number), "role", why)
+            messages[index] = _as_user_reminder(message)
+            reason = "mid-conversation system text sent as a user reminder"
+            plan.report.approximated(("messages", index), "role", reason)
     return replace(request, messages=tuple(messages))
 
 
 def _as_user_reminder(message: Message) -> Message:
+    """Return the system message as a user message with its text in `system-reminder` tags."""
     parts = [
         replace(part, text=f"<system-reminder>\n{part.text}\n</system-reminder>") if isinstance(part, Text) else part
         for part in message.parts
@@ -63,39 +73,49 @@ def _as_user_reminder(message: Message) -> Message:
 
 
 def acknowledge_results(messages: list[Any], plan: EncodingPlan) -> list[Any]:
-    """Return the messages with one of the assistant's between results and the user text that follows them."""
-    made: list[Any] = []
+    """Return the messages with an assistant message between tool results and user text after them."""
+    result: list[Any] = []
     for message in messages:
-        if made and made[-1]["role"] == "tool" and message["role"] == "user":
-            why = "the host takes no user text right after results"
-            plan.report.added((), "", f"/messages/{plan.output_index + len(made)}", why)
-            made.append({"role": "assistant", "content": _ACKNOWLEDGEMENT})
-        made.append(message)
-    return made
+        if result and result[-1]["role"] == "tool" and message["role"] == "user":
+            reason = "the host rejects user text directly after tool results"
+            plan.report.added((), "", f"/messages/{plan.output_index + len(result)}", reason)
+            result.append({"role": "assistant", "content": _ACKNOWLEDGEMENT})
+        result.append(message)
+    return result
+
+
+@lru_cache(maxsize=64)
+def _first_names(fields: tuple[str, ...]) -> frozenset[str]:
+    return frozenset([field.partition("/")[0] for field in fields])
 
 
 def drop_unsupported_fields(body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Take out of a body the fields that the host may refuse."""
-    for field in plan.target.host.unsupported_fields:
+    """Remove the fields that the host may reject from a body."""
+    fields = plan.target.host.unsupported_fields
+    if _first_names(fields).isdisjoint(body):
+        return
+    for field in fields:
         name, _, inner = field.partition("/")
-        holder = body if not inner else body.get(name)
-        if not isinstance(holder, dict) or (inner or name) not in holder:
+        parent = body if not inner else body.get(name)
+        if not isinstance(parent, dict) or (inner or name) not in parent:
             continue
-        del holder[inner or name]
-        trail, source = _OPTIONAL_FIELDS.get(name, ((), f"//{field}"))
-        plan.report.dropped(trail, source, f"the host may refuse {name}")
+        del parent[inner or name]
+        path, field_name = _OPTIONAL_FIELDS.get(name, ((), f"//{field}"))
+        plan.report.dropped(path, field_name, f"the host may reject {name}")
 
 
 def fit_choice(choice: ToolChoice, plan: EncodingPlan) -> ToolChoice:
-    """Return the choice for a target that can't choose among some, whose tools `is_allowed` has left out."""
+    """Return the choice for a target without `allowed_tools`; the other tools are not sent."""
     if choice.mode != "allowed":
         return choice
-    plan.report.approximated(("tool_choice",), "names", "the target can't choose among some: only those are offered")
+    plan.report.approximated(
+        ("tool_choice",), "names", "the target cannot limit the choice to some tools; only the allowed tools sent"
+    )
     return replace(choice, mode="required" if choice.required else "auto", names=())
 
 
 def with_root_type(schema: Raw) -> Raw:
-    """Return the schema of parameters with the root type that some hosts insist on: parameters are always an object."""
+    """Return the schema of parameters with `type: object` at its root, which some hosts require."""
     try:
         members = _decode_members(schema)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Chat's request body, to a canonical request and back."""
+"""Decode and encode the body of `POST /v1/chat/completions`."""
 
 import re
 from typing import Any
@@ -149,20 +149,23 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
+    """Decode a request body; `plain` marks one without extras."""
     shape, plain = _request_reader.read_with_exactness(body)
     if shape.unknown is not UNSET and "messages" in shape.unknown:
         raise DecodeError(FAMILY, "/messages", "an array", describe_json(shape.unknown["messages"]))
     tools, plain_tools = decode_tools(shape)
+    plain = plain and plain_tools
     search = None if shape.web_search_options is UNSET else decode_search(shape.web_search_options, tools)
-    choice, left = decode_choice(shape)
+    choice, choice_extras = decode_choice(shape)
     output, sampling = decode_output(shape), decode_sampling(shape)
     effort = unset_to_none(shape.reasoning_effort)
-    options = shape.stream_options
-    found = _decode_extras(shape, left)
+    extras = _decode_extras(shape, choice_extras)
     if search is not None:
-        tools, found["wire_form"] = (*(tools or ()), search), (*found["wire_form"], REPRESENTED_SEARCH)
-    store, user = unset_to_none(shape.store), decode_end_user(unset_to_none(shape.user), found)
-    messages = tuple([decode_message(one, f"/messages/{index}") for index, one in enumerate(shape.messages or ())])
+        tools, extras["wire_form"] = (*(tools or ()), search), (*extras["wire_form"], REPRESENTED_SEARCH)
+    store, user = unset_to_none(shape.store), decode_end_user(unset_to_none(shape.user), extras)
+    messages = tuple(
+        [decode_message(message, f"/messages/{index}") for index, message in enumerate(shape.messages or ())]
+    )
     return Request(
         origin=FAMILY,
         model=route.model if shape.model is UNSET else shape.model,
@@ -174,66 +177,83 @@ def decode_request(body: bytes, route: Route) -> Request:
         output=output,
         continuation=None if store is None else Continuation(store=store),
         stream=unset_to_none(shape.stream),
-        include_usage=None if options is UNSET or options is None else unset_to_none(options.include_usage),
+        include_usage=_decode_include_usage(shape),
         end_user=user,
         tier=unset_to_none(shape.service_tier),
-        labels=None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata,
-        plain=plain
-        and plain_tools
-        and not found["extras"]
-        and _is_plain(messages, choice, output, sampling, *(tools or ())),
-        **found,
+        labels=_decode_labels(shape),
+        plain=plain and not extras["extras"] and _is_plain(messages, choice, output, sampling, *(tools or ())),
+        **extras,
     )
 
 
+def _decode_include_usage(shape: RequestShape) -> bool | None:
+    """Return `stream_options.include_usage`, None without it."""
+    options = shape.stream_options
+    return None if options is UNSET or options is None else unset_to_none(options.include_usage)
+
+
+def _decode_labels(shape: RequestShape) -> Raw | None:
+    """Return `metadata`, None if it is null or absent."""
+    return None if shape.metadata is UNSET or bytes(shape.metadata) == b"null" else shape.metadata
+
+
 def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *settings: Node | None) -> bool:
-    """Whether nothing was kept where a plain typed decode can still keep something: words that we don't know."""
+    """Tell whether a typed read left no extras, which unknown enum values still produce."""
     names = () if choice is None else choice.names
     if any(node is not None and node.extras for node in (choice, *names, *settings)):
         return False
     for message in messages:
         for part in message.parts:
-            if part.extras or message.extras or ((mark := getattr(part, "cache", None)) is not None and mark.extras):
+            if part.extras or message.extras or ((cache := getattr(part, "cache", None)) is not None and cache.extras):
                 return False
-            if type(part) is ToolResult and part.content and any(inner.extras for inner in part.content):
+            if type(part) is ToolResult and part.content and any(item.extras for item in part.content):
                 return False
     return True
 
 
 def _decode_extras(shape: RequestShape, choice_extras: dict[str, Raw]) -> dict[str, Any]:
-    """What has no canonical home; the fields that Responses calls by the same name are kept for both."""
+    """Collect the extras of the request; fields that Responses shares go to the vendor's family."""
+    if shape.functions == []:
+        choice_extras = {**choice_extras, "functions": Raw(b"[]")}
+    collected = [
+        collect_chat_extras(shape, *_null_forms(shape)),
+        {"extras": {FAMILY: choice_extras}} if choice_extras else {},
+    ]
+    options = shape.stream_options
+    if options is not UNSET and options is not None:
+        wire_form = (EMPTY_OPTIONS,) if options.include_usage is UNSET else ()
+        collected.append(collect_chat_extras(options, *wire_form, prefix="stream_options/"))
+    merged = merge_extras(*collected)
+    chat_fields = (merged["extras"] or {}).get(FAMILY, {})
+    vendor_fields = {name: chat_fields.pop(name) for name in list(chat_fields) if name in VENDOR_FIELDS}
+    extras = {FAMILY: chat_fields, SHARED_FAMILY: vendor_fields}
+    return {
+        "extras": {family: fields for family, fields in extras.items() if fields} or None,
+        "wire_form": merged["wire_form"],
+    }
+
+
+def _null_forms(shape: RequestShape) -> tuple[str, ...]:
+    """Return the wire form of raw fields that are null, and of absent messages."""
     nulls = tuple(
         f"{FAMILY}:null:{name}"
         for name in _RAW_FIELDS
         if getattr(shape, name) is not UNSET and bytes(getattr(shape, name)) == b"null"
     )
     if shape.messages is UNSET and (shape.nulls is UNSET or "messages" not in shape.nulls):
-        nulls = (*nulls, NO_MESSAGES)
-    if shape.functions == []:
-        choice_extras = {**choice_extras, "functions": Raw(b"[]")}
-    rests = [collect_chat_extras(shape, *nulls), {"extras": {FAMILY: choice_extras}} if choice_extras else {}]
-    options = shape.stream_options
-    if options is not UNSET and options is not None:
-        form = (EMPTY_OPTIONS,) if options.include_usage is UNSET else ()
-        rests.append(collect_chat_extras(options, *form, prefix="stream_options/"))
-    found = merge_extras(*rests)
-    own = (found["extras"] or {}).get(FAMILY, {})
-    both = {name: own.pop(name) for name in list(own) if name in VENDOR_FIELDS}
-    extras = {FAMILY: own, SHARED_FAMILY: both}
-    return {
-        "extras": {name: fields for name, fields in extras.items() if fields} or None,
-        "wire_form": found["wire_form"],
-    }
+        return (*nulls, NO_MESSAGES)
+    return nulls
 
 
 # ---- encode
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
-    home = request.origin == FAMILY
+    """Encode a request for a Chat server."""
+    same_protocol = request.origin == FAMILY
     model = request.model if target.model is None else target.model
-    rules = ID_AND_NAME_RULES if home or target.host.freeform_tools else _FUNCTION_RULES
-    plan = EncodingPlan(rules, LossReport(), replace(target, model=model), same_protocol=home)
+    rules = ID_AND_NAME_RULES if same_protocol or target.host.freeform_tools else _FUNCTION_RULES
+    plan = EncodingPlan(rules, LossReport(), replace(target, model=model), same_protocol=same_protocol)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
     tools, functions = encode_tools(request, plan)
     messages = _encode_messages(request, plan)
@@ -254,21 +274,28 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     for node in (request, request.sampling, request.output):
         restore_extras(body, node, FAMILY)
     restore_extras(body, request, SHARED_FAMILY)
-    if not home and "stream_options" in body and not body.get("stream"):
-        del body["stream_options"]  # refused where nothing is streamed
-        plan.report.dropped((), f"//{OBFUSCATION}", "nothing is streamed")
-    if not home and "prompt_cache_options" in body:
-        body["prompt_cache_options"] = _encode_cache_options(body["prompt_cache_options"], plan)
-    if not home and "modalities" in body:
-        body["modalities"] = _encode_modalities(body["modalities"], plan)
-    if not home and target.host.unsupported_fields:
-        drop_unsupported_fields(body, plan)
-    if not plan.same_protocol and not request.plain:
-        plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
+    if not plan.same_protocol:
+        _remove_unsupported(body, plan)
+        if not request.plain:
+            plan.report.report_foreign_extras(request, (FAMILY, SHARED_FAMILY))
     return EncodedBody(body, plan.report, plan.tools.mapping, Route(path="/v1/chat/completions"))
 
 
+def _remove_unsupported(body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Remove fields and options of related protocols that the target may reject."""
+    if "stream_options" in body and not body.get("stream"):
+        del body["stream_options"]  # rejected unless `stream` is true
+        plan.report.dropped((), f"//{OBFUSCATION}", "the request is not streamed")
+    if "prompt_cache_options" in body:
+        body["prompt_cache_options"] = _encode_cache_options(body["prompt_cache_options"], plan)
+    if "modalities" in body:
+        body["modalities"] = _encode_modalities(body["modalities"], plan)
+    if plan.target.host.unsupported_fields:
+        drop_unsupported_fields(body, plan)
+
+
 def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
+    """Encode system text and messages as the host accepts them."""
     host, skip = plan.target.host, 0
     if plan.same_protocol or host.late_system_messages:
         messages = _encode_system(request, plan)
@@ -282,13 +309,13 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
     )
     for turn in turns:
         plan.output_index = len(messages)
-        made = encode_turn(turn, plan)
-        messages += made if plan.same_protocol or host.user_after_tool else acknowledge_results(made, plan)
+        encoded = encode_turn(turn, plan)
+        messages += encoded if plan.same_protocol or host.user_after_tool else acknowledge_results(encoded, plan)
     return messages
 
 
 def _encode_cache_options(options: Raw, plan: EncodingPlan) -> Any:
-    """Responses has options here that this protocol lacks."""
+    """Encode `prompt_cache_options` without the options that only Responses has."""
     try:
         members = _decode_members(options)
     except msgspec.DecodeError:
@@ -299,26 +326,27 @@ def _encode_cache_options(options: Raw, plan: EncodingPlan) -> Any:
 
 
 def _encode_modalities(modalities: Raw, plan: EncodingPlan) -> Any:
-    """OpenRouter has those of other vendors' models, too."""
+    """Encode `modalities` without those that only OpenRouter has."""
     try:
-        named = _decode_names(modalities)
+        names = _decode_names(modalities)
     except msgspec.DecodeError:
         return modalities
-    for index, name in enumerate(named):
+    for index, name in enumerate(names):
         if name not in _MODALITIES:
-            plan.report.dropped((), f"//modalities/{index}", f"the target answers with no {name}")
-    return [name for name in named if name in _MODALITIES]
+            plan.report.dropped((), f"//modalities/{index}", f"the target has no {name} output")
+    return [name for name in names if name in _MODALITIES]
 
 
 def _encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
-    """What other protocols keep apart from the messages leads them here."""
+    """Encode the system text that other protocols keep outside the messages."""
     if not request.system:
         return []
-    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
-    return encode_turn(Turn("system", places, None, ("system",)), plan)
+    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
+    return encode_turn(Turn("system", located_parts, None, ("system",)), plan)
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `stream` and `stream_options`."""
     stream = request.stream if plan.target.stream is None else plan.target.stream
     if stream is not None:
         body["stream"] = stream
@@ -332,6 +360,7 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -
 
 
 def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write user, metadata, tier and store, and report what has no equivalent."""
     if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
         user, host = request.end_user, plan.target.host
         body["user"] = (
@@ -343,27 +372,32 @@ def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingP
         body["metadata"] = request.labels
     if request.tier is not None:
         _encode_tier(request.tier, body, plan)
-    state = request.continuation
-    if state is not None and state.store is not None:
-        body["store"] = state.store
-    if plan.same_protocol:
-        return
-    if state is not None and state.id is not None:
-        plan.report.dropped(("continuation",), "id", "the target holds no conversation")
-    if state is not None and state.background:
+    if request.continuation is not None and request.continuation.store is not None:
+        body["store"] = request.continuation.store
+    if not plan.same_protocol:
+        _report_unsupported(request, plan)
+
+
+def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
+    """Report the request fields of another protocol that Chat lacks."""
+    continuation = request.continuation
+    if continuation is not None and continuation.id is not None:
+        plan.report.dropped(("continuation",), "id", "the target does not store conversations")
+    if continuation is not None and continuation.background:
         plan.report.dropped(("continuation",), "background")
     if request.cache is not None:
-        plan.report.dropped(("cache",), "", "the target has no mark for the whole request")
+        plan.report.dropped(("cache",), "", "the target has no cache marks on requests")
     for index, message in enumerate(request.messages):
         if message.id is not None or message.phase is not None or message.clear_at is not None or message.status:
             report_message(message, ("messages", index), plan)
 
 
 def _encode_tier(tier: str, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `service_tier`."""
     if plan.same_protocol or tier in SERVICE_TIERS:
         body["service_tier"] = tier
     elif tier == "standard_only":
-        plan.report.approximated((), "tier", "standard_only is told as default")
+        plan.report.approximated((), "tier", "standard_only sent as default")
         body["service_tier"] = "default"
     else:
-        plan.report.dropped((), "tier", f"the target has no tier {tier}")
+        plan.report.dropped((), "tier", f"the target has no service tier {tier}")

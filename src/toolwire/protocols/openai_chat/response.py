@@ -1,4 +1,4 @@
-"""Chat's answers, to canonical and back."""
+"""Decode and encode Chat responses."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ WIRE_STOPS: dict[StopReason, str] = {
 }
 MESSAGE_FORM = "openai-chat:message"
 NO_INDEX = "openai-chat:absent:index"
-# These are told by the finish reason, or by the error.
+# Statuses that the finish reason or the error implies.
 _STATUSES = ("completed", "incomplete", "failed", "requires_action")
 _EXACT_STOPS = ("end_turn", "max_tokens", "tool_use", "filtered")
 
@@ -78,13 +78,14 @@ _templates = ResponseTemplateCache()
 
 _HOSTED_COUNTS_FIELD = "server_tool_use_details"
 HOSTED_COUNTS = {"searches": f"{_HOSTED_COUNTS_FIELD}/web_search_requests"}
-"""OpenRouter's, and of those who write as it does."""
+"""Fields of OpenRouter and of servers that follow it."""
 
 
 # ---- decode
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
+    """Decode a response body, by a template of an earlier one if possible."""
     shape, typed = _read_response(body)
     if not typed:
         return _decode_response(shape, body)
@@ -96,43 +97,51 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def _decode_response(shape: ResponseShape, body: bytes) -> Response:
-    failed = shape.error is not UNSET and bytes(shape.error) != b"null"
-    count = len(shape.choices or ())
-    if not isinstance(shape.choices, list) and not failed:
+    """Decode a response of any form; `body` is the JSON that `shape` was read from."""
+    has_error = shape.error is not UNSET and bytes(shape.error) != b"null"
+    if not isinstance(shape.choices, list) and not has_error:
         if shape.unknown is not UNSET and "role" in shape.unknown:
             return _decode_bare_message(_read_message(body))
         raise DecodeError(FAMILY, "/choices", "an array", "nothing")
-    form: tuple[str, ...] = ()
-    if shape.error is not UNSET and not failed:
-        form = (*form, f"{FAMILY}:null:error")
-    if shape.choices is UNSET:
-        form = (*form, "openai-chat:absent:choices")
-    error = decode_error_object(shape.error, None, at="/error") if failed and shape.error is not UNSET else None
-    own, form = chat_extras_and_form(shape, form)
-    if shape.object != "chat.completion":
-        word = constant_extras("object", shape.object, "chat.completion")
-        own, form = own | word.get("extras", {}).get(FAMILY, {}), form + word.get("wire_form", ())
+    choices = shape.choices or ()
+    error = decode_error_object(shape.error, None, at="/error") if has_error and shape.error is not UNSET else None
+    extras, wire_form = _decode_response_extras(shape, has_error=has_error)
     return Response(
         origin=FAMILY,
         id=unset_to_none(shape.id),
         model=unset_to_none(shape.model),
         created=unset_to_none(shape.created),
-        candidates=tuple([_decode_choice(one, number, count) for number, one in enumerate(shape.choices or ())]),
+        candidates=tuple([_decode_choice(choice, index, len(choices)) for index, choice in enumerate(choices)]),
         usage=None if shape.usage is UNSET or shape.usage is None else decode_usage(shape.usage),
-        error=decode_choice_error(shape.choices or ()) if error is None else error,
-        extras={FAMILY: own} if own else None,
-        wire_form=form,
+        error=decode_choice_error(choices) if error is None else error,
+        extras={FAMILY: extras} if extras else None,
+        wire_form=wire_form,
     )
 
 
+def _decode_response_extras(shape: ResponseShape, *, has_error: bool) -> tuple[dict[str, Raw], tuple[str, ...]]:
+    """Return extras and wire form of the response itself."""
+    wire_form: tuple[str, ...] = ()
+    if shape.error is not UNSET and not has_error:
+        wire_form = (*wire_form, f"{FAMILY}:null:error")
+    if shape.choices is UNSET:
+        wire_form = (*wire_form, "openai-chat:absent:choices")
+    extras, wire_form = chat_extras_and_form(shape, wire_form)
+    if shape.object == "chat.completion":
+        return extras, wire_form
+    kind = constant_extras("object", shape.object, "chat.completion")
+    return extras | kind.get("extras", {}).get(FAMILY, {}), wire_form + kind.get("wire_form", ())
+
+
 def _decode_bare_message(shape: MessageShape) -> Response:
-    """A message without the answer around it, as people keep and quote them."""
+    """Decode a message without the response around it, as programs store and exchange them."""
     message = decode_message(shape, "", "")
     message = replace(message, parts=tuple([_with_completeness(part, None) for part in message.parts]))
     return Response(origin=FAMILY, candidates=(Candidate(messages=(message,), at=""),), wire_form=(MESSAGE_FORM,))
 
 
 def _decode_choice(shape: ResponseChoiceShape, position: int, count: int) -> Candidate:
+    """Decode one choice of `count`; an invalid index is replaced by the position."""
     message = decode_message(shape.message, f"/choices/{position}/message", "/message")
     stop = None
     if isinstance(shape.finish_reason, str):
@@ -141,70 +150,76 @@ def _decode_choice(shape: ResponseChoiceShape, position: int, count: int) -> Can
         parts = tuple([_with_completeness(part, stop) for part in message.parts])
         if parts != message.parts:
             message = replace(message, parts=parts)
-    form: tuple[str, ...] = () if shape.index is not UNSET else (NO_INDEX,)
+    wire_form: tuple[str, ...] = () if shape.index is not UNSET else (NO_INDEX,)
     if position == 0 and shape.error is not UNSET:
-        form = (*form, f"{FAMILY}:canonical:error")
+        wire_form = (*wire_form, f"{FAMILY}:canonical:error")
     if shape.message.role != "assistant":
-        form = (*form, f"openai-chat:role:{shape.message.role}")
-    own, form = chat_extras_and_form(shape, form)
+        wire_form = (*wire_form, f"openai-chat:role:{shape.message.role}")
+    extra_fields, wire_form = chat_extras_and_form(shape, wire_form)
     index = position if shape.index is UNSET else shape.index
     if not 0 <= index < count:
-        own, form = {**own, "index": Raw(str(index).encode())}, (*form, NO_INDEX)
+        extra_fields, wire_form = {**extra_fields, "index": Raw(str(index).encode())}, (*wire_form, NO_INDEX)
         index = position
-    extras = {FAMILY: own} if own else None
-    plain = not own and not message.extras and all(map(_is_plain_part, message.parts))
-    return Candidate(index=index, messages=(message,), stop=stop, plain=plain, extras=extras, wire_form=form)
+    extras = {FAMILY: extra_fields} if extra_fields else None
+    plain = not extra_fields and not message.extras and all(map(_is_plain_part, message.parts))
+    return Candidate(index=index, messages=(message,), stop=stop, plain=plain, extras=extras, wire_form=wire_form)
 
 
 def _is_plain_part(part: Part) -> bool:
-    """Whether there is surely nothing in a part that only its own protocol has."""
+    """Tell whether a part surely has no extras."""
     return part.extras is None and (type(part) is ToolCall or (type(part) is Text and not part.annotations))
 
 
 def _with_completeness(part: Any, stop: Stop | None) -> Any:
-    """A call whose text was cut is not to be run, whatever the server says of how it stopped."""
+    """Mark a call with truncated arguments as incomplete, whatever the finish reason says."""
     if not isinstance(part, ToolCall) or not part.arguments:
         return part
-    cut = stop is not None and stop.reason == "max_tokens"
-    complete = not cut if part.shape == "freeform" else is_json(part.arguments)
-    return part if complete else replace(part, complete=False)
+    is_truncated = stop is not None and stop.reason == "max_tokens"
+    is_complete = not is_truncated if part.shape == "freeform" else is_json(part.arguments)
+    return part if is_complete else replace(part, complete=False)
 
 
 def decode_stop(reason: str, message: Message) -> Stop:
-    calls = refused = False
+    """Decode the finish reason, which depends on the content of the message."""
+    has_calls = has_refusal = False
     for part in message.parts:
         if isinstance(part, ToolCall):
-            calls = True
+            has_calls = True
         elif isinstance(part, Refusal) and part.text:
-            refused = True
-    return Stop(reason=_canonical_stop(reason, has_calls=calls, has_refusal=refused), raw=reason)
+            has_refusal = True
+    return Stop(reason=_canonical_stop(reason, has_calls=has_calls, has_refusal=has_refusal), raw=reason)
 
 
 def _canonical_stop(reason: str, *, has_calls: bool, has_refusal: bool) -> StopReason:
-    """The common word. Servers also say `stop` where there are calls, or a refusal."""
-    meant = CANONICAL_STOPS.get(reason, "other")
-    if meant == "end_turn" and (has_calls or has_refusal):
+    """Return the canonical stop reason; servers also say `stop` after calls and refusals."""
+    stop_reason = CANONICAL_STOPS.get(reason, "other")
+    if stop_reason == "end_turn" and (has_calls or has_refusal):
         return "tool_use" if has_calls else "refusal"
-    return meant
+    return stop_reason
 
 
 def decode_usage(shape: UsageShape) -> Usage:
-    own, form = chat_extras_and_form(shape)
+    """Decode token counts."""
+    extras, wire_form = chat_extras_and_form(shape)
     read = write = reasoning = None
     if type(details := shape.prompt_tokens_details) is PromptDetailsShape:
         read, write = unset_to_none(details.cached_tokens), unset_to_none(details.cache_write_tokens)
-        more, form = chat_extras_and_form(details, (*form, "openai-chat:details:prompt"), "prompt_tokens_details/")
-        own = own | more if own else more
-    if type(spent := shape.completion_tokens_details) is CompletionDetailsShape:
-        reasoning = unset_to_none(spent.reasoning_tokens)
-        more, form = chat_extras_and_form(
-            spent, (*form, "openai-chat:details:completion"), "completion_tokens_details/"
+        details_extras, wire_form = chat_extras_and_form(
+            details, (*wire_form, "openai-chat:details:prompt"), "prompt_tokens_details/"
         )
-        own = own | more if own else more
+        extras = extras | details_extras if extras else details_extras
+    if type(completion := shape.completion_tokens_details) is CompletionDetailsShape:
+        reasoning = unset_to_none(completion.reasoning_tokens)
+        details_extras, wire_form = chat_extras_and_form(
+            completion, (*wire_form, "openai-chat:details:completion"), "completion_tokens_details/"
+        )
+        extras = extras | details_extras if extras else details_extras
     counts: dict[str, int] = {}
-    if _HOSTED_COUNTS_FIELD in own:
-        found, counts = read_hosted_counts({"extras": {FAMILY: own}, "wire_form": form}, FAMILY, HOSTED_COUNTS)
-        own, form = found["extras"][FAMILY], found["wire_form"]
+    if _HOSTED_COUNTS_FIELD in extras:
+        remaining, counts = read_hosted_counts(
+            {"extras": {FAMILY: extras}, "wire_form": wire_form}, FAMILY, HOSTED_COUNTS
+        )
+        extras, wire_form = remaining["extras"][FAMILY], remaining["wire_form"]
     return Usage(
         input_tokens=unset_to_none(shape.prompt_tokens),
         output_tokens=unset_to_none(shape.completion_tokens),
@@ -213,22 +228,27 @@ def decode_usage(shape: UsageShape) -> Usage:
         cache_write=write,
         reasoning=reasoning,
         searches=counts.get("searches"),
-        extras={FAMILY: own} if own else None,
-        wire_form=form,
+        extras={FAMILY: extras} if extras else None,
+        wire_form=wire_form,
     )
 
 
 class _MessageSummary(Struct):
+    """The fields of a message that decide the stop reason."""
+
     tool_calls: list[Raw] | None = None
     refusal: str | None = None
 
 
 class _ChoiceSummary(Struct):
+    """A choice without its content."""
+
     message: _MessageSummary
     finish_reason: str | None = None
     error: Raw | UnsetType = UNSET
 
     def stop(self) -> Stop | None:
+        """Return the canonical stop."""
         if self.finish_reason is None:
             return None
         return Stop(
@@ -239,20 +259,26 @@ class _ChoiceSummary(Struct):
 
 
 class _PromptTokens(Struct):
+    """`prompt_tokens_details` of the usage."""
+
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
 class _CompletionTokens(Struct):
+    """`completion_tokens_details` of the usage."""
+
     reasoning_tokens: int | None = None
 
 
 class _HostedCounts(Struct):
+    """OpenRouter's counts of hosted tool calls."""
+
     web_search_requests: int | None = None
 
 
 class _UsageSummary(Struct):
-    """All counts of `decode_usage`, and none of what only some servers tell besides."""
+    """The counts that `decode_usage` reads, without extras."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -262,7 +288,8 @@ class _UsageSummary(Struct):
     server_tool_use_details: _HostedCounts | None = None
 
     def usage(self) -> Usage:
-        prompt, completion, uses = (
+        """Return the canonical usage."""
+        prompt, completion, hosted = (
             self.prompt_tokens_details,
             self.completion_tokens_details,
             self.server_tool_use_details,
@@ -274,11 +301,13 @@ class _UsageSummary(Struct):
             cache_read=None if prompt is None else prompt.cached_tokens,
             cache_write=None if prompt is None else prompt.cache_write_tokens,
             reasoning=None if completion is None else completion.reasoning_tokens,
-            searches=None if uses is None else uses.web_search_requests,
+            searches=None if hosted is None else hosted.web_search_requests,
         )
 
 
 class _ResponseSummary(Struct):
+    """The fields of a response that logs and metrics need."""
+
     choices: list[_ChoiceSummary]
     usage: _UsageSummary
     id: str | None = None
@@ -290,14 +319,15 @@ _decode_summary = msgspec.json.Decoder(_ResponseSummary).decode
 
 
 def peek_response(body: bytes) -> Response | None:
+    """Decode id, model, stop reasons and usage of a response without its content; None if it failed or is invalid."""
     try:
         shape = _decode_summary(body)
     except JSON_ERRORS:
         return None
-    failed = shape.error is not UNSET or any(one.error is not UNSET for one in shape.choices)
-    if failed or not shape.choices:
+    has_error = shape.error is not UNSET or any(choice.error is not UNSET for choice in shape.choices)
+    if has_error or not shape.choices:
         return None
-    stops = tuple([Candidate(stop=one.stop()) for one in shape.choices])
+    stops = tuple([Candidate(stop=choice.stop()) for choice in shape.choices])
     return Response(origin=FAMILY, id=shape.id, model=shape.model, candidates=stops, usage=shape.usage.usage())
 
 
@@ -305,58 +335,67 @@ def peek_response(body: bytes) -> Response | None:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    home = response.origin == FAMILY
-    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=home, for_client=True)
+    """Encode a response for a Chat client."""
+    same_protocol = response.origin == FAMILY
+    plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, for_client=True)
     if MESSAGE_FORM in response.wire_form and len(response.candidates) == 1:
         return EncodedBody(_encode_message(response.candidates[0], 0, plan), plan.report)
-    body: dict[str, Any] = {}
-    if not home or response.id is not None:
-        body["id"] = completion_id(response.id, plan, context)
-    if (word := restore_constant(response, "object", "chat.completion")) is not UNSET:
-        body["object"] = word
-    if not home:
-        body["created"] = int(response.created or context.created)
-    elif response.created is not None:
-        body["created"] = response.created
-    if not home or response.model is not None:
-        body["model"] = response.model or ""
+    body = _encode_head(response, context, plan)
     if response.candidates or "openai-chat:absent:choices" not in response.wire_form:
-        candidates = response.candidates or (() if home else (Candidate(),))
-        body["choices"] = [_encode_choice(one, number, plan) for number, one in enumerate(candidates)]
+        candidates = response.candidates or (() if same_protocol else (Candidate(),))
+        body["choices"] = [_encode_choice(candidate, index, plan) for index, candidate in enumerate(candidates)]
     if f"{FAMILY}:null:choices" in response.wire_form:
         del body["choices"]
     if response.usage is not None:
         body["usage"] = encode_usage(response.usage, plan)
-    if response.error is not None and not (home and IN_CHOICE in response.error.wire_form):
+    if response.error is not None and not (same_protocol and IN_CHOICE in response.error.wire_form):
         body["error"] = encode_error_object(response.error, ("error",), plan.report)
     restore_extras(body, response, FAMILY)
-    if not home:
+    if not same_protocol:
         _report_response(response, plan)
     if not response.plain:
         plan.report.report_foreign_extras(response, (FAMILY, SHARED_FAMILY))
     return EncodedBody(body, plan.report)
 
 
+def _encode_head(response: Response, context: ResponseContext, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode the fields before the choices: id, object, time and model."""
+    head: dict[str, Any] = {}
+    if not plan.same_protocol or response.id is not None:
+        head["id"] = completion_id(response.id, plan, context)
+    if (kind := restore_constant(response, "object", "chat.completion")) is not UNSET:
+        head["object"] = kind
+    if not plan.same_protocol:
+        head["created"] = int(response.created or context.created)
+    elif response.created is not None:
+        head["created"] = response.created
+    if not plan.same_protocol or response.model is not None:
+        head["model"] = response.model or ""
+    return head
+
+
 def completion_id(id: str | None, plan: EncodingPlan, context: ResponseContext) -> str:
+    """Return the id of a response, with the prefix that Chat clients expect."""
     if plan.same_protocol or (id is not None and id.startswith(("chatcmpl", "gen-"))):
         return id or ""
     return f"chatcmpl-{id or derive_response_id(context.request)}"
 
 
-def _encode_choice(candidate: Candidate, number: int, plan: EncodingPlan) -> dict[str, Any]:
+def _encode_choice(candidate: Candidate, position: int, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode one candidate as a choice."""
     body: dict[str, Any] = {}
     if NO_INDEX not in candidate.wire_form:
         body["index"] = candidate.index
-    message = _encode_message(candidate, number, plan)
+    message = _encode_message(candidate, position, plan)
     body["message"] = message
     if not plan.same_protocol:
         body["logprobs"] = (candidate.extras or {}).get(FAMILY, {}).get("logprobs")
-    calls = bool(message.get("tool_calls"))
-    finish = encode_stop(
-        candidate.stop, ("candidates", number, "stop"), plan, has_calls=calls, has_refusal="refusal" in message
+    has_calls = bool(message.get("tool_calls"))
+    reason = encode_stop(
+        candidate.stop, ("candidates", position, "stop"), plan, has_calls=has_calls, has_refusal="refusal" in message
     )
-    if finish is not None:
-        body["finish_reason"] = finish
+    if reason is not None:
+        body["finish_reason"] = reason
     if not plan.same_protocol:
         message.setdefault("refusal", None)
     for token in candidate.wire_form:
@@ -365,40 +404,43 @@ def _encode_choice(candidate: Candidate, number: int, plan: EncodingPlan) -> dic
     return restore_extras(body, candidate, FAMILY)
 
 
-def _encode_message(candidate: Candidate, number: int, plan: EncodingPlan) -> dict[str, Any]:
-    places: list[LocatedPart] = []
+def _encode_message(candidate: Candidate, candidate_index: int, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode the messages of a candidate as one message."""
+    located_parts: list[LocatedPart] = []
     for index, message in enumerate(candidate.messages):
-        trail: SourcePath = ("candidates", number, "messages", index)
-        places += [LocatedPart(part, (*trail, "parts", position)) for position, part in enumerate(message.parts)]
+        path: SourcePath = ("candidates", candidate_index, "messages", index)
+        located_parts += [LocatedPart(part, (*path, "parts", position)) for position, part in enumerate(message.parts)]
         if not plan.same_protocol:
-            report_message(message, trail, plan)
-    only = candidate.messages[0] if len(candidate.messages) == 1 else None
-    role = "assistant" if only is None or not plan.same_protocol else only.role
-    trail = ("candidates", number, "messages", 0)
-    (body,) = encode_turn(Turn(role, places, only, trail), plan)
+            report_message(message, path, plan)
+    single = candidate.messages[0] if len(candidate.messages) == 1 else None
+    role = "assistant" if single is None or not plan.same_protocol else single.role
+    path = ("candidates", candidate_index, "messages", 0)
+    (body,) = encode_turn(Turn(role, located_parts, single, path), plan)
     return dict(body)
 
 
 def encode_stop(
     stop: Stop | None, path: SourcePath, plan: EncodingPlan, *, has_calls: bool, has_refusal: bool
 ) -> str | None:
+    """Return the finish reason; None if an unfinished Chat response has none."""
     if stop is None:
         return None if plan.same_protocol else "tool_calls" if has_calls else "stop"
     if plan.same_protocol and stop.raw is not None:
         return stop.raw
     if stop.reason == "end_turn" and has_calls and not plan.same_protocol:
-        return "tool_calls"  # a call that may be answered later: here its client would take `stop` for the end
+        return "tool_calls"  # with stop, the client would not answer the call
     reason = WIRE_STOPS[stop.reason]
     if stop.reason == "refusal" and has_refusal:
         return "stop"
     if not plan.same_protocol and stop.reason not in _EXACT_STOPS:
-        plan.report.approximated(path, "reason", f"{stop.raw or stop.reason} is told as {reason}")
+        plan.report.approximated(path, "reason", f"{stop.raw or stop.reason} sent as {reason}")
     if stop.sequence is not None:
         plan.report.dropped(path, "sequence")
     return reason
 
 
 def encode_usage(usage: Usage, plan: EncodingPlan) -> dict[str, Any]:
+    """Encode token counts."""
     if usage.tool_use is not None:
         plan.report.dropped(("usage",), "tool_use")
     if not plan.same_protocol:
@@ -412,6 +454,12 @@ def encode_usage(usage: Usage, plan: EncodingPlan) -> dict[str, Any]:
         body["total_tokens"] = usage.total
     elif not plan.same_protocol:
         body["total_tokens"] = body["prompt_tokens"] + body["completion_tokens"]
+    _encode_usage_details(usage, body)
+    return restore_extras(body, usage, FAMILY)
+
+
+def _encode_usage_details(usage: Usage, body: dict[str, Any]) -> None:
+    """Write the counts of cached and reasoning tokens."""
     prompt = PromptDetailsShape()
     if usage.cache_read is not None:
         prompt.cached_tokens = usage.cache_read
@@ -423,12 +471,12 @@ def encode_usage(usage: Usage, plan: EncodingPlan) -> dict[str, Any]:
         body["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
     elif "openai-chat:details:completion" in usage.wire_form:
         body["completion_tokens_details"] = {}
-    return restore_extras(body, usage, FAMILY)
 
 
 def _report_response(response: Response, plan: EncodingPlan) -> None:
-    state = response.continuation
-    if state is not None and state.id is not None:
+    """Report the response fields that Chat lacks."""
+    continuation = response.continuation
+    if continuation is not None and continuation.id is not None:
         plan.report.dropped(("continuation",), "id")
     if response.status is not None and response.status not in _STATUSES:
         plan.report.dropped((), "status")

@@ -1,6 +1,7 @@
-"""What the Chat Completions API rejects, rule by rule, in its own words where they are known.
+"""Validate Chat requests as the provider would judge them, and adapt them to compatible servers.
 
-What some servers that are compatible with Chat refuse and others take, made to fit the one that is asked.
+`check_request` runs every rule and uses OpenAI's own error messages where they are known. `repair_request` changes
+what some compatible servers reject although others accept it.
 """
 
 import re
@@ -33,10 +34,10 @@ from toolwire.protocols.openai_chat.wire import FAMILY
 
 _finding = ERROR_WORDING.finding
 
-# What no server that imitates the protocol takes either.
+# Rules that compatible servers enforce, too.
 _UNIVERSAL_RULES = word_set("body messages-empty calls-unanswered tool-message-orphan")
 
-# Models that are known to refuse; an unknown name is never held against a body.
+# Models known to reject a parameter; for an unknown name no model rule applies.
 _REASONING_MODELS = re.compile(r"(o1|o3|o4-mini|gpt-5|gpt-6)(?!.*chat)(?![\d])")
 _FIRST_REASONING_MODELS = re.compile(r"(o1|o3|o4|gpt-5)(-mini|-nano|-pro)?(-20\d\d.*)?$")
 _MODELS_WITHOUT_STOP = re.compile(r"(o3|o3-pro|o4-mini|gpt-5|gpt-5-mini|gpt-5-nano)(-20\d\d.*)?$")
@@ -53,7 +54,10 @@ _MODELS_WITHOUT_SYSTEM = re.compile(r"o1-(mini|preview)")
 def check_request(
     body: object, *, model: str | None = None, version: str | None = None, compatible: bool = False
 ) -> list[Finding]:
-    """`model` overrides the body's; to a `compatible` server most rules are only warnings."""
+    """Check a request body against every rule.
+
+    `model` overrides the body's model. For a `compatible` server, most findings are only warnings.
+    """
     if not isinstance(body, dict):
         return [_finding("body", (), "We could not parse the JSON body of your request: expected an object.")]
     name = model or text_of(body.get("model"))
@@ -69,6 +73,7 @@ def check_request(
 
 
 def _check_shapes(body: JsonObject, model: str) -> Findings:
+    """Check each field, message and tool by itself."""
     yield from check_fields(body)
     for path, message in object_items(body.get("messages"), ("messages",)):
         yield from check_message(path, message)
@@ -77,6 +82,7 @@ def _check_shapes(body: JsonObject, model: str) -> Findings:
 
 
 def _check_lists(body: JsonObject, model: str) -> Findings:
+    """Check the length of lists and the uniqueness of tool names."""
     for name in ("messages", "tools", "functions"):
         if body.get(name) == []:
             yield _finding(f"{name}-empty", (name,), f"[] is too short - '{name}'")
@@ -91,117 +97,125 @@ def _check_lists(body: JsonObject, model: str) -> Findings:
 
 
 def _check_pairing(body: JsonObject, model: str) -> Findings:
-    """All calls of an assistant message are answered by the tool messages directly after it, in any order."""
-    open_at: JsonPath = ()
-    asked = False
-    waiting: dict[str, None] = {}
+    """Check that tool messages answer all calls of the assistant message directly before them, in any order."""
+    call_path: JsonPath = ()
+    has_calls = False
+    pending_ids: dict[str, None] = {}
     messages = object_items(body.get("messages"), ("messages",))
     for path, message in [*messages, ((), {})]:
         if message.get("role") == "tool":
             name = text_of(message.get("tool_call_id"))
-            if not asked:
-                said = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
-                yield _finding("tool-message-orphan", path, f"Invalid parameter: {said}")
-            elif name not in waiting:
-                said = f"'tool_call_id' of '{name}' not found in 'tool_calls' of previous message."
-                yield _finding("tool-message-orphan", (*path, "tool_call_id"), f"Invalid parameter: {said}")
-            waiting.pop(name, None)
+            if not has_calls:
+                text = "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+                yield _finding("tool-message-orphan", path, f"Invalid parameter: {text}")
+            elif name not in pending_ids:
+                text = f"'tool_call_id' of '{name}' not found in 'tool_calls' of previous message."
+                yield _finding("tool-message-orphan", (*path, "tool_call_id"), f"Invalid parameter: {text}")
+            pending_ids.pop(name, None)
             continue
-        if waiting:
-            said = "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-            said += "'tool_call_id'. The following tool_call_ids did not have response messages: "
-            yield _finding("calls-unanswered", open_at, said + ", ".join(waiting))
+        if pending_ids:
+            text = "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+            text += "'tool_call_id'. The following tool_call_ids did not have response messages: "
+            yield _finding("calls-unanswered", call_path, text + ", ".join(pending_ids))
         calls = object_items(message.get("tool_calls"), ()) if message.get("role") == "assistant" else []
-        waiting = {text_of(call.get("id")): None for _, call in calls}
-        open_at, asked = path, bool(waiting)
+        pending_ids = {text_of(call.get("id")): None for _, call in calls}
+        call_path, has_calls = path, bool(pending_ids)
 
 
 def _check_choice(body: JsonObject, model: str) -> Findings:
-    for name, needed in (("tool_choice", "tools"), ("parallel_tool_calls", "tools"), ("function_call", "functions")):
-        if body.get(name) is not None and not body.get(needed):
-            said = f"Invalid value for '{name}': '{name}' is only allowed when '{needed}' are specified."
-            yield _finding("choice-without-tools", (name,), said)
+    """Check `tool_choice`, `parallel_tool_calls` and `function_call` against the declared tools."""
+    for name, required in (("tool_choice", "tools"), ("parallel_tool_calls", "tools"), ("function_call", "functions")):
+        if body.get(name) is not None and not body.get(required):
+            message = f"Invalid value for '{name}': '{name}' is only allowed when '{required}' are specified."
+            yield _finding("choice-without-tools", (name,), message)
     choice = body.get("tool_choice")
     if isinstance(choice, str) and choice not in ("none", "auto", "required"):
-        said = f"Invalid value: '{choice}'. Supported values are: 'none', 'auto', and 'required'."
-        yield _finding("choice-value", ("tool_choice",), said)
+        message = f"Invalid value: '{choice}'. Supported values are: 'none', 'auto', and 'required'."
+        yield _finding("choice-value", ("tool_choice",), message)
     kind = text_of(value_at(choice, "type"))
     if isinstance(choice, dict) and kind not in ("function", "custom", "allowed_tools"):
-        said = f"Invalid value: '{kind}'. Supported values are: 'function', 'allowed_tools', and 'custom'."
-        yield _finding("choice-value", ("tool_choice", "type"), said)
-    chosen = [("tool_choice", object_of(choice))]
-    chosen += [("tool_choice", part) for _, part in object_items(value_at(choice, "allowed_tools", "tools"), ())]
+        message = f"Invalid value: '{kind}'. Supported values are: 'function', 'allowed_tools', and 'custom'."
+        yield _finding("choice-value", ("tool_choice", "type"), message)
+    references = [("tool_choice", object_of(choice))]
+    references += [("tool_choice", part) for _, part in object_items(value_at(choice, "allowed_tools", "tools"), ())]
     declared = {
         text_of(value_at(tool, text_of(tool.get("type")), "name")) for _, tool in object_items(body.get("tools"), ())
     }
-    for place, part in chosen:
+    for path, part in references:
         name = text_of(value_at(part, text_of(part.get("type")), "name"))
         if name and body.get("tools") and name not in declared:
-            said = f"Invalid value for 'tool_choice': no tool named '{name}' was specified in the 'tools' parameter."
-            yield _finding("choice-unknown", (place,), said)
+            message = f"Invalid value for 'tool_choice': no tool named '{name}' was specified in the 'tools' parameter."
+            yield _finding("choice-unknown", (path,), message)
 
 
 def _check_stream(body: JsonObject, model: str) -> Findings:
+    """Check parameters that need another one to be enabled."""
     if body.get("stream_options") and body.get("stream") is not True:
-        said = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
-        yield _finding("stream-options", ("stream_options",), said)
+        message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
+        yield _finding("stream-options", ("stream_options",), message)
     if body.get("top_logprobs") and body.get("logprobs") is not True:
-        said = "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled."
-        yield _finding("top-logprobs", ("top_logprobs",), said)
+        message = "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled."
+        yield _finding("top-logprobs", ("top_logprobs",), message)
 
 
 def _check_json_mode(body: JsonObject, model: str) -> Findings:
+    """Check that JSON mode comes with the word `json` in a message."""
     if value_at(body, "response_format", "type") != "json_object":
         return
     for _, message in object_items(body.get("messages"), ()):
         parts = [text_of(part.get("text")) for _, part in object_items(message.get("content"), ())]
         if any("json" in text.lower() for text in [text_of(message.get("content")), *parts]):
             return
-    said = "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
-    yield _finding("json-mode", ("messages",), said)
+    reason = "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+    yield _finding("json-mode", ("messages",), reason)
 
 
 def _check_model_settings(body: JsonObject, model: str) -> Findings:
-    refused = "Unsupported parameter: '{at}' is not supported with this model."
+    """Check sampling and limits against the model."""
+    unsupported = "Unsupported parameter: '{at}' is not supported with this model."
     if body.get("max_tokens") is not None and _REASONING_MODELS.match(model):
-        yield _finding("max-tokens-model", ("max_tokens",), f"{refused} Use 'max_completion_tokens' instead.")
+        yield _finding("max-tokens-model", ("max_tokens",), f"{unsupported} Use 'max_completion_tokens' instead.")
     for name in ("temperature", "top_p"):
         value = number_of(body.get(name))
         if value not in (None, 1) and _FIRST_REASONING_MODELS.match(model):
-            said = f"Unsupported value: '{name}' does not support that value with this model. "
-            yield _finding("sampling-model", (name,), f"{said}Only the default (1) value is supported.")
+            message = f"Unsupported value: '{name}' does not support that value with this model. "
+            yield _finding("sampling-model", (name,), f"{message}Only the default (1) value is supported.")
     if body.get("stop") is not None and _MODELS_WITHOUT_STOP.match(model):
-        yield _finding("stop-model", ("stop",), refused)
+        yield _finding("stop-model", ("stop",), unsupported)
     if body.get("web_search_options") is not None and _MODELS_WITHOUT_AUDIO_OR_SEARCH.match(model):
-        said = "Web search options not supported with this model."
-        yield _finding("web-search-model", ("web_search_options",), said)
+        message = "Web search options not supported with this model."
+        yield _finding("web-search-model", ("web_search_options",), message)
 
 
 def _check_model_effort(body: JsonObject, model: str) -> Findings:
+    """Check `reasoning_effort` against the model and the tools."""
     effort, at = body.get("reasoning_effort"), ("reasoning_effort",)
     if effort is not None and _MODELS_WITHOUT_EFFORT.match(model):
         yield _finding("effort-model", at, "Unrecognized request argument supplied: reasoning_effort")
-    for models, known in _EFFORTS.items():
-        if effort is not None and effort not in known and models.match(model):
-            said = f"Unsupported value: 'reasoning_effort' does not support '{text_of(effort)}' with this model. "
-            yield _finding("effort-model", at, f"{said}Supported values are: {ERROR_WORDING.join_choices(known)}.")
+    for models, supported in _EFFORTS.items():
+        if effort is not None and effort not in supported and models.match(model):
+            message = f"Unsupported value: 'reasoning_effort' does not support '{text_of(effort)}' with this model. "
+            yield _finding(
+                "effort-model", at, f"{message}Supported values are: {ERROR_WORDING.join_choices(supported)}."
+            )
     if body.get("tools") and effort != "none" and _MODELS_WITHOUT_TOOLS_AT_EFFORT.match(model):
-        said = f"Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. "
-        said += "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
-        # Those of these models that reason unasked refuse the absent field too; which ones is not known.
-        yield _finding("effort-with-tools", at, said, "warning" if effort is None else "error")
+        message = f"Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. "
+        message += "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+        # Models that reason by default also reject the absent field; which ones do is unknown.
+        yield _finding("effort-with-tools", at, message, "warning" if effort is None else "error")
 
 
 def _check_model_messages(body: JsonObject, model: str) -> Findings:
+    """Check roles and content types against the model."""
     for path, message in object_items(body.get("messages"), ("messages",)):
         role = message.get("role")
         if role in ("system", "developer") and _MODELS_WITHOUT_SYSTEM.match(model):
-            said = f"Unsupported value: '{{at}}' does not support '{role}' with this model."
-            yield _finding("role-model", (*path, "role"), said)
+            text = f"Unsupported value: '{{at}}' does not support '{role}' with this model."
+            yield _finding("role-model", (*path, "role"), text)
         audio = [part for _, part in object_items(message.get("content"), ()) if part.get("type") == "input_audio"]
         if audio and _MODELS_WITHOUT_AUDIO_OR_SEARCH.match(model):
-            said = "Invalid '{at}'. Content blocks are expected to be either text or image_url type."
-            yield _finding("audio-model", path, said)
+            text = "Invalid '{at}'. Content blocks are expected to be either text or image_url type."
+            yield _finding("audio-model", path, text)
 
 
 _RULES = (
@@ -225,7 +239,7 @@ _ENABLED = re.compile(rb'"type"\s*:\s*"(?!disabled)')
 
 
 def repair_request(request: Request, target: Target, names: WireNames, report: LossReport) -> Request:
-    """The same request where nothing is wrong with it, or where nothing is known of the model."""
+    """Adapt a request to a model known to need it; return it unchanged otherwise."""
     model = target.model or request.model or ""
     if _matches(_DEEPSEEK, model):
         request = _disable_thinking_for_forced_call(request, report)
@@ -236,105 +250,111 @@ def repair_request(request: Request, target: Target, names: WireNames, report: L
 
 @lru_cache(maxsize=512)
 def _matches(pattern: re.Pattern[str], model: str) -> bool:
+    """Tell whether the pattern occurs in a model name; memoized."""
     return pattern.search(model) is not None
 
 
 def _disable_thinking_for_forced_call(request: Request, report: LossReport) -> Request:
-    """DeepSeek thinks unless told not to, and refuses a forced call while it does."""
+    """Disable thinking for DeepSeek, which thinks by default and rejects a forced call meanwhile."""
     choice = request.tool_choice
     if choice is None or not (choice.mode in ("required", "named") or (choice.mode == "allowed" and choice.required)):
         return request
-    own = (request.extras or {}).get(FAMILY, {})
-    said = own.get("thinking")
-    if said is not None and not _ENABLED.search(bytes(said)):
+    chat_extras = (request.extras or {}).get(FAMILY, {})
+    thinking_field = chat_extras.get("thinking")
+    if thinking_field is not None and not _ENABLED.search(bytes(thinking_field)):
         return request
-    why = "the model takes no forced call while it thinks"
-    if said is not None:
-        report.approximated((), "//thinking", f"{why}: disabled")
+    reason = "the model rejects a forced tool call while thinking"
+    if thinking_field is not None:
+        report.approximated((), "//thinking", f"{reason}; thinking disabled")
     else:
-        report.added(("tool_choice",), "mode", "/thinking", why)
+        report.added(("tool_choice",), "mode", "/thinking", reason)
     if (thinking := request.thinking) is not None:
         for name in ("enabled", "effort", "budget_tokens", "visibility"):
             if getattr(thinking, name) is not None:
-                report.approximated(("thinking",), name, f"{why}: disabled")
-    extras = {**(request.extras or {}), FAMILY: {**own, "thinking": _DISABLED}}
+                report.approximated(("thinking",), name, f"{reason}; thinking disabled")
+    extras = {**(request.extras or {}), FAMILY: {**chat_extras, "thinking": _DISABLED}}
     return replace(request, thinking=None, extras=extras)
 
 
 def _split_parallel_calls(request: Request, names: WireNames, report: LossReport) -> Request:
-    """Databricks wants each result right after a message that makes only its call."""
-    rest = list(with_source_positions(request, names, "messages").messages)
-    out: list[Message] = []
-    divided = False
-    while rest:
-        start = len(request.messages) - len(rest)
-        asked = _take_leading(rest, "assistant")
-        calls = {part.id for message in asked for part in message.parts if _is_call(part)}
-        if len(calls) < 2:
-            out += asked or [rest.pop(0)]
+    """Split parallel calls for Databricks, which requires one call per message and its result after it."""
+    remaining = list(with_source_positions(request, names, "messages").messages)
+    messages: list[Message] = []
+    is_split = False
+    while remaining:
+        first_index = len(request.messages) - len(remaining)
+        call_messages = _take_leading(remaining, "assistant")
+        call_ids = {part.id for message in call_messages for part in message.parts if _is_call(part)}
+        if len(call_ids) < 2:
+            messages += call_messages or [remaining.pop(0)]
             continue
-        divided = True
-        answers, others = _group_results(_take_leading(rest, "user"), calls, names)
-        for number, message in enumerate(asked, start):
-            report.approximated(("messages", number), "", "one call a turn, as the provider wants it")
-            for piece in _split_after_calls(with_source_positions(message, names)):
-                out.append(piece)
-                out += [answers.pop(part.id) for part in piece.parts if _is_call(part) and part.id in answers]
-        out += others
-    return replace(request, messages=tuple(out)) if divided else request
+        is_split = True
+        results, other_messages = _group_results(_take_leading(remaining, "user"), call_ids, names)
+        for index, message in enumerate(call_messages, first_index):
+            report.approximated(
+                ("messages", index), "", "the provider requires one call per message; parallel calls split"
+            )
+            for fragment in _split_after_calls(with_source_positions(message, names)):
+                messages.append(fragment)
+                messages += [results.pop(part.id) for part in fragment.parts if _is_call(part) and part.id in results]
+        messages += other_messages
+    return replace(request, messages=tuple(messages)) if is_split else request
 
 
 def _take_leading(messages: list[Message], role: str) -> list[Message]:
-    """Take those of one role from the front."""
-    count = next((place for place, message in enumerate(messages) if message.role != role), len(messages))
+    """Remove the leading messages of one role from the list and return them."""
+    count = next((index for index, message in enumerate(messages) if message.role != role), len(messages))
     taken = messages[:count]
     del messages[:count]
     return taken
 
 
 def _group_results(
-    replies: list[Message], calls: set[str | None], names: WireNames
+    replies: list[Message], call_ids: set[str | None], names: WireNames
 ) -> tuple[dict[str | None, Message], list[Message]]:
-    """Each result in a message of its own, by its call, and what else was said."""
-    found: dict[str | None, Message] = {}
-    others: list[Message] = []
+    """Return the result of each call as a message of its own, and the messages with all other content."""
+    results: dict[str | None, Message] = {}
+    other_messages: list[Message] = []
     for message in replies:
-        if len(message.parts) == 1 and _is_new_result(message.parts[0], calls, found):
-            found[_call_id(message.parts[0])] = message
+        if len(message.parts) == 1 and _is_new_result(message.parts[0], call_ids, results):
+            results[_call_id(message.parts[0])] = message
             continue
-        left: list[Part] = []
+        other_parts: list[Part] = []
         for part in with_source_positions(message, names).parts:
-            if _is_new_result(part, calls, found):
-                found[_call_id(part)] = replace(message, parts=(part,), extras=None, wire_form=())
+            if _is_new_result(part, call_ids, results):
+                results[_call_id(part)] = replace(message, parts=(part,), extras=None, wire_form=())
             else:
-                left.append(part)
-        if left or not message.parts:
-            others.append(replace(message, parts=tuple(left)))
-    return found, others
+                other_parts.append(part)
+        if other_parts or not message.parts:
+            other_messages.append(replace(message, parts=tuple(other_parts)))
+    return results, other_messages
 
 
-def _is_new_result(part: Part, calls: set[str | None], results: Mapping[str | None, Message]) -> bool:
-    return isinstance(part, ToolResult) and part.call_id in calls and part.call_id not in results
+def _is_new_result(part: Part, call_ids: set[str | None], results: Mapping[str | None, Message]) -> bool:
+    """Tell whether the part is the first result of one of the calls."""
+    return isinstance(part, ToolResult) and part.call_id in call_ids and part.call_id not in results
 
 
 def _call_id(part: Part) -> str | None:
+    """Return the call id of a result."""
     return part.call_id if isinstance(part, ToolResult) else None
 
 
 def _split_after_calls(message: Message) -> Iterator[Message]:
-    """The message, cut after each call but the last."""
+    """Split a message after each call except the last."""
     parts: list[Part] = []
-    left = sum(map(_is_call, message.parts))
-    whole = message
+    remaining_calls = sum(map(_is_call, message.parts))
+    template = message
     for part in message.parts:
         parts.append(part)
         if _is_call(part):
-            left -= 1
-            if left > 0:
-                yield replace(whole, parts=tuple(parts))
-                whole, parts = replace(message, extras=None, wire_form=_NULL_CONTENT), []
-    yield replace(whole, parts=tuple(parts))
+            remaining_calls -= 1
+            if remaining_calls > 0:
+                yield replace(template, parts=tuple(parts))
+                template, parts = replace(message, extras=None, wire_form=_NULL_CONTENT), []
+    yield replace(template, parts=tuple(parts))
 
 
 def _is_call(part: Part) -> TypeGuard[ToolCall]:
+    """Tell whether the part is a call that the client runs."""
     return isinstance(part, ToolCall) and part.executor == "client"

@@ -1,4 +1,4 @@
-"""Chat's settings of a request, sampling, thinking and output, to canonical and back."""
+"""Decode and encode generation settings: sampling, reasoning effort and output format."""
 
 import re
 from operator import attrgetter
@@ -20,8 +20,9 @@ SINGLE_STOP = "openai-chat:stop:string"
 MIN_TOKENS = 1
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
-# "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+# OpenAI's error: "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
 _NO_TOOLS_WHILE_THINKING = re.compile(r"gpt-(5\.[456]|6)")
+_MAX_STOPS = 4
 _NO_JSON_SCHEMA = "openai-chat:absent:json_schema"
 _FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
     "text": "text",
@@ -47,43 +48,45 @@ _NO_SAMPLING = (None,) * len(_SAMPLING_FIELDS)
 
 
 def decode_sampling(shape: RequestShape) -> Sampling | None:
-    form: tuple[str, ...] = ()
+    """Decode the sampling parameters, None if the request sets none."""
+    wire_form: tuple[str, ...] = ()
     limit = unset_to_none(shape.max_completion_tokens)
-    found: dict[str, Any] = {}
+    extras: dict[str, Any] = {}
     if isinstance(shape.max_tokens, int):
         if limit is None:
-            limit, form = shape.max_tokens, (MAX_TOKENS_ALIAS,)
+            limit, wire_form = shape.max_tokens, (MAX_TOKENS_ALIAS,)
         else:
-            found["extras"] = {FAMILY: {"max_tokens": Raw(str(shape.max_tokens).encode())}}
+            extras["extras"] = {FAMILY: {"max_tokens": Raw(str(shape.max_tokens).encode())}}
     stop = shape.stop
     if isinstance(stop, str):
-        stop, form = [stop], (*form, SINGLE_STOP)
+        stop, wire_form = [stop], (*wire_form, SINGLE_STOP)
     values = {name: unset_to_none(getattr(shape, name)) for name in _SAMPLING_FIELDS}
     sampling = Sampling(
-        max_tokens=limit, stop=tuple(stop) if isinstance(stop, list) else None, wire_form=form, **values, **found
+        max_tokens=limit, stop=tuple(stop) if isinstance(stop, list) else None, wire_form=wire_form, **values, **extras
     )
     return None if sampling == Sampling() else sampling
 
 
 def decode_output(shape: RequestShape) -> OutputFormat | None:
+    """Decode `response_format` and `verbosity`."""
     verbosity = unset_to_none(shape.verbosity)
-    asked = shape.response_format
-    if not isinstance(asked, ResponseFormatShape):
+    response_format = shape.response_format
+    if not isinstance(response_format, ResponseFormatShape):
         return None if verbosity is None else OutputFormat(verbosity=verbosity)
-    found = collect_chat_extras(asked, prefix="response_format/")
-    schema = asked.json_schema
+    extras = collect_chat_extras(response_format, prefix="response_format/")
+    schema = response_format.json_schema
     if schema is UNSET:
-        kind = _FORMATS.get(unset_to_none(asked.type) or "")
-        if kind is None and asked == ResponseFormatShape():
-            found = {"extras": {FAMILY: {"response_format": Raw(b"{}")}}}
+        kind = _FORMATS.get(unset_to_none(response_format.type) or "")
+        if kind is None and response_format == ResponseFormatShape():
+            extras = {"extras": {FAMILY: {"response_format": Raw(b"{}")}}}
             mark_extras_seen()
         elif kind is None:
-            found = merge_extras(found, constant_extras("response_format/type", asked.type, "text"))
+            extras = merge_extras(extras, constant_extras("response_format/type", response_format.type, "text"))
         elif kind == "json_schema":
-            found = merge_extras(found, {"wire_form": (_NO_JSON_SCHEMA,)})
-        return OutputFormat(kind=kind, verbosity=verbosity, **found)
-    word = constant_extras("response_format/type", asked.type, "json_schema")
-    found = merge_extras(found, collect_chat_extras(schema, prefix="response_format/json_schema/"), word)
+            extras = merge_extras(extras, {"wire_form": (_NO_JSON_SCHEMA,)})
+        return OutputFormat(kind=kind, verbosity=verbosity, **extras)
+    type_extras = constant_extras("response_format/type", response_format.type, "json_schema")
+    extras = merge_extras(extras, collect_chat_extras(schema, prefix="response_format/json_schema/"), type_extras)
     return OutputFormat(
         kind="json_schema",
         schema=unset_to_none(schema.schema),
@@ -91,7 +94,7 @@ def decode_output(shape: RequestShape) -> OutputFormat | None:
         description=unset_to_none(schema.description),
         strict=unset_to_none(schema.strict),
         verbosity=verbosity,
-        **found,
+        **extras,
     )
 
 
@@ -99,22 +102,14 @@ def decode_output(shape: RequestShape) -> OutputFormat | None:
 
 
 def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write the sampling parameters into `body`."""
     sampling = request.sampling
     if sampling is None:
         return
     if sampling.max_tokens is not None:
-        limit = sampling.max_tokens
-        if limit < MIN_TOKENS and not plan.same_protocol:
-            plan.report.approximated(("sampling",), "max_tokens", f"the target gives at least {MIN_TOKENS}")
-            limit = MIN_TOKENS
-        word = "max_completion_tokens" if plan.same_protocol else plan.target.host.output_limit_field
-        body["max_tokens" if MAX_TOKENS_ALIAS in sampling.wire_form else word] = limit
+        _encode_limit(sampling, sampling.max_tokens, body, plan)
     if sampling.stop is not None:
-        stop = list(sampling.stop)
-        if len(stop) > 4 and not plan.same_protocol:
-            for index in range(4, len(stop)):
-                plan.report.dropped(("sampling", "stop", index), "", "the target takes four stop sequences")
-            stop = stop[:4]
+        stop = _encode_stop_sequences(sampling.stop, plan)
         body["stop"] = stop[0] if SINGLE_STOP in sampling.wire_form and len(stop) == 1 else stop
     for name in _SAMPLING_FIELDS if _sampling_fields(sampling) != _NO_SAMPLING else ():
         value = getattr(sampling, name)
@@ -127,16 +122,35 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
     if sampling.top_logprobs is not None and not plan.same_protocol:
         if sampling.logprobs is False:
             del body["top_logprobs"]
-            plan.report.dropped(("sampling",), "top_logprobs", "no log probabilities are asked for")
+            plan.report.dropped(("sampling",), "top_logprobs", "log probabilities are disabled")
         else:
-            body["logprobs"] = True  # Responses gives them to whoever says how many
+            body["logprobs"] = True  # in Responses, top_logprobs alone enables them
+
+
+def _encode_limit(sampling: Sampling, limit: int, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write the output limit under the field name that the client used or the host knows."""
+    if limit < MIN_TOKENS and not plan.same_protocol:
+        plan.report.approximated(("sampling",), "max_tokens", f"the target requires at least {MIN_TOKENS}")
+        limit = MIN_TOKENS
+    name = "max_completion_tokens" if plan.same_protocol else plan.target.host.output_limit_field
+    body["max_tokens" if MAX_TOKENS_ALIAS in sampling.wire_form else name] = limit
+
+
+def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[str]:
+    """Return the stop sequences, at most four for another protocol's request."""
+    if plan.same_protocol:
+        return list(stop)
+    for index in range(_MAX_STOPS, len(stop)):
+        plan.report.dropped(("sampling", "stop", index), "", f"the target accepts at most {_MAX_STOPS} stop sequences")
+    return list(stop[:_MAX_STOPS])
 
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `reasoning_effort` into `body`."""
     thinking = request.thinking
     if not plan.same_protocol and not plan.target.host.reasoning_effort:
         if thinking is not None:
-            report_unsent_thinking(thinking, plan, "the host may refuse an effort: its model decides how to think")
+            report_unsent_thinking(thinking, plan, "the host may reject an effort; its model decides how to think")
         return
     if thinking is not None:
         effort = thinking.effort if plan.same_protocol else _encode_effort(thinking, plan)
@@ -147,40 +161,43 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def _disable_thinking_with_tools(body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Some models refuse tools here while they think, and think unless told not to."""
+    """Set the effort to `none` for models that reject tools while reasoning, which is their default."""
     effort = body.get("reasoning_effort")
     if effort == "none" or not _NO_TOOLS_WHILE_THINKING.match(plan.target.model or ""):
         return
     body["reasoning_effort"] = "none"
     if effort is None:
-        plan.report.added((), "", "/reasoning_effort", "the model takes tools only while it does not think")
+        plan.report.added((), "", "/reasoning_effort", "the model does not support tools while reasoning")
     else:
-        plan.report.approximated(("thinking",), "effort", "the model takes tools only while it does not think: none")
+        plan.report.approximated(
+            ("thinking",), "effort", "the model does not support tools while reasoning; sent as none"
+        )
 
 
 def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> str | None:
-    """How hard another protocol's model was to think, in this one's words."""
+    """Return the reasoning effort closest to another protocol's thinking settings."""
     effort, report = thinking.effort, plan.report
     if thinking.visibility is not None:
         report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
     if effort is not None and effort not in EFFORTS:
-        report.approximated(("thinking",), "effort", f"{effort} is told as high")
+        report.approximated(("thinking",), "effort", f"{effort} sent as high")
         effort = "high"
     if thinking.budget_tokens is not None:
         budget = thinking.budget_tokens
-        guess = "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"
-        report.approximated(("thinking",), "budget_tokens", f"told as an effort: {effort or guess}")
-        return effort or guess
+        estimate = "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"
+        report.approximated(("thinking",), "budget_tokens", f"sent as effort {effort or estimate}")
+        return effort or estimate
     if thinking.enabled is False and effort is None:
         return "none"
     if thinking.enabled is not None and effort is None:
-        report.approximated(("thinking",), "enabled", "the target's model decides itself whether to think")
+        report.approximated(("thinking",), "enabled", "the model decides whether to think")
     elif thinking.enabled is False and effort != "none":
-        report.approximated(("thinking",), "enabled", f"told as an effort: {effort}")
+        report.approximated(("thinking",), "enabled", f"sent as effort {effort}")
     return effort
 
 
 def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
+    """Write `response_format` and `verbosity` into `body`."""
     output = request.output
     if output is None:
         return
@@ -192,24 +209,28 @@ def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) ->
         case "json":
             body["response_format"] = {"type": "json_object"}
         case "json_schema":
-            name = output.name
-            if name is None and not plan.same_protocol:
-                name = "response"
-                why = "the target wants a name for the schema"
-                plan.report.added(("output",), "schema", "/response_format/json_schema/name", why)
-            schema, strict = output.schema, output.strict
-            if not plan.same_protocol:
-                schema, strict = encode_output_schema(output, plan.report, ("output",))
-            described = JsonSchemaShape(
-                name=none_to_unset(name),
-                description=none_to_unset(output.description),
-                schema=none_to_unset(schema),
-                strict=none_to_unset(strict),
-            )
-            word = restore_constant(output, "response_format/type", "json_schema")
-            shape = ResponseFormatShape(type=word, json_schema=described)
-            if plan.same_protocol and _NO_JSON_SCHEMA in output.wire_form and described == JsonSchemaShape():
-                shape.json_schema = UNSET
-            body["response_format"] = shape
+            body["response_format"] = _encode_json_schema(output, plan)
         case None:
             pass
+
+
+def _encode_json_schema(output: OutputFormat, plan: EncodingPlan) -> ResponseFormatShape:
+    """Encode a `response_format` of type `json_schema`, which needs a name."""
+    name = output.name
+    if name is None and not plan.same_protocol:
+        name = "response"
+        reason = f"the target requires a schema name; set to {name}"
+        plan.report.added(("output",), "schema", "/response_format/json_schema/name", reason)
+    schema, strict = output.schema, output.strict
+    if not plan.same_protocol:
+        schema, strict = encode_output_schema(output, plan.report, ("output",))
+    json_schema = JsonSchemaShape(
+        name=none_to_unset(name),
+        description=none_to_unset(output.description),
+        schema=none_to_unset(schema),
+        strict=none_to_unset(strict),
+    )
+    kind = restore_constant(output, "response_format/type", "json_schema")
+    if plan.same_protocol and _NO_JSON_SCHEMA in output.wire_form and json_schema == JsonSchemaShape():
+        return ResponseFormatShape(type=kind)
+    return ResponseFormatShape(type=kind, json_schema=json_schema)

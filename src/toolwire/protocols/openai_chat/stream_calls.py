@@ -1,15 +1,15 @@
-"""The calls of one streamed answer, as their fragments arrive.
+"""Assemble the tool calls of a streamed response from their fragments.
 
-The wire says that a fragment belongs to the call of its index, and that only the first has id and name. Servers say
-less:
+By the specification a fragment belongs to the call of its `index`, and only the first one has `id` and `name`.
+Compatible servers deviate:
 
-1. No index: a fragment belongs to the call of its id, or without one to the last call.
-2. One index for several calls: a new id is a new call, and so is a new name, or a name after complete arguments.
-3. Id and name on every fragment: they are read once. An empty id is none.
-4. A late name: the call starts when it is known. No id by then: one is made.
+1. No index: a fragment belongs to the call with its id, or without an id to the last call.
+2. One index for several calls: a new id starts a new call, and so does a new name or a name after complete arguments.
+3. Id and name on every fragment: only the first ones count. An empty id counts as none.
+4. A late name: the call starts once its name is known. A call without an id gets a derived one.
 
-A call ends at the end of the answer; or when the next one starts, if its arguments are complete by then. Fragments of
-several calls may alternate, so that one whose arguments are not complete stays open.
+A call ends with the response, or when the next one starts if its arguments are complete JSON by then. Fragments of
+several calls may alternate, so a call with incomplete arguments stays open.
 """
 
 import re
@@ -20,9 +20,10 @@ from msgspec import UNSET, UnsetType
 
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
-from toolwire.canonical.fold import TextPieces
+from toolwire.canonical.fold import MAX_LOOSE_PIECES, TextPieces, append_piece
 from toolwire.codec.encoding.ids import derive_call_id
 from toolwire.codec.wire.extras import merge_extras, unset_to_none
+from toolwire.codec.wire.reader import WireObject
 from toolwire.protocols.openai_chat.parts.calls import (
     CUSTOM_NAMES,
     LEGACY_FORM,
@@ -40,21 +41,22 @@ _MAX_NUMBER_LENGTH = 400
 
 
 class _BraceCounter:
-    """Whether a growing JSON text may be complete: it can only be where no bracket and no string is open.
+    """Detect cheaply whether growing JSON text may be complete: no bracket and no string is open.
 
-    Servers that repeat the name ask for it with every fragment, so that each piece is looked at once.
+    Servers that repeat the name need this for every fragment, so each piece is scanned only once.
     """
 
     def __init__(self) -> None:
-        self._scanned = 0
+        self._scanned = 0  # number of pieces scanned
         self._length = 0
-        self._depth = 0
-        self._quoted = False
-        self._escaped = False
-        self._closed = False
-        self._invalid = False
+        self._depth = 0  # of open brackets
+        self._quoted = False  # inside a string
+        self._escaped = False  # the last piece ends with a backslash
+        self._closed = False  # a top-level value has ended
+        self._invalid = False  # something follows that value
 
     def is_balanced(self, pieces: TextPieces) -> bool:
+        """Scan the new pieces and tell whether the text may be complete."""
         for piece in pieces.text_after(self._scanned, self._length):
             self._invalid = self._invalid or (self._closed and not piece.isspace())
             self._length += len(piece)
@@ -65,6 +67,7 @@ class _BraceCounter:
         return self._closed or self._length < _MAX_NUMBER_LENGTH
 
     def _scan(self, piece: str) -> None:
+        """Update the state with the brackets and quotes of one piece."""
         marks = _JSON_MARKS.findall(piece, 1 if self._escaped else 0)
         self._escaped = bool(marks) and marks[-1] == "\\"
         for mark in marks:
@@ -77,72 +80,86 @@ class _BraceCounter:
 
 
 class _OpenCall:
+    """A call whose fragments are still arriving."""
+
     def __init__(self, *, freeform: bool, legacy: bool) -> None:
         self.id: str | None = None
         self.name: str | None = None
         self.freeform = freeform
         self.legacy = legacy
-        self.pieces = TextPieces()
+        self.pieces = TextPieces()  # arguments or free-form input so far
         self.extras: list[dict[str, Any]] = []
-        self.part: ToolCall | None = None
-        self.index = -1
+        self.part: ToolCall | None = None  # set once the start of the call is emitted
+        self.index = -1  # of the part
         self.ended = False
         self._braces = _BraceCounter()
 
     def is_complete(self) -> bool:
+        """Tell whether the arguments are complete JSON; free-form input never counts as complete."""
         return not self.freeform and self._braces.is_balanced(self.pieces) and is_json("".join(self.pieces))
 
 
 class CallAssembler:
-    """`answer` is the id of the whole; `open_part` ends what was being said, and gives the number of a new part."""
+    """Turn the call fragments of one choice into part events."""
 
     def __init__(self, candidate: int, response_id: str, open_part: Callable[[list[Event]], int]) -> None:
+        """Create an assembler; `open_part` ends the open part and returns the index of a new one."""
         self._candidate = candidate
         self._response_id = response_id
         self._open_part = open_part
         self._calls: list[_OpenCall] = []
-        self._by_index: dict[int, _OpenCall] = {}
-        self._legacy: _OpenCall | None = None
+        self._by_index: dict[int, _OpenCall] = {}  # latest call of each wire index
+        self._legacy: _OpenCall | None = None  # the call of `function_call`
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
     def add_fragment(self, fragment: FragmentShape, events: list[Event]) -> None:
-        more = fragment.function
-        goes_on = isinstance(more, FunctionCallShape) and not (more.name or fragment.id or fragment.custom)
-        if goes_on and more.arguments and self.append_arguments(fragment.index, more.arguments, events):  # type: ignore[union-attr]
+        """Add an entry of `tool_calls`; most continue the arguments of a started call."""
+        function = fragment.function
+        is_continuation = isinstance(function, FunctionCallShape) and not (
+            function.name or fragment.id or fragment.custom
+        )
+        if (
+            is_continuation
+            and function.arguments  # type: ignore[union-attr]
+            and self.append_arguments(fragment.index, function.arguments, events)  # type: ignore[union-attr]
+        ):
             return
+        self._add_other_fragment(fragment, events)
+
+    def _add_other_fragment(self, fragment: FragmentShape, events: list[Event]) -> None:
+        """Add a fragment that may start a call, or that has no usable index."""
         custom = fragment.custom if isinstance(fragment.custom, CustomCallShape) else None
         function = fragment.function if isinstance(fragment.function, FunctionCallShape) else None
         id = unset_to_none(fragment.id) or None
         if custom is not None:
-            name, text, under = unset_to_none(custom.name) or None, unset_to_none(custom.input) or "", "custom/"
+            name, text = unset_to_none(custom.name) or None, unset_to_none(custom.input) or ""
         elif function is not None:
-            name, text, under = unset_to_none(function.name) or None, decode_arguments(function)[0], "function/"
+            name, text = unset_to_none(function.name) or None, decode_arguments(function)[0]
         else:
-            name, text, under = None, "", ""
+            name, text = None, ""
         if id is None and name is None and not text and not self._calls:
             return
         call = self._call_for(unset_to_none(fragment.index), id, name, freeform=custom is not None)
         call.id = call.id or id
         if call.part is None:
-            if fragment.unknown is not UNSET:
-                call.extras.append(_fragment_extras(fragment))
-            inner = custom if custom is not None else function
-            if inner is not None and inner.unknown:
-                call.extras.append({"extras": collect_chat_extras(inner, prefix=under).get("extras")})
+            call.extras += _collect_fragment_extras(fragment, custom or function)
         self._append(call, name, text, events)
 
     def append_arguments(self, index: int | UnsetType | None, text: str, events: list[Event]) -> bool:
-        """Whether more of the arguments of a call that is known could be told."""
+        """Append to the arguments of a started call; return False if no call with that index has started."""
         call = self._by_index.get(index)  # type: ignore[arg-type]
         if call is None or call.part is None:
             return False
-        call.pieces.append(text)
+        append_piece(call.pieces, text)
+        if len(call.pieces) > MAX_LOOSE_PIECES:
+            call.pieces.compact()
         events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
         return True
 
     def add_legacy_fragment(self, shape: FunctionCallShape, events: list[Event]) -> None:
+        """Add a fragment of the deprecated `function_call`."""
         if self._legacy is None:
             if not shape.name and not shape.arguments and not shape.unknown:
                 return
@@ -151,6 +168,7 @@ class CallAssembler:
         self._append(self._legacy, unset_to_none(shape.name) or None, decode_arguments(shape)[0], events)
 
     def _call_for(self, index: int | None, id: str | None, name: str | None, *, freeform: bool) -> _OpenCall:
+        """Return the call that a fragment belongs to, a new one if it starts one."""
         if index is None:
             call = self._call_without_index(id, name)
         else:
@@ -165,6 +183,7 @@ class CallAssembler:
         return call
 
     def _call_without_index(self, id: str | None, name: str | None) -> _OpenCall | None:
+        """Return the call of a fragment without an index, None if it starts one."""
         if id is not None:
             return next((call for call in reversed(self._calls) if call.id == id), None)
         last = self._calls[-1] if self._calls else None
@@ -173,6 +192,7 @@ class CallAssembler:
         return None if last.name != name or last.is_complete() else last
 
     def _append(self, call: _OpenCall, name: str | None, text: str, events: list[Event]) -> None:
+        """Add name and arguments to a call and emit the events."""
         if text:
             call.pieces.append(text)
         if call.part is not None:
@@ -183,22 +203,23 @@ class CallAssembler:
             self._start(call, events)
 
     def _start(self, call: _OpenCall, events: list[Event]) -> None:
-        for other in self._calls:
-            if other.part is not None and not other.ended and other.is_complete():
-                self._end(other, events)
+        """Emit the start of a call and what is buffered of its arguments."""
+        for earlier_call in self._calls:
+            if earlier_call.part is not None and not earlier_call.ended and earlier_call.is_complete():
+                self._end(earlier_call, events)
         call.index = self._open_part(events)
-        number = self._calls.index(call)
+        position = self._calls.index(call)
         if call.id is None and not call.legacy:
-            # It is told before it is whole, so that nobody after us could make an id that all agree on.
-            call.id = derive_call_id(call.name or UNNAMED_CALL, self._response_id, self._candidate, number)
-        names = CUSTOM_NAMES if call.freeform else (LEGACY_FORM, *LEGACY_NAMES) if call.legacy else ()
+            # The id is derived here: the start is sent before the call is complete, so no later stage can do it.
+            call.id = derive_call_id(call.name or UNNAMED_CALL, self._response_id, self._candidate, position)
+        wire_form = CUSTOM_NAMES if call.freeform else (LEGACY_FORM, *LEGACY_NAMES) if call.legacy else ()
         call.part = ToolCall(
             id=call.id,
             name=call.name or UNNAMED_CALL,
             arguments="",
             shape="freeform" if call.freeform else "json",
-            at="/function_call" if call.legacy else f"/tool_calls/{number}",
-            **merge_extras({"wire_form": names}, *call.extras),
+            at="/function_call" if call.legacy else f"/tool_calls/{position}",
+            **merge_extras({"wire_form": wire_form}, *call.extras),
         )
         events.append(PartStart(index=call.index, part=call.part, candidate=self._candidate))
         if call.pieces:
@@ -206,6 +227,7 @@ class CallAssembler:
             events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
 
     def _end(self, call: _OpenCall, events: list[Event], *, is_truncated: bool = False) -> None:
+        """Emit the end of a call; one with invalid arguments is marked as incomplete."""
         call.ended = True
         final = None
         text = "".join(call.pieces)
@@ -214,7 +236,7 @@ class CallAssembler:
         events.append(PartEnd(index=call.index, candidate=self._candidate, final=final))
 
     def finish(self, events: list[Event], *, is_truncated: bool = False) -> None:
-        """End all; a call that never got a name is told under a made one."""
+        """End all calls; one that never got a name is named `unnamed`."""
         for call in list(self._calls):
             if call.part is None:
                 self._start(call, events)
@@ -222,12 +244,12 @@ class CallAssembler:
                 self._end(call, events, is_truncated=is_truncated)
 
     def is_broken(self) -> bool:
-        """Whether the stream ended in the middle of a call."""
+        """Tell whether the arguments of a call are cut off."""
         return any(call.pieces and not call.freeform and not call.is_complete() for call in self._calls)
 
 
 def _is_new_call(call: _OpenCall, id: str | None, name: str | None) -> bool:
-    """Whether a fragment opens another call at the same index."""
+    """Tell whether a fragment starts another call at an index that is in use."""
     if id is not None and call.id is not None:
         return id != call.id
     if name is None or call.name is None:
@@ -235,12 +257,24 @@ def _is_new_call(call: _OpenCall, id: str | None, name: str | None) -> bool:
     return name != call.name or call.is_complete()
 
 
-def _fragment_extras(fragment: FragmentShape) -> dict[str, Any]:
-    found = collect_chat_extras(fragment)
-    return {"extras": found.get("extras")}
+def _collect_fragment_extras(
+    fragment: FragmentShape, inner: CustomCallShape | FunctionCallShape | None
+) -> list[dict[str, Any]]:
+    """Return the extras of a fragment and of the function or custom call in it."""
+    extras = [] if fragment.unknown is UNSET else [_extras_only(fragment)]
+    if inner is not None and inner.unknown:
+        prefix = "custom/" if isinstance(inner, CustomCallShape) else "function/"
+        extras.append(_extras_only(inner, prefix))
+    return extras
+
+
+def _extras_only(shape: WireObject, prefix: str = "") -> dict[str, Any]:
+    """Return the extras of a wire object without its wire form."""
+    return {"extras": collect_chat_extras(shape, prefix=prefix).get("extras")}
 
 
 def _incomplete_call(part: ToolCall, text: str) -> ToolCall:
+    """Return the call with its text so far, marked as incomplete."""
     return ToolCall(
         id=part.id,
         name=part.name,

@@ -1,13 +1,11 @@
-"""One answer of a stream as it grows: which part a delta is of, and when that ends.
-
-Chat's chunks, to canonical events.
+"""Decode Chat's stream of chunks into canonical events.
 
     chunk(role)  chunk(content | refusal | reasoning | tool_calls)*  chunk(finish_reason)  [chunk(usage)]  [DONE]
 
-1. A part ends when one of another kind starts, or with its answer (`choices`); `fragments` tells when a call does.
-2. What only this protocol has is told twice: as it arrives, in the extras of a delta or a notice, for home; and all of
-   it together at the end, so that it is in the folded response.
-3. Without `[DONE]` a finish reason is enough, and without a finish reason `[DONE]` is, unless a call was cut.
+1. A part ends when one of another kind starts, or with its choice; `stream_calls` decides when a call ends.
+2. Extras are emitted twice: as they arrive, on a delta or a notice, for Chat clients; and merged at the end, so that
+   the folded response has them.
+3. Without `[DONE]` a finish reason is enough. Without a finish reason `[DONE]` is, unless a call is cut off.
 """
 
 from operator import attrgetter
@@ -46,13 +44,13 @@ from toolwire.codec.wire.reader import (
 )
 from toolwire.protocols.openai_chat.errors import decode_error_object
 from toolwire.protocols.openai_chat.fast_path import ChunkTemplate, chunk_template, has_extras, has_other_content
+from toolwire.protocols.openai_chat.parts.citations import decode_citation
 from toolwire.protocols.openai_chat.parts.content import (
     DETAILS_FORM,
     REASONING_FORM,
     STRING,
     THINKING_FORM,
     collect_chat_extras,
-    decode_citation,
     decode_parts,
     details_text,
 )
@@ -68,36 +66,37 @@ from toolwire.protocols.openai_chat.wire import (
     ThinkingPart,
 )
 
-# A whole answer has these even where there is nothing to say of them.
+# Buffered responses have these fields even if they are empty.
 _MESSAGE_FORM = (STRING, f"{FAMILY}:null:content", f"{FAMILY}:null:refusal")
 _UNMERGED_FIELDS = frozenset({"type", "id", "index", "format", "role", "object"})
 _NULL_VALUE = Raw(b"null")
 
 
 class ChoiceDecoder:
-    """One of the answers as it grows."""
+    """Decode the deltas of one choice into the events of one candidate."""
 
     def __init__(self, candidate: int, response_id: str) -> None:
         self.candidate = candidate
-        self.finished = False
+        self.finished = False  # a finish reason has arrived
         self._started = False
         self._ended = False
-        self._kind: str | None = None
+        self._kind: str | None = None  # of the open part that text is appended to
         self._index = self._text_index = self._annotation_index = -1
         self._has_refusal = False
         self._calls = CallAssembler(candidate, response_id, self._open_index)
-        self._delta_extras: dict[str, Any] = {}
-        self._choice_extras: dict[str, Any] = {}
+        self._delta_extras: dict[str, Any] = {}  # merged over all deltas
+        self._choice_extras: dict[str, Any] = {}  # merged over all chunks
 
     def decode(self, shape: StreamChoiceShape, events: list[Event]) -> None:
+        """Decode the choice of one chunk."""
         delta = shape.delta
         if isinstance(delta, DeltaShape):
             if not self._started:
                 self._start(delta, events)
-            before = len(events)
+            first_event = len(events)
             self.decode_delta(delta, events)
             if shape.unknown is not UNSET or delta.unknown is not UNSET or has_extras(shape):
-                self._attach_extras(shape, delta, events, before)
+                self._attach_extras(shape, delta, events, first_event)
         elif shape.unknown is not UNSET or has_extras(shape):
             self._attach_extras(shape, None, events, len(events))
         if isinstance(shape.finish_reason, str):
@@ -105,7 +104,7 @@ class ChoiceDecoder:
             self.finish(shape.finish_reason, events)
 
     def append_text(self, call_index: int | None, text: str, events: list[Event]) -> bool:
-        """Whether more of a text, or of the arguments of a call that is known, could be told."""
+        """Append text, or arguments of a started call; return False if another part is open."""
         if call_index is not None:
             return self._calls.append_arguments(call_index, text, events)
         if self._kind != "text":
@@ -114,6 +113,7 @@ class ChoiceDecoder:
         return True
 
     def decode_delta(self, delta: DeltaShape, events: list[Event]) -> None:
+        """Decode a delta, most of which hold only text or only calls."""
         content, calls = delta.content, delta.tool_calls
         if (content and calls) or isinstance(content, list) or has_other_content(delta):
             self._decode_delta_fields(delta, events)
@@ -124,6 +124,7 @@ class ChoiceDecoder:
                 self._calls.add_fragment(fragment, events)
 
     def _start(self, delta: DeltaShape, events: list[Event]) -> None:
+        """Emit the start of the message."""
         self._started = True
         start = MessageStart(
             candidate=self.candidate, name=unset_to_none(delta.name), wire_form=_MESSAGE_FORM, at="/message"
@@ -131,6 +132,7 @@ class ChoiceDecoder:
         events.append(start)
 
     def _decode_delta_fields(self, delta: DeltaShape, events: list[Event]) -> None:
+        """Decode a delta with any combination of fields."""
         self._decode_reasoning(delta, events)
         if isinstance(delta.content, str):
             if delta.content:
@@ -148,10 +150,13 @@ class ChoiceDecoder:
         if isinstance(delta.annotations, list) and self._text_index >= 0:
             for raw in delta.annotations:
                 self._annotation_index += 1
-                note = decode_citation(raw, f"//choices/{self.candidate}/message/annotations/{self._annotation_index}")
-                events.append(PartDelta(index=self._text_index, candidate=self.candidate, annotation=note))
+                citation = decode_citation(
+                    raw, f"//choices/{self.candidate}/message/annotations/{self._annotation_index}"
+                )
+                events.append(PartDelta(index=self._text_index, candidate=self.candidate, annotation=citation))
 
     def _decode_reasoning(self, delta: DeltaShape, events: list[Event]) -> None:
+        """Decode the reasoning of a delta, whichever field the server uses for it."""
         for name in ("reasoning_content", "reasoning"):
             text = getattr(delta, name)
             if isinstance(text, str) and text:
@@ -163,41 +168,46 @@ class ChoiceDecoder:
                 self._append("details", text, events)
 
     def _decode_content_list(self, content: list[Any], events: list[Event]) -> None:
+        """Decode content that is a list of parts."""
         for part in content:
             if isinstance(part, TextPart):
                 if part.text:
                     self._append("text", part.text, events)
             elif isinstance(part, ThinkingPart):
-                inner = [part.thinking] if isinstance(part.thinking, str) else _part_texts(part.thinking)
-                for text in inner:
+                texts = [part.thinking] if isinstance(part.thinking, str) else _part_texts(part.thinking)
+                for text in texts:
                     self._append("thinking", text, events)
             else:
-                (whole,) = decode_parts([part])
-                index = self._open_part(None, whole, events)
+                (decoded,) = decode_parts([part])
+                index = self._open_part(None, decoded, events)
                 events.append(PartEnd(index=index, candidate=self.candidate))
 
     def _append(self, kind: str, text: str, events: list[Event]) -> None:
+        """Append text to the open part of that kind, opening one if needed."""
         if self._kind != kind:
             index = self._open_part(kind, _EMPTY_PARTS[kind], events)
             if kind == "text":
                 self._text_index = index
-        if (grows := _REASONING_KINDS.get(kind)) is None:
+        if (reasoning_kind := _REASONING_KINDS.get(kind)) is None:
             events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, plain=True))
         else:
-            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=grows))
+            events.append(PartDelta(index=self._index, text=text, candidate=self.candidate, kind=reasoning_kind))
 
     def _open_part(self, kind: str | None, part: Part, events: list[Event]) -> int:
+        """Emit the start of a part and return its index."""
         index = self._open_index(events)
         self._kind = kind
         events.append(PartStart(index=index, part=part, candidate=self.candidate))
         return index
 
     def _open_index(self, events: list[Event]) -> int:
+        """End the open part and return the index of the next one."""
         self._end_part(events)
         self._index += 1
         return self._index
 
     def _end_part(self, events: list[Event]) -> None:
+        """Emit the end of the open part, if there is one."""
         if self._kind is not None:
             events.append(PartEnd(index=self._index, candidate=self.candidate))
             self._kind = None
@@ -205,44 +215,41 @@ class ChoiceDecoder:
     def _attach_extras(
         self, shape: StreamChoiceShape, delta: DeltaShape | None, events: list[Event], start: int
     ) -> None:
-        """What only this protocol has: beside the first delta of the chunk, or alone."""
-        news = _new_extras(shape, "", ("logprobs", "native_finish_reason"), self._choice_extras)
+        """Attach new extras to the first delta that the chunk produced, or emit them as a notice."""
+        new_extras = _new_extras(shape, "", ("logprobs", "native_finish_reason"), self._choice_extras)
         if delta is not None:
-            news |= _new_extras(delta, "delta/", (), self._delta_extras)
-        if not news:
+            new_extras |= _new_extras(delta, "delta/", (), self._delta_extras)
+        if not new_extras:
             return
-        for place in range(start, len(events)):
-            event = events[place]
+        for position in range(start, len(events)):
+            event = events[position]
             if type(event) is PartDelta:
-                events[place] = msgspec.structs.replace(event, extras={FAMILY: news}, plain=False)
+                events[position] = msgspec.structs.replace(event, extras={FAMILY: new_extras}, plain=False)
                 return
-        events.append(Notice(kind=f"choice:{self.candidate}", extras={FAMILY: news}))
+        events.append(Notice(kind=f"choice:{self.candidate}", extras={FAMILY: new_extras}))
 
     def finish(self, reason: str | None, events: list[Event]) -> None:
-        """End all parts, then the answer. Without a reason the stream just ended."""
+        """End all parts and the candidate; `reason` is None if the stream ended without one."""
         self._end_part(events)
         self._calls.finish(events, is_truncated=reason == "length")
         if self._ended:
             return
         self._ended = True
-        extras = {escape_pointer(name): Raw(msgspec.json.encode(value)) for name, value in self._delta_extras.items()}
-        events.append(MessageEnd(candidate=self.candidate, extras={FAMILY: extras} if extras else None))
+        events.append(MessageEnd(candidate=self.candidate, extras=_encode_values(self._delta_extras)))
         if reason is not None:
             stop = Stop(reason=self._canonical_stop(reason), raw=reason)
-            about = {
-                escape_pointer(name): Raw(msgspec.json.encode(value)) for name, value in self._choice_extras.items()
-            }
-            extras_about = {FAMILY: about} if about else None
-            form = (f"{FAMILY}:null:logprobs",)
-            events.append(CandidateEnd(stop=stop, candidate=self.candidate, extras=extras_about, wire_form=form))
+            extras, wire_form = _encode_values(self._choice_extras), (f"{FAMILY}:null:logprobs",)
+            events.append(CandidateEnd(stop=stop, candidate=self.candidate, extras=extras, wire_form=wire_form))
 
     def _canonical_stop(self, reason: str) -> StopReason:
-        meant = CANONICAL_STOPS.get(reason, "other")
-        if meant == "end_turn":
-            return "tool_use" if self._calls else "refusal" if self._has_refusal else meant
-        return meant
+        """Return the canonical stop reason; servers also say `stop` after calls and refusals."""
+        stop_reason = CANONICAL_STOPS.get(reason, "other")
+        if stop_reason == "end_turn":
+            return "tool_use" if self._calls else "refusal" if self._has_refusal else stop_reason
+        return stop_reason
 
     def is_broken(self) -> bool:
+        """Tell whether the stream ended inside a call."""
         return not self._ended and self._calls.is_broken()
 
 
@@ -258,18 +265,19 @@ _REASONING_KINDS: dict[str, Any] = dict.fromkeys(("reasoning_content", "reasonin
 
 
 def _part_texts(parts: list[Any]) -> list[str]:
+    """Return the texts of a list of parts."""
     return [part.text for part in parts if isinstance(part, TextPart) and part.text]
 
 
 def _new_extras(
     wire: WireObject, prefix: str, names: tuple[str, ...], accumulated_extras: dict[str, Any]
 ) -> dict[str, Raw]:
-    """The fields that only this protocol has and that say something new, also added to all that was said."""
-    found = {name: value for name in names if (value := getattr(wire, name)) is not UNSET}
+    """Return the extras that are new or changed, and merge them into `accumulated_extras`."""
+    fields = {name: value for name in names if (value := getattr(wire, name)) is not UNSET}
     if wire.unknown is not UNSET:
-        found.update(wire.unknown)
-    news: dict[str, Raw] = {}
-    for name, raw in found.items():
+        fields.update(wire.unknown)
+    new_extras: dict[str, Raw] = {}
+    for name, raw in fields.items():
         if raw == _NULL_VALUE:
             continue
         value = decode_json(raw)
@@ -281,30 +289,42 @@ def _new_extras(
             continue
         else:
             accumulated_extras[name] = value
-        news[prefix + escape_pointer(name)] = raw
-    return news
+        new_extras[prefix + escape_pointer(name)] = raw
+    return new_extras
 
 
 def _merge_values(previous: Any, fragment: Any) -> Any:
-    """Two pieces of a value as one, as clients join them."""
+    """Merge a fragment into an earlier value as Chat clients do: strings are concatenated, lists joined by index."""
     if isinstance(previous, dict) and isinstance(fragment, dict):
         for name, value in fragment.items():
-            once = name in _UNMERGED_FIELDS or previous.get(name) is None
-            previous[name] = value if once else _merge_values(previous[name], value)
+            is_replaced = name in _UNMERGED_FIELDS or previous.get(name) is None
+            previous[name] = value if is_replaced else _merge_values(previous[name], value)
         return previous
     if isinstance(previous, list) and isinstance(fragment, list):
-        for item in fragment:
-            index = item.get("index") if isinstance(item, dict) else None
-            known = [one for one in previous if isinstance(one, dict)] if index is not None else []
-            same = next((one for one in known if one.get("index") == index), None)
-            if same is None:
-                previous.append(item)
-            else:
-                _merge_values(same, item)
+        _merge_lists(previous, fragment)
         return previous
     if isinstance(previous, str) and isinstance(fragment, str):
         return previous + fragment
     return previous if fragment is None else fragment
+
+
+def _merge_lists(previous: list[Any], fragment: list[Any]) -> None:
+    """Merge list items with an equal `index`, and append the others."""
+    for item in fragment:
+        index = item.get("index") if isinstance(item, dict) else None
+        candidates = [value for value in previous if isinstance(value, dict)] if index is not None else []
+        match = next((value for value in candidates if value.get("index") == index), None)
+        if match is None:
+            previous.append(item)
+        else:
+            _merge_values(match, item)
+
+
+def _encode_values(values: dict[str, Any]) -> dict[str, dict[str, Raw]] | None:
+    """Return accumulated extras as raw JSON, None if there are none."""
+    if not values:
+        return None
+    return {FAMILY: {escape_pointer(name): Raw(msgspec.json.encode(value)) for name, value in values.items()}}
 
 
 _chunk_reader = Reader[ChunkShape](ChunkShape, FAMILY)
@@ -316,39 +336,44 @@ LOGPROBS_FORM = "openai-chat:logprobs:said"
 
 
 class Decoder:
+    """Decode one response; bytes may be split anywhere."""
+
     def __init__(self) -> None:
         self._splitter = SseSplitter()
         self._started = False
         self._ended = False
-        self._finished = False
+        self._finished = False  # a choice has a finish reason
         self._id = ""
         self._choices: dict[int, ChoiceDecoder] = {}
-        self._template: ChunkTemplate | None = None
+        self._template: ChunkTemplate | None = None  # of the last chunk that allows one
         self._last_extras: tuple[Raw | UnsetType, ...] = ()
-        self._seen_extras: dict[str, Raw] = {}
-        self._early_extras: dict[str, Raw] = {}
-        self._late_extras: dict[str, Raw] = {}
+        self._seen_extras: dict[str, Raw] = {}  # latest value of each field
+        self._early_extras: dict[str, Raw] = {}  # from chunks before the response starts
+        self._late_extras: dict[str, Raw] = {}  # new or changed after the start
 
     def feed(self, data: bytes) -> list[Event]:
+        """Decode the next bytes; an invalid stream yields `ResponseFailed`."""
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
+        """Decode what is buffered; fail if the response is incomplete."""
         events = self._read(self._splitter.close())
         if self._ended:
             return events
         if not self._finished:
-            return events + self._fail_stream("the stream ended before its answer did")
+            return events + self._fail_stream("the stream ended before the response was complete")
         return events + self._finish()
 
     def _read(self, frames: list[bytes]) -> list[Event]:
+        """Decode complete frames; chunks like the previous one take the fast path."""
         events: list[Event] = []
         for data in frames:
             if self._ended:
                 break
-            if (repeats := self._template) is not None and self._decode_fast(repeats, data, events):
+            if (template := self._template) is not None and self._decode_fast(template, data, events):
                 continue
             try:
                 try:
@@ -367,9 +392,13 @@ class Decoder:
         return events
 
     def _decode_fast(self, template: ChunkTemplate, data: bytes, events: list[Event]) -> bool:
-        """Whether a chunk is one of those that only go on with what is being said."""
-        choice, words = self._choices[template.choice], template.text_template
-        if words is not None and (text := words.next_text(data)) and choice.append_text(words.call_index, text, events):
+        """Decode a chunk that only continues the previous one; return False for any other."""
+        choice, text_template = self._choices[template.choice], template.text_template
+        if (
+            text_template is not None
+            and (text := text_template.next_text(data))
+            and choice.append_text(text_template.call_index, text, events)
+        ):
             return True
         if (delta := template.decode_delta(data)) is None:
             return False
@@ -377,6 +406,7 @@ class Decoder:
         return True
 
     def _decode_chunk(self, shape: ChunkShape, events: list[Event]) -> None:
+        """Decode one chunk."""
         if shape.error is not UNSET and shape.error != _NULL:
             events += self._fail(decode_error_object(shape.error, None))
             return
@@ -384,31 +414,32 @@ class Decoder:
             self._start(shape, events)
         elif shape.unknown is not UNSET or _extra_fields(shape) != self._last_extras:
             self._collect_extras(shape)
-        for place, choice in enumerate(shape.choices or ()):
-            number = 0 if choice.index is UNSET else choice.index
-            if (state := self._choices.get(number)) is None:
-                check_candidate_index(number, FAMILY, f"/choices/{place}/index")
-                state = self._choices[number] = ChoiceDecoder(number, self._id)
-            state.decode(choice, events)
-            if state.finished:
+        for position, choice in enumerate(shape.choices or ()):
+            index = 0 if choice.index is UNSET else choice.index
+            if (decoder := self._choices.get(index)) is None:
+                check_candidate_index(index, FAMILY, f"/choices/{position}/index")
+                decoder = self._choices[index] = ChoiceDecoder(index, self._id)
+            decoder.decode(choice, events)
+            if decoder.finished:
                 self._finished = True
         if shape.usage is not UNSET and shape.usage is not None:
             events.append(UsageReport(usage=decode_usage(shape.usage)))
 
     def _start(self, shape: ChunkShape, events: list[Event]) -> None:
-        found = collect_chat_extras(shape)
-        extras = (found.get("extras") or {}).get(FAMILY, {})
+        """Emit the start of the response from its first chunk."""
+        collected = collect_chat_extras(shape)
+        extras = (collected.get("extras") or {}).get(FAMILY, {})
         if not shape.choices and not shape.id:
-            # Azure's first chunk says only what its filter thinks of the prompt.
+            # Azure's first chunk holds only the content filter results of the prompt.
             self._early_extras.update(extras)
             return
         self._started = True
         self._id = unset_to_none(shape.id) or ""
         extras = {**self._early_extras, **extras}
         self._seen_extras = dict(extras)
-        tokens = tuple(token for token in found.get("wire_form", ()) if not token.endswith(":obfuscation"))
+        wire_form = tuple(token for token in collected.get("wire_form", ()) if not token.endswith(":obfuscation"))
         if shape.choices and shape.choices[0].logprobs is not UNSET:
-            tokens = (*tokens, LOGPROBS_FORM)
+            wire_form = (*wire_form, LOGPROBS_FORM)
         events.append(
             ResponseStart(
                 origin=FAMILY,
@@ -416,13 +447,13 @@ class Decoder:
                 model=unset_to_none(shape.model),
                 created=unset_to_none(shape.created),
                 extras={FAMILY: extras} if extras else None,
-                wire_form=tokens,
+                wire_form=wire_form,
             )
         )
 
     def _collect_extras(self, shape: ChunkShape) -> None:
-        """What a later chunk says of the whole response, if it is news."""
-        self._template = None  # what it says no more may be said again
+        """Collect response fields that a later chunk adds or changes."""
+        self._template = None  # later chunks may lack these fields again
         self._last_extras = _extra_fields(shape)
         for name, value in zip(_EXTRA_FIELDS, self._last_extras, strict=True):
             if value is not UNSET:
@@ -432,28 +463,32 @@ class Decoder:
                 self._collect_extra(name, value)
 
     def _collect_extra(self, name: str, value: Raw) -> None:
+        """Keep a field for the end of the response if its value is new."""
         if value not in (_NULL, self._seen_extras.get(name)):
             self._seen_extras[name] = value
             self._late_extras[name] = value
 
     def _finish(self) -> list[Event]:
+        """End all choices and the response."""
         self._ended = True
-        if not self._started or any(state.is_broken() for state in self._choices.values()):
-            return self._fail_stream("the stream ended in the middle of its answer")
+        if not self._started or any(decoder.is_broken() for decoder in self._choices.values()):
+            return self._fail_stream("the stream ended before the response was complete")
         events: list[Event] = []
-        for state in self._choices.values():
-            state.finish(None, events)
+        for decoder in self._choices.values():
+            decoder.finish(None, events)
         return [*events, ResponseEnd(extras={FAMILY: self._late_extras} if self._late_extras else None)]
 
     def _fail(self, error: ApiError) -> list[Event]:
+        """End the stream with the provider's error."""
         self._ended = True
         return [ResponseFailed(error=error)]
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """The stream itself is at fault: nothing after this is read."""
+        """End the stream as broken; nothing after this is decoded."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
 
 def stream_decoder(context: ResponseContext) -> StreamDecoder:
+    """Return a decoder for one response."""
     return Decoder()

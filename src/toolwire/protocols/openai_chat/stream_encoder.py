@@ -1,14 +1,8 @@
-"""Chunks without choices, in a stream that is passed on as it came.
+"""Encode canonical events as Chat's stream of chunks.
 
-OpenAI sends one only where `stream_options.include_usage` asks for it, so programs read `chunk.choices[0]` of every
-chunk. Other servers send their usage unasked, and Azure begins with one that tells what its filter thinks.
-
-Chunks as they are written. All of a stream begin and end alike: that is made once, and a delta fills in its text.
-
-Canonical events, to Chat's chunks.
-
-Clients add up what they read, so role, id and name are said once, call indices have no gaps, and usage is on the last
-chunk. That one has no choices, and is sent only to clients that asked for it: others read `chunk.choices[0]` of all.
+Clients concatenate what they read, so role, id and name are sent once, call indices have no gaps, and usage is in the
+last chunk. That chunk has no choices, and programs read `chunk.choices[0]` of every chunk. So it is sent only to
+clients that set `stream_options.include_usage`.
 """
 
 import re
@@ -62,12 +56,11 @@ from toolwire.protocols.openai_chat.parts.calls import (
     encode_server_result,
     report_call,
 )
+from toolwire.protocols.openai_chat.parts.citations import encode_citation, encode_foreign_citation
 from toolwire.protocols.openai_chat.parts.content import (
     DETAILS_FORM,
     REASONING_FORM,
     THINKING_FORM,
-    encode_citation,
-    encode_foreign_citation,
     encode_parts,
     report_reasoning,
 )
@@ -87,13 +80,17 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def frame_filter(context: ResponseContext) -> FrameFilter | None:
+    """Return the filter for a passed-through stream, None if the client accepts chunks without choices.
+
+    Other servers send usage without being asked, and Azure starts with content filter results.
+    """
     if context.request is None or context.request.include_usage is True:
         return None
     return _fill_choices
 
 
 def _fill_choices(chunk: bytes) -> bytes:
-    """Give a chunk without choices an empty one, or drop it if it tells nothing else than usage."""
+    """Add an empty choice to a chunk without choices, or drop it if it holds only usage."""
     if b'"delta"' in chunk or _NO_CHOICES.search(chunk) is None:
         return chunk
     try:
@@ -113,42 +110,50 @@ _NULL_USAGE = f"{FAMILY}:null:usage"
 
 
 class ChunkEncoder(Struct):
-    envelope: dict[str, Any]
-    head: bytes
-    tail: bytes
-    logprobs: bytes
+    """Encode chunks around bytes that are the same in the complete stream."""
+
+    envelope: dict[str, Any]  # members beside the choices
+    head: bytes  # bytes before the choice
+    tail: bytes  # bytes after the choice
+    logprobs: bytes  # `logprobs` of each choice, or empty
 
     def with_members(self, members: dict[str, Any]) -> "ChunkEncoder":
-        """The same with more members beside the choices."""
+        """Return an encoder with more members beside the choices."""
         envelope = self.envelope | members
         return replace(self, envelope=envelope, head=_encode_head(envelope)) if members else self
 
     def head_and_tail(self, candidate: int) -> tuple[bytes, bytes]:
-        """What stands before and after a delta."""
-        before = self.head + b'{"index":%d,"delta":' % candidate
-        return before, self.logprobs + b',"finish_reason":null}' + self.tail
+        """Return the bytes before and after a delta."""
+        head = self.head + b'{"index":%d,"delta":' % candidate
+        return head, self.logprobs + b',"finish_reason":null}' + self.tail
 
     def encode(self, candidate: int, delta: dict[str, Any]) -> bytes:
-        before, after = self.head_and_tail(candidate)
-        return before + as_data_lines(encode_json(delta)) + after
+        """Encode a chunk with this delta."""
+        head, tail = self.head_and_tail(candidate)
+        return head + as_data_lines(encode_json(delta)) + tail
 
     def encode_with_extras(self, candidate: int, delta: dict[str, Any], extras: dict[str, Any]) -> bytes:
-        """A chunk with fields that only this protocol has; their keys are pointers below the choice."""
+        """Encode a chunk with extras, whose keys are pointers below the choice."""
         choice: dict[str, Any] = {"index": candidate, "delta": delta}
         restore_extras(choice, Notice(kind="", extras={FAMILY: extras}), FAMILY)
         choice.setdefault("finish_reason", None)
         return self.head + as_data_lines(encode_json(choice)) + self.tail
 
     def encode_finish(self, candidate: int, reason: str | None) -> bytes:
-        before = self.head + b'{"index":%d,"delta":{}' % candidate
-        return before + self.logprobs + b',"finish_reason":' + encode_json(reason) + b"}" + self.tail
+        """Encode the chunk with the finish reason."""
+        head = self.head + b'{"index":%d,"delta":{}' % candidate
+        return head + self.logprobs + b',"finish_reason":' + encode_json(reason) + b"}" + self.tail
 
 
 class _EncodedChoice(Struct):
+    """A choice of an encoded chunk."""
+
     delta: dict[str, Raw]
 
 
 class _EncodedChunk(Struct):
+    """An encoded chunk with a single choice."""
+
     choices: tuple[_EncodedChoice]
 
 
@@ -156,12 +161,13 @@ _decode_encoded_chunk = msgspec.json.Decoder(_EncodedChunk).decode
 
 
 def decode_encoded_delta(chunk: bytes) -> dict[str, Any]:
-    """The delta of a chunk that is already written."""
+    """Return the delta of an encoded chunk."""
     (choice,) = _decode_encoded_chunk(unnamed_frame_data(chunk)).choices
     return dict(choice.delta)
 
 
 def _encode_head(envelope: dict[str, Any]) -> bytes:
+    """Encode the start of a chunk up to its first choice."""
     return b"data: " + as_data_lines(encode_json(envelope))[:-1] + b',"choices":['
 
 
@@ -171,6 +177,7 @@ NO_CHUNK_ENCODER = ChunkEncoder({}, b"", b"", b"")
 def chunk_encoder(
     event: ResponseStart, plan: EncodingPlan, context: ResponseContext, *, include_usage: bool
 ) -> ChunkEncoder:
+    """Return the chunk encoder of one response."""
     envelope: dict[str, Any] = {}
     if event.id is not None or not plan.same_protocol:
         envelope["id"] = completion_id(event.id, plan, context)
@@ -182,25 +189,25 @@ def chunk_encoder(
     restore_extras(envelope, event, FAMILY)
     for name in ("usage", "choices", "error"):
         envelope.pop(name, None)
-    said = _NULL_USAGE in event.wire_form if plan.same_protocol else include_usage
+    has_null_usage = _NULL_USAGE in event.wire_form if plan.same_protocol else include_usage
     return ChunkEncoder(
         envelope=envelope,
         head=_encode_head(envelope),
-        tail=b"]" + (b',"usage":null' if said else b"") + b"}\n\n",
+        tail=b"]" + (b',"usage":null' if has_null_usage else b"") + b"}\n\n",
         logprobs=b',"logprobs":null' if LOGPROBS_FORM in event.wire_form or not plan.same_protocol else b"",
     )
 
 
 class _OpenPart(Struct):
-    """An open part: what stands before and after the text of its deltas."""
+    """A part that is being streamed."""
 
     path: SourcePath
     kind: type
-    head: bytes = b""
-    tail: bytes = b""
-    block: int = 0
+    head: bytes = b""  # bytes before the text of each delta; empty if the part has no deltas
+    tail: bytes = b""  # bytes after it
+    block: int = 0  # reasoning block that the last delta belongs to
     is_empty: bool = True
-    start: int = 0
+    start: int = 0  # offset in the text of the candidate
     length: int = 0
     citations: list[tuple[Citation, SourcePath]] = msgspec.field(default_factory=list)
 
@@ -209,6 +216,8 @@ _NO_OPEN_PART = _OpenPart((), type(None))
 
 
 class Encoder:
+    """Encode the events of one response for a Chat client."""
+
     def __init__(self, context: ResponseContext) -> None:
         self.report = LossReport()
         self._plan = EncodingPlan(ID_AND_NAME_RULES, self.report, Target(), same_protocol=True, for_client=True)
@@ -219,60 +228,65 @@ class Encoder:
         self._parts: dict[tuple[int, int], _OpenPart] = {}
         self._open_part, self._open_candidate, self._open_index = _NO_OPEN_PART, -1, -1
         self._started_candidates: set[int] = set()
-        self._call_counts: dict[int, int] = {}
-        self._part_counts: dict[tuple[int, int], int] = {}
-        self._text_lengths: dict[int, int] = {}
-        self._annotations: dict[int, list[Any]] = {}
+        self._call_counts: dict[int, int] = {}  # index of the last call, by candidate
+        self._part_counts: dict[tuple[int, int], int] = {}  # index of the last part, by candidate and message
+        self._text_lengths: dict[int, int] = {}  # by candidate, for citation offsets
+        self._annotations: dict[int, list[Any]] = {}  # citations for the last chunk, by candidate
         self._candidate_ends: dict[int, CandidateEnd] = {}
-        self._refused: set[int] = set()
-        self._sent_extras: set[tuple[int, str]] = set()
+        self._refused: set[int] = set()  # candidates with a refusal
+        self._sent_extras: set[tuple[int, str]] = set()  # candidate and pointer
         self._usage: Usage | None = None
         self._ended = False
 
     @property
     def failure(self) -> ApiError | None:
+        """The error that made part ordering fail, if any."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        out: list[bytes] = []
+        """Encode events; text deltas of the open part take the fast path."""
+        chunks: list[bytes] = []
         part, index, candidate = self._open_part, self._open_index, self._open_candidate
-        before, after, length = part.head, part.tail, 0
+        head, tail, length = part.head, part.tail, 0
         for event in events:
             if type(event) is PartDelta and event.plain and event.index == index and event.candidate == candidate:
                 if text := event.text:
                     length += len(text)
-                    out += (before, encode_json(text), after)
+                    chunks += (head, encode_json(text), tail)
                 continue
             if length:
                 self._count_text(part, length)
-            out.append(self._encode(event))
+            chunks.append(self._encode(event))
             part, index, candidate = self._open_part, self._open_index, self._open_candidate
-            before, after, length = part.head, part.tail, 0
+            head, tail, length = part.head, part.tail, 0
         if length:
             self._count_text(part, length)
-        return b"".join(out)
+        return b"".join(chunks)
 
     @staticmethod
     def _count_text(part: _OpenPart, length: int) -> None:
+        """Record that text was sent for a part."""
         part.is_empty = False
         part.length += length
 
     def _encode(self, event: Event) -> bytes:
-        """One event; of another protocol with what waited for it, one part after the other."""
+        """Encode one event and, for another protocol, events that waited until an earlier part ended."""
         if self._plan.same_protocol:
             return self._HANDLERS[type(event)](self, event)
-        return b"".join([self._HANDLERS[type(one)](self, one) for one in self._sequencer.order(event)])
+        return b"".join([self._HANDLERS[type(ready)](self, ready) for ready in self._sequencer.order(event)])
 
     def close(self) -> bytes:
+        """End the stream, with an error if the response is incomplete."""
         if self._ended:
             return b""
-        waiting = b"".join([self._HANDLERS[type(one)](self, one) for one in self._sequencer.close()])
+        buffered = b"".join([self._HANDLERS[type(ready)](self, ready) for ready in self._sequencer.close()])
         if self._ended:
-            return waiting
-        error = ApiError(kind="server", message="the upstream ended before its answer did")
-        return waiting + self._fail_response(ResponseFailed(error=error))
+            return buffered
+        error = ApiError(kind="server", message="the upstream ended before the response was complete")
+        return buffered + self._fail_response(ResponseFailed(error=error))
 
     def _start_response(self, event: ResponseStart) -> bytes:
+        """Prepare the chunk encoder; the first chunk follows with the first message."""
         plan = self._plan
         plan.same_protocol = event.origin == FAMILY
         self._usage = event.usage
@@ -280,84 +294,92 @@ class Encoder:
         return b"" if plan.same_protocol else self._start_candidate(0)
 
     def _encode_chunk_with_extras(self, candidate: int, delta: dict[str, Any], extras: dict[str, Any]) -> bytes:
+        """Encode a chunk with extras and record them as sent."""
         self._sent_extras.update((candidate, name) for name in extras)
         return self._chunk_encoder.encode_with_extras(candidate, delta, extras)
 
     # ---- messages
 
     def _message_start(self, event: MessageStart) -> bytes:
-        # A first chunk that has only choice 1 breaks clients: the choices below it are opened too.
-        opened = b"".join([self._start_candidate(number) for number in range(event.candidate + 1)])
-        kept = _protocol_extras(event.extras)
-        if kept and self._plan.same_protocol:
-            opened += self._encode_chunk_with_extras(
-                event.candidate, {}, {f"delta/{name}": value for name, value in kept.items()}
+        """Encode the first chunk of a candidate."""
+        # Clients break if the first chunk has only choice 1, so all choices below it start as well.
+        chunks = b"".join([self._start_candidate(candidate) for candidate in range(event.candidate + 1)])
+        extras = _protocol_extras(event.extras)
+        if extras and self._plan.same_protocol:
+            chunks += self._encode_chunk_with_extras(
+                event.candidate, {}, {f"delta/{name}": value for name, value in extras.items()}
             )
-        return opened
+        return chunks
 
     def _start_candidate(self, candidate: int) -> bytes:
+        """Encode the role of a candidate, once."""
         if candidate in self._started_candidates:
             return b""
         self._started_candidates.add(candidate)
         return self._chunk_encoder.encode(candidate, {"role": "assistant", "content": None})
 
     def _message_end(self, event: MessageEnd) -> bytes:
+        """Encode the extras of a Chat message that were not sent before."""
         return self._encode_unsent_extras(event.candidate, event.extras, "delta/") if self._plan.same_protocol else b""
 
     def _encode_unsent_extras(self, candidate: int, extras: Extras | None, prefix: str) -> bytes:
-        """What was not told as it arrived."""
-        kept = {prefix + name: value for name, value in _protocol_extras(extras).items()}
-        untold = {name: value for name, value in kept.items() if (candidate, name) not in self._sent_extras}
-        return self._encode_chunk_with_extras(candidate, {}, untold) if untold else b""
+        """Encode a chunk with the extras that were not sent before."""
+        prefixed = {prefix + name: value for name, value in _protocol_extras(extras).items()}
+        unsent = {name: value for name, value in prefixed.items() if (candidate, name) not in self._sent_extras}
+        return self._encode_chunk_with_extras(candidate, {}, unsent) if unsent else b""
 
     def _notice(self, event: Notice) -> bytes:
+        """Encode a ping comment, or extras of a choice."""
         if event.kind == "ping":
             return b": ping\n\n"
-        kept = _protocol_extras(event.extras)
-        if not kept or not event.kind.startswith("choice:"):
+        extras = _protocol_extras(event.extras)
+        if not extras or not event.kind.startswith("choice:"):
             return b""
-        return self._encode_chunk_with_extras(int(event.kind.removeprefix("choice:")), {}, kept)
+        return self._encode_chunk_with_extras(int(event.kind.removeprefix("choice:")), {}, extras)
 
     # ---- parts
 
     def _part_start(self, event: PartStart) -> bytes:
+        """Encode the start of a part and prepare its deltas."""
         part, candidate = event.part, event.candidate
         message = (candidate, event.message)
         position = self._part_counts[message] = self._part_counts.get(message, -1) + 1
-        trail: SourcePath = ("candidates", candidate, "messages", event.message, "parts", position)
-        opened = self._start_candidate(candidate)
-        state = _OpenPart(trail, type(part))
-        before, after = self._chunk_encoder.head_and_tail(candidate)
-        said = ""
+        path: SourcePath = ("candidates", candidate, "messages", event.message, "parts", position)
+        chunks = self._start_candidate(candidate)
+        state = _OpenPart(path, type(part))
+        head, tail = self._chunk_encoder.head_and_tail(candidate)
+        text = ""
         match part:
             case Text():
-                state.head, state.tail = before + b'{"content":', b"}" + after
+                state.head, state.tail = head + b'{"content":', b"}" + tail
                 state.start = self._text_lengths.get(candidate, 0)
-                said = part.text
+                text = part.text
                 if part.signature is not None and not self._plan.same_protocol:
-                    self.report.dropped((*trail, "signature"), "", "the target has no place for another issuer's proof")
+                    self.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
             case Refusal():
                 self._refused.add(candidate)
-                state.head, state.tail = before + b'{"refusal":', b"}" + after
-                said = part.text
+                state.head, state.tail = head + b'{"refusal":', b"}" + tail
+                text = part.text
             case Reasoning():
-                self._open_reasoning(part, state, before, after)
-                said = "".join(block.text for block in part.content if isinstance(block, ReasoningText))
+                self._open_reasoning(part, state, head, tail)
+                text = "".join(block.text for block in part.content if isinstance(block, ReasoningText))
             case ToolCall() if part.executor == "client":
-                opened += self._open_call(part, state, candidate)
-                said = part.arguments
+                chunks += self._open_call(part, state, candidate)
+                text = part.arguments
             case _:
-                return opened + self._encode_complete_part(event, trail)
+                return chunks + self._encode_complete_part(event, path)
         self._parts[candidate, event.index] = state
         self._open_part, self._open_candidate, self._open_index = state, candidate, event.index
-        return opened + (self._encode_text(state, said) if said else b"")
+        return chunks + (self._encode_text(state, text) if text else b"")
 
     def _encode_text(self, state: _OpenPart, text: str) -> bytes:
+        """Encode a delta with this text."""
         state.is_empty = False
         state.length += len(text)
         return state.head + encode_json(text) + state.tail if state.head else b""
 
     def _open_reasoning(self, part: Reasoning, state: _OpenPart, head: bytes, tail: bytes) -> None:
+        """Prepare reasoning deltas in the field that the server used, or in `reasoning_content`."""
         if not self._plan.same_protocol:
             report_reasoning(part, LocatedPart(part, state.path), self._plan)
             state.head, state.tail = head + b'{"reasoning_content":', b"}" + tail
@@ -365,85 +387,91 @@ class Encoder:
             state.head = head + b'{"content":[{"type":"thinking","thinking":[{"type":"text","text":'
             state.tail = b"}]}]}" + tail
         elif DETAILS_FORM not in part.wire_form:
-            found = (token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM))
-            name = next(found, "reasoning_content")
+            names = (token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM))
+            name = next(names, "reasoning_content")
             state.head, state.tail = head + b"{" + encode_json(name) + b":", b"}" + tail
         else:
             state.block = -1
 
     def _open_call(self, part: ToolCall, state: _OpenPart, candidate: int) -> bytes:
+        """Encode the start of a call and prepare its argument deltas."""
         plan = self._plan
-        before, after = self._chunk_encoder.head_and_tail(candidate)
+        head, tail = self._chunk_encoder.head_and_tail(candidate)
         if plan.same_protocol and LEGACY_FORM in part.wire_form:
-            state.head, state.tail = before + b'{"function_call":{"arguments":', b"}}" + after
+            state.head, state.tail = head + b'{"function_call":{"arguments":', b"}}" + tail
             return self._chunk_encoder.encode(candidate, {"function_call": {"name": part.name, "arguments": ""}})
-        placed = LocatedPart(part, state.path)
+        located_part = LocatedPart(part, state.path)
         if not plan.same_protocol:
-            report_call(part, placed, plan)
+            report_call(part, located_part, plan)
         index = self._call_counts[candidate] = self._call_counts.get(candidate, -1) + 1
-        kind, inner = ("custom", "input") if part.shape == "freeform" else ("function", "arguments")
-        named = {"name": call_name(part, plan), inner: ""}
+        kind, field = ("custom", "input") if part.shape == "freeform" else ("function", "arguments")
+        members = {"name": call_name(part, plan), field: ""}
         call: dict[str, Any] = {
             "index": index,
-            "id": part.id if plan.same_protocol else plan.id_of(placed),
+            "id": part.id if plan.same_protocol else plan.id_of(located_part),
             "type": kind,
         }
         if call["id"] is None:
             del call["id"]
-        call[kind] = named
+        call[kind] = members
         restore_extras(call, part, FAMILY)
-        state.head = before + b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (index, kind.encode(), inner.encode())
-        state.tail = b"}}]}" + after
+        state.head = head + b'{"tool_calls":[{"index":%d,"%b":{"%b":' % (index, kind.encode(), field.encode())
+        state.tail = b"}}]}" + tail
         return self._chunk_encoder.encode(candidate, {"tool_calls": [call]})
 
     def _encode_complete_part(self, event: PartStart, path: SourcePath) -> bytes:
-        """A part that has no deltas: only this protocol's own can be told."""
-        placed = LocatedPart(event.part, path)
+        """Encode a part without deltas; only parts of Chat itself have an equivalent."""
+        located_part = LocatedPart(event.part, path)
         match event.part:
             case ToolCall():
-                encode_server_call(event.part, placed, self._plan)
+                encode_server_call(event.part, located_part, self._plan)
             case ToolResult():
-                encode_server_result(event.part, placed, self._plan)
+                encode_server_result(event.part, located_part, self._plan)
             case OpaquePart() if event.part.protocol == FAMILY and self._plan.same_protocol:
                 return self._chunk_encoder.encode(event.candidate, {"content": [event.part.body]})
             case _ if self._plan.same_protocol:
-                return self._chunk_encoder.encode(event.candidate, {"content": encode_parts([placed], self._plan)})
+                return self._chunk_encoder.encode(
+                    event.candidate, {"content": encode_parts([located_part], self._plan)}
+                )
             case _:
-                self.report.dropped(path, "", "the target's answers have no place for it")
+                self.report.dropped(path, "", "responses of the target cannot contain it")
         return b""
 
     def _part_delta(self, event: PartDelta) -> bytes:
+        """Encode a delta that did not take the fast path."""
         part = self._parts.get((event.candidate, event.index))
         if part is None:
             return b""
-        kept = _protocol_extras(event.extras)
-        if kept:
-            plain = self._encode_text(part, event.text) if event.text else b""
-            delta = decode_encoded_delta(plain) if plain else {}
-            return self._encode_chunk_with_extras(event.candidate, delta, kept)
+        extras = _protocol_extras(event.extras)
+        if extras:
+            chunk = self._encode_text(part, event.text) if event.text else b""
+            delta = decode_encoded_delta(chunk) if chunk else {}
+            return self._encode_chunk_with_extras(event.candidate, delta, extras)
         if event.annotation is not None:
             return self._encode_citation(part, event)
         if event.signature is not None and not self._plan.same_protocol:
-            self.report.dropped((*part.path, "signature"), "", "the target has no place for another issuer's proof")
+            self.report.dropped((*part.path, "signature"), "", "signatures are only valid for their issuer")
         if not event.text:
             return b""
         text = event.text
         if event.block != part.block and part.kind is Reasoning and part.head:
-            # Several texts of one reasoning are told as paragraphs.
+            # Several texts of one reasoning become paragraphs.
             part.block = event.block
             text = text if part.is_empty else "\n\n" + text
         return self._encode_text(part, text)
 
     def _encode_citation(self, part: _OpenPart, event: PartDelta) -> bytes:
+        """Encode a citation, or keep another protocol's until its text is complete."""
         if event.annotation is None:
             return b""
         if self._plan.same_protocol:
             return self._chunk_encoder.encode(event.candidate, {"annotations": [encode_citation(event.annotation)]})
-        trail = (*part.path, "annotations", len(part.citations))
-        part.citations.append((event.annotation, trail))
+        path = (*part.path, "annotations", len(part.citations))
+        part.citations.append((event.annotation, path))
         return b""
 
     def _part_end(self, event: PartEnd) -> bytes:
+        """Encode what remains of a part: citations, or arguments that had no delta."""
         part = self._parts.get((event.candidate, event.index))
         if self._open_part is part:
             self._open_part, self._open_candidate, self._open_index = _NO_OPEN_PART, -1, -1
@@ -451,12 +479,7 @@ class Encoder:
             return b""
         final = event.final
         if part.kind is Text:
-            self._text_lengths[event.candidate] = part.start + part.length
-            if self._plan.same_protocol and isinstance(final, Text) and final.annotations:
-                # Of an answer that came whole.
-                notes = [encode_citation(note) for note in final.annotations]
-                return self._chunk_encoder.encode(event.candidate, {"annotations": notes})
-            self._collect_citations(part, event)
+            return self._end_text(part, event)
         if isinstance(final, Reasoning) and not self._plan.same_protocol:
             report_reasoning(final, LocatedPart(final, part.path), self._plan)
         if part.kind is ToolCall and part.is_empty:
@@ -466,66 +489,87 @@ class Encoder:
             return b"" if self._plan.same_protocol or b'"custom"' in part.head[-20:] else self._encode_text(part, "{}")
         return b""
 
+    def _end_text(self, part: _OpenPart, event: PartEnd) -> bytes:
+        """Record the length of a text and encode the citations of a Chat response."""
+        final = event.final
+        self._text_lengths[event.candidate] = part.start + part.length
+        if self._plan.same_protocol and isinstance(final, Text) and final.annotations:
+            # A buffered response, whose citations are not streamed.
+            citations = [encode_citation(citation) for citation in final.annotations]
+            return self._chunk_encoder.encode(event.candidate, {"annotations": citations})
+        self._collect_citations(part, event)
+        return b""
+
     def _collect_citations(self, part: _OpenPart, event: PartEnd) -> None:
-        """The citations of a text, now that its end is known."""
+        """Encode the citations of a text, now that its end is known, for the last chunk."""
         final = event.final
         if not part.citations and isinstance(final, Text) and not self._plan.same_protocol:
-            notes = final.annotations or ()
-            part.citations = [(note, (*part.path, "annotations", index)) for index, note in enumerate(notes)]
-        for note, trail in part.citations:
-            cited = encode_foreign_citation(note, trail, self._plan, part.start, part.start + part.length)
-            if cited is not None:
-                self._annotations.setdefault(event.candidate, []).append(cited)
+            annotations = final.annotations or ()
+            part.citations = [
+                (citation, (*part.path, "annotations", index)) for index, citation in enumerate(annotations)
+            ]
+        for citation, path in part.citations:
+            encoded = encode_foreign_citation(citation, path, self._plan, part.start, part.start + part.length)
+            if encoded is not None:
+                self._annotations.setdefault(event.candidate, []).append(encoded)
         part.citations = []
 
     # ---- the end
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
+        """Keep the stop reason for the last chunk."""
         self._candidate_ends[event.candidate] = event
         return b""
 
     def _encode_finish(self, candidate: int, chunk_encoder: ChunkEncoder) -> bytes:
-        stopped = self._candidate_ends.get(candidate)
-        finish = encode_stop(
-            None if stopped is None else stopped.stop,
+        """Encode the finish reason of a candidate."""
+        candidate_end = self._candidate_ends.get(candidate)
+        reason = encode_stop(
+            None if candidate_end is None else candidate_end.stop,
             ("candidates", candidate, "stop"),
             self._plan,
             has_calls=candidate in self._call_counts,
             has_refusal=candidate in self._refused,
         )
-        return chunk_encoder.encode_finish(candidate, finish)
+        return chunk_encoder.encode_finish(candidate, reason)
 
     def _report_usage(self, event: UsageReport) -> bytes:
+        """Keep the usage for the last chunk."""
         self._usage = event.usage
         return b""
 
     def _end_response(self, event: ResponseEnd) -> bytes:
+        """Encode finish reasons, usage and `[DONE]`."""
         self._ended = True
-        out = b"" if self._plan.same_protocol else self._start_candidate(0)
-        finished = list(self._candidate_ends) if self._plan.same_protocol else sorted(self._started_candidates | {0})
-        late = _protocol_extras(event.extras)
-        chunks = self._chunk_encoder.with_members(late)
-        for number in finished:
-            out += self._finish_candidate(number, chunks if number == finished[-1] else self._chunk_encoder)
-        if late and not finished:
-            out += chunks.encode(0, {})
+        chunks = b"" if self._plan.same_protocol else self._start_candidate(0)
+        candidates = list(self._candidate_ends) if self._plan.same_protocol else sorted(self._started_candidates | {0})
+        late_extras = _protocol_extras(event.extras)
+        final_encoder = self._chunk_encoder.with_members(late_extras)
+        for candidate in candidates:
+            chunks += self._finish_candidate(
+                candidate, final_encoder if candidate == candidates[-1] else self._chunk_encoder
+            )
+        if late_extras and not candidates:
+            chunks += final_encoder.encode(0, {})
         if self._usage is not None and self._include_usage:
             usage = encode_usage(self._usage, self._plan)
-            out += encode_sse_frame(encode_json({**chunks.envelope, "choices": [], "usage": usage}))
-        return out + STREAM_END
+            chunks += encode_sse_frame(encode_json({**final_encoder.envelope, "choices": [], "usage": usage}))
+        return chunks + STREAM_END
 
     def _finish_candidate(self, candidate: int, chunk_encoder: ChunkEncoder) -> bytes:
-        notes = self._annotations.get(candidate)
-        cited = self._chunk_encoder.encode(candidate, {"annotations": notes}) if notes else b""
-        stopped = self._candidate_ends.get(candidate)
-        untold = b"" if stopped is None else self._encode_unsent_extras(candidate, stopped.extras, "")
-        return cited + untold + self._encode_finish(candidate, chunk_encoder)
+        """Encode the last chunks of a candidate: citations, extras and finish reason."""
+        annotations = self._annotations.get(candidate)
+        citation_chunk = self._chunk_encoder.encode(candidate, {"annotations": annotations}) if annotations else b""
+        candidate_end = self._candidate_ends.get(candidate)
+        extras_chunk = b"" if candidate_end is None else self._encode_unsent_extras(candidate, candidate_end.extras, "")
+        return citation_chunk + extras_chunk + self._encode_finish(candidate, chunk_encoder)
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
+        """Encode the error, after the candidates that had finished."""
         self._ended = True
-        finished = list(self._candidate_ends) if self._plan.same_protocol else []
-        told = [self._finish_candidate(number, self._chunk_encoder) for number in finished]
-        return b"".join([*told, encode_sse_frame(encode_json(encode_error(event.error).body))])
+        candidates = list(self._candidate_ends) if self._plan.same_protocol else []
+        chunks = [self._finish_candidate(candidate, self._chunk_encoder) for candidate in candidates]
+        return b"".join([*chunks, encode_sse_frame(encode_json(encode_error(event.error).body))])
 
     _HANDLERS: ClassVar[dict[type, Callable[..., bytes]]] = {
         ResponseStart: _start_response,
@@ -543,8 +587,10 @@ class Encoder:
 
 
 def _protocol_extras(extras: Extras | None) -> dict[str, Any]:
+    """Return the extras of this family."""
     return dict((extras or {}).get(FAMILY, {}))
 
 
 def stream_encoder(context: ResponseContext) -> StreamEncoder:
+    """Return an encoder for one response."""
     return Encoder(context)

@@ -1,6 +1,6 @@
-"""Chat's one hosted tool, web search, which is no tool here but a field of the request, and of some models only.
+"""Decode and encode tool declarations, tool choice and web search.
 
-Chat's tool declarations and tool choice, to canonical and back.
+Web search is Chat's only hosted tool. It is declared by `web_search_options` and available to some models only.
 """
 
 import re
@@ -70,7 +70,7 @@ from toolwire.protocols.vendors.openai import STRICT_SCHEMA
 
 SEARCH_FIELD = "web_search_options"
 SEARCH_FORM = "openai-chat:elsewhere"
-"""A tool that is declared outside `tools`: at home what was kept of the request tells it."""
+"""Wire form of a tool declared outside `tools`, which the extras of the request restore."""
 EMPTY_TOOLS = "openai-chat:tools:empty"
 REPRESENTED_SEARCH = f"{FAMILY}:canonical:{SEARCH_FIELD}"
 
@@ -80,27 +80,27 @@ HOSTED_TOOLS = HostedToolNames(
     option_pointers={"web_search": {"context_size": "search_context_size", "location": "user_location"}},
 )
 
-# `web_search_options` is refused by all other models.
+# All other models reject `web_search_options`.
 _SEARCH_MODELS = re.compile(r"search")
 _decode_search_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
-# ---- decode
+# ---- web search
 
 
 def decode_search(raw: Raw, tools: tuple[Tool, ...] | None) -> NativeTool | None:
-    """The search that the field asks for; None if it is no object."""
+    """Decode `web_search_options` as a hosted tool, None if it is not an object."""
     if (hosted := decode_hosted_tool(SEARCH_FIELD, raw, HOSTED_TOOLS)) is None:
         return None
     if hosted.location is not None:
         hosted = replace(hosted, location=_flatten_location(hosted.location))
-    form = (SEARCH_FORM, EMPTY_TOOLS) if tools == () else (SEARCH_FORM,)
+    wire_form = (SEARCH_FORM, EMPTY_TOOLS) if tools == () else (SEARCH_FORM,)
     return NativeTool(
-        protocol=FAMILY, kind="web_search", body=raw, hosted=hosted, at=f"/{SEARCH_FIELD}", wire_form=form
+        protocol=FAMILY, kind="web_search", body=raw, hosted=hosted, at=f"/{SEARCH_FIELD}", wire_form=wire_form
     )
 
 
 def _flatten_location(location: Raw) -> Raw:
-    """Others have no object within this one."""
+    """Flatten `user_location`, which other protocols do not nest."""
     members: dict[str, Any] = dict(_decode_search_members(location))
     inner = members.pop("approximate", None)
     if inner is None or bytes(inner)[:1] != b"{":
@@ -108,29 +108,27 @@ def _flatten_location(location: Raw) -> Raw:
     return Raw(msgspec.json.encode({**members, **_decode_search_members(inner)}))
 
 
-# ---- encode
-
-
 def is_search(tool: NativeTool, plan: EncodingPlan) -> bool:
-    """Whether it is the search of the model that is asked."""
+    """Tell whether the tool is a web search that the target model has."""
     return _model_has_search(plan) and has_native(tool, HOSTED_TOOLS)
 
 
 def _model_has_search(plan: EncodingPlan) -> bool:
+    """Tell whether host and model support `web_search_options`."""
     return plan.target.host.web_search and _SEARCH_MODELS.search(plan.target.model or "") is not None
 
 
 def encode_search(request: Request, plan: EncodingPlan) -> dict[str, Any]:
-    """The field, where another protocol's request has a search and the model one, too."""
+    """Return `web_search_options` for another protocol's search, if the model supports it."""
     if plan.same_protocol or not _model_has_search(plan):
         return {}
-    for placed in choosable_tools(request, plan):
-        if isinstance(placed.tool, NativeTool) and is_search(placed.tool, plan):
-            options = encode_hosted_options(placed.tool, placed.path, HOSTED_TOOLS, plan)
+    for located_tool in choosable_tools(request, plan):
+        if isinstance(located_tool.tool, NativeTool) and is_search(located_tool.tool, plan):
+            options = encode_hosted_options(located_tool.tool, located_tool.path, HOSTED_TOOLS, plan)
             if "user_location" in options:
-                place = dict(_decode_search_members(options["user_location"]))
-                kind = place.pop("type", "approximate")
-                options["user_location"] = {"type": kind, "approximate": place}
+                location = dict(_decode_search_members(options["user_location"]))
+                kind = location.pop("type", "approximate")
+                options["user_location"] = {"type": kind, "approximate": location}
             return {SEARCH_FIELD: options}
     return {}
 
@@ -152,7 +150,7 @@ _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "descr
 
 
 def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
-    """All tools, those of the deprecated `functions` last, and whether there was nothing to keep."""
+    """Decode all tools, those of the deprecated `functions` last; the second value is False if any has extras."""
     if not isinstance(shape.tools, list) and not shape.functions:
         return None, True
     tools: list[Tool] = []
@@ -160,20 +158,21 @@ def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
     for index, raw in enumerate(shape.tools or ()):
         text = bytes(raw)
         if (tool := _tool_memo.get(text)) is None:
-            tool, read_whole = _decode_tool(Raw(text), f"/tools/{index}")
-            if read_whole:
+            tool, is_exact = _decode_tool(Raw(text), f"/tools/{index}")
+            if is_exact:
                 _tool_memo.put(text, tool, len(text))
-            plain = plain and read_whole
+            plain = plain and is_exact
         tools.append(tool)
     for index, raw in enumerate(shape.functions or ()):
-        function, read_whole = _read_function(raw, f"/functions/{index}")
-        found = collect_chat_extras(function, LEGACY_FORM, *_LEGACY_NAMES)
-        tools.append(_decode_function(function, {**found, "at": f"/functions/{index}"}))
-        plain = plain and read_whole
+        function, is_exact = _read_function(raw, f"/functions/{index}")
+        extras = collect_chat_extras(function, LEGACY_FORM, *_LEGACY_NAMES)
+        tools.append(_decode_function(function, {**extras, "at": f"/functions/{index}"}))
+        plain = plain and is_exact
     return tuple(tools), plain
 
 
 def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
+    """Decode one tool; the second value is False if it has extras."""
     kind = tag_of(raw)
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, path, "an object", describe_json(raw))
@@ -182,12 +181,12 @@ def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
         shape, plain = _read_function_tool(raw, path)
         if plain and shape.type == "function" and _has_no_nulls(shape.function):
             return _decode_function(shape.function, {}), True
-        found = merge_extras(
+        extras = merge_extras(
             collect_chat_extras(shape),
             constant_extras("type", shape.type, "function"),
             collect_chat_extras(shape.function, prefix="function/"),
         )
-        return _decode_function(shape.function, found), plain
+        return _decode_function(shape.function, extras), plain
     if kind == "custom":
         custom, plain = _read_custom_tool(raw, path)
         return _decode_custom(custom), plain
@@ -195,17 +194,18 @@ def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
 
 
 def _has_no_nulls(shape: FunctionShape) -> bool:
-    """Whether there is no null in it, whose spelling would have to be kept."""
+    """Tell whether no field of the function is null."""
     return shape.description is not None and shape.strict is not None
 
 
-def _decode_function(shape: FunctionShape, extras_and_form: dict[str, Any]) -> FunctionTool:
+def _decode_function(shape: FunctionShape, collected: dict[str, Any]) -> FunctionTool:
+    """Decode a function with the extras and wire form collected around it."""
     parameters = unset_to_none(shape.parameters)
     if parameters is not None and bytes(parameters) == b"null":
-        under = "" if LEGACY_FORM in extras_and_form.get("wire_form", ()) else "function/"
-        extras_and_form = {
-            **extras_and_form,
-            "wire_form": (*extras_and_form.get("wire_form", ()), f"{FAMILY}:null:{under}parameters"),
+        prefix = "" if LEGACY_FORM in collected.get("wire_form", ()) else "function/"
+        collected = {
+            **collected,
+            "wire_form": (*collected.get("wire_form", ()), f"{FAMILY}:null:{prefix}parameters"),
         }
         parameters = None
     return FunctionTool(
@@ -213,52 +213,58 @@ def _decode_function(shape: FunctionShape, extras_and_form: dict[str, Any]) -> F
         description=unset_to_none(shape.description),
         parameters=parameters,
         strict=unset_to_none(shape.strict),
-        **extras_and_form,
+        **collected,
     )
 
 
 def _decode_custom(shape: CustomToolShape) -> FreeformTool:
+    """Decode a custom tool."""
     custom = shape.custom
     grammar = None
-    format_kept: dict[str, Any] = {}
-    form: tuple[str, ...] = ()
+    format_extras: dict[str, Any] = {}
+    wire_form: tuple[str, ...] = ()
     if custom.format is not UNSET:
-        format_kept = collect_chat_extras(custom.format, prefix="custom/format/")
+        format_extras = collect_chat_extras(custom.format, prefix="custom/format/")
         if custom.format.grammar is UNSET:
-            form = (TEXT_FORMAT,)
-            format_kept = merge_extras(format_kept, constant_extras("custom/format/type", custom.format.type, "text"))
+            wire_form = (TEXT_FORMAT,)
+            format_extras = merge_extras(
+                format_extras, constant_extras("custom/format/type", custom.format.type, "text")
+            )
         else:
-            format_kept = merge_extras(
-                format_kept, constant_extras("custom/format/type", custom.format.type, "grammar")
+            format_extras = merge_extras(
+                format_extras, constant_extras("custom/format/type", custom.format.type, "grammar")
             )
-            given_grammar = custom.format.grammar
+            shape_grammar = custom.format.grammar
             grammar = Grammar(
-                syntax=given_grammar.syntax,
-                definition=given_grammar.definition,
-                **collect_chat_extras(given_grammar),
+                syntax=shape_grammar.syntax,
+                definition=shape_grammar.definition,
+                **collect_chat_extras(shape_grammar),
             )
-    found = merge_extras(collect_chat_extras(shape, *form), collect_chat_extras(custom, prefix="custom/"), format_kept)
-    return FreeformTool(name=custom.name, description=unset_to_none(custom.description), grammar=grammar, **found)
+    extras = merge_extras(
+        collect_chat_extras(shape, *wire_form), collect_chat_extras(custom, prefix="custom/"), format_extras
+    )
+    return FreeformTool(name=custom.name, description=unset_to_none(custom.description), grammar=grammar, **extras)
 
 
 def decode_choice(shape: RequestShape) -> tuple[ToolChoice | None, dict[str, Raw]]:
-    """The choice; and what of it can only be kept."""
+    """Decode `tool_choice` and `function_call`; return the choice and what could not be decoded."""
     parallel = unset_to_none(shape.parallel_tool_calls)
     choice: ToolChoice | None = None
-    left: dict[str, Raw] = {}
+    undecoded: dict[str, Raw] = {}
     for name, raw in (("tool_choice", shape.tool_choice), ("function_call", shape.function_call)):
         if raw is UNSET or bytes(raw) == b"null":
             continue
-        read = None if choice is not None else _decode_choice_value(raw, name, parallel=parallel)
-        if read is None:
-            left[name] = raw
-        choice = choice or read
+        decoded = None if choice is not None else _decode_choice_value(raw, name, parallel=parallel)
+        if decoded is None:
+            undecoded[name] = raw
+        choice = choice or decoded
     if choice is None and parallel is not None:
         choice = ToolChoice(parallel=parallel, at="/parallel_tool_calls")
-    return choice, left
+    return choice, undecoded
 
 
 def _decode_choice_value(raw: Raw, name: str, *, parallel: bool | None) -> ToolChoice | None:
+    """Decode one choice, None if its form is unknown."""
     at = f"/{name}"
     legacy = (LEGACY_FORM,) if name == "function_call" else ()
     match decode_json(raw):
@@ -280,43 +286,47 @@ def _decode_choice_value(raw: Raw, name: str, *, parallel: bool | None) -> ToolC
 
 
 def _decode_object_choice(shape: ChoiceShape, at: str, *, parallel: bool | None) -> ToolChoice | None:
+    """Decode a choice that is an object."""
     if shape.allowed_tools is not UNSET:
         allowed = shape.allowed_tools
         names = tuple(
-            _decode_reference(one, f"/allowed_tools/tools/{index}") for index, one in enumerate(allowed.tools)
+            _decode_reference(reference, f"/allowed_tools/tools/{index}")
+            for index, reference in enumerate(allowed.tools)
         )
         required = allowed.mode == "required"
-        mode = constant_extras("allowed_tools/mode", allowed.mode, "required" if required else "auto")
-        kind = constant_extras("type", shape.type, "allowed_tools")
-        found = merge_extras(
-            collect_chat_extras(shape), mode, kind, collect_chat_extras(allowed, prefix="allowed_tools/")
+        mode_extras = constant_extras("allowed_tools/mode", allowed.mode, "required" if required else "auto")
+        type_extras = constant_extras("type", shape.type, "allowed_tools")
+        extras = merge_extras(
+            collect_chat_extras(shape), mode_extras, type_extras, collect_chat_extras(allowed, prefix="allowed_tools/")
         )
-        return ToolChoice(mode="allowed", names=names, required=required, parallel=parallel, at=at, **found)
+        return ToolChoice(mode="allowed", names=names, required=required, parallel=parallel, at=at, **extras)
     if shape.function is UNSET and shape.custom is UNSET:
         return None
-    found = merge_extras(collect_chat_extras(shape), constant_extras("type", shape.type, _reference_kind(shape)))
-    return ToolChoice(mode="named", names=(_decode_reference(shape, ""),), parallel=parallel, at=at, **found)
+    extras = merge_extras(collect_chat_extras(shape), constant_extras("type", shape.type, _reference_kind(shape)))
+    return ToolChoice(mode="named", names=(_decode_reference(shape, ""),), parallel=parallel, at=at, **extras)
 
 
 def _reference_kind(shape: ReferenceShape) -> str:
+    """Return the type of tool that a reference names."""
     return "custom" if shape.custom is not UNSET else "function"
 
 
 def _decode_reference(shape: ReferenceShape, at: str) -> ToolRef:
+    """Decode a reference to a tool."""
     kind = _reference_kind(shape)
-    named = shape.custom if shape.custom is not UNSET else shape.function
-    found = merge_extras(collect_chat_extras(shape), constant_extras("type", shape.type, kind)) if at else {}
-    if named is UNSET:
-        return ToolRef(name="", kind="native", at=at, **found)
-    found = merge_extras(found, collect_chat_extras(named, f"{FAMILY}:name:name={kind}/name", prefix=f"{kind}/"))
-    return ToolRef(name=named.name, kind="freeform" if kind == "custom" else "function", at=at, **found)
+    tool = shape.custom if shape.custom is not UNSET else shape.function
+    extras = merge_extras(collect_chat_extras(shape), constant_extras("type", shape.type, kind)) if at else {}
+    if tool is UNSET:
+        return ToolRef(name="", kind="native", at=at, **extras)
+    extras = merge_extras(extras, collect_chat_extras(tool, f"{FAMILY}:name:name={kind}/name", prefix=f"{kind}/"))
+    return ToolRef(name=tool.name, kind="freeform" if kind == "custom" else "function", at=at, **extras)
 
 
 # ---- encode
 
 
 def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, list[Any] | None]:
-    """`tools`, and at home what came as `functions`."""
+    """Encode `tools`, and `functions` for a Chat client that used them."""
     if plan.same_protocol:
         if request.tools is None:
             return None, None
@@ -326,28 +336,30 @@ def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, list[Any] |
             for tool in request.tools
             if LEGACY_FORM not in tool.wire_form and SEARCH_FORM not in tool.wire_form
         ]
-        empty = not request.tools or any(EMPTY_TOOLS in tool.wire_form for tool in request.tools)
-        return (tools if tools or empty else None), (functions or None)
+        sent_empty = not request.tools or any(EMPTY_TOOLS in tool.wire_form for tool in request.tools)
+        return (tools if tools or sent_empty else None), (functions or None)
     plan.request = request
     return _encoded_tools_memo.encode(request, plan, lambda: _encode_available_tools(request, plan)), None
 
 
 def _encode_available_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
+    """Encode another protocol's tools, None if there are none."""
     for index, tool in enumerate(request.tools or ()):
         if isinstance(tool, ToolGroup) and tool.description is not None:
-            plan.report.dropped(("tools", index), "description", "the target has no groups of tools")
-    offered = choosable_tools(request, plan)
+            plan.report.dropped(("tools", index), "description", "the target has no tool groups")
+    available = choosable_tools(request, plan)
     if not plan.target.host.allowed_tools:
-        offered = [one for one in offered if is_allowed(one, request, plan.report)]
-    encoded = [_encode_tool(one, plan) for one in offered]
+        available = [located_tool for located_tool in available if is_allowed(located_tool, request, plan.report)]
+    encoded = [_encode_tool(located_tool, plan) for located_tool in available]
     return [tool for tool in encoded if tool is not None] or None
 
 
 def _encode_same_protocol_tool(tool: Tool) -> Any:
+    """Encode a tool as a Chat client sent it."""
     if isinstance(tool, NativeTool):
         return tool.body
     if isinstance(tool, ToolGroup):
-        raise TypeError("this protocol has no groups of tools")
+        raise TypeError("Chat requests have no tool groups")
     if isinstance(tool, FreeformTool):
         return restore_extras(
             {"type": "custom", "custom": _custom_members(_custom_shape(tool, tool.name))}, tool, FAMILY
@@ -365,6 +377,7 @@ def _encode_same_protocol_tool(tool: Tool) -> Any:
 
 
 def _custom_members(shape: CustomShape) -> dict[str, Any]:
+    """Return the members of a custom tool as a dict."""
     body = as_dict(shape)
     if isinstance(shape.format, FormatShape):
         body["format"] = as_dict(shape.format)
@@ -372,17 +385,16 @@ def _custom_members(shape: CustomShape) -> dict[str, Any]:
 
 
 def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
+    """Encode another protocol's tool, None if it has no equivalent."""
     tool = located_tool.tool
     if isinstance(tool, NativeTool):
-        if not is_search(tool, plan):  # which `encode_search` says
+        if not is_search(tool, plan):  # a search is encoded by `encode_search`
             report_missing_native(located_tool, plan)
         return None
     if tool.allowed_callers is not None:
         report_allowed_callers(tool, located_tool.path, plan.report)
     if tool.defer:
-        plan.report.approximated(
-            located_tool.path, "defer", "the target has no deferred tools: it sees this one at once"
-        )
+        plan.report.approximated(located_tool.path, "defer", "without tool search, the tool is declared from the start")
     if tool.asynchronous:
         plan.report.dropped(located_tool.path, "asynchronous")
     if tool.cache is not None:
@@ -391,25 +403,27 @@ def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
         name = plan.tools.declare(tool, located_tool.path, plan.report)
         if plan.tools.freeform:
             return {"type": "custom", "custom": _custom_shape(tool, name)}
-        lowered = {"name": name, "description": freeform_description(tool), "parameters": freeform_schema()}
-        return {"type": "function", "function": lowered}
+        function = {"name": name, "description": freeform_description(tool), "parameters": freeform_schema()}
+        return {"type": "function", "function": function}
     if tool.output_schema is not None:
         plan.report.dropped(located_tool.path, "output_schema")
     return _encode_function(tool, located_tool.path, plan)
 
 
 def _custom_shape(tool: FreeformTool, name: str) -> CustomShape:
+    """Return the wire object of a free-form tool."""
     shape = CustomShape(name=name, description=none_to_unset(tool.description))
     if tool.grammar is not None:
         grammar = GrammarShape(syntax=tool.grammar.syntax, definition=tool.grammar.definition)
-        word = restore_constant(tool, "custom/format/type", "grammar")
-        shape.format = FormatShape(type=word, grammar=encode_with_extras(grammar, tool.grammar, FAMILY))
+        format_type = restore_constant(tool, "custom/format/type", "grammar")
+        shape.format = FormatShape(type=format_type, grammar=encode_with_extras(grammar, tool.grammar, FAMILY))
     elif TEXT_FORMAT in tool.wire_form:
         shape.format = FormatShape(type=restore_constant(tool, "custom/format/type", "text"))
     return shape
 
 
 def _encode_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode a function tool as the host accepts it."""
     function: dict[str, Any] = {"name": plan.tools.declare(tool, path, plan.report)}
     if tool.description is not None:
         function["description"] = tool.description
@@ -418,26 +432,26 @@ def _encode_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -
         schema, strict = fit_strictly_and_report(schema, STRICT_SCHEMA, plan.report, path, "parameters")
         if schema is not tool.parameters:
             plan.tools.expect_nulls(tool)
-    bare = plan.target.host.bare_functions
+    allows_bare = plan.target.host.bare_functions
     if schema is not None:
-        function["parameters"] = schema if bare else with_root_type(schema)
-    elif not bare:
+        function["parameters"] = schema if allows_bare else with_root_type(schema)
+    elif not allows_bare:
         function["parameters"] = _NO_PARAMETERS
-    if strict or (strict is not None and bare):
+    if strict or (strict is not None and allows_bare):
         function["strict"] = strict
     return {"type": "function", "function": function}
 
 
 def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> dict[str, Any]:
-    """`tool_choice` and `parallel_tool_calls`: the target refuses both where there are no tools."""
+    """Encode `tool_choice` and `parallel_tool_calls`, which the target rejects without tools."""
     choice = request.tool_choice
     if choice is None:
         return {}
     report_validated_choice(choice, plan.report)
     if not plan.same_protocol and not has_tools:
-        plan.report.dropped(("tool_choice",), "", "there are no tools to choose from")
+        plan.report.dropped(("tool_choice",), "", "no tools are declared")
         if choice.parallel is not None:
-            plan.report.dropped(("tool_choice",), "parallel", "there are no tools to call")
+            plan.report.dropped(("tool_choice",), "parallel", "no tools are declared")
         return {}
     body: dict[str, Any] = {}
     if choice.parallel is not None:
@@ -451,23 +465,28 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> d
 
 
 def _chosen_tools(request: Request, plan: EncodingPlan) -> list[ToolRef]:
-    """The tools that the choice names and that are offered; the others are reported."""
+    """Return the tools that the choice names and that are sent, reporting the others."""
     choice = request.tool_choice
     if choice is None or not choice.names or plan.same_protocol:
         return [] if choice is None else list(choice.names)
-    offered = {placed.tool.name for placed in plan.offered_tools(request) if not isinstance(placed.tool, NativeTool)}
-    found = []
-    for index, named in enumerate(choice.names):
-        if named.kind in ("function", "freeform") and named.name in offered:
-            found.append(named)
+    available = {
+        located_tool.tool.name
+        for located_tool in plan.offered_tools(request)
+        if not isinstance(located_tool.tool, NativeTool)
+    }
+    chosen = []
+    for index, reference in enumerate(choice.names):
+        if reference.kind in ("function", "freeform") and reference.name in available:
+            chosen.append(reference)
         elif choice.mode == "named":
-            plan.report.approximated(("tool_choice",), "names", "the target lacks this tool: any tool may be chosen")
+            plan.report.approximated(("tool_choice",), "names", "the target does not have this tool; sent as auto")
         else:
-            plan.report.dropped(("tool_choice", "names", index), "", "the target lacks this tool")
-    return found
+            plan.report.dropped(("tool_choice", "names", index), "", "the target does not have this tool")
+    return chosen
 
 
 def _encode_mode(choice: ToolChoice, plan: EncodingPlan, references: list[ToolRef]) -> Any:
+    """Encode the value of `tool_choice`."""
     match choice.mode:
         case "required":
             return "any" if ANY_CHOICE in choice.wire_form else "required"
@@ -476,30 +495,34 @@ def _encode_mode(choice: ToolChoice, plan: EncodingPlan, references: list[ToolRe
         case "named":
             return _encode_named_choice(choice, references[0], plan) if references else "auto"
         case "allowed":
-            tools = [_encode_reference(one, plan) for one in references]
+            tools = [_encode_reference(reference, plan) for reference in references]
             allowed: dict[str, Any] = {"tools": tools}
             if (
                 mode := restore_constant(choice, "allowed_tools/mode", "required" if choice.required else "auto")
             ) is not UNSET:
                 allowed["mode"] = mode
-            whole = {"type": restore_constant(choice, "type", "allowed_tools"), "allowed_tools": allowed}
-            return restore_extras({name: value for name, value in whole.items() if value is not UNSET}, choice, FAMILY)
+            members = {"type": restore_constant(choice, "type", "allowed_tools"), "allowed_tools": allowed}
+            return restore_extras(
+                {name: value for name, value in members.items() if value is not UNSET}, choice, FAMILY
+            )
         case mode:
             return mode
 
 
 def _encode_named_choice(choice: ToolChoice, reference: ToolRef, plan: EncodingPlan) -> Any:
+    """Encode a choice of one tool."""
     body = _encode_reference(reference, plan)
-    if (word := restore_constant(choice, "type", body["type"])) is UNSET:
+    if (wire_type := restore_constant(choice, "type", body["type"])) is UNSET:
         del body["type"]
     else:
-        body["type"] = word
+        body["type"] = wire_type
     return restore_extras(body, choice, FAMILY)
 
 
 def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> dict[str, Any]:
-    free = reference.kind == "freeform" and (plan.same_protocol or plan.tools.freeform)
-    kind = "custom" if free else "function"
+    """Encode a reference to a tool."""
+    is_freeform = reference.kind == "freeform" and (plan.same_protocol or plan.tools.freeform)
+    kind = "custom" if is_freeform else "function"
     body: dict[str, Any] = {
         "type": restore_constant(reference, "type", kind),
         kind: {"name": plan.tool_name(reference.name, reference.namespace)},

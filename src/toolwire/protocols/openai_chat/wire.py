@@ -1,4 +1,4 @@
-"""OpenAI Chat's wire objects, as msgspec reads and writes them."""
+"""Wire objects of Chat Completions, as msgspec structs; they include fields of compatible servers."""
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -6,7 +6,7 @@ from toolwire.codec.wire.reader import Extra, WireObject
 
 FAMILY = "openai-chat"
 SHARED_FAMILY = "openai"
-"""The family of what Chat and Responses call by the same name, and of files, which both can read."""
+"""Family of the fields that Chat and Responses share, and of file ids, which both accept."""
 
 
 class ContentPart(WireObject, tag_field="type"):
@@ -14,63 +14,83 @@ class ContentPart(WireObject, tag_field="type"):
 
 
 class BreakpointShape(WireObject):
+    """`prompt_cache_breakpoint`: the end of a cached prefix."""
+
     mode: str | UnsetType = UNSET
     ttl: str | UnsetType = UNSET
 
 
 class TextPart(ContentPart, tag="text"):
+    """Text."""
+
     text: str
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
 class ImageShape(WireObject):
+    """The URL of an image and its detail."""
+
     url: str
     detail: str | UnsetType = UNSET
 
 
 class ImagePart(ContentPart, tag="image_url"):
+    """An image."""
+
     image_url: ImageShape | str
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
 class VideoShape(WireObject):
+    """The URL of a video."""
+
     url: str
 
 
 class VideoPart(ContentPart, tag="video_url"):
-    """Of compatible servers and OpenRouter."""
+    """A video, supported by OpenRouter and compatible servers."""
 
     video_url: VideoShape | str
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
 class AudioShape(WireObject):
+    """Audio as base64."""
+
     data: str
     format: str | UnsetType = UNSET
 
 
 class AudioPart(ContentPart, tag="input_audio"):
+    """Audio input."""
+
     input_audio: AudioShape
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
 class FileShape(WireObject):
+    """A file by id or by content."""
+
     file_id: str | UnsetType = UNSET
     file_data: str | UnsetType = UNSET
     filename: str | UnsetType = UNSET
 
 
 class FilePart(ContentPart, tag="file"):
+    """A file."""
+
     file: FileShape
     prompt_cache_breakpoint: BreakpointShape | UnsetType = UNSET
 
 
 class RefusalPart(ContentPart, tag="refusal"):
+    """A refusal inside a content list."""
+
     refusal: str
 
 
 class ThinkingPart(ContentPart, tag="thinking"):
-    """Mistral's reasoning, which stands in the content."""
+    """Mistral's reasoning, which is part of the content."""
 
     thinking: "str | list[PartUnion]"
 
@@ -79,18 +99,22 @@ PartUnion = TextPart | ImagePart | VideoPart | AudioPart | FilePart | RefusalPar
 
 
 class FunctionCallShape(WireObject):
-    """Compatible servers also send an object as `arguments`; reading keeps it in `unknown`."""
+    """Name and arguments of a call. A server may send an object as `arguments`, which is read into `unknown`."""
 
     name: str | UnsetType | None = UNSET
     arguments: str | UnsetType | None = UNSET
 
 
 class CustomCallShape(WireObject):
+    """Name and free-form input of a call."""
+
     name: str | UnsetType | None = UNSET
     input: str | UnsetType | None = UNSET
 
 
 class CallShape(WireObject):
+    """An entry of `tool_calls`."""
+
     id: str | UnsetType | None = UNSET
     type: str | UnsetType | None = UNSET
     function: FunctionCallShape | UnsetType | None = UNSET
@@ -98,7 +122,7 @@ class CallShape(WireObject):
 
 
 class MessageShape(WireObject):
-    """A message of a request or of an answer. `reasoning_content` and `reasoning` are of compatible servers."""
+    """A message of a request or response. Compatible servers add `reasoning_content` or `reasoning`."""
 
     role: str
     content: str | list[PartUnion] | UnsetType | None = UNSET
@@ -113,7 +137,7 @@ class MessageShape(WireObject):
 
 
 class UrlCitationShape(WireObject):
-    """`content`, what the page says, is OpenRouter's."""
+    """A cited page. OpenRouter adds its text as `content`."""
 
     url: str | UnsetType = UNSET
     title: str | UnsetType = UNSET
@@ -123,11 +147,15 @@ class UrlCitationShape(WireObject):
 
 
 class CitationShape(WireObject):
+    """An entry of `annotations`."""
+
     type: str | UnsetType = UNSET
     url_citation: UrlCitationShape | UnsetType = UNSET
 
 
 class FunctionShape(WireObject):
+    """The function of a tool declaration."""
+
     name: str
     description: str | UnsetType | None = UNSET
     parameters: Raw | UnsetType = UNSET
@@ -135,37 +163,49 @@ class FunctionShape(WireObject):
 
 
 class FunctionToolShape(WireObject):
+    """A function tool."""
+
     function: FunctionShape
     type: str | UnsetType = UNSET
 
 
 class GrammarShape(WireObject):
+    """The grammar of a custom tool's input."""
+
     syntax: str
     definition: str
 
 
 class FormatShape(WireObject):
+    """The input format of a custom tool."""
+
     type: str | UnsetType = UNSET
     grammar: GrammarShape | UnsetType = UNSET
 
 
 class CustomShape(WireObject):
+    """The custom tool of a tool declaration."""
+
     name: str
     description: str | UnsetType | None = UNSET
     format: FormatShape | UnsetType = UNSET
 
 
 class CustomToolShape(WireObject):
+    """A custom tool with free-form input."""
+
     custom: CustomShape
     type: str | UnsetType = UNSET
 
 
 class NamedToolShape(WireObject):
+    """The name of a tool."""
+
     name: str
 
 
 class ReferenceShape(WireObject):
-    """A tool by name, in a choice."""
+    """A tool by name, in a tool choice."""
 
     type: str | UnsetType = UNSET
     function: NamedToolShape | UnsetType = UNSET
@@ -173,15 +213,21 @@ class ReferenceShape(WireObject):
 
 
 class AllowedToolsShape(WireObject):
+    """The tools that a choice allows."""
+
     tools: list[ReferenceShape]
     mode: str | UnsetType = UNSET
 
 
 class ChoiceShape(ReferenceShape):
+    """A `tool_choice` that is an object."""
+
     allowed_tools: AllowedToolsShape | UnsetType = UNSET
 
 
 class JsonSchemaShape(WireObject):
+    """`response_format.json_schema`."""
+
     name: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
     schema: Raw | UnsetType = UNSET
@@ -189,16 +235,22 @@ class JsonSchemaShape(WireObject):
 
 
 class ResponseFormatShape(WireObject):
+    """`response_format`."""
+
     type: str | UnsetType = UNSET
     json_schema: JsonSchemaShape | UnsetType = UNSET
 
 
 class StreamOptionsShape(WireObject):
+    """`stream_options`."""
+
     include_usage: bool | UnsetType = UNSET
     include_obfuscation: Extra = UNSET
 
 
 class RequestShape(WireObject):
+    """The body of `POST /v1/chat/completions`."""
+
     messages: list[MessageShape] | UnsetType = UNSET
     model: str | UnsetType = UNSET
     tools: list[Raw] | UnsetType | None = UNSET
@@ -240,12 +292,16 @@ class RequestShape(WireObject):
 
 
 class PromptDetailsShape(WireObject):
+    """`prompt_tokens_details` of the usage."""
+
     cached_tokens: int | UnsetType | None = UNSET
     cache_write_tokens: int | UnsetType | None = UNSET
     audio_tokens: Extra = UNSET
 
 
 class CompletionDetailsShape(WireObject):
+    """`completion_tokens_details` of the usage."""
+
     reasoning_tokens: int | UnsetType | None = UNSET
     accepted_prediction_tokens: Extra = UNSET
     audio_tokens: Extra = UNSET
@@ -253,6 +309,8 @@ class CompletionDetailsShape(WireObject):
 
 
 class UsageShape(WireObject):
+    """Token counts."""
+
     prompt_tokens: int | UnsetType | None = UNSET
     completion_tokens: int | UnsetType | None = UNSET
     total_tokens: int | UnsetType | None = UNSET
@@ -261,7 +319,7 @@ class UsageShape(WireObject):
 
 
 class ResponseChoiceShape(WireObject):
-    """One of the `choices` of a response."""
+    """An entry of `choices` of a response."""
 
     message: MessageShape
     index: int | UnsetType = UNSET
@@ -271,6 +329,8 @@ class ResponseChoiceShape(WireObject):
 
 
 class ResponseShape(WireObject):
+    """A response body."""
+
     choices: list[ResponseChoiceShape] | UnsetType | None = UNSET
     id: str | UnsetType | None = UNSET
     object: str | UnsetType | None = UNSET
@@ -283,6 +343,8 @@ class ResponseShape(WireObject):
 
 
 class ErrorShape(WireObject):
+    """The value of `error`."""
+
     message: str | UnsetType | None = UNSET
     type: str | UnsetType | None = UNSET
     param: str | UnsetType | None = UNSET
@@ -291,7 +353,7 @@ class ErrorShape(WireObject):
 
 
 class FragmentShape(WireObject):
-    """A piece of a call in a stream."""
+    """A fragment of a tool call in a stream."""
 
     index: int | UnsetType | None = UNSET
     id: str | UnsetType | None = UNSET
@@ -301,6 +363,8 @@ class FragmentShape(WireObject):
 
 
 class DeltaShape(WireObject):
+    """`delta` of a chunk's choice."""
+
     content: str | list[PartUnion] | UnsetType | None = UNSET
     tool_calls: list[FragmentShape] | UnsetType | None = UNSET
     role: str | UnsetType | None = UNSET
@@ -313,7 +377,7 @@ class DeltaShape(WireObject):
 
 
 class StreamChoiceShape(WireObject):
-    """One of the `choices` of a chunk."""
+    """An entry of `choices` of a chunk."""
 
     delta: DeltaShape | UnsetType | None = UNSET
     index: int | UnsetType = UNSET
@@ -323,6 +387,8 @@ class StreamChoiceShape(WireObject):
 
 
 class ChunkShape(WireObject):
+    """A chunk of a stream."""
+
     choices: list[StreamChoiceShape] | UnsetType | None = UNSET
     id: str | UnsetType | None = UNSET
     object: str | UnsetType | None = UNSET
@@ -330,7 +396,7 @@ class ChunkShape(WireObject):
     model: str | UnsetType | None = UNSET
     usage: UsageShape | UnsetType | None = UNSET
     error: Raw | UnsetType = UNSET
-    # Random padding, to hide lengths from eavesdroppers; it says nothing.
+    # Random padding that hides the length of the text.
     obfuscation: str | UnsetType | None = UNSET
     service_tier: Extra = UNSET
     system_fingerprint: Extra = UNSET

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Tool calls: validation, policy and approval, execution and output limits."""

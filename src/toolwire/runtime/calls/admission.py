@@ -1,7 +1,4 @@
-"""What is to be done with a call: whether it can be run at all, and whether it may.
-
-Having calls decided on: by what was decided before, or by asking a person, one question after the other.
-"""
+"""Admission of tool calls: validate the arguments, apply the policy, and obtain approvals."""
 
 import asyncio
 import json
@@ -12,7 +9,7 @@ from msgspec import Struct
 
 from toolwire.canonical.content import ToolCall
 from toolwire.journal.runs import decode_stored
-from toolwire.runtime.calls.approval import Approval, ApprovalAnswer, ApprovalRequest, Approver
+from toolwire.runtime.calls.approval import NO_APPROVER, Approval, ApprovalAnswer, ApprovalRequest, Approver
 from toolwire.runtime.calls.validation import CallValidationError, is_truncated, read_arguments, unknown_tool_message
 from toolwire.runtime.policy import Policy, Rule
 from toolwire.runtime.run.state import PendingCall, RunState
@@ -29,23 +26,27 @@ _CALLER_HINTS: dict[Caller, str] = {
 def admit_call(
     call: ToolCall, id: str, catalog: ToolCatalog, policy: Policy, *, repair: bool = False, caller: Caller = "direct"
 ) -> PendingCall:
+    """Validate a call and apply the policy, or refuse it with a message for the model.
+
+    `repair` allows fixing almost valid arguments. `caller` is the model itself or a program that it wrote.
+    """
     tool = catalog.tools.get(call.name)
     if tool is None:
-        known = [name for name, one in catalog.tools.items() if _accepts_caller(one, caller)]
+        available = [name for name, candidate in catalog.tools.items() if _accepts_caller(candidate, caller)]
         return PendingCall(
-            call=call, id=id, refusal=unknown_tool_message(call.name, known), refusal_kind="unknown_tool"
+            call=call, id=id, refusal=unknown_tool_message(call.name, available), refusal_kind="unknown_tool"
         )
     if not call.complete and (call.shape == "freeform" or is_truncated(call.arguments)):
-        why = f"the arguments of {call.name} were cut off before their end; nothing was run"
-        return PendingCall(call=call, id=id, tool=tool, refusal=why, refusal_kind="truncated")
+        message = f"the arguments of {call.name} were truncated; nothing was run"
+        return PendingCall(call=call, id=id, tool=tool, refusal=message, refusal_kind="truncated")
     try:
         arguments, repairs = read_arguments(tool, call.arguments, repair=repair)
     except CallValidationError as invalid:
         return PendingCall(call=call, id=id, tool=tool, refusal=str(invalid), refusal_kind=invalid.kind)
     text = json.dumps(arguments, ensure_ascii=False) if repairs else call.arguments
     if not _accepts_caller(tool, caller):
-        why = f"{call.name} may not be called {_CALLER_HINTS[caller]}"
-        return PendingCall(call=call, id=id, tool=tool, validated_text=text, refusal=why, refusal_kind="denied")
+        message = f"{call.name} may not be called {_CALLER_HINTS[caller]}"
+        return PendingCall(call=call, id=id, tool=tool, validated_text=text, refusal=message, refusal_kind="denied")
     pending = PendingCall(
         call=call, id=id, tool=tool, validated_text=text, repairs=repairs, is_program_call=caller == "code"
     )
@@ -54,7 +55,7 @@ def admit_call(
 
 
 def apply_policy(pending: PendingCall, tool: Tool, policy: Policy) -> None:
-    """Set what the policy says of the arguments as they are now."""
+    """Set the policy's verdict on the current arguments."""
     arguments = pending.arguments
     decision = policy.decide(tool, arguments)
     pending.verdict, pending.verdict_reason = decision.verdict, decision.reason
@@ -67,16 +68,17 @@ def _accepts_caller(tool: Tool, caller: Caller) -> bool:
 
 
 class RecordedApproval(Struct, frozen=True):
-    """An approval as it is kept. `always`: the tool need not ask again in this run, as long as its definition has this
-    digest."""
+    """An approval as recorded in the step log."""
 
     approval: Approval
     covers_run: bool = False
+    """The answer was `always`: later calls of the tool in this run need no approval."""
     definition_digest: str = ""
+    """Definition of the tool for which `covers_run` holds."""
 
 
 class ApprovalGate:
-    """For one run."""
+    """Obtains approvals for the calls of one run, one prompt at a time."""
 
     def __init__(self, step_log: StepLog, approver: Approver) -> None:
         self._step_log = step_log
@@ -84,60 +86,66 @@ class ApprovalGate:
         self._prompt_lock = asyncio.Lock()
 
     async def resolve(self, state: RunState, pending: PendingCall) -> None:
-        """A call that stays undecided is one of which somebody will be asked later."""
-        ask, name = state.approval_request(pending), f"approval/{state.turn}/{pending.id}"
-        async with self._prompt_lock:  # what is said of one call can be meant for the next
-            if (known := self._step_log.outcome(name)) is not None:
-                decided: RecordedApproval | None = decode_stored(known, RecordedApproval, f"the step {name}")
-            elif not ask.requires_human and _is_covered(state.rules, pending):
-                pending.approval = Approval(answer="yes", digest=ask.digest, decided_by="always for this run")
+        """Set `pending.approval` from the record, an earlier `always`, or the approver.
+
+        The approval stays None if the approver answers `later`.
+        """
+        request, name = state.approval_request(pending), f"approval/{state.turn}/{pending.id}"
+        async with self._prompt_lock:  # the answer `always` to one call may cover the next
+            if (stored := self._step_log.outcome(name)) is not None:
+                recorded: RecordedApproval | None = decode_stored(stored, RecordedApproval, f"step {name}")
+            elif not request.requires_human and _is_covered(state.rules, pending):
+                pending.approval = Approval(answer="yes", digest=request.digest, decided_by="always for this run")
                 return
             else:
-                decided = await self._request_approval(
-                    name, ask, "" if pending.tool is None else pending.tool.definition_digest
+                recorded = await self._request_approval(
+                    name, request, "" if pending.tool is None else pending.tool.definition_digest
                 )
-            if decided is None:
+            if recorded is None:
                 return
-            pending.approval = decided.approval
-            rule = Rule("allow", pending.call.name, definition_digest=decided.definition_digest)
-            if decided.covers_run and rule not in state.rules:
+            pending.approval = recorded.approval
+            rule = Rule("allow", pending.call.name, definition_digest=recorded.definition_digest)
+            if recorded.covers_run and rule not in state.rules:
                 state.rules += (rule,)
                 self._step_log.finish(_rules_step(state), msgspec.json.encode(state.rules))
 
     async def _request_approval(
         self, step_name: str, request: ApprovalRequest, definition_digest: str
     ) -> RecordedApproval | None:
+        """Ask the approver and record the answer; None if the answer is `later`."""
         self._step_log.begin(step_name, msgspec.json.encode(request))
         answer: ApprovalAnswer = await self._approver.approve(request)
         if answer == "later":
             return None
-        said: Literal["yes", "no"] = "no" if answer == "no" else "yes"
-        why = "" if self._approver.name != "nobody" else f"{request.reason}, and nobody is there to ask"
-        approval = Approval(answer=said, digest=request.digest, decided_by=self._approver.name, reason=why)
-        decided = RecordedApproval(approval, covers_run=answer == "always", definition_digest=definition_digest)
-        self._step_log.finish(step_name, msgspec.json.encode(decided))
-        return decided
+        decision: Literal["yes", "no"] = "no" if answer == "no" else "yes"
+        reason = "" if self._approver.name != NO_APPROVER else f"{request.reason}, and no approver is available"
+        approval = Approval(answer=decision, digest=request.digest, decided_by=self._approver.name, reason=reason)
+        recorded = RecordedApproval(approval, covers_run=answer == "always", definition_digest=definition_digest)
+        self._step_log.finish(step_name, msgspec.json.encode(recorded))
+        return recorded
 
     def restore_rules(self, state: RunState) -> None:
-        """What was said of this turn for all of the run: of what a tool called, nobody is asked again."""
-        if (known := self._step_log.outcome(_rules_step(state))) is not None:
-            state.rules = decode_stored(known, tuple[Rule, ...], f"the step {_rules_step(state)}")
+        """Restore the rules that `always` answers added in the current turn, for a resumed run."""
+        if (stored := self._step_log.outcome(_rules_step(state))) is not None:
+            state.rules = decode_stored(stored, tuple[Rule, ...], f"step {_rules_step(state)}")
 
 
 def defer_or_deny(state: RunState, outer: PendingCall, pending: PendingCall) -> None:
-    """Somebody will be asked later: only a tool that can be taken up again can wait for that."""
+    """Handle a nested call whose approval is postponed: pause a resumable outer tool, else deny the call."""
     if outer.tool is not None and outer.tool.resumable:
         raise CallDeferred
-    why = f"the answer is to come later, and {outer.call.name} can't wait for it"
+    reason = f"approval was postponed, and {outer.call.name} can't wait for it"
     pending.approval = Approval(
-        answer="no", digest=state.approval_request(pending).digest, decided_by="nobody", reason=why
+        answer="no", digest=state.approval_request(pending).digest, decided_by=NO_APPROVER, reason=reason
     )
 
 
 def _rules_step(state: RunState) -> str:
+    """Return the name of the step that records the rules added in this turn."""
     return f"always/{state.turn}"
 
 
 def _is_covered(rules: tuple[Rule, ...], pending: PendingCall) -> bool:
+    """Return True if an earlier `always` answer allows the call."""
     tool = pending.tool
     return tool is not None and any(rule.verdict == "allow" and rule.matches(tool, {}) for rule in rules)

@@ -1,7 +1,7 @@
-"""Asking a person: whether a call may be run, or what only they know.
+"""Approval of tool calls by a user.
 
-An answer counts for one call: the run, the call's id, the tool and the exact text of the arguments are bound together,
-so that it can't be used for another, and a call that changed must be asked again.
+An approval is bound to the run, call id, tool and exact argument text. It covers no other call, and a call whose
+arguments change needs a new one.
 """
 
 import hashlib
@@ -12,58 +12,83 @@ import msgspec
 from msgspec import Struct
 
 ApprovalAnswer = Literal["yes", "no", "always", "later"]
-"""`always`: this tool need not ask again in this run. `later`: the run waits."""
+"""`always` approves all later calls of this tool in the run; `later` pauses the run."""
+
+NO_APPROVER = "nobody"
+"""`Approver.name` where no user can be asked."""
 
 
 def approval_digest(run: str, call_id: str, tool: str, arguments: str) -> str:
-    """What an approval is for. The list is written so that no two calls give the same text."""
+    """Compute the digest that binds an approval to one call."""
+    # As a JSON list, no two different calls can encode to the same text.
     return hashlib.sha256(msgspec.json.encode([run, call_id, tool, arguments])).hexdigest()
 
 
 class ApprovalRequest(Struct, frozen=True, kw_only=True):
-    """A call that a person is to decide on. `why` says which rule wants that; `preview` is what would change; `allow`
-    are the rules that would spare them the question, if any can. `in_person`: no flag may answer for them."""
+    """A request to approve one call."""
 
     run: str
     call_id: str
     tool: str
     arguments: str
+    """Exact argument text."""
     reason: str
+    """The rule or default that requires approval."""
     preview: str | None = None
+    """Description of the call's effect."""
     suggested_rules: tuple[str, ...] = ()
+    """Rules that would allow such calls without asking; empty if none can."""
     requires_human: bool = False
+    """Neither `--yes` nor an earlier approval may approve the call."""
 
     @property
     def digest(self) -> str:
+        """Digest of the call; the approval must carry the same."""
         return approval_digest(self.run, self.call_id, self.tool, self.arguments)
 
 
 class Approval(Struct, frozen=True, kw_only=True):
-    """What was decided, for which call, and by whom: a person, a rule, `--yes`, or nobody."""
+    """A decision on one call."""
 
     answer: Literal["yes", "no"]
     digest: str
+    """`approval_digest` of the call."""
     decided_by: str
+    """Name of the approver, such as `person` or `--yes`."""
     reason: str = ""
 
     def covers(self, run: str, call_id: str, tool: str, arguments: str) -> bool:
+        """Return True if this approves exactly the given call."""
         same = hmac.compare_digest(self.digest, approval_digest(run, call_id, tool, arguments))
         return self.answer == "yes" and same
 
+    @property
+    def summary(self) -> str:
+        """The decision in words, such as `approved by --yes`."""
+        if self.decided_by == NO_APPROVER and self.answer == "no":
+            return "denied: no approver available"
+        return f"{'approved' if self.answer == 'yes' else 'denied'} by {self.decided_by}"
+
 
 class Approver(Protocol):
-    """Who can be asked. `name` stands in the record; `answer` gives None if there is none."""
+    """Asks the user to approve calls and to answer questions of tools."""
 
     name: str
+    """Recorded as `Approval.decided_by`."""
 
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer: ...
-    async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None: ...
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Ask whether a call may run."""
+        ...
+
+    async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Ask a question; None if the user gives no answer."""
+        ...
 
 
 class NoApprover:
-    """No terminal: what would be asked is denied."""
+    """Denies every request, for processes without a user to ask."""
 
-    name = "nobody"
+    name = NO_APPROVER
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         return "no"
@@ -73,7 +98,10 @@ class NoApprover:
 
 
 class AutoApprover:
-    """`--yes`: asks are answered with yes; questions, and what only a person may answer, still go to somebody else."""
+    """Approves every request, as with `--yes`.
+
+    Questions, and requests that require a human, go to the fallback approver.
+    """
 
     name = "--yes"
 

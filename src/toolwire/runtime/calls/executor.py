@@ -1,9 +1,9 @@
-"""Carrying out calls that may be run: at once where they don't touch each other, bounded, recorded, never twice.
+"""Execute the calls of a turn: in parallel unless they share resources, with limits, and never twice.
 
-1. An intent is written before a tool is started, an outcome after it ended. A call that was begun and has no outcome is
-   in doubt: it is reported as such, and not run again, unless its tool is resumable, idempotent or only reads.
-2. An approval counts for the call it was given for, and no other.
-3. A tool's failure is a result for the model. Only a cancellation goes further.
+1. The executor records an intent before a tool starts and an outcome after it ends. An interrupted call, with an intent
+   but no outcome, is in doubt. It is not run again unless its tool is resumable, idempotent or read-only.
+2. An approval covers exactly the call it was given for.
+3. A tool failure becomes a result for the model. Only cancellation propagates.
 """
 
 import asyncio
@@ -33,38 +33,41 @@ from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolContext, To
 
 EventCallback = Callable[[RunEvent], None]
 NestedCaller = Callable[[PendingCall, str, Arguments, str | None], Awaitable[ToolOutput]]
-"""How a tool calls another one."""
+"""Executes a nested call: the calling call, tool name, arguments and optional id."""
 
 _RETRY_DELAY = 0.2
 _DEFAULT_OUTPUT_LIMIT = 40_000
 _MAX_ARGUMENT_LENGTH = 2000
 IN_DOUBT = (
-    "in doubt: the run was interrupted while this call was being carried out. It may have taken effect or not; "
-    "it was not run again. Find out before you repeat it."
+    "in doubt: the run was interrupted during this call, which may or may not have taken effect. "
+    "It was not repeated. Check its effect before repeating it."
 )
 
 
 class CallIntent(Struct, frozen=True, array_like=True):
-    """What is about to be run. `resumable`: interrupted, it is taken up or run again, so that it is never in doubt."""
+    """A call about to be executed, as recorded in the step log."""
 
     tool: str
     arguments: str
     resumable: bool = False
+    """The call may be run again after an interruption, so it is never in doubt."""
 
 
 class CallOutcome(Struct, frozen=True, kw_only=True):
-    """What a call came to, as it is kept. `structured`: the same as data, for a program that asked. `usage`: tokens of
-    other models that it and the calls within it took."""
+    """The outcome of a call, as recorded in the step log."""
 
     result: ToolResult
+    """The result for the model."""
     record: CallRecord
+    """The record for events and journal."""
     structured: Any = None
+    """The result as JSON data, for a program that made the call."""
     usage: Usage | None = None
+    """Tokens used by models inside the tool and inside its nested calls."""
 
 
 class Executor:
-    """For one run. `parallel` calls go on at once; `tell` is told what happens as it happens; `recent` is when tools
-    were run and `apart` what runs now, where that is to be known beyond this run."""
+    """Executes the tool calls of one run."""
 
     def __init__(
         self,
@@ -79,8 +82,13 @@ class Executor:
         recent_calls: dict[str, deque[float]] | None = None,
         locks: ResourceLocks | None = None,
         remaining_tokens: int | None = None,
-        last_response: ResponseIdentity = ResponseIdentity(),  # noqa: B008 - it is frozen
+        last_response: ResponseIdentity = ResponseIdentity(),  # noqa: B008 - immutable
     ) -> None:
+        """Create an executor.
+
+        `parallel` limits concurrent model calls. `recent_calls` and `locks` are passed in to share rate limits and
+        resource locks with other runs.
+        """
         self._run = run
         self._step_log = step_log
         self._approver = approver
@@ -95,13 +103,13 @@ class Executor:
         self._nested_usage: dict[str, Usage | None] = {}
 
     async def execute_batch(self, turn: str, batch: Sequence[PendingCall]) -> list[CallOutcome | None]:
-        """All of a batch, in the order of the calls; None for one that waits for a person."""
+        """Execute a batch of calls, and return the outcomes in order; None for a call that waits for approval."""
         tasks: list[asyncio.Task[CallOutcome | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
-                for place, pending in enumerate(batch):
-                    before = [tasks[other] for other in range(place) if has_conflict(pending, batch[other])]
-                    tasks.append(group.create_task(self._execute_after(before, turn, pending)))
+                for index, pending in enumerate(batch):
+                    predecessors = [tasks[other] for other in range(index) if has_conflict(pending, batch[other])]
+                    tasks.append(group.create_task(self._execute_after(predecessors, turn, pending)))
         except BaseExceptionGroup as group_error:
             raise group_error.exceptions[0] from None
         return [task.result() for task in tasks]
@@ -109,12 +117,16 @@ class Executor:
     async def _execute_after(
         self, predecessors: Sequence["asyncio.Task[CallOutcome | None]"], turn: str, pending: PendingCall
     ) -> CallOutcome | None:
+        """Wait for conflicting earlier calls, then execute the call."""
         if predecessors:
             await asyncio.wait(predecessors)
         return await self.execute_model_call(turn, pending)
 
     async def execute_model_call(self, turn: str, pending: PendingCall) -> CallOutcome | None:
-        """A call of the model's own. What it calls in turn takes no place: it would wait for its caller."""
+        """Execute a call made by the model, in one of the parallel slots.
+
+        Nested calls take no slot: they would wait for their caller, which holds one.
+        """
         async with self._slots:
             try:
                 return await self.execute_call(turn, pending)
@@ -122,17 +134,17 @@ class Executor:
                 return None
 
     async def execute_call(self, turn: str, pending: PendingCall) -> CallOutcome:
-        """One call, from its decision to its outcome."""
+        """Execute one call, or return its recorded outcome."""
         name = f"call/{turn}/{pending.id}"
-        if (known := self._step_log.outcome(name)) is not None:
-            return decode_stored(known, CallOutcome, f"the step {name}")
-        again = pending.tool is not None and _may_run_again(pending.tool)
-        if self._step_log.intent(name) is not None and not again:
+        if (stored := self._step_log.outcome(name)) is not None:
+            return decode_stored(stored, CallOutcome, f"step {name}")
+        resumable = pending.tool is not None and _may_run_again(pending.tool)
+        if self._step_log.intent(name) is not None and not resumable:
             outcome = self._build_outcome(pending, _error_output(IN_DOUBT, "in_doubt"))
-        elif (unrun := self._skip_result(pending)) is not None:
-            outcome = self._build_outcome(pending, unrun)
+        elif (skipped := self._skip_result(pending)) is not None:
+            outcome = self._build_outcome(pending, skipped)
         else:
-            intent = CallIntent(pending.call.name, pending.arguments_text, again)
+            intent = CallIntent(pending.call.name, pending.arguments_text, resumable)
             async with self._locks.hold(pending):
                 self._step_log.begin(name, msgspec.json.encode(intent))
                 outcome = await self._run_tool(name, pending)
@@ -141,11 +153,11 @@ class Executor:
         return outcome
 
     def add_nested_usage(self, outer: PendingCall, usage: Usage | None) -> None:
-        """Count what a call within `outer` used as used by `outer`."""
+        """Add the usage of a nested call to its calling call."""
         self._nested_usage[outer.id] = add_usage(self._nested_usage.get(outer.id), usage)
 
     def _skip_result(self, pending: PendingCall) -> ToolOutput | None:
-        """What the model is told of a call that is not run; None if it is to be."""
+        """Return the result of a call that must not run: refused, answered by the user or denied; else None."""
         if pending.refusal:
             return _error_output(pending.refusal, pending.refusal_kind)
         if pending.output is not None:
@@ -159,17 +171,20 @@ class Executor:
             and approval.covers(self._run, pending.id, call.name, pending.arguments_text)
         ):
             return None
-        by = (
+        reason = (
             pending.verdict_reason
             if approval is None or pending.verdict == "deny"
-            else approval.reason or f"{approval.decided_by} said no"
+            else approval.reason or f"denied by {approval.decided_by}"
         )
-        return _error_output(f"denied: {call.name} was not run ({by}). Do not try it again in another way.", "denied")
+        return _error_output(
+            f"denied: {call.name} was not run ({reason}). Do not try to do the same in another way.", "denied"
+        )
 
     async def _run_tool(self, step_name: str, pending: PendingCall) -> CallOutcome:
+        """Run the tool, and retry transient failures of repeatable tools."""
         tool = pending.tool
         if tool is None:
-            raise AssertionError("a call without a tool is refused before it gets here")
+            raise AssertionError("calls without a tool are refused earlier")
         self._on_event(CallStarted(call_id=pending.id, tool=tool.name))
         start, attempt = time.time(), 0
         while True:
@@ -181,7 +196,8 @@ class Executor:
         return self._build_outcome(pending, output, start, attempt - 1)
 
     async def _attempt(self, step_name: str, tool: Tool, pending: PendingCall, attempt: int) -> ToolOutput:
-        calling = ToolContext(
+        """Run the tool once, and convert its failures to error outputs."""
+        context = ToolContext(
             run=self._run,
             id=pending.id,
             tool=tool.name,
@@ -196,18 +212,16 @@ class Executor:
         )
         try:
             async with asyncio.timeout(tool.timeout):
-                output = as_output(await tool.run(pending.arguments, calling))
+                output = as_output(await tool.run(pending.arguments, context))
             if tool.output_schema is not None and not output.is_error:
                 check_output(tool, output.structured)
         except TimeoutError:
             return _error_output(_timeout_message(tool), "timeout")
-        except ToolError as fault:
-            return _error_output(str(fault), fault.kind)
-        except CallValidationError as invalid:
-            return _error_output(str(invalid), invalid.kind)
+        except (ToolError, CallValidationError) as error:
+            return _error_output(str(error), error.kind)
         except CallDeferred:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a tool does, the model can act on it
+        except Exception as error:  # noqa: BLE001 - any failure of a tool is a result for the model
             return _error_output(f"{tool.name} failed: {type(error).__name__}: {error}", "crash")
         return output
 
@@ -218,6 +232,7 @@ class Executor:
         return self._call_nested(pending, name, arguments, id)
 
     def _rate_limit_error(self, tool: Tool) -> ToolOutput | None:
+        """Return an error if the tool's rate limit is reached; else count the call and return None."""
         if tool.rate is None:
             return None
         recent, now = self._recent_calls.setdefault(tool.name, deque()), time.monotonic()
@@ -226,19 +241,20 @@ class Executor:
         if len(recent) < tool.rate.calls:
             recent.append(now)
             return None
-        left = recent[0] + tool.rate.seconds - now
+        wait = recent[0] + tool.rate.seconds - now
         limit = f"{tool.rate.calls} calls in {tool.rate.seconds:g} seconds"
         return _error_output(
-            f"{tool.name} was not run: its limit is {limit}. Try again in {left:.0f} seconds.", "rate_limit"
+            f"{tool.name} was not run: its rate limit is {limit}. Try again in {wait:.0f} seconds.", "rate_limit"
         )
 
     def _build_outcome(
         self, pending: PendingCall, output: ToolOutput, start: float | None = None, retries: int = 0
     ) -> CallOutcome:
+        """Build the result for the model and the record of a call. `start` is None if the tool was not run."""
         call, tool = pending.call, pending.tool
         if pending.edited:
             output = replace(output, content=(_edit_notice(pending), *output.content))
-        made = bound_output(output, _DEFAULT_OUTPUT_LIMIT if tool is None else tool.output_limit, self._redactor)
+        bounded = bound_output(output, _DEFAULT_OUTPUT_LIMIT if tool is None else tool.output_limit, self._redactor)
         status: Literal["ok", "error", "denied"] = "ok"
         if output.is_error:
             status = "denied" if output.error_kind == "denied" else "error"
@@ -250,13 +266,13 @@ class Executor:
             approval=_approval_summary(pending),
             start=now if start is None else start,
             end=now,
-            summary=made.summary,
+            summary=bounded.summary,
             error=output.error_kind or ("tool" if output.is_error else ""),
             retries=retries,
             source="" if tool is None else tool.source,
             locus="local" if tool is None else tool.locus,
-            truncated=made.truncated,
-            redacted=made.redactions,
+            truncated=bounded.truncated,
+            redacted=bounded.redactions,
             repairs=pending.repairs,
             edited=pending.edited,
             response=self._last_response.response_id,
@@ -267,18 +283,19 @@ class Executor:
             call_id=call.id,
             name=call.name,
             namespace=call.namespace,
-            content=made.output.content,
+            content=bounded.output.content,
             status=status,
             native="custom" if call.shape == "freeform" else call.native,
             caller=call.caller,
             screen=output.screen,
         )
-        whole = pending.is_program_call and not made.truncated and not made.redactions
+        # Structured data is neither redacted nor truncated, so a program gets it only if the text needed neither.
+        intact = pending.is_program_call and not bounded.truncated and not bounded.redactions
         usage = add_usage(output.usage, self._nested_usage.pop(pending.id, None))
-        return CallOutcome(result=result, record=record, structured=output.structured if whole else None, usage=usage)
+        return CallOutcome(result=result, record=record, structured=output.structured if intact else None, usage=usage)
 
     def _redact_arguments(self, arguments: Any) -> Any:
-        """Arguments in a record: without secrets, and the long ones shortened."""
+        """Redact secrets and truncate long strings, for the call record."""
         match arguments:
             case dict():
                 return {name: self._redact_arguments(value) for name, value in arguments.items()}
@@ -291,30 +308,33 @@ class Executor:
 
 
 _TRANSIENT = frozenset({"timeout", "crash", "transient"})
-"""What may be otherwise at the next try."""
+"""Error kinds that may succeed on retry."""
 
 
 def _is_repeatable(tool: Tool) -> bool:
+    """Return True if repeating a call of the tool does no harm."""
     return tool.annotations.idempotent or tool.annotations.read_only
 
 
 def _edit_notice(pending: PendingCall) -> Text:
-    """Tell the model what ran: its own turn still holds the arguments that it wrote."""
-    return Text(text=f"[The arguments were changed before approval. It was called with {pending.arguments_text}]\n")
+    """Build the note with the edited arguments: the model's turn still holds the original ones."""
+    return Text(
+        text=f"[The arguments were edited before approval. The tool was called with {pending.arguments_text}]\n"
+    )
 
 
 def _timeout_message(tool: Tool) -> str:
-    late = f"{tool.name} took longer than {tool.timeout:g} seconds"
+    timeout = f"{tool.name} timed out after {tool.timeout:g} seconds"
     if tool.stoppable:
-        return f"{late} and was stopped. Part of it may have taken effect."
+        return f"{timeout} and was stopped. Part of it may have taken effect."
     return (
-        f"{late}, and it can't be stopped: it may still be running. It may have taken effect, or may yet do so. "
-        "Find out before you repeat it."
+        f"{timeout} but can't be stopped: it may still be running. It may have taken effect, or may still do so. "
+        "Check its effect before repeating it."
     )
 
 
 def _may_run_again(tool: Tool) -> bool:
-    """Whether a call that was interrupted may be run once more: then nobody need find out whether it took effect."""
+    """Return True if an interrupted call of the tool may be run again."""
     return tool.resumable or _is_repeatable(tool)
 
 
@@ -323,10 +343,11 @@ def _error_output(text: str, kind: str) -> ToolOutput:
 
 
 def _approval_summary(pending: PendingCall) -> str:
+    """Describe for the record how the call was allowed or denied, and by whom."""
     if pending.refusal:
         return f"refused: {pending.refusal_kind}"
     if pending.output is not None:
         return "answered by hand"
     if pending.approval is not None and pending.verdict != "deny":
-        return f"{pending.approval.answer} by {pending.approval.decided_by}"
+        return pending.approval.summary
     return f"{pending.verdict}: {pending.verdict_reason}"

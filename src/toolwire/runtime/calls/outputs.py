@@ -1,4 +1,4 @@
-"""What a tool gave, as the model may have it: parts, bounded, without secrets."""
+"""Convert tool results to content parts, redact secrets and enforce size limits."""
 
 import base64
 import json
@@ -20,12 +20,15 @@ _MAX_MEDIA_BYTES = 20 * 1024 * 1024
 _SUMMARY_LENGTH = 200
 _BYTES_TYPES = (bytes, bytearray, memoryview)
 MAX_ITEMS = 10_000
-"""As many items as are taken of an iterator, which may have no end."""
-TRUNCATION_NOTE = f"[cut off after {MAX_ITEMS} items]"
+"""Maximum items collected from an iterator, which may be infinite."""
+TRUNCATION_NOTE = f"[truncated after {MAX_ITEMS} items]"
 
 
 def as_output(value: Any) -> ToolOutput:
-    """Text stays text, parts stay parts, bytes are an image or text if they can be; anything else becomes JSON."""
+    """Convert the return value of a tool function to a `ToolOutput`.
+
+    Text and parts stay as they are, bytes become an image or text where possible, other values become JSON.
+    """
     match value:
         case ToolOutput():
             return value
@@ -37,17 +40,20 @@ def as_output(value: Any) -> ToolOutput:
             return ToolOutput(content=(value,))
         case bytes() | bytearray() | memoryview():
             return ToolOutput(content=(_bytes_part(bytes(value)),))
-        case list() | tuple() if value and all(isinstance(one, Text | Media | Data) for one in value):
+        case list() | tuple() if value and all(isinstance(item, Text | Media | Data) for item in value):
             return ToolOutput(content=tuple(value))
         case _:
-            found = JsonValue(value)
-            text = json.dumps(found.data, ensure_ascii=False, allow_nan=False)
-            return ToolOutput(content=(Text(text=text), *found.images), structured=found.data)
+            json_value = JsonValue(value)
+            text = json.dumps(json_value.data, ensure_ascii=False, allow_nan=False)
+            return ToolOutput(content=(Text(text=text), *json_value.images), structured=json_value.data)
 
 
 class JsonValue:
-    """A Python value as JSON data. Models of pydantic, dataclasses and msgspec structs become objects at any depth, NaN
-    and infinities null, iterators lists. Bytes become text, or a note of what they are; `images` holds the images."""
+    """A Python value converted to JSON data, with the images found in it.
+
+    Pydantic models, dataclasses and msgspec structs become objects at any depth, iterators become lists, NaN and
+    infinities become null. Bytes become text, or a placeholder for an image or binary data.
+    """
 
     def __init__(self, value: Any) -> None:
         self.images: list[Media] = []
@@ -55,11 +61,12 @@ class JsonValue:
         self.data = self._sanitize(built)
 
     def _sanitize(self, value: Any) -> Any:
+        """Replace NaN, infinities and bytes, and collect images."""
         match value:
             case dict():
-                return {name: self._sanitize(one) for name, one in value.items()}
+                return {name: self._sanitize(member) for name, member in value.items()}
             case list() | tuple():
-                return [self._sanitize(one) for one in value]
+                return [self._sanitize(item) for item in value]
             case float():
                 return value if math.isfinite(value) else None
             case bytes() | bytearray() | memoryview():
@@ -73,11 +80,11 @@ class JsonValue:
 
 
 def _to_builtins(value: Any) -> Any:
-    """Take apart a value that msgspec does not know."""
+    """Convert a value that msgspec does not support."""
     if hasattr(value, "model_dump"):
         try:
             return value.model_dump(mode="json")
-        except ValueError:  # bytes that are no text
+        except ValueError:  # bytes that are not UTF-8
             return value.model_dump()
     if isinstance(value, Mapping):
         return dict(value)
@@ -87,15 +94,16 @@ def _to_builtins(value: Any) -> Any:
 
 
 def collect_items(items: Iterable[Any]) -> list[Any]:
-    """Collect what an iterator yields, up to a bound that the list then names."""
+    """Collect the items of an iterable, up to `MAX_ITEMS` and then `TRUNCATION_NOTE`."""
     iterator = iter(items)
-    found = list(islice(iterator, MAX_ITEMS))
-    return [*found, TRUNCATION_NOTE] if next(iterator, found) is not found else found
+    collected = list(islice(iterator, MAX_ITEMS))
+    return [*collected, TRUNCATION_NOTE] if next(iterator, collected) is not collected else collected
 
 
 def _bytes_part(data: bytes) -> Text | Media:
-    if (kind := sniff_media_type(data[:16])) is not None:
-        return media_part(data, kind, None)
+    """Convert bytes to an image or other media part, to text, or to a placeholder."""
+    if (media_type := sniff_media_type(data[:16])) is not None:
+        return media_part(data, media_type, None)
     try:
         return Text(text=data.decode())
     except UnicodeDecodeError:
@@ -103,31 +111,32 @@ def _bytes_part(data: bytes) -> Text | Media:
 
 
 class BoundedOutput(Struct, frozen=True):
-    """An output as it goes to the model, and what was done to it."""
+    """An output as sent to the model, after redaction and truncation."""
 
     output: ToolOutput
     truncated: bool
     redactions: int
+    """Number of secrets redacted."""
     summary: str
+    """The beginning of the content, for the call record."""
 
 
 def bound_output(output: ToolOutput, limit: int, redactor: Redactor) -> BoundedOutput:
-    """At most `limit` characters of text: its head and its tail, and how much is missing between them."""
-    parts, redacted = list[Part](), 0
+    """Redact secrets, and truncate text to `limit` characters by cutting out the middle."""
+    parts, redactions = list[Part](), 0
     for part in output.content:
-        cleaned = _redact_part(part, redactor)
-        redacted += _count_redactions(cleaned) - _count_redactions(part)
-        parts.append(cleaned)
-    whole = sum(len(part.text) for part in parts if isinstance(part, Text))
-    truncated = whole > limit
+        redacted = _redact_part(part, redactor)
+        redactions += _count_redactions(redacted) - _count_redactions(part)
+        parts.append(redacted)
+    truncated = sum(len(part.text) for part in parts if isinstance(part, Text)) > limit
     if truncated:
         parts = _truncate_texts(parts, limit)
     parts, dropped = _drop_excess_media(parts)
-    made = replace(output, content=tuple(parts))
-    return BoundedOutput(made, truncated or dropped, redacted, _summarize(parts))
+    return BoundedOutput(replace(output, content=tuple(parts)), truncated or dropped, redactions, _summarize(parts))
 
 
 def _redact_part(part: Part, redactor: Redactor) -> Part:
+    """Redact secrets in a text or data part; a data part becomes text."""
     match part:
         case Text():
             text = redactor.redact_text(part.text)
@@ -143,46 +152,48 @@ def _count_redactions(part: Part) -> int:
 
 
 def _truncate_texts(parts: Sequence[Part], limit: int) -> list[Part]:
-    """Each text keeps its share: the short ones all of it."""
+    """Divide the limit evenly between texts, and give what short texts leave over to the longer ones."""
     texts = [part for part in parts if isinstance(part, Text)]
-    left, share = limit, dict[int, int]()
-    for count, part in enumerate(sorted(texts, key=lambda one: len(one.text))):
-        share[id(part)] = min(len(part.text), left // (len(texts) - count))
-        left -= share[id(part)]
+    remaining, shares = limit, dict[int, int]()
+    for count, part in enumerate(sorted(texts, key=lambda text_part: len(text_part.text))):
+        shares[id(part)] = min(len(part.text), remaining // (len(texts) - count))
+        remaining -= shares[id(part)]
     return [
-        replace(part, text=truncate_middle(part.text, share[id(part)])) if isinstance(part, Text) else part
+        replace(part, text=truncate_middle(part.text, shares[id(part)])) if isinstance(part, Text) else part
         for part in parts
     ]
 
 
 def truncate_middle(text: str, limit: int) -> str:
-    """The head and the tail of a text, and what is missing between them."""
+    """Cut out the middle of a long text, and note how many characters are missing."""
     if len(text) <= limit:
         return text
     head = limit - limit // 3
     tail = limit - head
     missing = len(text) - head - tail
-    return f"{text[:head]}\n[... {missing} characters were cut here ...]\n{text[len(text) - tail :]}"
+    return f"{text[:head]}\n[... {missing} characters truncated ...]\n{text[len(text) - tail :]}"
 
 
 def _drop_excess_media(parts: Sequence[Part]) -> tuple[list[Part], bool]:
-    kept, size, dropped = list[Part](), 0, False
+    """Replace inline media beyond the total size limit by a note."""
+    bounded, size, dropped = list[Part](), 0, False
     for part in parts:
         if isinstance(part, Media) and isinstance(part.source, Inline):
             size += len(part.source.data)
             if size > _MAX_MEDIA_BYTES:
-                kept.append(Text(text=f"[{part.media_type or part.kind} left out: too large]"))
+                bounded.append(Text(text=f"[{part.media_type or part.kind} omitted: too large]"))
                 dropped = True
                 continue
-        kept.append(part)
-    return kept, dropped
+        bounded.append(part)
+    return bounded, dropped
 
 
 def _summarize(parts: Sequence[Part]) -> str:
-    said = " ".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts)
-    return said if len(said) <= _SUMMARY_LENGTH else said[:_SUMMARY_LENGTH] + "..."
+    """Return the beginning of the text, with the type name for other parts."""
+    text = " ".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts)
+    return text if len(text) <= _SUMMARY_LENGTH else text[:_SUMMARY_LENGTH] + "..."
 
 
 def image_part(data: bytes, media_type: str, name: str | None = None) -> Media:
-    """A picture as a part."""
+    """Build an inline image part."""
     return Media(kind="image", media_type=media_type, name=name, source=Inline(data=base64.b64encode(data).decode()))

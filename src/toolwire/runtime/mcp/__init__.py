@@ -1,1 +1,1 @@
-"""MCP: other people's tools under our rules, and our tools for other people's clients."""
+"""MCP (Model Context Protocol): tools of MCP servers for agents, and toolwire's tools for MCP clients."""

@@ -1,7 +1,4 @@
-"""A result, held against what the tool said its results are.
-
-One call of a server's tool: sent, its questions answered, and sent again until it is done.
-"""
+"""Call a tool of an MCP server: send the call, answer its questions, and validate the result."""
 
 import asyncio
 import itertools
@@ -21,11 +18,13 @@ from toolwire.runtime.tool import Arguments, ToolContext, ToolError, ToolOutput
 
 
 def _refuse_lookup(url: str) -> NoReturn:
-    """A schema that a server wrote sends us nowhere."""
-    raise ValueError(f"{url} is not looked up")
+    """Refuse to fetch a remote `$ref` of a server's schema."""
+    raise ValueError(f"remote reference not allowed: {url}")
 
 
 class OutputSchema:
+    """The output schema of a server's tool, compiled on first use."""
+
     def __init__(self, schema: dict[str, Any] | None) -> None:
         self._schema = schema
 
@@ -38,25 +37,28 @@ class OutputSchema:
         return jsonschema_rs.validator_for(self._schema or {}, retriever=_refuse_lookup)
 
     def checked_output(self, result: types.CallToolResult, server: str) -> ToolOutput:
-        made = content.decode_result(result)
-        if self._schema is None or made.is_error:
-            return made
+        """Decode a result, and raise `ToolError` if its structured content does not match the schema."""
+        output = content.decode_result(result)
+        if self._schema is None or output.is_error:
+            return output
         if result.structured_content is None and "structured_content" not in result.model_fields_set:
-            raise ToolError(f"the MCP server {server} gave no structured content, which its tool promises", "output")
-        if is_too_costly(self._cost, made.structured):
-            raise ToolError(f"the result of the MCP server {server} would take too long to be checked", "output")
-        try:
-            wrong = next(self._validator.iter_errors(made.structured), None)
-        except ValueError as error:
-            raise ToolError(f"the MCP server {server} promises what can't be checked: {error}", "output") from None
-        if wrong is not None:
-            at = "/".join(str(step) for step in wrong.instance_path) or "the result"
             raise ToolError(
-                f"the MCP server {server} gave something else than its tool promises, at {at[:200]}: "
-                f"{limits.sanitize_text(wrong.message, 300)}",
+                f"MCP server {server!r} returned no structured content, which the output schema requires", "output"
+            )
+        if is_too_costly(self._cost, output.structured):
+            raise ToolError(f"the result of MCP server {server!r} would take too long to validate", "output")
+        try:
+            mismatch = next(self._validator.iter_errors(output.structured), None)
+        except ValueError as error:
+            raise ToolError(f"MCP server {server!r} has an invalid output schema: {error}", "output") from None
+        if mismatch is not None:
+            path = "/".join(str(segment) for segment in mismatch.instance_path) or "the result"
+            raise ToolError(
+                f"the result of MCP server {server!r} does not match its output schema at {path[:200]}: "
+                f"{limits.sanitize_text(mismatch.message, 300)}",
                 "output",
             )
-        return made
+        return output
 
 
 _CallResult: TypeAlias = types.CallToolResult | types.InputRequiredResult
@@ -78,6 +80,7 @@ _MODERN_RESULT: TypeAdapter[_CallResult] = TypeAdapter(
 async def call_tool(
     client: Client, server: str, tool: str, arguments: Arguments, context: ToolContext
 ) -> types.CallToolResult:
+    """Call a server's tool, in as many rounds as it has questions (`input_required`)."""
     answers: types.InputResponses | None = None
     state: str | None = None
     for number in range(limits.MAX_INPUT_ROUNDS):
@@ -90,39 +93,40 @@ async def call_tool(
         if result.input_requests:
             answers = await _answer_requests(server, result.input_requests, context)
         else:
-            answers = None  # it is busy, and wants to be asked again
+            answers = None  # without questions, `input_required` means that the server is busy: send again
             await asyncio.sleep(min(1.0, 0.05 * 2**number))
         state = result.request_state
-    raise ToolError(f"the MCP server {server} asked more than {limits.MAX_INPUT_ROUNDS} times for input", "protocol")
+    raise ToolError(f"MCP server {server!r} requested input more than {limits.MAX_INPUT_ROUNDS} times", "protocol")
 
 
 async def _send_call(client: Client, params: types.CallToolRequestParams, context: ToolContext) -> _CallResult:
-    told = itertools.count()
+    """Send one round of a call, and forward its progress notifications."""
+    progress_count = itertools.count()
 
-    async def progressed(progress: float, total: float | None, message: str | None) -> None:
-        if next(told) >= limits.MAX_PROGRESS_NOTICES:
+    async def report_progress(progress: float, total: float | None, message: str | None) -> None:
+        if next(progress_count) >= limits.MAX_PROGRESS_NOTICES:
             return
         number = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
         context.report_progress(f"{number} {limits.sanitize_text(message, 500)}" if message else number)
 
     modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
-    for last in (False, True):
+    for is_retry in (False, True):
         try:
-            # Not the client's own `call_tool`, which checks results with patterns that may not end.
+            # Not the SDK's `call_tool`: it validates results with regular expressions that may never end.
             return await client.session.send_request(
                 types.CallToolRequest(params=params),
                 _MODERN_RESULT if modern else _LEGACY_RESULT,
-                progress_callback=progressed,
+                progress_callback=report_progress,
             )
         except MCPError as error:
-            if error.code != types.HEADER_MISMATCH or not modern or last:
+            if error.code != types.HEADER_MISMATCH or not modern or is_retry:
                 raise
             await _refresh_schemas(client)
     raise AssertionError
 
 
 async def _refresh_schemas(client: Client) -> None:
-    """The headers of a call come from the tool's schema, which is another one by now."""
+    """List the tools again, because the SDK derives the headers of a call from the tool's schema."""
     cursor: str | None = None
     for _ in range(limits.MAX_PAGES):
         page = await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
@@ -133,11 +137,12 @@ async def _refresh_schemas(client: Client) -> None:
 async def _answer_requests(
     server: str, requests: dict[str, types.InputRequest], context: ToolContext
 ) -> types.InputResponses:
+    """Ask the user the server's questions, one after the other."""
     if len(requests) > limits.MAX_QUESTIONS:
-        raise ToolError(f"the MCP server {server} asks more than {limits.MAX_QUESTIONS} things at once", "protocol")
+        raise ToolError(f"MCP server {server!r} asked more than {limits.MAX_QUESTIONS} questions at once", "protocol")
     answers: types.InputResponses = {}
-    for key, request in requests.items():  # one after the other: it is one person
+    for key, request in requests.items():
         if not isinstance(request, types.ElicitRequest):
-            raise ToolError(f"the MCP server {server} wants {request.method}, which it was not offered", "protocol")
+            raise ToolError(f"MCP server {server!r} requested unsupported {request.method}", "protocol")
         answers[key] = await elicit(context.approver, server, request.params)
     return answers

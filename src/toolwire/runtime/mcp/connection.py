@@ -1,7 +1,7 @@
-"""The way to one server: opened when it is first needed, and opened anew, with more and more patience, when it broke.
+"""The connection to one MCP server: opened on first use, and reopened with exponential backoff after a failure.
 
-The SDK's client lives in one task of its own, because what it opens must be closed where it was opened; requests come
-from any task. The version is negotiated once for each connection: a connection speaks one version or it is not there.
+The SDK's client runs in its own task, because it must be closed by the task that opened it; requests come from any
+task. The protocol version is negotiated once per connection.
 """
 
 import asyncio
@@ -29,11 +29,11 @@ _SIGN_IN_TIMEOUT = 330.0
 
 
 class ServerUnavailable(ToolwireError):
-    """The server can't be reached; the message says why."""
+    """An MCP server can't be reached or started."""
 
 
 class _SessionState:
-    """Whether the server still knows it."""
+    """Notes whether the server has lost the HTTP session."""
 
     is_lost = False
 
@@ -42,7 +42,10 @@ class _SessionState:
 
 
 class ServerConnection:
-    """`changed` is called when the server says that its tools are others now."""
+    """A connection to one MCP server.
+
+    `on_change` is called when the server reports a changed tool list, and after a reconnect.
+    """
 
     def __init__(
         self,
@@ -64,25 +67,27 @@ class ServerConnection:
         self._task: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._closed = asyncio.Event()
-        # Those before the last too: calls that were under way still ask.
+        # Earlier sessions, too: calls in progress still ask about them.
         self._sessions: deque[tuple[Client, _SessionState]] = deque(maxlen=4)
         self._failures = 0
         self._retry_at = 0.0
         self._reconnect_task: asyncio.Task[None] | None = None
-        self.error = "not opened yet"
+        self.error = "not connected yet"
 
     @property
     def is_alive(self) -> bool:
+        """True while a client is connected."""
         return self._client is not None and not self._closed.is_set()
 
     @property
     def is_failing(self) -> bool:
+        """True if the last attempt to connect failed."""
         return self._failures > 0 and not self.is_alive
 
     def reconnect_in_background(self) -> None:
-        """When it is time, in the background: nobody waits for a server that failed before."""
+        """Start to reconnect unless it is too early, so that no turn waits for a failing server."""
         if self._reconnect_task is None and time.monotonic() >= self._retry_at:
-            self._reconnect_task = asyncio.create_task(self._reconnect(), name=f"mcp {self._name} again")
+            self._reconnect_task = asyncio.create_task(self._reconnect(), name=f"mcp {self._name} reconnect")
 
     async def _reconnect(self) -> None:
         try:
@@ -94,25 +99,26 @@ class ServerConnection:
         self._on_change()
 
     async def client(self) -> Client:
-        """A client that is connected, or `Unavailable`."""
+        """Return a connected client, connecting if needed; raise `ServerUnavailable` if that fails."""
         async with self._open_lock:
             if self._client is not None and not self._closed.is_set():
                 return self._client
             await self._close_client()
             if (wait := self._retry_at - time.monotonic()) > 0:
-                raise ServerUnavailable(f"{self.error} (tried again in {wait:.0f} s)")
+                raise ServerUnavailable(f"{self.error} (retrying in {wait:.0f} s)")
             return await self._connect()
 
     def is_session_lost(self, client: Client) -> bool:
-        """Whether the server has lost this client's session, and so has not looked at what it was sent."""
-        return any(session.is_lost for one, session in self._sessions if one is client)
+        """Return True if the server lost this client's session, and so did not process the request."""
+        return any(session.is_lost for session_client, session in self._sessions if session_client is client)
 
     def mark_broken(self, reason: str) -> None:
-        """A request found out."""
+        """Close the connection after a request showed that it is broken."""
         self.error = reason
         self._closed.set()
 
     async def close(self) -> None:
+        """Close the connection and stop reconnecting."""
         if self._reconnect_task is not None:
             self._reconnect_task.cancel()
             await asyncio.wait([self._reconnect_task])
@@ -127,9 +133,10 @@ class ServerConnection:
             task, self._task = self._task, None
             await asyncio.wait([task])
             if not task.cancelled():
-                task.exception()  # what it ended with was told before
+                task.exception()  # retrieved so that asyncio does not log it: it was reported before
 
     async def _connect(self) -> Client:
+        """Start the client's task and wait until it is connected."""
         self._closed = asyncio.Event()
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run_client(ready), name=f"mcp {self._name}")
@@ -137,11 +144,11 @@ class ServerConnection:
             async with asyncio.timeout(_SIGN_IN_TIMEOUT if self._open_browser else self._config.connect_timeout):
                 self._client = await asyncio.shield(ready)
         except TimeoutError:
-            self.error = f"it did not answer within {self._config.connect_timeout:g} seconds"
+            self.error = f"no response within {self._config.connect_timeout:g} seconds"
         except asyncio.CancelledError:
             self._task.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other servers go on
+        except Exception as error:  # noqa: BLE001 - no failure of one server may affect the others
             self.error = describe_error(error)
         else:
             self._failures = 0
@@ -153,39 +160,43 @@ class ServerConnection:
         raise ServerUnavailable(self.error)
 
     async def _run_client(self, ready: asyncio.Future[Client]) -> None:
-        complaints, session = StderrTail(), _SessionState()
+        """Run the SDK's client until the connection is closed. `ready` receives the client, or the error."""
+        stderr_tail, session = StderrTail(), _SessionState()
         try:
-            async with AsyncExitStack() as held:
-                client = await held.enter_async_context(self._build_client(complaints, session))
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(self._build_client(stderr_tail, session))
                 await self._check_version(client)
                 self._sessions.append((client, session))
                 ready.set_result(client)
                 async with asyncio.TaskGroup() as group:
-                    listening = group.create_task(self._watch_tool_changes(client))
+                    watch_task = group.create_task(self._watch_tool_changes(client))
                     await self._closed.wait()
-                    listening.cancel()
+                    watch_task.cancel()
         except BaseException as error:
             self._closed.set()
             if ready.done():
                 raise
-            if complaints.last_line and not isinstance(_first_error(error), SignInRequired | ServerUnavailable):
-                error = ServerUnavailable(f"{describe_error(error)}; it said: {complaints.last_line}")
+            if stderr_tail.last_line and not isinstance(_first_error(error), SignInRequired | ServerUnavailable):
+                error = ServerUnavailable(f"{describe_error(error)}; stderr: {stderr_tail.last_line}")
             ready.set_exception(error)
-            # Looked at by nobody if the one who waited has gone.
+            # Retrieved so that asyncio does not log it if the waiting caller was cancelled.
             ready.exception()
             if isinstance(error, asyncio.CancelledError):
                 raise
 
     async def _check_version(self, client: Client) -> None:
-        wanted = self._config.version
-        if wanted == "2026-07-28":  # the SDK takes it for granted
-            raw = await client.session.send_discover(wanted)
+        """Raise `ServerUnavailable` unless the negotiated version is the configured one."""
+        version = self._config.version
+        if version == "2026-07-28":  # the SDK assumes that the server supports it
+            raw = await client.session.send_discover(version)
             client.session.adopt(types.DiscoverResult.model_validate(raw))
-        if wanted not in ("auto", client.protocol_version):
-            raise ServerUnavailable(f"it speaks {client.protocol_version}, and not {wanted}")
+        if version not in ("auto", client.protocol_version):
+            raise ServerUnavailable(f"it uses protocol version {client.protocol_version}, but {version} is configured")
 
     def _build_client(self, stderr_tail: StderrTail, session: _SessionState) -> Client:
-        async def received(message: IncomingMessage) -> None:
+        """Build the SDK's client with our transport, elicitation and change notifications."""
+
+        async def handle_message(message: IncomingMessage) -> None:
             if isinstance(message, types.ToolListChangedNotification):
                 self._on_change()
 
@@ -193,7 +204,7 @@ class ServerConnection:
             self._open_transport(stderr_tail, session),
             mode={"2025-11-25": "legacy"}.get(self._config.version, self._config.version),
             elicitation_callback=self._elicit,
-            message_handler=received,
+            message_handler=handle_message,
             client_info=types.Implementation(name=IMPLEMENTATION_NAME, version=IMPLEMENTATION_VERSION),
             read_timeout_seconds=self._config.timeout,
             cache=None,
@@ -203,6 +214,7 @@ class ServerConnection:
     async def _open_transport(
         self, stderr_tail: StderrTail, session: _SessionState
     ) -> AsyncGenerator[TransportStreams]:
+        """Start the server's program, or connect to its URL with OAuth."""
         if self._config.command is not None:
             async with open_process(self._config, stderr_tail, self._closed) as streams:
                 yield streams
@@ -214,37 +226,38 @@ class ServerConnection:
             yield streams
 
     async def _watch_tool_changes(self, client: Client) -> None:
-        """Change notices of the newer version come on a stream of their own, which may break on its own."""
+        """Listen for tool list changes, which the newer protocol version sends on a separate stream."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
-        wait = _MIN_RETRY_DELAY
-        while wait <= _MAX_RETRY_DELAY:
+        delay = _MIN_RETRY_DELAY
+        while delay <= _MAX_RETRY_DELAY:
             try:
                 async with client.listen(tools_list_changed=True) as events:
-                    wait = _MIN_RETRY_DELAY
+                    delay = _MIN_RETRY_DELAY
                     async for _ in events:
                         self._on_change()
             except SubscriptionLost:
                 self._on_change()
-            except Exception:  # noqa: BLE001, S110 - whatever it is, the connection itself goes on
+            except Exception:  # noqa: BLE001, S110 - the connection itself works without this stream
                 pass
-            await asyncio.sleep(wait)
-            wait *= 2
+            await asyncio.sleep(delay)
+            delay *= 2
 
 
 def _first_error(error: BaseException) -> BaseException:
+    """Return the first error of nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def describe_error(error: BaseException) -> str:
-    """What happened, in one line."""
+    """Describe an error in one line."""
     error = _first_error(error)
     if isinstance(error, MCPError):
         return f"{error.message} ({error.code})"
     if isinstance(error, FileNotFoundError):
-        return f"there is no program {error.filename!r}"
+        return f"command not found: {error.filename}"
     text = " ".join(str(error).split())
     return text[:300] if text else type(error).__name__

@@ -1,7 +1,7 @@
-"""A tool's result, between MCP's words and canonical parts.
+"""Convert tool results between MCP content blocks and canonical parts.
 
-`decode` is MCP to canonical: an embedded resource is a document that has its URI as its name, and a link to one is
-text, because no provider may be sent to fetch what a server points at. `encode` is the other way.
+An embedded resource becomes a document with its URI as the name. A resource link becomes text, so that no provider
+fetches an address that a server chose.
 """
 
 import base64
@@ -20,19 +20,21 @@ _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video
 
 
 def decode_result(result: types.CallToolResult) -> ToolOutput:
+    """Decode a server's result, with the structured content as a part if there is no other."""
     parts = tuple(_decode_block(block) for block in result.content[: limits.MAX_PARTS])
-    if (more := len(result.content) - len(parts)) > 0:
-        parts = (*parts, Text(text=f"[{more} more parts are left out]"))
-    told = result.structured_content is not None or "structured_content" in result.model_fields_set
-    if told and not parts:
+    if (omitted_count := len(result.content) - len(parts)) > 0:
+        parts = (*parts, Text(text=f"[{omitted_count} more parts omitted]"))
+    has_structured = result.structured_content is not None or "structured_content" in result.model_fields_set
+    if has_structured and not parts:
         parts = (Data(json=Raw(msgspec.json.encode(result.structured_content))),)
-    failed = bool(result.is_error)
+    is_error = bool(result.is_error)
     return ToolOutput(
-        content=parts, is_error=failed, structured=result.structured_content, error_kind="tool" if failed else ""
+        content=parts, is_error=is_error, structured=result.structured_content, error_kind="tool" if is_error else ""
     )
 
 
 def _decode_block(block: types.ContentBlock) -> Part:
+    """Decode one MCP content block."""
     match block:
         case types.TextContent():
             return Text(text=block.text)
@@ -47,6 +49,7 @@ def _decode_block(block: types.ContentBlock) -> Part:
 
 
 def _decode_resource(resource: types.TextResourceContents | types.BlobResourceContents) -> Media:
+    """Decode an embedded resource as a named document, image, audio or video."""
     if isinstance(resource, types.TextResourceContents):
         source = PlainText(text=resource.text)
         return Media(kind="document", source=source, media_type=resource.mime_type or "text/plain", name=resource.uri)
@@ -57,7 +60,7 @@ def _decode_resource(resource: types.TextResourceContents | types.BlobResourceCo
 
 
 def _decode_text_blob(resource: types.BlobResourceContents) -> str | None:
-    """Servers send text as bytes too, which few models could read so."""
+    """Return the text of a blob with a textual media type; None otherwise. Few models read text as bytes."""
     if not (resource.mime_type or "").startswith(("text/", "application/json")):
         return None
     try:
@@ -67,9 +70,10 @@ def _decode_text_blob(resource: types.BlobResourceContents) -> str | None:
 
 
 def _describe_link(link: types.ResourceLink) -> str:
-    about = [one for one in (link.mime_type, None if link.size is None else f"{link.size} bytes") if one]
-    said = f": {link.description}" if link.description else ""
-    return f"[resource {link.name} at {link.uri}{' (' + ', '.join(about) + ')' if about else ''}{said}]"
+    """Describe a resource link as text: name, URI, media type, size and description."""
+    details = ", ".join(filter(None, (link.mime_type, None if link.size is None else f"{link.size} bytes")))
+    description = f": {link.description}" if link.description else ""
+    return f"[resource {link.name} at {link.uri}{f' ({details})' if details else ''}{description}]"
 
 
 def _media_kind(media_type: str | None) -> MediaKind:
@@ -77,6 +81,7 @@ def _media_kind(media_type: str | None) -> MediaKind:
 
 
 def encode_result(output: ToolOutput) -> types.CallToolResult:
+    """Encode a tool output for an MCP client, with structured content also as text if there is no other."""
     content = [_encode_part(part) for part in output.content]
     if not content and output.structured is not None:
         content = [types.TextContent(text=_to_json(output.structured))]
@@ -86,11 +91,12 @@ def encode_result(output: ToolOutput) -> types.CallToolResult:
 
 
 def _encode_part(part: Part) -> types.ContentBlock:
+    """Encode one canonical part; parts without an MCP equivalent become JSON text."""
     match part:
         case Text(text=text):
             return types.TextContent(text=text)
-        case Data(json=held):
-            return types.TextContent(text=bytes(held).decode())
+        case Data(json=data):
+            return types.TextContent(text=bytes(data).decode())
         case Media():
             return _encode_media(part)
         case _:
@@ -98,6 +104,7 @@ def _encode_part(part: Part) -> types.ContentBlock:
 
 
 def _encode_media(part: Media) -> types.ContentBlock:
+    """Encode media: unnamed images and audio as such, other inline data as embedded resources, URLs as links."""
     name = part.name or f"toolwire:{part.kind}"
     match part.source:
         case Inline(data=data) if part.kind == "image" and part.name is None:
@@ -105,11 +112,11 @@ def _encode_media(part: Media) -> types.ContentBlock:
         case Inline(data=data) if part.kind == "audio" and part.name is None:
             return types.AudioContent(data=data, mime_type=part.media_type or "audio/wav")
         case Inline(data=data):
-            held = types.BlobResourceContents(uri=_resource_uri(name), blob=data, mime_type=part.media_type)
-            return types.EmbeddedResource(resource=held)
+            blob = types.BlobResourceContents(uri=_resource_uri(name), blob=data, mime_type=part.media_type)
+            return types.EmbeddedResource(resource=blob)
         case PlainText(text=text):
-            text_held = types.TextResourceContents(uri=_resource_uri(name), text=text, mime_type=part.media_type)
-            return types.EmbeddedResource(resource=text_held)
+            document = types.TextResourceContents(uri=_resource_uri(name), text=text, mime_type=part.media_type)
+            return types.EmbeddedResource(resource=document)
         case Url(url=url):
             return types.ResourceLink(name=part.name or url, uri=url, mime_type=part.media_type)
         case _:
@@ -117,6 +124,7 @@ def _encode_media(part: Media) -> types.ContentBlock:
 
 
 def _resource_uri(name: str) -> str:
+    """Return the name if it is a URI, else a `toolwire:` URI for it."""
     return name if ":" in name else f"toolwire:{name}"
 
 

@@ -1,8 +1,6 @@
-"""A server wants to know something of a person: its form, asked field by field, or handed on whole.
+"""MCP elicitation in both directions: questions of servers to our user, and our questions to an MCP client's user.
 
-Nothing is answered by itself. What a person is shown says who asks, and has no signs that a terminal would obey.
-
-The person at the other end of an MCP client, asked with its own forms.
+Only the user answers. Prompts name the server that asks, and contain no terminal control characters.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,26 +19,29 @@ _ACCEPT, _DECLINE = "accept", "decline"
 
 @runtime_checkable
 class FormFiller(Protocol):
-    """Who can be given a form as it is: `key` names the question. None if there is no answer."""
+    """An approver that can present a complete form."""
 
-    async def fill(self, message: str, schema: Mapping[str, Any], key: str = "form") -> Mapping[str, Any] | None: ...
+    async def fill(self, message: str, schema: Mapping[str, Any], key: str = "form") -> Mapping[str, Any] | None:
+        """Present a form and return its values; None if the user does not submit it. `key` identifies the question."""
+        ...
 
 
 async def elicit(approver: Approver, server: str, params: types.ElicitRequestParams) -> types.ElicitResult:
+    """Ask the user a server's question: as a form, field by field, or as a URL to visit."""
     if isinstance(approver, NoApprover):
         return types.ElicitResult(action="decline")
-    said = f"The MCP server {server} asks: {limits.sanitize_text(params.message, limits.MAX_QUESTION_LENGTH)}"
+    message = f"MCP server {server!r} asks: {limits.sanitize_text(params.message, limits.MAX_QUESTION_LENGTH)}"
     if isinstance(params, types.ElicitRequestURLParams):
-        return await _request_url_visit(approver, said, params.url)
+        return await _request_url_visit(approver, message, params.url)
     schema = params.requested_schema
     fields = schema.get("properties")
     fields = fields if isinstance(fields, dict) else {}
     if len(fields) > limits.MAX_QUESTIONS:
         return types.ElicitResult(action="decline")
     if isinstance(approver, FormFiller):
-        filled = await approver.fill(said, schema)
-        return types.ElicitResult(action="cancel") if filled is None else _accept_result(dict(filled))
-    return await _request_fields(approver, said, fields, set(schema.get("required") or ()))
+        values = await approver.fill(message, schema)
+        return types.ElicitResult(action="cancel") if values is None else _accept_result(dict(values))
+    return await _request_fields(approver, message, fields, set(schema.get("required") or ()))
 
 
 def _accept_result(content: dict[str, FieldValue]) -> types.ElicitResult:
@@ -48,16 +49,16 @@ def _accept_result(content: dict[str, FieldValue]) -> types.ElicitResult:
 
 
 async def _request_url_visit(approver: Approver, message: str, url: str) -> types.ElicitResult:
-    """The address is told and never fetched: what happens there is between the person and the server."""
+    """Show a URL for the user to visit; toolwire itself never fetches it."""
     try:
         parts = urlsplit(url)
     except ValueError:  # brackets that are no IPv6 address
         return types.ElicitResult(action="decline")
     if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         return types.ElicitResult(action="decline")
-    shown = limits.sanitize_text(url, limits.MAX_QUESTION_LENGTH)
+    visible_url = limits.sanitize_text(url, limits.MAX_QUESTION_LENGTH)
     answer = await approver.answer(
-        f"{message}\nIt wants you to open {shown} (at {parts.hostname})", (_ACCEPT, _DECLINE)
+        f"{message}\nIt asks you to open {visible_url} (host: {parts.hostname})", (_ACCEPT, _DECLINE)
     )
     if answer == _ACCEPT:
         return types.ElicitResult(action="accept")
@@ -67,6 +68,7 @@ async def _request_url_visit(approver: Approver, message: str, url: str) -> type
 async def _request_fields(
     approver: Approver, message: str, fields: Mapping[str, Any], required: set[str]
 ) -> types.ElicitResult:
+    """Ask for the fields of a form one by one, with a few attempts for each."""
     if not fields:
         answer = await approver.answer(message, (_ACCEPT, _DECLINE))
         return _accept_result({}) if answer == _ACCEPT else types.ElicitResult(action="decline" if answer else "cancel")
@@ -94,37 +96,34 @@ async def _request_fields(
 
 
 def _field_question(message: str, name: str, field: Mapping[str, Any], *, required: bool) -> str:
+    """Build the prompt for one field: the message, then label, description and default."""
     label = limits.sanitize_text(str(field.get("title") or name), 200)
-    about = limits.sanitize_text(str(field.get("description") or ""), 500)
-    usual = (
-        f" [{limits.sanitize_text(str(field['default']), 200)}]"
-        if "default" in field
-        else ""
-        if required
-        else " (optional)"
-    )
-    return f"{message}\n{label}{': ' + about if about else ''}{usual}"
+    description = limits.sanitize_text(str(field.get("description") or ""), 500)
+    suffix = "" if required else " (optional)"
+    if "default" in field:
+        suffix = f" [{limits.sanitize_text(str(field['default']), 200)}]"
+    return f"{message}\n{label}{': ' + description if description else ''}{suffix}"
 
 
 def _allowed_values(field: Mapping[str, Any]) -> list[str]:
-    for listed in (field.get("oneOf"), field.get("anyOf")):
-        if isinstance(listed, list):
-            return [str(one["const"]) for one in listed if isinstance(one, dict) and "const" in one]
-    return [str(one) for one in field.get("enum") or ()]
+    """Return the values of an enumeration; empty if the field takes any."""
+    for options in (field.get("oneOf"), field.get("anyOf")):
+        if isinstance(options, list):
+            return [str(option["const"]) for option in options if isinstance(option, dict) and "const" in option]
+    return [str(value) for value in field.get("enum") or ()]
 
 
 def _prompt_choices(field: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the choices to prompt with; empty for free text and for multiple choice."""
     if field.get("type") == "boolean":
         return ("true", "false")
-    # Of several, a person writes some, with commas between.
-    return (
-        ()
-        if field.get("type") == "array"
-        else tuple(limits.sanitize_text(one, 200) for one in _allowed_values(field)[:100])
-    )
+    if field.get("type") == "array":  # the user writes several values, separated by commas
+        return ()
+    return tuple(limits.sanitize_text(value, 200) for value in _allowed_values(field)[:100])
 
 
 def _parse_answer(field: Mapping[str, Any], answer: str) -> FieldValue:
+    """Convert an answer to the type of the field; raise `ValueError` if it does not fit."""
     match field.get("type"):
         case "boolean":
             return {"true": True, "yes": True, "false": False, "no": False}[_require_option(answer.lower(), _BOOLEANS)]
@@ -135,7 +134,7 @@ def _parse_answer(field: Mapping[str, Any], answer: str) -> FieldValue:
         case "array":
             items = field.get("items")
             options = _allowed_values(items if isinstance(items, dict) else {})
-            return [_require_option(one.strip(), options) for one in answer.split(",") if one.strip()]
+            return [_require_option(item.strip(), options) for item in answer.split(",") if item.strip()]
         case _:
             if not field.get("minLength", 0) <= len(answer) <= field.get("maxLength", len(answer)):
                 raise ValueError(answer)
@@ -158,10 +157,12 @@ def _require_in_range(field: Mapping[str, Any], number: float) -> float:
 
 
 FormSender: TypeAlias = Callable[[str, types.ElicitRequestFormParams], Awaitable[types.ElicitResult]]
-"""Puts a form before the client's user; the text names the question among those of one call."""
+"""Sends a form to the client's user; the first argument is unique among the questions of one call."""
 
 
 class ElicitationApprover:
+    """Asks the user of an MCP client, with elicitation forms."""
+
     name = "the client's user"
 
     def __init__(self, send_form: FormSender) -> None:
@@ -169,17 +170,17 @@ class ElicitationApprover:
         self._question_count = 0
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Ask with the complete call: a form has no way to show the rest of a shortened one."""
-        shown = f"\n{request.preview}" if request.preview else ""
-        message = f"Allow {request.tool} with {request.arguments}? ({request.reason}){shown}"
+        """Ask for approval, with the complete arguments: a form can't expand shortened ones."""
+        preview = f"\n{request.preview}" if request.preview else ""
+        message = f"Allow {request.tool} with {request.arguments}? ({request.reason}){preview}"
         return "yes" if await self.answer(message, ("yes", "no")) == "yes" else "no"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         field: dict[str, Any] = {"type": "string", **({"enum": list(choices)} if choices else {})}
         schema = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
         self._question_count += 1
-        filled = await self.fill(question, schema, f"question_{self._question_count}")
-        answer = None if filled is None else filled.get("answer")
+        values = await self.fill(question, schema, f"question_{self._question_count}")
+        answer = None if values is None else values.get("answer")
         return answer if isinstance(answer, str) and (not choices or answer in choices) else None
 
     async def fill(self, message: str, schema: Mapping[str, Any], key: str = "form") -> Mapping[str, Any] | None:

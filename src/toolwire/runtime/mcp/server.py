@@ -1,13 +1,11 @@
-"""Calls that wait for an answer, in the version whose server may not ask: it ends the request, and gets another one.
+"""Toolwire's tools as an MCP server, in both protocol versions.
 
-What runs is kept and goes on when the answer comes, so that nothing is done twice. `requestState` is a name for it that
-can't be guessed, good for one round of one call.
+Every call goes through a `CallHandler`, which validates it, applies the policy, and runs it with limits. Approvals and
+questions go to the client's user if the client supports elicitation; otherwise they are denied.
 
-toolwire as an MCP server, of both versions: its tools, each call through one gate.
-
-Whatever is called goes through `Carry`, which validates, asks the policy, runs and bounds: there is no other way to a
-tool. A person whom the policy or a tool wants to ask is asked through the client, if it said that it can do that;
-otherwise there is nobody, and what would be asked is denied.
+In the newer version a server can't send requests. A call with a question ends its request with `input_required`, stays
+suspended, and continues when the client sends the answers with the same `requestState`. That is an unguessable token,
+valid for one round of one call.
 """
 
 import asyncio
@@ -45,12 +43,14 @@ _MAX_SUSPENDED = 100
 
 
 class _Question(Struct):
+    """A question that waits for the client's answer."""
+
     params: types.ElicitRequestFormParams
     answer: "asyncio.Future[types.ElicitResult]"
 
 
 class SuspendedCall:
-    """One call, over its rounds. `session` is the one of the round that is under way."""
+    """One call over its rounds. `session` is that of the current round."""
 
     def __init__(self, session: ServerSession, responses: types.InputResponses) -> None:
         self.session = session
@@ -62,16 +62,16 @@ class SuspendedCall:
         self._has_questions = asyncio.Event()
 
     async def elicit(self, key: str, params: types.ElicitRequestFormParams) -> types.ElicitResult:
-        """Answers may come with the call, before it asks."""
-        if isinstance(told := self._responses.pop(key, None), types.ElicitResult):
-            return told
+        """Ask the client's user, unless the answer came with the call."""
+        if isinstance(response := self._responses.pop(key, None), types.ElicitResult):
+            return response
         question = _Question(params, asyncio.get_running_loop().create_future())
         self.questions[key] = question
         self._has_questions.set()
         return await question.answer
 
     def accept_responses(self, responses: types.InputResponses) -> None:
-        """What nobody asked for is not looked at; what is missing is asked again."""
+        """Set the answers to open questions; answers to other questions are ignored."""
         for key, response in responses.items():
             question = self.questions.get(key)
             if question is not None and isinstance(response, types.ElicitResult):
@@ -81,16 +81,18 @@ class SuspendedCall:
             self._has_questions.clear()
 
     async def wait_for_result(self, task: "asyncio.Task[types.CallToolResult]") -> types.CallToolResult | None:
-        """The result, or None if it asks first."""
-        asked = asyncio.create_task(self._has_questions.wait())
+        """Wait for the result of the call; None if it has questions first."""
+        question_task = asyncio.create_task(self._has_questions.wait())
         try:
-            await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, question_task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
+            question_task.cancel()
         return task.result() if task.done() else None
 
 
 class SuspendedCalls:
+    """The calls that wait for answers, by `requestState`."""
+
     def __init__(self) -> None:
         self._suspended: dict[str, SuspendedCall] = {}
 
@@ -100,16 +102,16 @@ class SuspendedCalls:
         params: types.CallToolRequestParams,
         start_call: Callable[[SuspendedCall], Awaitable[types.CallToolResult]],
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """One round: of a call that waits, or the first of a new one."""
+        """Run one round: start a new call, or continue the suspended one that `requestState` names."""
         self._expire()
         responses = params.input_responses or {}
-        about = msgspec.json.encode([params.name, params.arguments], order="deterministic")
+        call_key = msgspec.json.encode([params.name, params.arguments], order="deterministic")
         if params.request_state is None:
             call = SuspendedCall(context.session, responses)
-            call.call_key = about
+            call.call_key = call_key
             call.task = asyncio.ensure_future(start_call(call))
         else:
-            call = self._resume(params.request_state, about)
+            call = self._resume(params.request_state, call_key)
             call.session = context.session
             call.accept_responses(responses)
         if call.task is None:
@@ -126,18 +128,21 @@ class SuspendedCalls:
         return self._suspend(call)
 
     def close(self) -> None:
+        """Cancel the suspended calls."""
         for call in self._suspended.values():
             if call.task is not None:
                 call.task.cancel()
         self._suspended.clear()
 
     def _resume(self, state: str, call_key: bytes) -> SuspendedCall:
-        found = self._suspended.get(state)
-        if found is None or found.call_key != call_key:
-            raise MCPError(types.INVALID_PARAMS, "requestState is not of a call that waits for this")
+        """Take the suspended call with this `requestState`; it must have the same tool and arguments."""
+        call = self._suspended.get(state)
+        if call is None or call.call_key != call_key:
+            raise MCPError(types.INVALID_PARAMS, "unknown requestState for this call")
         return self._suspended.pop(state)
 
     def _suspend(self, call: SuspendedCall) -> types.InputRequiredResult:
+        """Store the call under a new `requestState`, and return its questions."""
         state = secrets.token_urlsafe(32)
         call.deadline = time.monotonic() + _SUSPENDED_TTL
         self._suspended[state] = call
@@ -147,9 +152,11 @@ class SuspendedCalls:
         return types.InputRequiredResult(input_requests=requests, request_state=state)
 
     def _expire(self) -> None:
+        """Cancel suspended calls that are too old, and the oldest of too many."""
         now = time.monotonic()
-        late = [state for state, call in self._suspended.items() if call.deadline < now]
-        for state in [*late, *list(self._suspended)[: max(0, len(self._suspended) - len(late) - _MAX_SUSPENDED)]]:
+        expired = [state for state, call in self._suspended.items() if call.deadline < now]
+        excess_count = max(0, len(self._suspended) - len(expired) - _MAX_SUSPENDED)
+        for state in [*expired, *list(self._suspended)[:excess_count]]:
             call = self._suspended.pop(state, None)
             if call is not None and call.task is not None:
                 call.task.cancel()
@@ -165,8 +172,10 @@ _PROGRESS_PATTERN = re.compile(
 
 
 class CallHandler(Protocol):
-    """Carries out a call of a tool that was offered: validated, authorised, bounded. It raises nothing that is the
-    caller's own fault or the tool's: that is an `Output` with `is_error`."""
+    """Validates, authorizes and runs a call.
+
+    Failures of the caller or the tool are returned as a `ToolOutput` with `is_error`, not raised.
+    """
 
     async def __call__(
         self, name: str, arguments: Arguments, /, *, approver: Approver, on_progress: Callable[[str], None]
@@ -174,19 +183,21 @@ class CallHandler(Protocol):
 
 
 class _SdkServer(Server[Any]):
+    """The SDK's server, announcing `listChanged`."""
+
     def create_initialization_options(
         self,
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """The older version is told here, and nowhere else, that change notices come."""
-        notices = notification_options or NotificationOptions(tools_changed=True)
-        return super().create_initialization_options(notices, experimental_capabilities, extensions)
+        """Announce tool list changes, which the older protocol version expects at initialization."""
+        options = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
 class ToolServer:
-    """`offered` gives the tools of the moment; `changed` tells clients that they are others."""
+    """An MCP server for the tools that `list_tools` returns; their calls go to `handle_call`."""
 
     def __init__(self, list_tools: Callable[[], Awaitable[Sequence[Tool]]], handle_call: CallHandler) -> None:
         self._list_tools = list_tools
@@ -204,19 +215,22 @@ class ToolServer:
         )
 
     async def notify_changed(self) -> None:
+        """Notify clients that the tool list changed."""
         await self.bus.publish(ToolsListChanged())
-        # Each of them lists again, and is known again.
-        told, self._legacy_sessions = self._legacy_sessions, {}
-        for session in told:
+        # A session that lists the tools again is registered again.
+        sessions, self._legacy_sessions = self._legacy_sessions, {}
+        for session in sessions:
             with contextlib.suppress(Exception):
                 await session.send_tool_list_changed()
 
     def close(self) -> None:
+        """Cancel the suspended calls."""
         self._suspended_calls.close()
 
     async def _handle_list(
         self, context: RequestContext, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        """Answer `tools/list`, and register sessions of the older version for change notifications."""
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             self._legacy_sessions[context.session] = None
             while len(self._legacy_sessions) > _MAX_LEGACY_SESSIONS:
@@ -227,63 +241,66 @@ class ToolServer:
     async def _handle_call(
         self, context: RequestContext, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        tool = next((one for one in await self._list_tools() if one.name == params.name), None)
+        """Answer `tools/call`, with the client's user as approver if the client supports elicitation."""
+        tool = next((tool for tool in await self._list_tools() if tool.name == params.name), None)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name[:200]}")
-        given: Arguments = params.arguments or {}
+        arguments: Arguments = params.arguments or {}
         if tool.grammar is not None:
-            given = given.get(INPUT_ARGUMENT, "")
+            arguments = arguments.get(INPUT_ARGUMENT, "")
         capabilities = context.session.client_capabilities
-        asks = capabilities is not None and capabilities.elicitation is not None
+        can_elicit = capabilities is not None and capabilities.elicitation is not None
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
 
-            async def start(call: SuspendedCall) -> types.CallToolResult:
-                person: Approver = ElicitationApprover(call.elicit) if asks else NoApprover()
-                async with _progress_reporter(lambda: call.session) as progress:
-                    output = await self._run_tool(tool.name, given, approver=person, on_progress=progress)
+            async def start_call(call: SuspendedCall) -> types.CallToolResult:
+                approver: Approver = ElicitationApprover(call.elicit) if can_elicit else NoApprover()
+                async with _progress_reporter(lambda: call.session) as on_progress:
+                    output = await self._run_tool(tool.name, arguments, approver=approver, on_progress=on_progress)
                 return content.encode_result(output)
 
-            return await self._suspended_calls.run_round(context, params, start)
-        person: Approver = ElicitationApprover(_form_sender(context)) if asks else NoApprover()
-        async with _progress_reporter(lambda: context.session) as progress:
-            output = await self._run_tool(tool.name, given, approver=person, on_progress=progress)
-        # The older version has structured content only as an object.
+            return await self._suspended_calls.run_round(context, params, start_call)
+        approver: Approver = ElicitationApprover(_form_sender(context)) if can_elicit else NoApprover()
+        async with _progress_reporter(lambda: context.session) as on_progress:
+            output = await self._run_tool(tool.name, arguments, approver=approver, on_progress=on_progress)
+        # In the older version, structured content must be an object.
         return content.encode_result(
             output if isinstance(output.structured, dict) else replace(output, structured=None)
         )
 
 
 def _form_sender(context: RequestContext) -> FormSender:
-    async def form(key: str, params: types.ElicitRequestFormParams) -> types.ElicitResult:
+    """Return a function that sends forms as requests of the older protocol version."""
+
+    async def send_form(key: str, params: types.ElicitRequestFormParams) -> types.ElicitResult:
         return await context.session.elicit_form(params.message, params.requested_schema, context.request_id)
 
-    return form
+    return send_form
 
 
 @contextlib.asynccontextmanager
 async def _progress_reporter(session: Callable[[], ServerSession]) -> AsyncGenerator[Callable[[str], None]]:
-    """Progress, told in the order it came, and all of it before the result is."""
+    """Yield a function that sends progress notifications, in order and all before the result."""
     queue: asyncio.Queue[str | None] = asyncio.Queue(_MAX_QUEUED_PROGRESS)
 
-    def progress(text: str) -> None:
+    def report(text: str) -> None:
         with contextlib.suppress(asyncio.QueueFull):
             queue.put_nowait(text)
 
-    async def tell() -> None:
-        last = -1.0
+    async def send_queued() -> None:
+        last_value = -1.0
         while (text := await queue.get()) is not None:
-            said = _PROGRESS_PATTERN.fullmatch(text)
-            done = last + 1 if said is None else float(said["done"])
-            if done <= last:
+            match = _PROGRESS_PATTERN.fullmatch(text)
+            value = last_value + 1 if match is None else float(match["done"])
+            if value <= last_value:  # MCP requires increasing values
                 continue
-            last = done
-            total = None if said is None or said["total"] is None else float(said["total"])
+            last_value = value
+            total = None if match is None or match["total"] is None else float(match["total"])
             with contextlib.suppress(Exception):
-                await session().report_progress(done, total, text if said is None else said["message"])
+                await session().report_progress(value, total, text if match is None else match["message"])
 
-    task = asyncio.create_task(tell())
+    task = asyncio.create_task(send_queued())
     try:
-        yield progress
+        yield report
     except BaseException:
         task.cancel()
         raise
@@ -292,35 +309,37 @@ async def _progress_reporter(session: Callable[[], ServerSession]) -> AsyncGener
 
 
 def _encode_tool(tool: Tool, *, modern: bool) -> types.Tool:
-    says = tool.annotations
+    """Encode a tool for `tools/list`; a grammar tool takes its text as the argument `input`."""
+    annotations = tool.annotations
     schema = tool.output_schema
-    text = {"type": "object", "properties": {INPUT_ARGUMENT: {"type": "string"}}, "required": [INPUT_ARGUMENT]}
+    text_schema = {"type": "object", "properties": {INPUT_ARGUMENT: {"type": "string"}}, "required": [INPUT_ARGUMENT]}
     return types.Tool(
         name=tool.name,
         description=tool.description or None,
-        input_schema=tool.parameters if tool.grammar is None else text,
-        # The older version has objects only.
+        input_schema=tool.parameters if tool.grammar is None else text_schema,
+        # In the older version, output schemas must describe objects.
         output_schema=schema if modern or (schema is not None and schema.get("type") == "object") else None,
         annotations=types.ToolAnnotations(
-            read_only_hint=says.read_only,
-            destructive_hint=says.destructive,
-            idempotent_hint=says.idempotent,
-            open_world_hint=says.open_world,
+            read_only_hint=annotations.read_only,
+            destructive_hint=annotations.destructive,
+            idempotent_hint=annotations.idempotent,
+            open_world_hint=annotations.open_world,
         ),
     )
 
 
 async def serve_stdio(server: ToolServer) -> None:
-    async with stdio_server() as (received, sent):
-        await server.server.run(received, sent, server.server.create_initialization_options())
+    """Serve one client on stdin and stdout."""
+    async with stdio_server() as (incoming, outgoing):
+        await server.server.run(incoming, outgoing, server.server.create_initialization_options())
 
 
 RequestFilter: TypeAlias = Callable[[dict[bytes, bytes], bytes], int | None]
-"""The status that a request is turned away with, by its headers and its query; None lets it in."""
+"""Returns the status to reject a request with, by its headers and query string; None accepts it."""
 
 
 def http_app(server: ToolServer, rejection_status: RequestFilter) -> ASGIApp:
-    """Who may come in, by host, origin and key, is `refuse`'s to say, and nobody else's."""
+    """Build the ASGI app for streamable HTTP. `rejection_status` alone checks host, origin and key."""
     inner = server.server.streamable_http_app(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False)
     )

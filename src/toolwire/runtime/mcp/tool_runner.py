@@ -1,4 +1,4 @@
-"""A call from outside any conversation, under the same rules as a model's: validated, authorised, bounded, recorded."""
+"""Run tool calls outside a conversation, with the same validation, policy, limits and records as a model's calls."""
 
 import itertools
 import json
@@ -24,7 +24,10 @@ from toolwire.runtime.toolbox import Toolbox
 
 
 class ToolRunner:
-    """The one way to a tool of this toolbox. `steps` keeps what was done, under the name `run`; `tell` is told."""
+    """Runs the tools of a toolbox for MCP clients and the command line.
+
+    Calls are recorded in `step_log`, if one is given, under the run id `run_id`.
+    """
 
     def __init__(
         self,
@@ -46,30 +49,31 @@ class ToolRunner:
     async def __call__(
         self, name: str, arguments: Arguments, /, *, approver: Approver, on_progress: Callable[[str], None]
     ) -> ToolOutput:
+        """Run one call. Failures of the caller or the tool are returned as outputs with `is_error`."""
         self.call_count += 1
         return await self._run_call(_build_call(f"call_{self.call_count}", name, arguments), approver, on_progress)
 
     async def _run_call(
         self, call: ToolCall, approver: Approver, on_progress: Callable[[str], None], caller: Caller = "direct"
     ) -> ToolOutput:
+        """Admit, approve and execute one call, and its nested calls in the same way."""
         id = call.id or ""
         pending = admit_call(call, id, await self._toolbox.catalog(), self._policy, caller=caller)
         if pending.needs_approval:
             pending.approval = await self._request_approval(pending, approver)
-        gave = list[ToolOutput]()
+        outputs = list[ToolOutput]()
         if pending.tool is not None:
-            pending.tool = _capture_output(pending.tool, gave)
-        counts = itertools.count(1)
+            pending.tool = _capture_output(pending.tool, outputs)
+        numbers = itertools.count(1)
 
-        def tell(event: RunEvent) -> None:
+        def forward_event(event: RunEvent) -> None:
             self._on_event(event)
             if isinstance(event, CallProgressed) and event.call_id == id:
                 on_progress(event.text)
 
-        async def inner(outer: PendingCall, tool: str, given: Arguments, number: str | None) -> ToolOutput:
-            return await self._run_call(
-                _build_call(f"{outer.id}/{number or next(counts)}", tool, given), approver, on_progress, "code"
-            )
+        async def call_nested(outer: PendingCall, tool: str, arguments: Arguments, id: str | None) -> ToolOutput:
+            nested = _build_call(f"{outer.id}/{id or next(numbers)}", tool, arguments)
+            return await self._run_call(nested, approver, on_progress, "code")
 
         executor = Executor(
             run=self.run_id,
@@ -77,31 +81,35 @@ class ToolRunner:
             approver=approver,
             parallel=1,
             redactor=self._redactor,
-            on_event=tell,
-            call_nested=inner,
+            on_event=forward_event,
+            call_nested=call_nested,
             recent_calls=self._toolbox.recent_calls,
             locks=self._toolbox.locks,
         )
         outcome = await executor.execute_model_call("1", pending)
         if outcome is None:
-            return ToolOutput(content=(Text(text="it waits for an approval, and here nothing waits"),), is_error=True)
+            message = "a nested call needs approval, and this call can't wait for it"
+            return ToolOutput(content=(Text(text=message),), is_error=True)
         result = outcome.result
-        failed = result.status != "ok"
+        is_error = result.status != "ok"
         return ToolOutput(
             content=result.content or (),
-            is_error=failed,
+            is_error=is_error,
             error_kind=outcome.record.error,
-            structured=None if failed or not gave else self._redact_structured(gave[-1]),
+            structured=None if is_error or not outputs else self._redact_structured(outputs[-1]),
         )
 
     async def _request_approval(self, pending: PendingCall, approver: Approver) -> Approval:
-        ask = RunState(run=self.run_id).approval_request(pending)
-        yes = await approver.approve(ask) in ("yes", "always")
-        why = f"{pending.verdict_reason}, and nobody is there to ask" if isinstance(approver, NoApprover) else ""
-        return Approval(answer="yes" if yes else "no", digest=ask.digest, decided_by=approver.name, reason=why)
+        """Ask the approver about one call; `later` counts as a denial."""
+        request = RunState(run=self.run_id).approval_request(pending)
+        approved = await approver.approve(request) in ("yes", "always")
+        reason = f"{pending.verdict_reason}, and no approver is available" if isinstance(approver, NoApprover) else ""
+        return Approval(
+            answer="yes" if approved else "no", digest=request.digest, decided_by=approver.name, reason=reason
+        )
 
     def _redact_structured(self, output: ToolOutput) -> object:
-        """Structured content is bounded by the message that it came in; secrets are taken out of it as of text."""
+        """Return the structured output without secrets; None if there is none."""
         if output.structured is None:
             return None
         try:
@@ -111,15 +119,16 @@ class ToolRunner:
 
 
 def _build_call(id: str, name: str, arguments: Arguments) -> ToolCall:
+    """Build a tool call from parsed arguments or text."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCall(id=id, name=name, arguments=text)
 
 
 def _capture_output(tool: Tool, outputs: list[ToolOutput]) -> Tool:
-    """The record of a call has no structured content: it is listened to where it comes from."""
+    """Return the tool with its outputs appended to `outputs`, since call outcomes omit structured content."""
 
-    async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
-        outputs.append(as_output(await tool.run(arguments, calling)))
+    async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        outputs.append(as_output(await tool.run(arguments, context)))
         return outputs[-1]
 
     return replace(tool, run=run)

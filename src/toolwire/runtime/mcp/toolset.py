@@ -1,9 +1,9 @@
-"""The tools of one MCP server, as any other tools: validated, authorised, bounded and journalled by whoever runs them.
+"""The tools of one MCP server as a toolset.
 
-1. What the server says went wrong with its tool (`isError`) is an output, for the model. What went wrong between us and
-   the server (a JSON-RPC error, a broken line, an answer that is none) is a `ToolFault` of another kind.
-2. What a server says of its tools are hints from outside: they are kept, and no rule believes them.
-3. A server that fails offers nothing, is told of once each time, and is tried again later.
+1. A tool failure that the server reports (`isError`) is an output for the model. A failure of the connection or the
+   protocol is a `ToolError` of another kind.
+2. Annotations of a server are untrusted hints: they are passed on, but the policy ignores them.
+3. A server that fails has no tools. Each failure is reported once, and the connection is retried later.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from toolwire.runtime.mcp.tool_names import McpToolNames
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
 
 _DEFAULT_TTL = 300.0
-"""Seconds that a list of the older version counts, which has no word for it."""
+"""Seconds until tools are listed again, for protocol versions without `ttlMs`."""
 
 _MAX_WARNINGS = 100
 
@@ -41,8 +41,11 @@ _Result = TypeVar("_Result")
 
 
 class McpToolset:
-    """`names` is shared between servers, so that no two tools get one name; `folder` is where tokens are kept, and
-    `browse` how a person is asked to sign in, if that can be."""
+    """The tools of one MCP server.
+
+    `tool_names` is shared between servers, so that names are unique. OAuth tokens are stored in `token_folder`;
+    `open_browser` lets the user sign in.
+    """
 
     def __init__(
         self,
@@ -76,17 +79,18 @@ class McpToolset:
 
     @property
     def state(self) -> ServerState:
+        """Connection state: `off` if disabled, else `up` or `down`."""
         if not self.config.enabled:
             return "off"
         return "up" if self._connection.is_alive else "down"
 
     @property
     def error(self) -> str:
-        """What is wrong, if it is down."""
+        """The last error; empty while the server is up."""
         return "" if self.state == "up" else self._connection.error
 
     async def protocol_version(self) -> str:
-        """The version of the protocol that was negotiated."""
+        """Return the negotiated protocol version, connecting if needed."""
         return (await self._connection.client()).protocol_version
 
     async def open(self) -> None:
@@ -96,6 +100,7 @@ class McpToolset:
         await self._connection.close()
 
     async def tools(self) -> Sequence[Tool]:
+        """Return the server's tools, listed again when the list has expired; none while the server fails."""
         if not self.config.enabled:
             return ()
         async with self._list_lock:
@@ -103,48 +108,55 @@ class McpToolset:
                 return self._tools
             if self._connection.is_failing:
                 self._connection.reconnect_in_background()
-                self._report_failure(f"the MCP server {self.name} is not there: {self._connection.error}")
+                self._report_failure(self._unavailable_message(self._connection.error))
                 return ()
             try:
                 self._tools = await self._with_resend(self._list_tools)
             except ServerUnavailable as error:
-                self._report_failure(f"the MCP server {self.name} is not there: {error}")
+                self._report_failure(self._unavailable_message(str(error)))
                 return ()
             except (MCPError, ValidationError, TimeoutError) as error:
-                self._report_failure(f"the MCP server {self.name} does not list its tools: {describe_error(error)}")
+                self._report_failure(f"MCP server {self.name!r}: listing its tools failed: {describe_error(error)}")
                 self._tools, self._fresh_until = (), time.monotonic() + _RELIST_DELAY
                 return ()
             self._last_failure = ""
             return self._tools
 
     def take_warnings(self) -> list[str]:
-        """What went wrong since the last time."""
-        said, self._warnings = self._warnings, []
-        return said
+        """Return the warnings since the last call and clear them."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
+
+    def _unavailable_message(self, error: str) -> str:
+        problem = "failed to start" if self.config.command is not None else "is unavailable"
+        return f"MCP server {self.name!r} {problem}: {error}"
 
     def _warn(self, text: str) -> None:
         if len(self._warnings) < _MAX_WARNINGS:
             self._warnings.append(text)
 
     def _report_failure(self, text: str) -> None:
-        # The wait that is part of it changes: the same failure is told once.
-        if (failure := text.partition(" (tried again")[0]) != self._last_failure:
+        """Warn about a failure, unless it is the same as the last one."""
+        # The retry delay in the text changes, so it is not compared.
+        if (failure := text.partition(" (retrying in")[0]) != self._last_failure:
             self._last_failure = failure
             self._warn(text)
 
     def _mark_stale(self) -> None:
+        """Note that the server's tools changed, so that they are listed again."""
         self._fresh_until = 0.0
         self._change_count += 1
         self.on_change()
 
     def _can_resend(self, client: Client, error: Exception) -> bool:
-        """Whether the same can be asked anew: the server has lost the session, and has not looked at it."""
-        forgotten = self._connection.is_session_lost(client)
-        if forgotten or (isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED):
+        """Return True if the request can be sent again: the server lost the session and did not process it."""
+        session_lost = self._connection.is_session_lost(client)
+        if session_lost or (isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED):
             self._connection.mark_broken(describe_error(error))
-        return forgotten
+        return session_lost
 
     async def _with_resend(self, send: Callable[[Client], Awaitable[_Result]]) -> _Result:
+        """Send a request, and once more on a new connection if the session was lost."""
         client = await self._connection.client()
         try:
             return await send(client)
@@ -154,42 +166,49 @@ class McpToolset:
         return await send(await self._connection.client())
 
     async def _list_tools(self, client: Client) -> tuple[Tool, ...]:
-        found, seen, cursor, lives = list[types.Tool](), set[str](), None, list[float]()
-        until, changes = time.monotonic() + self.config.connect_timeout, self._change_count
+        """List all pages of the server's tools, and skip unusable tools with a warning."""
+        listed, seen_cursors, cursor, ttls = list[types.Tool](), set[str](), None, list[float]()
+        deadline, change_count = time.monotonic() + self.config.connect_timeout, self._change_count
         for _ in range(limits.MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            async with asyncio.timeout(until - time.monotonic()):
+            async with asyncio.timeout(deadline - time.monotonic()):
                 page = await client.session.list_tools(params=params)
-            found += page.tools
-            lives.append((page.ttl_ms or 0) / 1000)
+            listed += page.tools
+            ttls.append((page.ttl_ms or 0) / 1000)
             cursor = page.next_cursor
-            if cursor is None or cursor in seen or len(found) > limits.MAX_TOOLS:
+            if cursor is None or cursor in seen_cursors or len(listed) > limits.MAX_TOOLS:
                 break
-            seen.add(cursor)
+            seen_cursors.add(cursor)
         if cursor is not None:
-            self._warn(f"the MCP server {self.name} has no end of tools: the first {limits.MAX_TOOLS} are used at most")
+            self._warn(f"MCP server {self.name!r} lists too many tools: using at most {limits.MAX_TOOLS}")
         modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
-        # What changed while it was being told may not be in it.
-        lasts = 0 if changes != self._change_count else min(lives) if modern else _DEFAULT_TTL
-        self._fresh_until = time.monotonic() + lasts
-        made: dict[str, Tool] = {}
-        for one in found[: limits.MAX_TOOLS]:
-            if not self.config.offers_tool(one.name):
+        # A list that changed while it was being read may be incomplete: it expires at once.
+        ttl = 0 if change_count != self._change_count else min(ttls) if modern else _DEFAULT_TTL
+        self._fresh_until = time.monotonic() + ttl
+        return self._build_tools(listed[: limits.MAX_TOOLS])
+
+    def _build_tools(self, listed: Sequence[types.Tool]) -> tuple[Tool, ...]:
+        """Build the configured tools, and warn about those that are unusable."""
+        tools: dict[str, Tool] = {}
+        for tool in listed:
+            if not self.config.offers_tool(tool.name):
                 continue
-            if (wrong := "its name is there twice" if one.name in made else _rejection_reason(one)) is not None:
-                self._warn(f"the tool {one.name[:100]!r} of the MCP server {self.name} is left out: {wrong}")
+            rejection = "duplicate tool name" if tool.name in tools else _rejection_reason(tool)
+            if rejection is not None:
+                self._warn(f"MCP server {self.name!r}: skipped tool {tool.name[:100]!r}: {rejection}")
                 continue
-            made[one.name] = self._build_tool(one)
-        return tuple(made.values())
+            tools[tool.name] = self._build_tool(tool)
+        return tuple(tools.values())
 
     def _build_tool(self, listed: types.Tool) -> Tool:
+        """Build a tool that calls the server."""
         hints = listed.annotations or types.ToolAnnotations()
-        reads = bool(hints.read_only_hint)
-        again = reads or bool(hints.idempotent_hint)
-        checked = OutputSchema(listed.output_schema)
+        read_only = bool(hints.read_only_hint)
+        repeatable = read_only or bool(hints.idempotent_hint)
+        output_schema = OutputSchema(listed.output_schema)
 
-        async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
-            return await self._run_tool(listed.name, checked, arguments, calling)
+        async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+            return await self._run_tool(listed.name, output_schema, arguments, context)
 
         return Tool(
             name=self.tool_names.name_for(self.name, listed.name),
@@ -198,34 +217,37 @@ class McpToolset:
             parameters=listed.input_schema,
             output_schema=listed.output_schema,
             stoppable=False,
-            # What is not said is what the specification takes it for, which is the worse.
+            # The specification's defaults for missing hints are the unsafe values.
             annotations=Annotations(
-                read_only=reads,
-                destructive=not reads and hints.destructive_hint is not False,
+                read_only=read_only,
+                destructive=not read_only and hints.destructive_hint is not False,
                 idempotent=bool(hints.idempotent_hint),
                 open_world=hints.open_world_hint is not False,
             ),
             locus="mcp",
             source=self.name,
             timeout=self.config.timeout,
-            retries=2 if again else 0,
-            resources=lambda _: frozenset() if reads else frozenset({f"mcp:{self.name}"}),
+            retries=2 if repeatable else 0,
+            resources=lambda _: frozenset() if read_only else frozenset({f"mcp:{self.name}"}),
         )
 
     async def _run_tool(
         self, tool: str, output_schema: OutputSchema, arguments: Arguments, context: ToolContext
     ) -> ToolOutput:
+        """Call the server's tool, and convert failures to `ToolError`."""
         self._active_contexts.append(context)
         try:
             result = await self._with_resend(lambda client: call_tool(client, self.name, tool, arguments, context))
             return output_schema.checked_output(result, self.name)
         except ServerUnavailable as error:
-            raise ToolError(f"the MCP server {self.name} is not there: {error}", "unavailable") from None
+            raise ToolError(f"MCP server {self.name!r} is unavailable: {error}", "unavailable") from None
         except MCPError as error:
             raise _tool_error(self.name, error) from None
         except ValidationError as error:
-            why = f"{error.error_count()} places of its answer are not what the protocol has"
-            raise ToolError(f"the MCP server {self.name} can't be understood: {why}", "protocol") from None
+            count = error.error_count()
+            raise ToolError(
+                f"MCP server {self.name!r} sent an invalid response ({count} validation errors)", "protocol"
+            ) from None
         finally:
             self._active_contexts.remove(context)
             if not self._active_contexts:
@@ -234,36 +256,43 @@ class McpToolset:
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """The older version does not say which call a question belongs to: it is one of those that wait."""
+        """Answer a question of the older protocol version, which does not name the call that it belongs to.
+
+        It goes to the approver of the latest call in progress.
+        """
         self._question_count += 1
         if not self._active_contexts or self._question_count > limits.MAX_INPUT_ROUNDS * len(self._active_contexts):
             return types.ElicitResult(action="decline")
         return await elicit(self._active_contexts[-1].approver, self.name, params)
 
 
-_IN_DOUBT = "The call may have taken effect: find out before you repeat it."
+_IN_DOUBT = "The call may have taken effect. Check its effect before repeating it."
 
 
 def _tool_error(server: str, error: MCPError) -> ToolError:
+    """Convert an error of the connection or the protocol to a message for the model."""
     if error.code == types.CONNECTION_CLOSED:
-        return ToolError(f"the MCP server {server} went away: {describe_error(error)}. {_IN_DOUBT}", "unavailable")
+        return ToolError(
+            f"MCP server {server!r} closed the connection: {describe_error(error)}. {_IN_DOUBT}", "unavailable"
+        )
     if error.code == types.REQUEST_TIMEOUT:
-        return ToolError(f"the MCP server {server} did not answer in time. {_IN_DOUBT}", "timeout")
+        return ToolError(f"MCP server {server!r} timed out. {_IN_DOUBT}", "timeout")
     return ToolError(
-        f"the MCP server {server} refused the call: {limits.sanitize_text(describe_error(error), 1000)}", "protocol"
+        f"MCP server {server!r} rejected the call: {limits.sanitize_text(describe_error(error), 1000)}", "protocol"
     )
 
 
 def _rejection_reason(tool: types.Tool) -> str | None:
+    """Return why a server's tool is unusable; None if it is usable."""
     schemas: list[Any] = [tool.input_schema, *([] if tool.output_schema is None else [tool.output_schema])]
     if not 0 < len(tool.name) <= 256:
-        return "it has no name, or one without end"
+        return "its name is empty or too long"
     if len(msgspec.json.encode(schemas)) > limits.MAX_SCHEMA_BYTES:
-        return f"its schemas have more than {limits.MAX_SCHEMA_BYTES} bytes"
+        return f"its schemas are larger than {limits.MAX_SCHEMA_BYTES} bytes"
     if nesting_depth(schemas) > limits.MAX_SCHEMA_DEPTH:
         return f"its schemas are nested more than {limits.MAX_SCHEMA_DEPTH} levels deep"
-    if max(validation_cost(one)[0] for one in schemas) > limits.MAX_SCHEMA_COST:
-        return "its schemas unfold without end"
+    if max(validation_cost(schema)[0] for schema in schemas) > limits.MAX_SCHEMA_COST:
+        return "its schemas are too large with references expanded"
     return None
 
 
@@ -274,7 +303,7 @@ def build_toolsets(
     token_folder: Path | None = None,
     open_browser: BrowserLauncher | None = None,
 ) -> list[McpToolset]:
-    """One for each server that is switched on, with names that differ; `taken` are names that are not theirs to use."""
+    """Build a toolset for each enabled server, with unique tool names. `reserved` names belong to other tools."""
     names = McpToolNames(reserved)
     return [
         McpToolset(name, server, tool_names=names, token_folder=token_folder, open_browser=open_browser)

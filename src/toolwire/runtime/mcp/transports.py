@@ -1,7 +1,4 @@
-"""A server that has an address: its answers, bounded.
-
-A server that is a program: its lines, bounded, and its end, whatever it does.
-"""
+"""Transports to MCP servers: streamable HTTP and stdio, with limits on message sizes."""
 
 import asyncio
 import contextlib
@@ -22,6 +19,8 @@ from toolwire.runtime.mcp.config import McpServerConfig
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
+    """A response body that fails beyond a size limit."""
+
     def __init__(self, stream: httpx2.AsyncByteStream, limit: int) -> None:
         self._stream = stream
         self._remaining = limit
@@ -30,7 +29,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             self._remaining -= len(chunk)
             if self._remaining < 0:
-                raise httpx2.ReadError(f"the answer is longer than {limits.MAX_MESSAGE_BYTES} bytes")
+                raise httpx2.ReadError(f"the response is longer than {limits.MAX_MESSAGE_BYTES} bytes")
             yield chunk
 
     async def aclose(self) -> None:
@@ -38,8 +37,11 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class _HttpTransport(httpx2.AsyncHTTPTransport):
-    """Streams have a bound of their own, on each event. `forgotten` is called when the server says that there is no
-    such session, which the SDK does not tell apart from other errors."""
+    """An HTTP transport that limits response sizes and detects lost sessions.
+
+    SSE streams are limited per event by the SDK. `on_session_lost` is called when the server answers a session id with
+    404, which the SDK does not distinguish from other errors.
+    """
 
     def __init__(self, on_session_lost: Callable[[], None]) -> None:
         super().__init__()
@@ -60,7 +62,7 @@ class _HttpTransport(httpx2.AsyncHTTPTransport):
 async def open_http(
     config: McpServerConfig, auth: httpx2.Auth | None, on_session_lost: Callable[[], None]
 ) -> AsyncGenerator[TransportStreams]:
-    """Nothing of this machine's proxies or credentials files is used."""
+    """Connect to a server's URL, ignoring proxy variables and credential files of this machine."""
     timeout = httpx2.Timeout(config.connect_timeout, read=max(config.timeout, 300))
     async with (
         httpx2.AsyncClient(
@@ -77,7 +79,7 @@ async def open_http(
         yield streams
 
 
-# What a program needs to run at all. Keys of providers are in the environment of whoever starts us, and not in here.
+# Variables that a program needs to run at all. API keys of providers in our environment are not passed on.
 _INHERITED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _INHERITED_VARIABLES_WINDOWS = (
     "APPDATA",
@@ -94,14 +96,17 @@ _STDERR_TAIL_LENGTH = 2_000
 
 
 def server_environment(config: McpServerConfig, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the environment of a server's program: a few inherited variables, and the configured ones."""
     names = _INHERITED_VARIABLES_WINDOWS if os.name == "nt" else _INHERITED_VARIABLES
-    # A value that begins so is a function of a shell.
-    passed = {name: inherited[name] for name in names if name in inherited and not inherited[name].startswith("()")}
-    return passed | config.env
+    # Values that start with "()" are exported bash functions.
+    environment = {
+        name: inherited[name] for name in names if name in inherited and not inherited[name].startswith("()")
+    }
+    return environment | config.env
 
 
 class StderrTail:
-    """The last of what a server wrote to stderr."""
+    """The end of a server's stderr output."""
 
     def __init__(self) -> None:
         self._tail = ""
@@ -111,6 +116,7 @@ class StderrTail:
 
     @property
     def last_line(self) -> str:
+        """The last line that is not empty, without control characters."""
         lines = limits.sanitize_text(self._tail, _STDERR_TAIL_LENGTH).split("\n")
         return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
 
@@ -119,7 +125,7 @@ class StderrTail:
 async def open_process(
     config: McpServerConfig, stderr_tail: StderrTail, closed: asyncio.Event
 ) -> AsyncGenerator[TransportStreams]:
-    """`ended` is set when nothing more will come."""
+    """Start a server's program, and stop it on exit. `closed` is set when its output ends."""
     process = await asyncio.create_subprocess_exec(
         config.command or "",
         *config.args,
@@ -131,22 +137,22 @@ async def open_process(
         limit=limits.MAX_MESSAGE_BYTES,
         start_new_session=os.name != "nt",
     )
-    received_in, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    sent, sent_out = anyio.create_memory_object_stream[SessionMessage](0)
+    incoming_send, incoming_receive = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing_send, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](0)
     tasks = [
-        asyncio.create_task(_read_stdout(process, received_in, closed)),
-        asyncio.create_task(_write_stdin(process, sent_out, received_in)),
+        asyncio.create_task(_read_stdout(process, incoming_send, closed)),
+        asyncio.create_task(_write_stdin(process, outgoing_receive, incoming_send)),
         asyncio.create_task(_read_stderr(process, stderr_tail)),
     ]
     try:
-        yield received, sent
+        yield incoming_receive, outgoing_send
     finally:
-        # Neither a cancelled caller nor a server that ignores its end may leave the program running.
+        # Shielded: the program must be stopped even if the caller is cancelled.
         await asyncio.shield(asyncio.ensure_future(_stop_process(process)))
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for stream in (received_in, received, sent, sent_out):
+        for stream in (incoming_send, incoming_receive, outgoing_send, outgoing_receive):
             stream.close()
 
 
@@ -155,12 +161,13 @@ async def _read_stdout(
     incoming: anyio.abc.ObjectSendStream[SessionMessage | Exception],
     closed: asyncio.Event,
 ) -> None:
+    """Forward the messages that the program writes, until its output ends or a line is too long."""
     stdout = process.stdout
     if stdout is None:
         return
-    # The last three: the end, or a line over the limit, after which nothing is sure to be where it belongs.
-    gone = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError, EOFError, asyncio.LimitOverrunError)
-    with contextlib.suppress(*gone):
+    # After a line over the limit, message boundaries are unknown, so that ends the connection, too.
+    end_errors = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError, EOFError, asyncio.LimitOverrunError)
+    with contextlib.suppress(*end_errors):
         async with incoming:
             while True:
                 if (line := await stdout.readuntil(b"\n")).strip():
@@ -180,16 +187,18 @@ async def _write_stdin(
     outgoing: anyio.abc.ObjectReceiveStream[SessionMessage],
     incoming: anyio.abc.ObjectSendStream[SessionMessage | Exception],
 ) -> None:
+    """Write outgoing messages to the program, one JSON text per line."""
     stdin = process.stdin
     if stdin is None:
         return
     try:
         async with outgoing:
-            async for one in outgoing:
-                stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            async for session_message in outgoing:
+                line = session_message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                stdin.write(line)
                 await stdin.drain()
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-        # The program may live on: who waits for its answer must not.
+        # The program may still run, but requests must not wait for its responses.
         await incoming.aclose()
 
 
@@ -200,7 +209,7 @@ async def _read_stderr(process: asyncio.subprocess.Process, stderr_tail: StderrT
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """As the specification has it: close its input, then ask, then end it with all that it started."""
+    """Stop the program as MCP specifies: close its stdin, then SIGTERM, then SIGKILL to its process group."""
     if process.stdin is not None:
         process.stdin.close()
     for number in (None, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
@@ -208,7 +217,7 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
             _send_signal(process, number)
         try:
             async with asyncio.timeout(_STOP_GRACE_SECONDS):
-                # Not wait(): a child that holds the pipes would be waited for.
+                # Not wait(): it would also wait for child processes that hold the pipes.
                 while process.returncode is None:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
         except TimeoutError:
@@ -221,6 +230,7 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
 
 
 def _send_signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Send a signal to the program and its process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.name == "nt":
             process.send_signal(number)

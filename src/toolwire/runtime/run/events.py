@@ -1,7 +1,4 @@
-"""What a run tells while it goes on: for who watches, and as JSON lines.
-
-What a person can read of an answer, as it arrives.
-"""
+"""Events of a run, for callers and as JSON lines."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -25,112 +22,142 @@ StopCause = Literal[
     "cancelled",
     "failed",
 ]
-"""Why a run ended: the answer is whole; a cap; the model's own length, filter or refusal; a person or an outcome is
-waited for; somebody stopped it; a fault of protocol."""
+"""Why a run ended: a complete answer, a limit, the model's length limit, filter or refusal, a pending approval,
+cancellation, or a failure."""
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
-    """One call: what was run, who allowed it, and what came of it. It is for events and journal, never for the model.
-    Times are seconds since the epoch; `summary` is the beginning of what the model was given; `edited`: who approved
-    it changed the arguments. `response` is the provider's id of the answer that asked for the call, which its result
-    continues; `provider` is the model as it was asked for, `version` what it calls itself. Nothing is left out of it
-    where it is written: who reads it need not know what would be missing."""
+    """The record of one call, for events and the journal; never sent to the model.
+
+    Times are seconds since the epoch. Fields with default values are encoded, too.
+    """
 
     tool: str
     call_id: str
     arguments: Any = None
+    """Arguments without secrets, long strings truncated."""
     approval: str = ""
+    """How the call was allowed or denied, and by whom."""
     start: float = 0.0
     end: float = 0.0
     summary: str = ""
+    """The beginning of the result."""
     error: str = ""
+    """One-word error class; empty on success."""
     retries: int = 0
     source: str = ""
     locus: str = "local"
     truncated: bool = False
     redacted: int = 0
+    """Number of secrets redacted in the result."""
     repairs: tuple[str, ...] = ()
     edited: bool = False
+    """The approver changed the arguments."""
     response: str = ""
+    """Provider's id of the response that made the call."""
     provider: str = ""
+    """Model as requested."""
     version: str = ""
+    """Model as reported by the provider."""
 
 
 class _EventStruct(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
-    pass
+    """Base of the events; encoded with their tag as `event` and without default values."""
 
 
 class RunStarted(_EventStruct, frozen=True, kw_only=True, tag="run_started"):
+    """The run starts or resumes."""
+
     run: str
     model: str
     resumed: bool = False
 
 
 class TurnStarted(_EventStruct, frozen=True, kw_only=True, tag="turn_started"):
-    """`recorded`: the run was taken up again, and what the model said then is told, without asking it."""
+    """A turn of the model starts."""
 
     turn: int
     recorded: bool = False
+    """The response comes from the record of a resumed run, without a model request."""
 
 
 class TextDelta(_EventStruct, frozen=True, kw_only=True, tag="text"):
+    """A piece of the model's answer."""
+
     text: str
 
 
 class ThinkingDelta(_EventStruct, frozen=True, kw_only=True, tag="thinking"):
+    """A piece of the model's reasoning."""
+
     text: str
 
 
 class TurnEnded(_EventStruct, frozen=True, kw_only=True, tag="turn_ended"):
-    """`response` and `model` are what the provider calls its answer, and itself."""
+    """The model's response is complete."""
 
     turn: int
     stop: str
+    """Stop reason."""
     usage: Usage | None = None
     response: str = ""
+    """Provider's id of the response."""
     model: str = ""
+    """Model as reported by the provider."""
 
 
 class CallProposed(_EventStruct, frozen=True, kw_only=True, tag="call_proposed"):
-    """The model wants it. `verdict` is what the policy says, `by` why; `refused` why it can't be run at all."""
+    """The model requests a tool call."""
 
     call_id: str
     tool: str
     arguments: str
     verdict: str = ""
+    """Verdict of the policy."""
     by: str = ""
+    """Reason for the verdict."""
     refused: str = ""
+    """Why the call can't run at all, if so."""
 
 
 class CallStarted(_EventStruct, frozen=True, kw_only=True, tag="call_started"):
+    """The tool starts running."""
+
     call_id: str
     tool: str
 
 
 class CallProgressed(_EventStruct, frozen=True, kw_only=True, tag="call_progressed"):
+    """The tool reports progress."""
+
     call_id: str
     text: str
 
 
 class CallEnded(_EventStruct, frozen=True, kw_only=True, tag="call_ended"):
-    """`denied` and `error` are told apart: nothing ran, or it did and failed."""
+    """The call has a result."""
 
     call_id: str
     status: Literal["ok", "error", "denied"]
+    """`denied` means that the tool was not run, `error` that it failed or could not run."""
     record: CallRecord
 
 
 class RunWarning(_EventStruct, frozen=True, kw_only=True, tag="warning"):
-    """Something to know that stops nothing: a server that is not there, a loss."""
+    """A problem that does not stop the run, such as an unavailable server or a translation loss."""
 
     text: str
 
 
 class RunEnded(_EventStruct, frozen=True, kw_only=True, tag="run_ended"):
+    """The run ended or pauses for an approval."""
+
     run: str
     stopped: StopCause
     why: str = ""
+    """Details of the stop cause."""
     text: str = ""
+    """Text of the last response."""
     usage: Usage | None = None
     turns: int = 0
     calls: int = 0
@@ -152,13 +179,14 @@ RunEvent = (
 
 
 class TextEventMapper:
-    """Takes the events of one answer in order."""
+    """Maps the canonical events of one response to text and thinking events."""
 
     def __init__(self) -> None:
         self._part_types: dict[int, type] = {}
         self._emitted: set[int] = set()
 
     def map_event(self, event: Event) -> RunEvent | None:
+        """Return the run event for a canonical event; None if it carries no text."""
         match event:
             case PartStart(candidate=0):
                 self._part_types[event.index] = type(event.part)
@@ -171,15 +199,15 @@ class TextEventMapper:
                 return None
 
     def _text_event(self, index: int, text: str) -> RunEvent | None:
-        kind = self._part_types.get(index)
-        if not text or kind not in (Text, Reasoning):
+        part_type = self._part_types.get(index)
+        if not text or part_type not in (Text, Reasoning):
             return None
         self._emitted.add(index)
-        return TextDelta(text=text) if kind is Text else ThinkingDelta(text=text)
+        return TextDelta(text=text) if part_type is Text else ThinkingDelta(text=text)
 
 
 def text_events(response: Response) -> Iterator[RunEvent]:
-    """The same of an answer that is known already."""
+    """Yield the text and thinking events of a complete response."""
     for message in response.candidates[0].messages if response.candidates else ():
         for part in message.parts:
             if text := _part_text(part):
@@ -187,10 +215,11 @@ def text_events(response: Response) -> Iterator[RunEvent]:
 
 
 def _part_text(part: Part) -> str:
+    """Return the text of a text or reasoning part; empty for others."""
     match part:
         case Text():
             return part.text
         case Reasoning():
-            return "".join("" if isinstance(one, Media) else one.text for one in part.content)
+            return "".join("" if isinstance(content, Media) else content.text for content in part.content)
         case _:
             return ""

@@ -1,4 +1,4 @@
-"""Where a run stops by itself."""
+"""Limits of a run."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -10,35 +10,42 @@ T = TypeVar("T")
 
 
 class RunLimits(Struct, frozen=True, kw_only=True):
-    """`turns` of the model, `seconds` in all, `tokens` in and out (also of agents among the tools; estimated where the
-    provider reports none), `parallel` calls at once; None is no cap. `repeats` of one turn's calls in a row, or of
-    several turns that come by turns. `history` is about how many tokens of conversation go to the model: the oldest
-    turns of a longer one are left out."""
+    """Limits of one run; None means unlimited."""
 
     turns: int = 50
+    """Model turns."""
     seconds: float | None = 1800.0
+    """Total time."""
     tokens: int | None = None
+    """Input and output tokens, including those of sub-agents; estimated if the provider reports none."""
     repeats: int = 3
+    """Repetitions of the same calls, or of a cycle of turns, before the run stops."""
     parallel: int = 8
+    """Concurrent tool calls."""
     history: int | None = None
+    """Approximate tokens of conversation sent to the model; the oldest turns beyond it are omitted."""
 
 
 class RunTimeout(Exception):
-    """The time of a run is over while something is waited for."""
+    """The run's time limit expired while waiting."""
 
 
 async def with_deadline(remaining: Callable[[], float | None], items: AsyncIterator[T]) -> AsyncIterator[T]:
-    """The items as they come, for as long as there is time. Each is waited for by itself, since whoever reads them may
-    do it from another task."""
+    """Yield the items until the remaining time is over.
+
+    The timeout covers one item at a time, because the consumer may continue in another task.
+
+    Raises `RunTimeout` if the time expired while waiting for an item.
+    """
     try:
         while True:
             try:
-                async with asyncio.timeout(remaining()) as bound:
+                async with asyncio.timeout(remaining()) as timeout:
                     item = await anext(items)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                if bound.expired():
+                if timeout.expired():
                     raise RunTimeout from None
                 raise
             yield item

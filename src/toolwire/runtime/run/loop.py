@@ -1,11 +1,11 @@
-"""The loop: declare, request, validate, authorise, execute, continue, until there is an answer or a reason to stop.
+"""The agent loop: request a turn from the model, execute its tool calls, and repeat until there is an answer.
 
-A turn has two halves. `propose` asks the model, and says of every call that it wants whether it can and may be run;
-`carry_out` has the undecided ones decided, runs what may run, and adds the results. Between the two nothing was
-executed: whoever wants to decide or answer by hand does it there.
+A turn has two halves. `request_turn` sends the request, then validates each call and applies the policy. `execute_turn`
+obtains approvals, runs the calls and adds their results. Nothing is executed between the two, so a caller can approve,
+deny or answer calls there.
 
-Each half is made of named steps, written down before their effect is relied on. A run that is taken up again goes
-through the same steps and finds what they came to: so it needs no other memory than them.
+Both halves consist of named steps, which the step log records before their effect is used. A resumed run goes through
+the same steps and takes their recorded outcomes, so it needs no other state.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from toolwire.runtime.run.events import (
     TurnStarted,
     text_events,
 )
-from toolwire.runtime.run.history import estimate_usage, trim_history
+from toolwire.runtime.run.history import UsageEstimator, trim_history
 from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
@@ -57,39 +57,43 @@ if TYPE_CHECKING:
     from toolwire.runtime.sandbox.code.tool import CodeSandbox
 
 _INCOMPLETE_STOPS: dict[StopReason, tuple[StopCause, str]] = {
-    "max_tokens": ("length", "the model reached the length that it may answer"),
-    "context_window": ("length", "the conversation is longer than the model can read"),
-    "filtered": ("filtered", "the provider withheld the answer"),
-    "refusal": ("refused", "the model refused"),
-    "malformed_call": ("failed", "the model wrote a call that its provider could not read"),
-    "cancelled": ("failed", "the provider cancelled the answer"),
-    "error": ("failed", "the answer ended with an error"),
+    "max_tokens": ("length", "the response reached the output token limit"),
+    "context_window": ("length", "the conversation exceeds the model's context window"),
+    "filtered": ("filtered", "the provider filtered the response"),
+    "refusal": ("refused", "the model refused to answer"),
+    "malformed_call": ("failed", "the model made a malformed tool call"),
+    "cancelled": ("failed", "the provider cancelled the response"),
+    "error": ("failed", "the response ended with an error"),
 }
-"""After these nothing is run, whatever else the answer holds."""
+"""Stop reasons of incomplete responses, whose calls are never executed."""
 
 _CONTINUING_STOPS = frozenset({"paused", "continuation"})
+"""Stop reasons after which the model continues its turn, such as Anthropic's `pause_turn`."""
 _MAX_CYCLE_LENGTH = 8
-"""As many turns as may make up a cycle that is seen."""
+"""Maximum turns in a cycle that repetition detection recognizes."""
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
-    """How an agent works: the same for all its runs. `search` says which tools are behind one; `code`: the model may
-    write programs that call tools."""
+    """Settings of an agent, shared by its runs."""
 
     instructions: str = ""
     policy: Policy = Policy()
     limits: RunLimits = RunLimits()
     parallel: bool = True
+    """Run the calls of a turn concurrently."""
     repair: bool = False
+    """Repair almost valid arguments."""
     thinking: Thinking | None = None
     sampling: Sampling | None = None
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
     deferred_tools: DeferredTools = field(default_factory=DeferredTools)
+    """Selects the tools that the model must search for."""
     code: bool = False
+    """Let the model write programs that call tools."""
 
 
 class Loop:
-    """One run."""
+    """Executes one run."""
 
     def __init__(
         self,
@@ -112,9 +116,10 @@ class Loop:
         self._sandbox: CodeSandbox | None = None
         self._approval_gate = ApprovalGate(step_log, self._approver)
         self._tool_definitions = ToolDefinitions(step_log)
+        self._usage_estimator = UsageEstimator()
 
     async def events(self, state: RunState, *, resumed: bool = False) -> AsyncIterator[RunEvent]:
-        """The whole run, from where it stands."""
+        """Continue the run from its current state, and yield its events."""
         yield RunStarted(run=state.run, model=self._model.name, resumed=resumed)
         state.started_at = self._clock()
         try:
@@ -125,88 +130,99 @@ class Loop:
                 if state.pending and state.stopped is None:
                     async for event in self.execute_turn(state):
                         yield event
-        except ModelFailed as failed:
-            state.stopped, state.reason = "failed", str(failed)
+        except ModelFailed as error:
+            state.stopped, state.reason = "failed", str(error)
         except asyncio.CancelledError:
-            state.stopped, state.reason = "cancelled", "somebody stopped it"
+            state.stopped, state.reason = "cancelled", "interrupted"
             raise
         yield run_ended(state)
 
-    # ---- the first half
+    # First half of a turn: the model request
 
     async def request_turn(self, state: RunState) -> AsyncIterator[RunEvent]:
-        if (reached := self._limit_reached(state)) is not None:
-            state.stopped, state.reason = reached
+        """Request a turn from the model, or take its recorded response, and set `state.pending` to its calls."""
+        if (limit := self._limit_reached(state)) is not None:
+            state.stopped, state.reason = limit
             return
         state.turn += 1
         await self._declare_tools(state)
         for warning in (*self._toolbox.take_warnings(), *self._tool_definitions.take_warnings()):
             yield RunWarning(text=warning)
-        folder, name = ResponseAccumulator(), f"turn/{state.turn}"
-        known = _recorded_response(self._step_log.outcome(name), name)
-        yield TurnStarted(turn=state.turn, recorded=known is not None)
-        if known is not None:
-            response = known
-            for told in text_events(response):
-                yield told
+        name = f"turn/{state.turn}"
+        recorded = _recorded_response(self._step_log.outcome(name), name)
+        yield TurnStarted(turn=state.turn, recorded=recorded is not None)
+        if recorded is not None:
+            response = recorded
+            for text_event in text_events(response):
+                yield text_event
         else:
             self._step_log.begin(name, b"")
-            telling = TextEventMapper()
-            request, left_out = self._build_request(state)
-            if left_out:
-                yield RunWarning(text=f"the {left_out} oldest messages are left out: the conversation is too long")
+            accumulator, mapper = ResponseAccumulator(), TextEventMapper()
+            request, omitted_count = self._build_request(state)
+            if omitted_count:
+                yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
             try:
                 async for event in with_deadline(lambda: self._remaining_seconds(state), self._model.stream(request)):
-                    folder.add(event)
-                    if (grown := telling.map_event(event)) is not None:
-                        yield grown
+                    accumulator.add(event)
+                    if (delta := mapper.map_event(event)) is not None:
+                        yield delta
             except RunTimeout:
                 state.stopped, state.reason = self._time_limit()
                 return
-            response = folder.response()
-            if not tokens_used(response.usage):
-                response = replace(response, usage=estimate_usage(request, response))
-            self._step_log.finish(name, msgspec.json.encode(response))
-        reason = _stop_reason(response)
+            response = self._record_response(name, request, accumulator.response())
+        stop_reason = _stop_reason(response)
+        yield self._turn_ended(state, response, stop_reason)
+        for proposed in self._apply_response(state, response, stop_reason):
+            yield proposed
+        repetition = self._detect_repetition(state)
+        # Resuming a run that stopped for repetition means to continue it, so recorded turns do not stop it again.
+        if repetition is not None and recorded is None:
+            state.stopped, state.reason = "repetition", repetition
+
+    def _record_response(self, name: str, request: Request, response: Response) -> Response:
+        """Record the response of a turn, with estimated usage if the provider reported none."""
+        if not tokens_used(response.usage):
+            response = replace(response, usage=self._usage_estimator.estimate(request, response))
+        self._step_log.finish(name, msgspec.json.encode(response))
+        return response
+
+    def _turn_ended(self, state: RunState, response: Response, stop_reason: StopReason) -> TurnEnded:
+        """Set `state.last_response`, and build the event that ends the turn."""
         state.last_response = ResponseIdentity(response.id or "", self._model.name, response.model or "")
-        yield TurnEnded(
+        return TurnEnded(
             turn=state.turn,
-            stop=reason,
+            stop=stop_reason,
             usage=usage_counts(response.usage),
             response=response.id or "",
             model=response.model or "",
         )
-        for proposed in self._apply_response(state, response, reason):
-            yield proposed
-        if (repeated := self._detect_repetition(state)) is not None and known is None:
-            # Who takes such a run up again knows of it, and wants it to go on.
-            state.stopped, state.reason = "repetition", repeated
 
     async def _declare_tools(self, state: RunState) -> None:
-        """What there is to call, and what of it the model is told."""
+        """Gather the tools of this turn, and select those to declare to the model."""
         catalog = await self._toolbox.catalog()
         self._tool_definitions.check_changes(catalog.tools.values())
         policy = self._settings.policy.with_rules(*state.rules)
         if self._settings.code:
             if self._sandbox is None:
                 self._sandbox = durable_sandbox(self._step_log)
-            # Code, too, is told of nothing that it may never call.
-            code = self._sandbox.tool([tool for tool in catalog.tools.values() if not is_denied(policy, tool)])
-            catalog = replace(catalog, tools={**catalog.tools, code.name: code})
-        native = getattr(self._model, "search", None)
-        arranged = self._settings.deferred_tools.select(catalog, policy, state.messages, native)
-        self._catalog, self._declarations = replace(catalog, tools=arranged.tools), arranged.declarations
+            # Programs, too, see no tool that the policy always denies.
+            code_tool = self._sandbox.tool([tool for tool in catalog.tools.values() if not is_denied(policy, tool)])
+            catalog = replace(catalog, tools={**catalog.tools, code_tool.name: code_tool})
+        native_search = getattr(self._model, "search", None)
+        selection = self._settings.deferred_tools.select(catalog, policy, state.messages, native_search)
+        self._catalog, self._declarations = replace(catalog, tools=selection.tools), selection.declarations
 
     async def close(self) -> None:
+        """Stop the code sandbox, if one was started."""
         if self._sandbox is not None:
             await self._sandbox.close()
 
     def _build_request(self, state: RunState) -> tuple[Request, int]:
-        """What the model is asked, and how many messages of the conversation are not in it."""
+        """Build the model request; returns it with the number of messages omitted from the history."""
         settings = self._settings
-        messages, left_out = state.messages, 0
+        messages, omitted_count = state.messages, 0
         if settings.limits.history is not None:
-            messages, left_out = trim_history(messages, settings.limits.history)
+            messages, omitted_count = trim_history(messages, settings.limits.history)
         request = Request(
             origin="",
             model=self._model.name,
@@ -219,32 +235,37 @@ class Loop:
             stream=True,
             include_usage=True,
         )
-        return request, left_out
+        return request, omitted_count
 
-    def _apply_response(self, state: RunState, response: Response, reason: StopReason) -> Iterator[RunEvent]:
-        """What the answer says: its calls wait, or the run has stopped."""
-        said = response.candidates[0].messages if response.candidates else ()
-        said = unwrap_batched_calls(tuple(replace(message, at=None) for message in said), self._catalog.tools)
-        state.messages += said
-        state.usage = add_usage(state.usage, usage_counts(response.usage))
-        state.text = "".join(part.text for message in said for part in message.parts if isinstance(part, Text))
-        calls = [part for message in said for part in message.parts if isinstance(part, ToolCall)]
+    def _apply_response(self, state: RunState, response: Response, stop_reason: StopReason) -> Iterator[RunEvent]:
+        """Add a response to the state: its calls become pending, or the run stops."""
+        calls = self._add_messages(state, response)
         if response.error is not None:
             raise ModelFailed(response.error)
-        if reason in _INCOMPLETE_STOPS:
-            state.stopped, state.reason = _INCOMPLETE_STOPS[reason]
+        if stop_reason in _INCOMPLETE_STOPS:
+            state.stopped, state.reason = _INCOMPLETE_STOPS[stop_reason]
             return
         policy = self._settings.policy.with_rules(*state.rules)
         for id, call in with_unique_ids(state.turn, [call for call in calls if call.executor == "client"]):
             pending = admit_call(call, id, self._catalog, policy, repair=self._settings.repair)
             state.pending.append(pending)
             yield _proposed_event(pending)
-        if not state.pending and reason not in _CONTINUING_STOPS:
+        if not state.pending and stop_reason not in _CONTINUING_STOPS:
             state.stopped = "finished"
         state.call_count += len(state.pending)
 
+    def _add_messages(self, state: RunState, response: Response) -> list[ToolCall]:
+        """Add messages, text and usage of a response to the state, and return its tool calls."""
+        messages = response.candidates[0].messages if response.candidates else ()
+        messages = unwrap_batched_calls(tuple(replace(message, at=None) for message in messages), self._catalog.tools)
+        state.messages += messages
+        state.usage = add_usage(state.usage, usage_counts(response.usage))
+        parts = [part for message in messages for part in message.parts]
+        state.text = "".join(part.text for part in parts if isinstance(part, Text))
+        return [part for part in parts if isinstance(part, ToolCall)]
+
     def _detect_repetition(self, state: RunState) -> str | None:
-        """Note the calls of this turn, and say which turns came too often in a row: one, or several by turns."""
+        """Note the calls of this turn, and describe a turn or cycle of turns that repeats too often; else None."""
         if not state.pending:
             return None
         calls = sorted({(pending.call.name, pending.call.arguments) for pending in state.pending})
@@ -253,62 +274,72 @@ class Loop:
             -_MAX_CYCLE_LENGTH * times :
         ]
         for length in range(1, _MAX_CYCLE_LENGTH + 1):
-            last = state.recent_call_digests[-length * times :]
-            if len(last) == length * times and last[length:] == last[:-length]:
+            latest = state.recent_call_digests[-length * times :]
+            if len(latest) == length * times and latest[length:] == latest[:-length]:
                 names = ", ".join(sorted({name for name, _ in calls}))
-                same = "was called with the same arguments" if length == 1 else f"came back in the same {length} turns"
-                return f"{names} {same} {times} times in a row"
+                pattern = "was called with the same arguments" if length == 1 else f"repeated a cycle of {length} turns"
+                return f"{names} {pattern} {times} times in a row"
         return None
 
     def _limit_reached(self, state: RunState) -> tuple[StopCause, str] | None:
-        caps = self._settings.limits
-        if state.turn >= caps.turns:
-            return "steps", f"{caps.turns} turns were taken"
+        """Return the stop cause and its details if a limit is reached; else None."""
+        limits = self._settings.limits
+        if state.turn >= limits.turns:
+            return "steps", f"the limit of {limits.turns} turns was reached"
         if self._remaining_seconds(state) == 0.0:
             return self._time_limit()
-        if caps.tokens is not None and tokens_used(state.usage) >= caps.tokens:
-            about = " (estimated)" if state.usage is not None and state.usage.estimated else ""
-            return "tokens", f"{tokens_used(state.usage)} of {caps.tokens} tokens were used{about}"
+        if limits.tokens is not None and tokens_used(state.usage) >= limits.tokens:
+            estimated = " (estimated)" if state.usage is not None and state.usage.estimated else ""
+            return "tokens", f"{tokens_used(state.usage)} of {limits.tokens} tokens were used{estimated}"
         return None
 
     def _remaining_seconds(self, state: RunState) -> float | None:
+        """Return the time that is left; None if it is unlimited."""
         seconds = self._settings.limits.seconds
         return None if seconds is None else max(0.0, state.started_at + seconds - self._clock())
 
     def _time_limit(self) -> tuple[StopCause, str]:
-        return "time", f"{self._settings.limits.seconds:g} seconds have passed"
+        return "time", f"the limit of {self._settings.limits.seconds:g} seconds was reached"
 
-    # ---- the second half
+    # Second half of a turn: the tool calls
 
     async def execute_turn(self, state: RunState) -> AsyncIterator[RunEvent]:
-        for pending in state.pending:
-            if pending.edited and pending.tool is not None:
-                apply_policy(pending, pending.tool, self._settings.policy.with_rules(*state.rules))
-            if pending.needs_approval:
-                await self._approval_gate.resolve(state, pending)
+        """Obtain approvals for the pending calls, execute them, and add their results to the messages."""
+        await self._resolve_approvals(state)
         if waiting := [pending.call.name for pending in state.pending if pending.needs_approval]:
-            state.stopped, state.reason = "waiting", f"{waiting[0]} waits for an approval"
+            state.stopped, state.reason = "waiting", f"{waiting[0]} is waiting for approval"
             return
         self._approval_gate.restore_rules(state)
-        told: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        executor = self._build_executor(state, told.put_nowait)
+        events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
+        executor = self._build_executor(state, events.put_nowait)
         batch = asyncio.ensure_future(self._execute_batch(executor, state))
-        batch.add_done_callback(lambda _: told.put_nowait(None))
+        batch.add_done_callback(lambda _: events.put_nowait(None))
         try:
-            while (event := await told.get()) is not None:
+            while (event := await events.get()) is not None:
                 yield event
         finally:
             if not batch.done():
                 batch.cancel()
                 await asyncio.wait([batch])
-        results = batch.result()
+        self._apply_outcomes(state, batch.result())
+
+    async def _resolve_approvals(self, state: RunState) -> None:
+        """Apply the policy to edited calls, and ask for the approvals that are needed."""
+        for pending in state.pending:
+            if pending.edited and pending.tool is not None:
+                apply_policy(pending, pending.tool, self._settings.policy.with_rules(*state.rules))
+            if pending.needs_approval:
+                await self._approval_gate.resolve(state, pending)
+
+    def _apply_outcomes(self, state: RunState, results: list[CallOutcome | None] | None) -> None:
+        """Add the results of a batch to the messages, or stop the run: at the time limit or for an approval."""
         if results is None:
             state.stopped, state.reason = self._time_limit()
             return
         outcomes = [outcome for outcome in results if outcome is not None]
         if len(outcomes) < len(results):
             name = state.pending[results.index(None)].call.name
-            state.stopped, state.reason = "waiting", f"a call that {name} makes waits for an approval"
+            state.stopped, state.reason = "waiting", f"a call made by {name} is waiting for approval"
             return
         state.messages += (Message(role="user", parts=tuple(outcome.result for outcome in outcomes)),)
         for outcome in outcomes:
@@ -316,7 +347,7 @@ class Loop:
         state.pending = []
 
     async def _execute_batch(self, executor: Executor, state: RunState) -> list[CallOutcome | None] | None:
-        """What the calls came to; None if the time of the run was over first."""
+        """Execute the pending calls, and return their outcomes; None if the time limit is reached first."""
         try:
             async with asyncio.timeout(self._remaining_seconds(state)):
                 if self._settings.parallel:
@@ -326,17 +357,17 @@ class Loop:
             return None
 
     def _build_executor(self, state: RunState, on_event: Callable[[RunEvent], None]) -> Executor:
+        """Build the executor for one turn. Nested calls are subject to the same policy as the model's calls."""
         settings = self._settings
         counts: dict[str, int] = {}
 
-        async def inner(outer: PendingCall, name: str, arguments: Arguments, number: str | None) -> ToolOutput:
-            """A tool calls a tool: under the same rules as the model."""
+        async def call_nested(outer: PendingCall, name: str, arguments: Arguments, id: str | None) -> ToolOutput:
             counts[outer.id] = counts.get(outer.id, 0) + 1
-            id = f"{outer.id}/{number or counts[outer.id]}"
+            call_id = f"{outer.id}/{id or counts[outer.id]}"
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-            call = ToolCall(id=id, name=name, arguments=text)
-            # Without the rules of this run, which came later than what was decided on this call, if it was.
-            pending = admit_call(call, id, self._catalog, settings.policy, caller="code")
+            call = ToolCall(id=call_id, name=name, arguments=text)
+            # Rules added during the run do not apply: a resumed run has them before decisions that preceded them.
+            pending = admit_call(call, call_id, self._catalog, settings.policy, caller="code")
             on_event(_proposed_event(pending))
             if pending.needs_approval:
                 await self._approval_gate.resolve(state, pending)
@@ -351,7 +382,7 @@ class Loop:
                 structured=outcome.structured,
             )
 
-        cap = settings.limits.tokens
+        token_limit = settings.limits.tokens
         executor = Executor(
             run=state.run,
             step_log=self._step_log,
@@ -359,16 +390,17 @@ class Loop:
             parallel=settings.limits.parallel,
             redactor=settings.redactor,
             on_event=on_event,
-            call_nested=inner,
+            call_nested=call_nested,
             recent_calls=self._toolbox.recent_calls,
             locks=self._toolbox.locks,
-            remaining_tokens=None if cap is None else max(0, cap - tokens_used(state.usage)),
+            remaining_tokens=None if token_limit is None else max(0, token_limit - tokens_used(state.usage)),
             last_response=state.last_response,
         )
         return executor
 
 
 def run_ended(state: RunState) -> RunEnded:
+    """Build the event that ends a run."""
     return RunEnded(
         run=state.run,
         stopped=state.stopped or "finished",
@@ -381,8 +413,8 @@ def run_ended(state: RunState) -> RunEnded:
 
 
 def _recorded_response(outcome: bytes | None, name: str) -> Response | None:
-    """A turn that was recorded, unless it failed: that is asked for again."""
-    response = None if outcome is None else decode_stored(outcome, Response, f"the step {name}")
+    """Decode the recorded response of a turn; None if there is none or it failed, so that it is requested again."""
+    response = None if outcome is None else decode_stored(outcome, Response, f"step {name}")
     if (
         response is None
         or response.error is not None
@@ -398,6 +430,7 @@ def _stop_reason(response: Response) -> StopReason:
 
 
 def _proposed_event(pending: PendingCall) -> CallProposed:
+    """Build the event for a call that the model or a program requests."""
     call = pending.call
     if pending.refusal:
         return CallProposed(call_id=pending.id, tool=call.name, arguments=call.arguments, refused=pending.refusal)

@@ -1,7 +1,4 @@
-"""A run as it was recorded: its steps, read as turns, calls and what was asked of a person.
-
-Steps whose pictures together stay below a size: a run that watches a screen would fill any disk.
-"""
+"""Recorded runs: turns, calls and approvals decoded from the step log, and a size budget for recorded images."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -21,69 +18,75 @@ from toolwire.runtime.run.state import with_unique_ids
 from toolwire.runtime.run.step_log import StepLog
 
 T = TypeVar("T")
-NOT_RUN = "not run: the run was stopped before this call was carried out"
-INTERRUPTED = "not finished: the run was stopped while this was being carried out. What it did until then stays done."
+NOT_RUN = "not run: the run was stopped before this call"
+INTERRUPTED = "interrupted: the run was stopped during this call. What it did before that remains in effect."
 
 
 class RecordedCall(Struct, kw_only=True):
-    """`intent` is the tool and its arguments, if it was begun. Begun and without an outcome, it is in doubt, unless it
-    is to be taken up again."""
+    """A call as recorded, possibly unfinished."""
 
     id: str
     approval_request: ApprovalRequest | None = None
     decision: RecordedApproval | None = None
     intent: CallIntent | None = None
+    """Tool and arguments, if the call started."""
     started_at: float | None = None
     outcome: CallOutcome | None = None
 
     @property
     def is_in_doubt(self) -> bool:
-        """Nobody knows whether it took effect."""
+        """True if the call was interrupted and may or may not have taken effect."""
         if self.outcome is not None:
             return self.outcome.record.error == "in_doubt"
         return self.intent is not None and not self.intent.resumable
 
     @property
     def is_resumable(self) -> bool:
-        """It is taken up again where it was left."""
+        """True if the call was interrupted and runs again when the run resumes."""
         return self.outcome is None and self.intent is not None and self.intent.resumable
 
     @property
     def is_waiting(self) -> bool:
+        """True if the call waits for an approval."""
         return self.approval_request is not None and self.decision is None and self.outcome is None
 
 
 class RecordedTurn(Struct, kw_only=True):
-    """`response` is None if the model did not get to answer. `calls` are in the order in which they were begun."""
+    """A turn as recorded, possibly unfinished."""
 
     number: int
     started_at: float
     finished_at: float | None = None
     response: Response | None = None
+    """None if the model did not finish its response."""
     calls: dict[str, RecordedCall]
+    """Calls by id, in the order in which they were recorded."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        found = () if self.response is None or not self.response.candidates else self.response.candidates[0].messages
-        known = {call.intent.tool for call in self.calls.values() if call.intent is not None}
-        return unwrap_batched_calls(tuple(replace(message, at=None) for message in found), known)
+        """The messages of the response, with batched calls unwrapped as in the run."""
+        if self.response is None or not self.response.candidates:
+            return ()
+        tool_names = {call.intent.tool for call in self.calls.values() if call.intent is not None}
+        messages = self.response.candidates[0].messages
+        return unwrap_batched_calls(tuple(replace(message, at=None) for message in messages), tool_names)
 
     @property
     def proposed_calls(self) -> list[tuple[str, ToolCall]]:
-        """What the model asked for, by the ids that the runtime knows them by."""
-        parts = [part for message in self.messages for part in message.parts if isinstance(part, ToolCall)]
-        wanted = [part for part in parts if part.executor == "client"]
-        return with_unique_ids(self.number, wanted)
+        """The calls that the model made, with the ids that the runtime gave them."""
+        calls = [part for message in self.messages for part in message.parts if isinstance(part, ToolCall)]
+        return with_unique_ids(self.number, [call for call in calls if call.executor == "client"])
 
 
 def read_turns(steps: Sequence[StoredStep]) -> list[RecordedTurn]:
-    found: dict[int, RecordedTurn] = {}
+    """Decode the steps of a run to turns, in order."""
+    turns: dict[int, RecordedTurn] = {}
     for step in steps:
-        kind, _, rest = step.name.partition("/")
-        number, _, id = rest.partition("/")
+        kind, _, turn_and_id = step.name.partition("/")
+        number, _, id = turn_and_id.partition("/")
         if not number.isdecimal():
             continue
-        turn = found.setdefault(int(number), RecordedTurn(number=int(number), started_at=step.started_at, calls={}))
+        turn = turns.setdefault(int(number), RecordedTurn(number=int(number), started_at=step.started_at, calls={}))
         match kind:
             case "turn":
                 turn.started_at, turn.finished_at = step.started_at, step.finished_at
@@ -99,15 +102,15 @@ def read_turns(steps: Sequence[StoredStep]) -> list[RecordedTurn]:
                 call.outcome = _decode_step(step, step.outcome, CallOutcome)
             case _:
                 pass
-    return [found[number] for number in sorted(found)]
+    return [turns[number] for number in sorted(turns)]
 
 
 def _decode_step(step: StoredStep, data: bytes | None, expected_type: type[T]) -> T | None:
-    return decode_stored(data, expected_type, f"the step {step.name}") if data else None
+    return decode_stored(data, expected_type, f"step {step.name}") if data else None
 
 
 def conversation(prompt: Sequence[Message], turns: Sequence[RecordedTurn]) -> tuple[Message, ...]:
-    """All that was said, for another run to go on with: every call has a result."""
+    """Return the complete conversation, with a result for every call, so that a new run can continue it."""
     return (*prompt, *(message for turn in turns for message in _turn_messages(turn)))
 
 
@@ -119,23 +122,27 @@ def _turn_messages(turn: RecordedTurn) -> Iterator[Message]:
 
 
 def _call_result(turn: RecordedTurn, id: str, call: ToolCall) -> ToolResult:
+    """Return the recorded result of a call, or an error that says how far it got."""
     recorded = turn.calls.get(id)
     if recorded is not None and recorded.outcome is not None:
         return recorded.outcome.result
     native = "custom" if call.shape == "freeform" else call.native
-    said = NOT_RUN
+    message = NOT_RUN
     if recorded is not None and recorded.intent is not None:
-        said = INTERRUPTED if recorded.is_resumable else IN_DOUBT
-    return ToolResult(call_id=call.id, name=call.name, content=(Text(text=said),), status="error", native=native)
+        message = INTERRUPTED if recorded.is_resumable else IN_DOUBT
+    return ToolResult(call_id=call.id, name=call.name, content=(Text(text=message),), status="error", native=native)
 
 
 MAX_IMAGE_BYTES = 64 * 1024 * 1024
 _MIN_COUNTED_BYTES = 16 * 1024
-IMAGE_REMOVED = "[a picture was here: of a long run only the latest are kept]"
+IMAGE_REMOVED = "[image removed: only the latest images of a long run are kept]"
 
 
 class ImageBudget:
-    """The steps of a run. `most` is in bytes; the oldest pictures go first, and a note stays in their place."""
+    """A step log that limits the recorded images, since a run that takes screenshots could fill the disk.
+
+    Beyond `max_bytes`, a note replaces the oldest images.
+    """
 
     def __init__(self, step_log: StepLog, max_bytes: int = MAX_IMAGE_BYTES) -> None:
         self._step_log = step_log
@@ -149,15 +156,16 @@ class ImageBudget:
         self._step_log.begin(name, intent)
 
     def outcome(self, name: str) -> bytes | None:
-        if (known := self._step_log.outcome(name)) is not None:
-            self._track_size(name, known)
-        return known
+        if (stored := self._step_log.outcome(name)) is not None:
+            self._track_size(name, stored)
+        return stored
 
     def finish(self, name: str, outcome: bytes) -> None:
         self._step_log.finish(name, outcome)
         self._track_size(name, outcome)
 
     def _track_size(self, name: str, outcome: bytes) -> None:
+        """Count a large outcome, and remove images of the oldest ones until the total fits."""
         if not name.startswith("call/") or len(outcome) < _MIN_COUNTED_BYTES:
             return
         self._sizes[name] = len(outcome)
@@ -167,12 +175,15 @@ class ImageBudget:
             self._remove_images(oldest)
 
     def _remove_images(self, name: str) -> None:
-        if (known := self._step_log.outcome(name)) is None:
+        """Rewrite the outcome of a step without its images."""
+        if (stored := self._step_log.outcome(name)) is None:
             return
-        whole = msgspec.json.decode(known, type=CallOutcome)
-        content = tuple(map(_without_image, whole.result.content or ()))
-        self._step_log.finish(name, msgspec.json.encode(replace(whole, result=replace(whole.result, content=content))))
+        outcome = msgspec.json.decode(stored, type=CallOutcome)
+        content = tuple(map(_without_image, outcome.result.content or ()))
+        stripped = replace(outcome, result=replace(outcome.result, content=content))
+        self._step_log.finish(name, msgspec.json.encode(stripped))
 
 
 def _without_image(part: Part) -> Part:
+    """Replace an inline image by a note."""
     return Text(text=IMAGE_REMOVED) if isinstance(part, Media) and isinstance(part.source, Inline) else part

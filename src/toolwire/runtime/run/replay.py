@@ -1,9 +1,9 @@
-"""A recorded run again: what the model said then, against the tools as they are now, or against what they gave then.
+"""Replay recorded runs against the current tools, or against recorded results, and compare the calls.
 
-1. The model says in every turn what it said then, whatever came of its calls.
-2. With recorded results nothing is executed. What can still differ is everything around it: whether a tool is there,
-   its schema, the rules, the bounds of its output.
-3. Calls are told apart field by field; moments and durations are not compared.
+1. The model repeats its recorded responses, whatever its calls return now.
+2. With recorded results, no tool runs. Differences can still come from removed tools, changed schemas, rules and output
+   limits.
+3. Calls are compared field by field, without times.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -21,7 +21,7 @@ from toolwire.canonical.fold import unfold
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool
 from toolwire.journal.differences import Difference, find_differences
-from toolwire.runtime.calls.approval import ApprovalAnswer, ApprovalRequest
+from toolwire.runtime.calls.approval import NO_APPROVER, ApprovalAnswer, ApprovalRequest
 from toolwire.runtime.function_tool import as_tool
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.run.events import CallRecord
@@ -41,7 +41,7 @@ RECORDING_END = "the recording ends here"
 
 
 class ReplayModel:
-    """Says what was recorded, turn by turn."""
+    """A model that repeats recorded responses, turn by turn."""
 
     def __init__(self, name: str, turns: Sequence[RecordedTurn]) -> None:
         self.name = name
@@ -61,7 +61,10 @@ class ReplayModel:
 
 
 class ReplayApprover:
-    """Decides as was decided then, and answers nothing: answers are results of a tool."""
+    """An approver that repeats recorded decisions.
+
+    It answers no questions: recorded answers are results of the tool that asked.
+    """
 
     def __init__(self, turns: Sequence[RecordedTurn]) -> None:
         self.name = ""
@@ -69,40 +72,41 @@ class ReplayApprover:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
         for call in self._calls:
-            then = call.approval_request
-            if then is not None and (then.call_id, then.tool, then.arguments) == (
-                request.call_id,
-                request.tool,
-                request.arguments,
-            ):
-                self.name = "nobody" if call.decision is None else call.decision.approval.decided_by
+            if call.approval_request is not None and _is_same_call(call.approval_request, request):
+                self.name = NO_APPROVER if call.decision is None else call.decision.approval.decided_by
                 return "no" if call.decision is None else call.decision.approval.answer
-        self.name = "nobody yet"  # then it was not asked for: a rule said what to do
+        self.name = "replay (no approval recorded)"  # the recorded run needed none: a rule allowed the call
         return "yes"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         return None
 
 
+def _is_same_call(recorded: ApprovalRequest, request: ApprovalRequest) -> bool:
+    """Return True if two approval requests are for the same call with the same arguments."""
+    return (recorded.call_id, recorded.tool, recorded.arguments) == (request.call_id, request.tool, request.arguments)
+
+
 class _RecordedResults:
-    """What calls gave, in the order of those that have the same id."""
+    """Recorded results by call id; each is used once, in order."""
 
     def __init__(self, turns: Sequence[RecordedTurn]) -> None:
         self._remaining = [call for turn in turns for call in turn.calls.values() if call.started_at is not None]
 
     async def run(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        found = next((call for call in self._remaining if call.id == context.id), None)
-        if found is None or found.outcome is None:
-            raise ToolError("no result was recorded: it was not run, or not to its end", "unrecorded")
-        self._remaining.remove(found)
-        result, error = found.outcome.result, found.outcome.record.error
+        """Return the recorded result of the call, as a tool function."""
+        recorded = next((call for call in self._remaining if call.id == context.id), None)
+        if recorded is None or recorded.outcome is None:
+            raise ToolError("no result was recorded: the call did not run or did not finish", "unrecorded")
+        self._remaining.remove(recorded)
+        result, error = recorded.outcome.result, recorded.outcome.record.error
         return ToolOutput(
             content=result.content or (), is_error=result.status != "ok", error_kind=error, screen=result.screen
         )
 
 
 class _ReplayToolset:
-    """The tools of a set, with recorded results."""
+    """A toolset whose tools return recorded results."""
 
     def __init__(self, toolset: Toolset, results: _RecordedResults) -> None:
         self.name = toolset.name
@@ -120,34 +124,36 @@ class _ReplayToolset:
 
 
 def replay_tools(tools: Sequence[ToolSource], turns: Sequence[RecordedTurn]) -> list[ToolSource]:
-    """The same tools, none of which does anything."""
+    """Return the same tools with recorded results instead of effects."""
     results = _RecordedResults(turns)
-    made: list[ToolSource] = []
-    for one in tools:
-        match one:
+    replayed: list[ToolSource] = []
+    for source in tools:
+        match source:
             case Tool():
-                made.append(_replay_tool(one, results))
+                replayed.append(_replay_tool(source, results))
             case NativeTool():
-                made.append(one)
+                replayed.append(source)
             case SupportsStaticTools():
-                made += [_replay_tool(tool, results) for tool in one.static_tools()]
+                replayed += [_replay_tool(tool, results) for tool in source.static_tools()]
             case Toolset():
-                made.append(_ReplayToolset(one, results))
+                replayed.append(_ReplayToolset(source, results))
             case _:
-                made.append(_replay_tool(one.as_tool() if hasattr(one, "as_tool") else as_tool(one), results))
-    return made
+                tool = source.as_tool() if hasattr(source, "as_tool") else as_tool(source)
+                replayed.append(_replay_tool(tool, results))
+    return replayed
 
 
 def _replay_tool(tool: Tool, results: _RecordedResults) -> Tool:
-    # What was promised of the result was held against it then, and structured results are not kept.
+    """Return the tool with recorded results."""
+    # The output schema was checked when the run was recorded, and structured output is not stored.
     return replace(tool, run=results.run, output_schema=None, retries=0, rate=None)
 
 
-# ---- then and now
+# Comparison of recorded and replayed calls
 
 
 class CallDifference(Struct, frozen=True):
-    """One call, and how it differs."""
+    """A call whose replayed result differs from the recorded one."""
 
     turn: int
     id: str
@@ -158,24 +164,24 @@ class CallDifference(Struct, frozen=True):
 def compare_calls(
     turns: Sequence[RecordedTurn], messages: Sequence[Message], records: Sequence[CallRecord] | None
 ) -> Iterator[CallDifference]:
-    """The calls of a run that differ. `now` is what was said in the replay, after what was asked; with `records`, who
-    allowed the calls is compared, too."""
-    allowed = None if records is None else {record.call_id: record.approval for record in records}
-    fresh = iter([results for message in messages if (results := _tool_results(message))])
+    """Yield the calls that differ between a recorded run and its replay.
+
+    `messages` are those of the replay after the prompt. With `records`, approvals are compared as well.
+    """
+    approvals = None if records is None else {record.call_id: record.approval for record in records}
+    replayed_results = iter([results for message in messages if (results := _tool_results(message))])
     for turn in turns:
-        results = next(fresh, []) if turn.proposed_calls else []
+        results = next(replayed_results, []) if turn.proposed_calls else []
         for (id, call), result in zip_longest(turn.proposed_calls, results[: len(turn.proposed_calls)]):
             recorded = turn.calls.get(id)
             if recorded is None or recorded.outcome is None:
-                continue  # nothing is known of it
-            then, after = (
-                _comparable_fields(recorded.outcome.result),
-                {} if result is None else _comparable_fields(result),
-            )
-            if allowed is not None:
-                then["approval"], after["approval"] = recorded.outcome.record.approval, allowed.get(id, "")
-            if found := list(find_differences(then, after, include_volatile=True)):
-                yield CallDifference(turn.number, id, call.name, found)
+                continue
+            before = _comparable_fields(recorded.outcome.result)
+            after = {} if result is None else _comparable_fields(result)
+            if approvals is not None:
+                before["approval"], after["approval"] = recorded.outcome.record.approval, approvals.get(id, "")
+            if differences := list(find_differences(before, after, include_volatile=True)):
+                yield CallDifference(turn.number, id, call.name, differences)
 
 
 def _tool_results(message: Message) -> list[ToolResult]:
@@ -183,4 +189,5 @@ def _tool_results(message: Message) -> list[ToolResult]:
 
 
 def _comparable_fields(result: ToolResult) -> dict[str, Any]:
+    """Return status and content of a result as JSON data."""
     return {"status": result.status, "content": msgspec.json.decode(msgspec.json.encode(result.content or ()))}

@@ -1,4 +1,4 @@
-"""A run as its caller has it: awaited or followed by its events, and then what it came to."""
+"""Handles for callers: a `Run` to await and inspect, and a `RunStream` of its events."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Generator, Iterator
@@ -15,21 +15,20 @@ from toolwire.runtime.run.state import RunState
 _FAILURE_CAUSES: frozenset[StopCause] = frozenset(
     {"failed", "steps", "time", "tokens", "repetition", "length", "filtered"}
 )
-"""Ends at which there is no complete answer, through the provider or a limit. A refusal is the model's own answer."""
+"""Stop causes without a complete answer. A refusal is an answer of the model, so it is not among them."""
 
 
 class RunFailed(ToolwireError):
-    """The provider or a limit kept a run from its answer; `run` is that run."""
+    """A provider error or a limit stopped `run` before its answer was complete."""
 
     def __init__(self, run: "Run") -> None:
-        super().__init__(
-            f"the run {run.id} {'failed' if run.stopped == 'failed' else f'stopped ({run.stopped})'}: {run.reason}"
-        )
+        outcome = "failed" if run.stopped == "failed" else f"stopped ({run.stopped})"
+        super().__init__(f"run {run.id} {outcome}: {run.reason}")
         self.run = run
 
 
 class Run:
-    """A run that ended, or, in asynchronous code, one that is to be awaited."""
+    """The result of a run. In asynchronous code, await it first."""
 
     def __init__(self, state: RunState, *, check: bool = False) -> None:
         self._state = state
@@ -44,68 +43,75 @@ class Run:
         return self.check_outcome()
 
     def check_outcome(self) -> "Run":
-        """The run, unless it failed and was started with `check`."""
+        """Return the run; raise `RunFailed` if it failed and was started with `check`."""
         if self._check:
             self.raise_for_failure()
         return self
 
     def attach_task(self, task: "asyncio.Future[None]") -> None:
-        """The run goes on in this task, and is to be awaited."""
-        task.add_done_callback(lambda _: self.mark_ended())  # cancelled before it began, nothing else notes its end
+        """Set the task that executes the run, for `await`."""
+        task.add_done_callback(lambda _: self.mark_ended())  # a task cancelled before it starts emits no events
         self._task = task
 
     def raise_for_failure(self) -> None:
-        """Raise `RunFailed` if the provider or a limit kept the run from its answer."""
+        """Raise `RunFailed` if a provider error or a limit stopped the run before its answer was complete."""
         if self.stopped in _FAILURE_CAUSES:
             raise RunFailed(self)
 
     @property
     def ok(self) -> bool:
-        """Whether the model came to the end of its answer."""
+        """True if the model completed its answer."""
         return self.stopped == "finished"
 
     @property
     def id(self) -> str:
+        """Id of the run."""
         return self._state.run
 
     @property
     def text(self) -> str:
-        """The last thing that the model said."""
+        """Text of the last response."""
         return self._result.text
 
     @property
     def stopped(self) -> StopCause:
+        """Why the run stopped."""
         return self._result.stopped
 
     @property
     def reason(self) -> str:
+        """Details of `stopped`."""
         return self._result.why
 
     @property
     def usage(self) -> Usage | None:
+        """Tokens used by all turns and by models inside tools."""
         return self._result.usage
 
     @property
     def turns(self) -> int:
+        """Number of model turns."""
         return self._result.turns
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation, for another run to go on with."""
+        """The conversation, which another run can continue."""
         return self._state.messages
 
     @property
     def state(self) -> RunState:
+        """The state of the run."""
         return self._state
 
     def mark_ended(self) -> None:
-        """Note the end of a run that was left before it told its own."""
+        """Set the end of a run whose events were not consumed to the end."""
         if self._end_event is None:
             if self._state.stopped is None:
-                self._state.stopped, self._state.reason = "cancelled", "it was not followed to its end"
+                self._state.stopped, self._state.reason = "cancelled", "its events were not consumed to the end"
             self._end_event = run_ended(self._state)
 
     def on_event(self, event: RunEvent) -> None:
+        """Collect call records and the end of the run."""
         if isinstance(event, RunEnded):
             self._end_event = event
         elif isinstance(event, CallEnded):
@@ -114,12 +120,12 @@ class Run:
     @property
     def _result(self) -> RunEnded:
         if self._end_event is None:
-            raise ToolwireError("the run has not ended: await it first")
+            raise ToolwireError("the run has not ended; await it first")
         return self._end_event
 
 
 class RunStream:
-    """The events of a run. Iterate it, or iterate it asynchronously; then see `run`."""
+    """The events of a run, for `for` or `async for`. Afterward, `run` holds the result."""
 
     def __init__(self, run: Run, events: AsyncIterator[RunEvent]) -> None:
         self.run = run

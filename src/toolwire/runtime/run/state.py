@@ -1,6 +1,7 @@
-"""Where a run stands: what was said, what the model asked for, and what was decided about it.
+"""The state of a run: its messages, pending calls and approvals.
 
-`step` gives a state before anything is executed. What was asked for can then be approved, denied, or answered by hand.
+`Agent.step` returns the state before any call of the turn is executed. The caller can then approve, deny or answer the
+pending calls.
 """
 
 import json
@@ -22,92 +23,106 @@ from toolwire.runtime.tool import Arguments, Tool, ToolOutput
 
 
 class ResponseIdentity(Struct, frozen=True):
-    """The answer that calls came in: its id, the model as it was asked for, and what the model calls itself."""
+    """Identifies the response that made a turn's calls."""
 
     response_id: str = ""
     requested_model: str = ""
     reported_model: str = ""
+    """Model as reported by the provider."""
 
 
 class PendingCall(Struct, kw_only=True):
-    """A call that the model asked for. `refused`: why it can't be run, whoever allows it; `output`: it was answered by
-    hand, or is not to be run. `by_code`: a program wants it, and can use data. `input` is the exact text of the
-    arguments that run, None if there are no valid ones: the model's own, repaired, or `edited` by who approved them."""
+    """A call that has no result yet, with its validation, verdict and approval."""
 
     call: ToolCall
     id: str
+    """Id that is unique in the turn; the model may have sent none."""
     validated_text: str | None = None
+    """Exact text of the arguments to run with, possibly repaired or edited; None if they are invalid."""
     edited: bool = False
+    """The approver changed the arguments."""
     repairs: tuple[str, ...] = ()
     tool: Tool | None = None
     verdict: Verdict = "deny"
     verdict_reason: str = ""
     refusal: str = ""
+    """Message for the model if the call can't run, whatever the approval."""
     refusal_kind: str = ""
     approval: Approval | None = None
     output: ToolOutput | None = None
+    """A result given by the caller; the tool is not run."""
     is_program_call: bool = False
+    """A program made the call and receives structured output."""
 
     @property
     def arguments(self) -> Arguments:
-        """The arguments that run, read from `input` anew: changing what is returned here changes nothing."""
+        """Arguments parsed from `validated_text` on each access, so that changing them has no effect."""
         return None if self.validated_text is None or self.tool is None else parse_input(self.tool, self.validated_text)
 
     @property
     def arguments_text(self) -> str:
-        """The text that an approval is bound to."""
+        """Argument text that an approval is bound to."""
         return self.call.arguments if self.validated_text is None else self.validated_text
 
     @property
     def needs_approval(self) -> bool:
+        """True until the user approves, denies or answers a call that the policy asks about."""
         return self.verdict == "ask" and self.approval is None and self.output is None
 
 
 def with_unique_ids(turn: int, calls: Iterable[ToolCall]) -> list[tuple[str, ToolCall]]:
-    """Calls by ids that no other one of their turn has: some providers give none."""
-    found: dict[str, ToolCall] = {}
-    for place, call in enumerate(calls):
-        found[unique_id(call.id or f"call_{turn}_{place}", place, found)] = call
-    return list(found.items())
+    """Pair calls with ids that are unique in the turn; some providers send none."""
+    calls_by_id: dict[str, ToolCall] = {}
+    for index, call in enumerate(calls):
+        calls_by_id[unique_id(call.id or f"call_{turn}_{index}", index, calls_by_id)] = call
+    return list(calls_by_id.items())
 
 
 class RunState(Struct, kw_only=True):
-    """`rules` are those that a person added on the way; `stopped` is None while it can go on. `recent` are digests of
-    the last turns' calls, by which a run that goes in circles is seen."""
+    """The state of a run between its turns."""
 
     run: str
+    """Id of the run."""
     messages: tuple[Message, ...] = ()
     turn: int = 0
+    """Number of the current turn."""
     pending: list[PendingCall] = field(default_factory=list)
     text: str = ""
+    """Text of the last response."""
     usage: Usage | None = None
     call_count: int = 0
     rules: tuple[Rule, ...] = ()
+    """Rules that the user added during the run, by answering `always`."""
     stopped: StopCause | None = None
+    """Why the run stopped; None while it can continue."""
     reason: str = ""
+    """Details of `stopped`."""
     recent_call_digests: tuple[bytes, ...] = ()
+    """Digests of the calls of recent turns, to detect repetition."""
     last_response: ResponseIdentity = ResponseIdentity()
     started_at: float = 0.0
     task: Any = None
+    """Work to await before the state is ready, in asynchronous code."""
 
     def __await__(self) -> Generator[Any, None, "RunState"]:
-        """In asynchronous code a state is ready when it was awaited."""
-        working, self.task = self.task, None
-        if working is not None:
-            yield from working.__await__()
+        """Wait until the state is ready, in asynchronous code."""
+        task, self.task = self.task, None
+        if task is not None:
+            yield from task.__await__()
         return self
 
     @property
     def approval_requests(self) -> list[ApprovalRequest]:
-        """What a person still has to decide."""
-        return [self.approval_request(one) for one in self.pending if one.needs_approval]
+        """Requests for the calls that still need approval."""
+        return [self.approval_request(pending) for pending in self.pending if pending.needs_approval]
 
     def approval_request(self, pending: PendingCall) -> ApprovalRequest:
+        """Build the approval request for a call."""
         call, tool = pending.call, pending.tool
-        preview, allow, in_person = None, tuple[str, ...](), False
+        preview, suggested_rules, requires_human = None, tuple[str, ...](), False
         if tool is not None:
-            preview, in_person = tool.preview(pending.arguments), tool.requires_human(pending.arguments)
-            allow = suggest_rules(tool, pending.arguments) if pending.verdict_reason == NO_RULE else ()
+            preview, requires_human = tool.preview(pending.arguments), tool.requires_human(pending.arguments)
+            suggested_rules = suggest_rules(tool, pending.arguments) if pending.verdict_reason == NO_RULE else ()
         return ApprovalRequest(
             run=self.run,
             call_id=pending.id,
@@ -115,44 +130,47 @@ class RunState(Struct, kw_only=True):
             arguments=pending.arguments_text,
             reason=pending.verdict_reason,
             preview=preview,
-            suggested_rules=allow,
-            requires_human=in_person,
+            suggested_rules=suggested_rules,
+            requires_human=requires_human,
         )
 
     def approve(self, call_id: str, decided_by: str = "caller", *, arguments: Arguments = None) -> None:
-        """Allow one call, as it stands now or with other `arguments`. The model is told which ones ran."""
+        """Approve one call, with its current arguments or with edited ones; the model is informed of an edit."""
         pending = self._pending_call(call_id)
         if arguments is not None:
             self._edit_arguments(pending, arguments)
         pending.approval = Approval(answer="yes", digest=self.approval_request(pending).digest, decided_by=decided_by)
 
     def _edit_arguments(self, pending: PendingCall, arguments: Arguments) -> None:
+        """Replace the arguments of a call after validating them."""
         if pending.tool is None:
-            raise ToolwireError(f"{pending.call.name} is no tool of this agent: no arguments can be given to it")
+            raise ToolwireError(f"can't edit arguments: unknown tool {pending.call.name!r}")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         try:
             read_arguments(pending.tool, text)
-        except CallValidationError as invalid:
-            raise ToolwireError(str(invalid)) from None
+        except CallValidationError as error:
+            raise ToolwireError(str(error)) from None
         pending.validated_text, pending.edited, pending.repairs = text, True, ()
         pending.refusal = pending.refusal_kind = ""
 
     def deny(self, call_id: str, reason: str = "", decided_by: str = "caller") -> None:
+        """Deny one call; the model sees the reason."""
         pending = self._pending_call(call_id)
         pending.approval = Approval(
             answer="no", digest=self.approval_request(pending).digest, decided_by=decided_by, reason=reason
         )
 
     def answer(self, call_id: str, output: Any, *, is_error: bool = False) -> None:
-        """Take a call over: this is its result, and nothing is run."""
-        given = as_output(output)
+        """Supply the result of a call instead of running its tool."""
+        result = as_output(output)
         self._pending_call(call_id).output = ToolOutput(
-            content=given.content, structured=given.structured, is_error=is_error or given.is_error
+            content=result.content, structured=result.structured, is_error=is_error or result.is_error
         )
 
     def _pending_call(self, call_id: str) -> PendingCall:
-        for one in self.pending:
-            if one.id == call_id:
-                return one
-        known = ", ".join(one.id for one in self.pending) or "none"
-        raise ToolwireError(f"no call {call_id!r} is waiting; those that are: {known}")
+        """Return the pending call with this id, or raise."""
+        for pending in self.pending:
+            if pending.id == call_id:
+                return pending
+        pending_ids = ", ".join(pending.id for pending in self.pending) or "none"
+        raise ToolwireError(f"no pending call {call_id!r}; pending calls: {pending_ids}")

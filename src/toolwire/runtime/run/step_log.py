@@ -1,9 +1,7 @@
-"""The named steps of one run: an intent is written before its effect, an outcome after it, and both can be found again.
+"""The step log of a run: each step has an intent, recorded before its effect, and an outcome, recorded after it.
 
-Whoever keeps them (memory, SQLite, another engine) only has to keep this: `begin` and `finish` are durable when they
-return. A step that was begun and never finished is one of which nobody knows whether it took effect.
-
-Definitions of tools, as a run began with them: whoever resumes it is warned of those that changed since.
+Implementations must make `begin` and `finish` durable before they return. Whether a step with an intent but no outcome
+took effect is unknown.
 """
 
 import hashlib
@@ -17,14 +15,27 @@ from toolwire.runtime.tool import Tool
 
 
 class StepLog(Protocol):
-    def intent(self, name: str) -> bytes | None: ...
-    def outcome(self, name: str) -> bytes | None: ...
-    def begin(self, name: str, intent: bytes) -> None: ...
-    def finish(self, name: str, outcome: bytes) -> None: ...
+    """A durable log of the named steps of one run."""
+
+    def intent(self, name: str) -> bytes | None:
+        """Return the recorded intent of a step; None if it never started."""
+        ...
+
+    def outcome(self, name: str) -> bytes | None:
+        """Return the recorded outcome of a step; None if it did not finish."""
+        ...
+
+    def begin(self, name: str, intent: bytes) -> None:
+        """Record that a step starts."""
+        ...
+
+    def finish(self, name: str, outcome: bytes) -> None:
+        """Record the outcome of a step."""
+        ...
 
 
 class InMemoryStepLog:
-    """Steps that nobody will ask for after the process ends."""
+    """A step log for runs that are not resumed after the process ends."""
 
     def __init__(self) -> None:
         self._intents: dict[str, bytes] = {}
@@ -47,7 +58,10 @@ _TOOLS_STEP = "tools"
 
 
 class ToolDefinitions:
-    """For one run. Digests of its tools are kept as a step, beside those of its turns and calls."""
+    """Detects tools that changed since a resumed run began.
+
+    Digests of the tool definitions are recorded as a step of the run.
+    """
 
     def __init__(self, step_log: StepLog) -> None:
         self._step_log = step_log
@@ -55,30 +69,33 @@ class ToolDefinitions:
         self._warnings: list[str] = []
 
     def take_warnings(self) -> list[str]:
-        """What there is to warn of, since the last time."""
+        """Return the warnings since the last call and clear them."""
         warnings, self._warnings = self._warnings, []
         return warnings
 
     def check_changes(self, tools: Iterable[Tool]) -> None:
-        """Look once: recorded calls stay as they are, and new ones meet the tools of now."""
+        """Record the definitions when a run begins; warn about changes when it resumes. Only the first call counts."""
         if self._is_checked:
             return
         self._is_checked = True
-        now = {tool.name: _declaration_digest(tool) for tool in tools}
-        recorded = self._step_log.intent(_TOOLS_STEP)
-        if recorded is None:
-            self._step_log.begin(_TOOLS_STEP, msgspec.json.encode(now))
+        current = {tool.name: _declaration_digest(tool) for tool in tools}
+        stored = self._step_log.intent(_TOOLS_STEP)
+        if stored is None:
+            self._step_log.begin(_TOOLS_STEP, msgspec.json.encode(current))
             return
-        then = decode_stored(recorded, dict[str, str], f"the step {_TOOLS_STEP}")
-        changed = [name for name, digest in then.items() if now.get(name, digest) != digest]
-        gone = [name for name in then if name not in now]
+        recorded = decode_stored(stored, dict[str, str], f"step {_TOOLS_STEP}")
+        changed = [name for name, digest in recorded.items() if current.get(name, digest) != digest]
+        removed = [name for name in recorded if name not in current]
         self._warnings = [
-            *(f"the tool {name} has changed since this run began: new calls meet its present form" for name in changed),
-            *(f"the tool {name} is no longer there: the model may still call it, in vain" for name in gone),
+            *(
+                f"tool {name} has changed since this run began: new calls use its current definition"
+                for name in changed
+            ),
+            *(f"tool {name} is no longer available: calls of it will fail" for name in removed),
         ]
 
 
 def _declaration_digest(tool: Tool) -> str:
-    """Of all that the model is told of a tool, and that its calls are validated against."""
-    told = (tool.description, tool.parameters, tool.output_schema, tool.grammar, tool.native)
-    return hashlib.blake2s(msgspec.json.encode(told), digest_size=8).hexdigest()
+    """Return a digest of the declaration that the model sees and that calls are validated against."""
+    declaration = (tool.description, tool.parameters, tool.output_schema, tool.grammar, tool.native)
+    return hashlib.blake2s(msgspec.json.encode(declaration), digest_size=8).hexdigest()

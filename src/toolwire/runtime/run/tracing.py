@@ -1,6 +1,6 @@
-"""A run as OpenTelemetry's spans: `invoke_agent`, and under it `chat` and `execute_tool`, from the events it tells.
+"""OpenTelemetry spans of a run: `invoke_agent` with child spans `chat` and `execute_tool`.
 
-What was said is in none of them: arguments and results are the journal's.
+Spans hold no content; arguments and results are in the journal only.
 """
 
 import time
@@ -25,7 +25,7 @@ _NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 class RunTracer:
-    """Takes the events of one run in order."""
+    """Creates spans from the events of one run."""
 
     def __init__(self, tracer: "Tracer", agent: str) -> None:
         self._tracer = tracer
@@ -36,39 +36,36 @@ class RunTracer:
         self._call_spans: dict[str, Span] = {}
 
     def on_event(self, event: RunEvent) -> None:
+        """Start or end the span that the event belongs to."""
         match event:
             case RunStarted():
                 self._model = event.model
-                named: dict[str, AttributeValue] = {
-                    "gen_ai.conversation.id": event.run,
-                    "gen_ai.agent.name": self._agent,
-                }
-                self._run_span = self._start_span("invoke_agent", self._agent, named)
+                self._run_span = self._start_span(
+                    "invoke_agent",
+                    self._agent,
+                    {"gen_ai.conversation.id": event.run, "gen_ai.agent.name": self._agent},
+                )
             case TurnStarted() if not event.recorded:
                 self._turn_span = self._start_span("chat", self._model, {})
             case TurnEnded() if self._turn_span is not None:
-                used = event.usage
-                self._turn_span.set_attribute("gen_ai.response.finish_reasons", [event.stop])
-                if used is not None and used.input_tokens is not None:
-                    self._turn_span.set_attribute("gen_ai.usage.input_tokens", used.input_tokens)
-                if used is not None and used.output_tokens is not None:
-                    self._turn_span.set_attribute("gen_ai.usage.output_tokens", used.output_tokens)
-                self._turn_span.end()
+                self._end_turn(self._turn_span, event)
                 self._turn_span = None
             case CallStarted():
-                called: dict[str, AttributeValue] = {"gen_ai.tool.name": event.tool}
-                span = self._start_span("execute_tool", event.tool, called | {"gen_ai.tool.call.id": event.call_id})
-                self._call_spans[event.call_id] = span
+                self._call_spans[event.call_id] = self._start_span(
+                    "execute_tool",
+                    event.tool,
+                    {"gen_ai.tool.name": event.tool, "gen_ai.tool.call.id": event.call_id},
+                )
             case CallEnded():
-                if (begun := self._call_spans.pop(event.call_id, None)) is not None:
-                    self._end_call(begun, event.record)
+                if (span := self._call_spans.pop(event.call_id, None)) is not None:
+                    self._end_call(span, event.record)
             case RunEnded():
                 self._end_run(event)
             case _:
                 pass
 
     def close(self) -> None:
-        """Nobody will tell how the rest ended."""
+        """End the open spans as cancelled."""
         for span in (*self._call_spans.values(), self._turn_span, self._run_span):
             if span is not None:
                 span.set_attribute("error.type", "cancelled")
@@ -76,7 +73,8 @@ class RunTracer:
         self._call_spans, self._turn_span, self._run_span = {}, None, None
 
     def _start_span(self, operation: str, name: str, extra_attributes: "dict[str, AttributeValue]") -> "Span":
-        from opentelemetry.trace import SpanKind, set_span_in_context  # noqa: PLC0415 - an extra
+        """Start a span under the span of the run."""
+        from opentelemetry.trace import SpanKind, set_span_in_context  # noqa: PLC0415 - optional dependency
 
         attributes: dict[str, AttributeValue] = {"gen_ai.operation.name": operation} | extra_attributes
         if operation != "execute_tool" and self._model:
@@ -87,6 +85,15 @@ class RunTracer:
             f"{operation} {name}".strip(), parent, kind, attributes, start_time=_now_nanoseconds()
         )
 
+    def _end_turn(self, span: "Span", event: TurnEnded) -> None:
+        usage = event.usage
+        span.set_attribute("gen_ai.response.finish_reasons", [event.stop])
+        if usage is not None and usage.input_tokens is not None:
+            span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
+        if usage is not None and usage.output_tokens is not None:
+            span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
+        span.end()
+
     def _end_call(self, span: "Span", record: CallRecord) -> None:
         span.set_attribute("gen_ai.tool.type", "extension" if record.locus == "mcp" else "function")
         span.set_attribute("toolwire.tool.source", record.source)
@@ -96,23 +103,25 @@ class RunTracer:
         span.end(_now_nanoseconds())
 
     def _end_run(self, event: RunEnded) -> None:
-        run, self._run_span = self._run_span, None
+        """End the span of the run, and of a turn that did not end."""
+        span, self._run_span = self._run_span, None
         if self._turn_span is not None:
             _mark_failed(self._turn_span, event.stopped)
             self._turn_span.end()
             self._turn_span = None
-        if run is None:
+        if span is None:
             return
-        run.set_attribute("toolwire.run.stopped", event.stopped)
-        run.set_attribute("toolwire.run.turns", event.turns)
-        run.set_attribute("toolwire.run.calls", event.calls)
+        span.set_attribute("toolwire.run.stopped", event.stopped)
+        span.set_attribute("toolwire.run.turns", event.turns)
+        span.set_attribute("toolwire.run.calls", event.calls)
         if event.stopped == "failed":
-            _mark_failed(run, event.stopped)
-        run.end(_now_nanoseconds())
+            _mark_failed(span, event.stopped)
+        span.end(_now_nanoseconds())
 
 
 def _mark_failed(span: "Span", kind: str) -> None:
-    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - an extra
+    """Set `error.type` and the error status on a span."""
+    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - optional dependency
 
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))

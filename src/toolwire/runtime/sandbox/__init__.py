@@ -1,1 +1,1 @@
-"""Where what a model wrote is run."""
+"""Sandboxes for shell commands and for Python that a model writes."""

@@ -1,7 +1,7 @@
-"""The sandbox of shell commands, by bubblewrap.
+"""The sandbox of shell commands, built with bubblewrap.
 
-The workspace can be written, the rest only read, and what is private is not there. There is no network unless it is
-allowed, and no process outside can be seen.
+The workspace is writable, the rest of the file system read-only, and private paths are hidden. There is no network
+unless it is enabled, and processes outside the sandbox are not visible.
 """
 
 import os
@@ -22,7 +22,7 @@ ALLOWED_VARIABLES = frozenset(
         *("RUSTUP_HOME", "CARGO_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
     }
 )
-"""The variables that a command is given, and LC_*: named ones only, so that no key comes along."""
+"""The environment variables passed to a command, besides LC_*: an allowlist, so that no API key is passed."""
 FIXED_VARIABLES = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
 PRIVATE_PATHS = (
@@ -32,39 +32,45 @@ PRIVATE_PATHS = (
     *("/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet", "/var/spool", "/var/mail", "/var/log"),
     *("/var/backups",),
 )
-"""Not seen. Whose files they are does not help: for root, the sandbox's user is root outside."""
+"""Hidden system paths. File permissions are not enough: if toolwire runs as root, so does the sandbox's user."""
 HOME_SECRETS = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials"),
     *(".config", ".local/state", ".local/share/keyrings", ".mozilla", ".cargo/credentials.toml", ".bash_history"),
     *(".zsh_history", ".python_history", ".claude", ".codex", ".gemini"),
 )
-"""Of a home folder that is the workspace itself, or in it."""
+"""Hidden paths below the home directory, also if it is the workspace or inside it."""
 HOME_TOOLCHAINS = (
     *(".pyenv", ".nvm", ".rbenv", ".asdf", ".volta", ".sdkman", ".rustup", ".cargo/bin", ".bun/bin", ".deno/bin"),
     *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/mise", "go/bin"),
 )
-"""Of the home folder, what programs are found in: it can be read."""
+"""Readable paths below the home directory, which hold installed programs."""
 
 
 def child_environment(environment: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    given = {name: value for name, value in environment.items() if name in ALLOWED_VARIABLES or name.startswith("LC_")}
-    return {"PATH": os.defpath, **given, **FIXED_VARIABLES, **(extra or {})}
+    """Return the environment of a command: the allowed variables, fixed ones, and `extra`."""
+    allowed = {
+        name: value for name, value in environment.items() if name in ALLOWED_VARIABLES or name.startswith("LC_")
+    }
+    return {"PATH": os.defpath, **allowed, **FIXED_VARIABLES, **(extra or {})}
 
 
 def private_paths(environment: Mapping[str, str]) -> list[Path]:
-    """What of the home folder and of the state of programs is nobody's, ours among it."""
+    """Return the paths below the home directory and of program state that are always hidden."""
     home = Path(environment.get("HOME") or "~").expanduser()
-    named = [environment.get(f"XDG_{kind}_HOME", "") for kind in ("STATE", "CONFIG", "CACHE", "DATA")]
-    return [*(home / name for name in HOME_SECRETS), *(Path(name) for name in named if name.startswith("/"))]
+    xdg_paths = [environment.get(f"XDG_{kind}_HOME", "") for kind in ("STATE", "CONFIG", "CACHE", "DATA")]
+    return [*(home / name for name in HOME_SECRETS), *(Path(name) for name in xdg_paths if name.startswith("/"))]
 
 
 class Sandbox(Struct, frozen=True, kw_only=True):
-    """`program` is bubblewrap's, `identity` its options that make the user. `why_not`: why there is none, then every
-    command asks a person, unless the sandbox is `waived`."""
+    """The sandbox as it works on this machine."""
 
+    # The path of bubblewrap's executable.
     program: str = ""
+    # bubblewrap's options that set the user.
     user_options: tuple[str, ...] = ()
+    # If set, there is no sandbox, and every command needs a person's approval unless the sandbox is waived.
     unavailable_reason: str = ""
+    # Whether the user chose to run commands without a sandbox.
     is_waived: bool = False
 
     def wrap_command(
@@ -80,11 +86,12 @@ class Sandbox(Struct, frozen=True, kw_only=True):
         readable: Sequence[Path] = (),
         protected: Sequence[Path] = (),
     ) -> list[str]:
+        """Return the command line that runs `command` in the sandbox, within the limits."""
         mounts = _Mounts(workspace, limits.scratch_bytes)
         home = Path(environment.get("HOME") or "~").expanduser()
         for path in (*map(Path, PRIVATE_PATHS), *private_paths(environment), *hidden):
             mounts.hide(path)
-        for path in (Path("/tmp"), Path("/var/tmp"), home):  # noqa: S108 - they are the sandbox's own
+        for path in (Path("/tmp"), Path("/var/tmp"), home):  # noqa: S108 - private to the sandbox
             mounts.add_tmpfs(path)
         for path in (*(home / name for name in HOME_TOOLCHAINS), *readable):
             mounts.add_readable(path)
@@ -105,7 +112,7 @@ class Sandbox(Struct, frozen=True, kw_only=True):
 
 
 NO_SANDBOX = Sandbox(unavailable_reason="the sandbox is turned off", is_waived=True)
-"""The explicit choice to run commands with all rights of the user: rules and `--yes` then cover them."""
+"""No sandbox, by explicit choice: commands have all permissions of the user, and rules and `--yes` apply to them."""
 
 _ISOLATION_OPTIONS = (
     *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent"),
@@ -114,8 +121,11 @@ _ISOLATION_OPTIONS = (
 
 
 class _Mounts:
-    """What is mounted, in order: what covers folders around the workspace, what is seen there all the same, the
-    workspace, and what is covered in it."""
+    """The mounts of the sandbox, in order.
+
+    Directories around the workspace are covered first, then readable paths inside them are mounted, then the
+    workspace, then the paths covered inside it.
+    """
 
     def __init__(self, workspace: Path, scratch_bytes: int) -> None:
         self._workspace, self._scratch_bytes = workspace, str(scratch_bytes)
@@ -124,24 +134,28 @@ class _Mounts:
         self._remount_options = list[str]()
 
     def hide(self, path: Path) -> None:
+        """Cover a path, so that it appears empty."""
         real = _real_path(path)
         if real is not None and real != self._workspace:
             self._hidden.add(real)
 
     def add_tmpfs(self, path: Path) -> None:
-        """An empty folder of its own."""
+        """Replace a directory with an empty, writable one."""
         real = _real_path(path)
         if real is not None and real != self._workspace and self._workspace not in real.parents:
             self._private_tmpfs.add(real)
 
     def add_readable(self, path: Path) -> None:
+        """Mount a path read-only, even inside a covered directory."""
         real = _real_path(path)
         if real is not None and real != self._workspace and real not in self._workspace.parents:
             self._readable_options += ("--ro-bind", str(real), str(real))
 
     def protect_git(self, git_directory: Path, *names: str) -> None:
-        """Git's own folder can be written but not moved away. What is in it that the next git command of the person
-        would run can't be written, and can't be made."""
+        """Make the git directory writable, but not removable, and protect what git executes in it.
+
+        Hooks and configuration can't be changed or created, because the user's next git command would run them.
+        """
         if git_directory.is_file():
             self.protect(git_directory)
         if git_directory.is_symlink() or not git_directory.is_dir():
@@ -154,46 +168,48 @@ class _Mounts:
             self._remount_options += ("--remount-ro", str(hooks))
 
     def protect(self, path: Path) -> None:
+        """Mount an existing path of the workspace read-only."""
         if path.exists() and not path.is_symlink() and self._workspace in path.parents:
             self._protected_options += ("--ro-bind", str(path), str(path))
 
     def options(self) -> list[str]:
+        """Return bubblewrap's options for all mounts."""
         root = str(self._workspace)
-        own = ("--perms", "1777", "--size", self._scratch_bytes, "--tmpfs", "/dev/shm")  # noqa: S108
-        start = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *own, "--remount-ro", "/dev")
-        within = {path for path in self._hidden if self._workspace in path.parents}
-        around = self._cover_options(self._hidden - within, self._private_tmpfs)
-        covered = self._cover_options(within, set())
+        shared_memory = ("--perms", "1777", "--size", self._scratch_bytes, "--tmpfs", "/dev/shm")  # noqa: S108
+        base = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *shared_memory, "--remount-ro", "/dev")
+        hidden_inside = {path for path in self._hidden if self._workspace in path.parents}
+        covers_outside = self._cover_options(self._hidden - hidden_inside, self._private_tmpfs)
+        covers_inside = self._cover_options(hidden_inside, set())
         return [
-            *start,
-            *around,
+            *base,
+            *covers_outside,
             *self._readable_options,
             "--bind",
             root,
             root,
             *self._protected_options,
-            *covered,
+            *covers_inside,
             *self._remount_options,
         ]
 
     def _cover_options(self, hidden: set[Path], tmpfs: set[Path]) -> list[str]:
-        """Outer folders first, or they would cover what is mounted in them. What is covered already need not be."""
-        made = list[str]()
+        """Return the options that cover paths, outer directories first. Paths already covered are skipped."""
+        options = list[str]()
         for path in sorted(hidden | tmpfs):
             if path in tmpfs:
-                made += ("--perms", "1777", "--size", self._scratch_bytes, "--tmpfs", str(path))
+                options += ("--perms", "1777", "--size", self._scratch_bytes, "--tmpfs", str(path))
             elif (hidden | tmpfs).intersection(path.parents):
                 continue
             elif path.is_dir():
-                made += ("--perms", "0755", "--tmpfs", str(path))
+                options += ("--perms", "0755", "--tmpfs", str(path))
                 self._remount_options += ("--remount-ro", str(path))
             else:
-                made += ("--ro-bind", "/dev/null", str(path))
-        return made
+                options += ("--ro-bind", "/dev/null", str(path))
+        return options
 
 
 def _real_path(path: Path) -> Path | None:
-    """Where it is, if it is there at all: nothing can be mounted onto a link."""
+    """Resolve a path if it exists. Nothing can be mounted onto a symbolic link."""
     try:
         return path.resolve(strict=True)
     except OSError:
@@ -202,17 +218,17 @@ def _real_path(path: Path) -> Path | None:
 
 @lru_cache(maxsize=1)
 def detect_bubblewrap() -> Sandbox:
-    """How it works here, tried out once."""
+    """Return the sandbox with the options that work on this machine, tested once."""
     program = shutil.which("bwrap")
     if program is None:
         return Sandbox(unavailable_reason="bubblewrap is not installed")
-    # For root, a user of its own, or files of root's could be changed through what is mounted.
-    user = ("--unshare-user", "--uid", str(os.getuid() or 1000), "--gid", str(os.getgid() or 1000))
-    said = ""
-    for identity in (("--disable-userns", *user), user):
+    # root gets another user inside the sandbox, or it could change root's files through the mounts.
+    user_options = ("--unshare-user", "--uid", str(os.getuid() or 1000), "--gid", str(os.getgid() or 1000))
+    error_text = ""
+    for options in (("--disable-userns", *user_options), user_options):
         command = [
             program,
-            *identity,
+            *options,
             *_ISOLATION_OPTIONS,
             "--unshare-net",
             "--ro-bind",
@@ -223,10 +239,10 @@ def detect_bubblewrap() -> Sandbox:
             "true",
         ]
         try:
-            tried = subprocess.run(command, capture_output=True, timeout=10, check=False, stdin=subprocess.DEVNULL)  # noqa: S603
+            result = subprocess.run(command, capture_output=True, timeout=10, check=False, stdin=subprocess.DEVNULL)  # noqa: S603
         except (OSError, subprocess.TimeoutExpired) as error:
             return Sandbox(unavailable_reason=f"bubblewrap does not work here: {error}")
-        if tried.returncode == 0:
-            return Sandbox(program=program, user_options=identity)
-        said = tried.stderr.decode("utf-8", "replace").strip()
-    return Sandbox(unavailable_reason=f"bubblewrap does not work here: {said}")
+        if result.returncode == 0:
+            return Sandbox(program=program, user_options=options)
+        error_text = result.stderr.decode("utf-8", "replace").strip()
+    return Sandbox(unavailable_reason=f"bubblewrap does not work here: {error_text}")

@@ -1,9 +1,7 @@
-"""How much a command may take.
+"""Limited subprocesses: a command and all the processes that it starts.
 
-A command as a process with all that it starts: bounded while it runs, and gone when it ends.
-
-Whatever ends it (its own exit, the time, a limit, or who called being cancelled), everything that it started is killed.
-Its processes are found by the namespace of the sandbox, else by session and by a mark in their environment.
+However the command ends (exit, timeout, limit or cancellation), every process that it started is killed. The
+processes are found by the PID namespace of the sandbox, or else by session and by a marker in their environment.
 """
 
 import asyncio
@@ -23,30 +21,35 @@ MEBIBYTE = 1024 * 1024
 
 
 class CommandLimits(Struct, frozen=True, kw_only=True):
-    """`output`: bytes that are kept of each of the two streams, of its head and its tail. `flood`: bytes after which it
-    is stopped. `memory` is for all its processes together, and for each. `scratch`: bytes of each of its temporary
-    folders. `largest`: bytes of one file that it writes."""
+    """The resource limits of one command."""
 
     seconds: float = 120.0
+    # Bytes kept of stdout and of stderr, half from the beginning and half from the end.
     output_bytes: int = 16 * 1024
+    # Bytes of output after which the command is stopped.
     max_total_output: int = 64 * MEBIBYTE
+    # Memory of all its processes together, and of each.
     memory_bytes: int = 4096 * MEBIBYTE
     processes: int = 256
+    # Size of each of its temporary directories.
     scratch_bytes: int = 512 * MEBIBYTE
+    # Size of one file that it writes.
     file_bytes: int = 4096 * MEBIBYTE
 
     def wrap_command(self, command: list[str], *, limit_processes: bool) -> list[str]:
-        """Set by a shell in the child itself, so that they hold from its first process on. Processes are counted for
-        the whole user where there is no namespace, so the kernel can bound them only where there is one."""
+        """Return the command line that sets the limits with `ulimit` and then runs the command.
+
+        The kernel counts processes per user, so `limit_processes` only makes sense in a namespace.
+        """
         kilobytes = self.memory_bytes // 1024
-        # -p is dash's word for processes, and -u bash's; a limit that a shell or a system does not know is left out.
-        # Threads count with the kernel, too.
+        # Processes are -p in dash and -u in bash. Limits that the shell or system does not support are skipped.
+        # The kernel counts threads too.
         tasks = 4 * self.processes
-        many = f"ulimit -p {tasks} 2>/dev/null || ulimit -u {tasks} 2>/dev/null;" if limit_processes else ""
+        process_limit = f"ulimit -p {tasks} 2>/dev/null || ulimit -u {tasks} 2>/dev/null;" if limit_processes else ""
         script = (
             f"ulimit -c 0 2>/dev/null; ulimit -d {kilobytes} 2>/dev/null;"
             f" ulimit -f {self.file_bytes // 512} 2>/dev/null;"
-            f' {many} exec "$@"'
+            f' {process_limit} exec "$@"'
         )
         return ["/bin/sh", "-c", script, "sh", *command]
 
@@ -55,11 +58,11 @@ COMMAND_ID_VARIABLE = "TOOLWIRE_COMMAND"
 _PROC = Path("/proc")
 _POLL_SECONDS = 0.02
 _FULL_SCAN_TICKS = 25
-"""Every so many ticks all processes are looked at, if their number gives no reason to do so at once."""
+"""All processes are inspected every so many ticks, or at once if their number jumps."""
 
 
 class OutputBuffer:
-    """The head and the tail of a stream."""
+    """Keeps the beginning and the end of a stream."""
 
     def __init__(self, max_bytes: int) -> None:
         self._half = max_bytes // 2
@@ -75,20 +78,22 @@ class OutputBuffer:
             del self._tail[: -self._half]
 
     def text(self) -> str:
+        """Return the kept text, with a note of how many bytes were cut out."""
         tail = self._tail[-self._half :]
         cut = self.total - len(self._head) - len(tail)
         if not cut:
             return (self._head + tail).decode("utf-8", "replace")
         head = self._head.decode("utf-8", "ignore")
-        return f"{head}\n[{cut} bytes are cut here]\n{tail.decode('utf-8', 'ignore')}"
+        return f"{head}\n[{cut} bytes omitted]\n{tail.decode('utf-8', 'ignore')}"
 
 
 class ProcessResult(Struct, frozen=True):
-    """`stopped`: why it was, if it did not end by itself."""
+    """The outcome of a command."""
 
     output: str
     error: str
     exit_code: int
+    # Why the command was stopped, if it did not exit by itself.
     stop_reason: str = ""
     error_kind: str = ""
 
@@ -102,31 +107,34 @@ async def run_process(
     namespaced: bool = False,
     report_progress: Callable[[str], None] = lambda _: None,
 ) -> ProcessResult:
-    mark = secrets.token_hex(16)
-    process = subprocess.Popen(  # noqa: ASYNC220, S603 - it is waited for below, without blocking
+    """Run a command within the limits, and kill everything it started when it ends."""
+    command_id = secrets.token_hex(16)
+    process = subprocess.Popen(  # noqa: ASYNC220, S603 - waited for below without blocking
         command,
         cwd=directory,
-        env={**environment, COMMAND_ID_VARIABLE: mark},
+        env={**environment, COMMAND_ID_VARIABLE: command_id},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    running = _Process(process, _ProcessTree(process.pid, mark, namespaced=namespaced), limits, report_progress)
+    tracked = _Process(process, _ProcessTree(process.pid, command_id, namespaced=namespaced), limits, report_progress)
     try:
-        stopped, kind = await running.wait()
+        stop_reason, error_kind = await tracked.wait()
     except BaseException:
-        running.cancel_readers()
+        tracked.cancel_readers()
         raise
     finally:
-        running.kill()
-    await running.drain_output()
-    # As shells say it: 124 for a time-out, 128 and the signal's number for what was killed.
-    code = 124 if kind == "timeout" else running.exit_code
-    return ProcessResult(running.output.text(), running.error.text(), code, stopped, kind)
+        tracked.kill()
+    await tracked.drain_output()
+    # As in shells: 124 for a timeout, 128 plus the signal number for a killed process.
+    exit_code = 124 if error_kind == "timeout" else tracked.exit_code
+    return ProcessResult(tracked.output.text(), tracked.error.text(), exit_code, stop_reason, error_kind)
 
 
 class _Process:
+    """A running command: reads its output and waits for its end or for a limit."""
+
     def __init__(
         self,
         process: "subprocess.Popen[bytes]",
@@ -139,90 +147,95 @@ class _Process:
         self._output_exceeded = asyncio.Event()
         self._progress_at = time.monotonic()
         self._readers = [
-            asyncio.create_task(self._read_stream(stream, kept))
-            for stream, kept in ((process.stdout, self.output), (process.stderr, self.error))
+            asyncio.create_task(self._read_stream(stream, buffer))
+            for stream, buffer in ((process.stdout, self.output), (process.stderr, self.error))
         ]
 
     @property
     def exit_code(self) -> int:
+        """Return the exit code as shells report it."""
         code = self._process.returncode
         return code if code >= 0 else 128 - code
 
     async def wait(self) -> tuple[str, str]:
+        """Wait for the exit or for a limit. Return the reason and the error kind if the command must be stopped."""
         exited = asyncio.create_task(_wait_for_exit(self._process))
-        flooded = asyncio.create_task(self._output_exceeded.wait())
-        outgrown = asyncio.create_task(self._tree.wait_until_exceeding(self._limits))
-        tasks = {exited, flooded, outgrown}
+        output_exceeded = asyncio.create_task(self._output_exceeded.wait())
+        tree_exceeded = asyncio.create_task(self._tree.wait_until_exceeding(self._limits))
+        tasks = {exited, output_exceeded, tree_exceeded}
         try:
             await asyncio.wait(tasks, timeout=self._limits.seconds, return_when=asyncio.FIRST_COMPLETED)
             if exited.done():
                 return "", ""
-            if outgrown.done():
-                return outgrown.result(), "limit"
-            if flooded.done():
-                return f"it wrote more than {self._limits.max_total_output} bytes", "limit"
-            return f"it took longer than {self._limits.seconds:g} seconds", "timeout"
+            if tree_exceeded.done():
+                return tree_exceeded.result(), "limit"
+            if output_exceeded.done():
+                return f"output exceeded {self._limits.max_total_output} bytes", "limit"
+            return f"timed out after {self._limits.seconds:g} seconds", "timeout"
         finally:
             for task in tasks:
                 task.cancel()
 
     def kill(self) -> None:
+        """Kill the process tree and reap the process."""
         self._tree.kill()
-        # Not before: until it is waited for, nothing else can have its number.
+        # Reap it last: until then, no other process can get its pid.
         self._process.wait()
 
     def cancel_readers(self) -> None:
-        """Nobody wants what it said."""
+        """Stop reading output, which is no longer needed."""
         for reader in self._readers:
             reader.cancel()
 
     async def drain_output(self) -> None:
-        """What is left in the pipes; a process that escaped may still hold them open."""
-        _, late = await asyncio.wait(self._readers, timeout=1.0)
-        for reader in late:
+        """Read the rest of the pipes. A process that escaped may still hold them open."""
+        _, unfinished = await asyncio.wait(self._readers, timeout=1.0)
+        for reader in unfinished:
             reader.cancel()
 
     async def _read_stream(self, stream: object, buffer: OutputBuffer) -> None:
+        """Read one stream into its buffer, and report progress."""
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stream)
         try:
-            while piece := await reader.read(1 << 16):
-                buffer.add(piece)
+            while chunk := await reader.read(1 << 16):
+                buffer.add(chunk)
                 if self.output.total + self.error.total > self._limits.max_total_output:
                     self._output_exceeded.set()
                     return
                 if time.monotonic() - self._progress_at > 0.5:
                     self._progress_at = time.monotonic()
-                    self._report_progress(piece[-200:].decode("utf-8", "replace").rstrip("\n").rsplit("\n", 1)[-1])
+                    self._report_progress(chunk[-200:].decode("utf-8", "replace").rstrip("\n").rsplit("\n", 1)[-1])
         finally:
             transport.close()
 
 
 async def _wait_for_exit(process: "subprocess.Popen[bytes]") -> None:
-    """Without waiting for it: its number stays taken."""
+    """Wait until the process exits, without reaping it, so that its pid stays reserved."""
     try:
-        handle = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # not on this system, or not in this container
-        while not _has_exited(process):  # noqa: ASYNC110 - nothing tells
+        pidfd = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # not available on this system or in this container
+        while not _has_exited(process):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
         return
-    loop, gone = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(handle, gone.set)
+    loop, exited = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(pidfd, exited.set)
     try:
-        await gone.wait()
+        await exited.wait()
     finally:
-        loop.remove_reader(handle)
-        os.close(handle)
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
 
 
 def _has_exited(process: "subprocess.Popen[bytes]") -> bool:
+    """Return whether the process has exited, without reaping it if possible."""
     if not hasattr(os, "waitid"):
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 class _ProcessTree:
-    """A process and what descends from it."""
+    """A process and its descendants."""
 
     def __init__(self, root_pid: int, command_id: str, *, namespaced: bool) -> None:
         self._root_pid, self._marker = root_pid, f"{COMMAND_ID_VARIABLE}={command_id}".encode()
@@ -230,38 +243,44 @@ class _ProcessTree:
         self._namespace: int | None = None
 
     async def wait_until_exceeding(self, limits: CommandLimits) -> str:
-        """Returns when it does, saying how. The number of all processes is cheap to see: a jump is looked into."""
-        usual = len(_all_pids())
+        """Wait until the tree exceeds a limit, and return which.
+
+        A jump in the number of all processes is inspected at once.
+        """
+        initial_count = len(_all_pids())
         for tick in count(1):
             await asyncio.sleep(_POLL_SECONDS)
-            grown = len(_all_pids()) - usual > limits.processes // 2
-            if not grown and tick % _FULL_SCAN_TICKS:
+            has_jumped = len(_all_pids()) - initial_count > limits.processes // 2
+            if not has_jumped and tick % _FULL_SCAN_TICKS:
                 continue
             members = self.pids()
             if len(members) > limits.processes:
-                return f"it started more than {limits.processes} processes"
+                return f"started more than {limits.processes} processes"
             if sum(map(_resident_memory, members)) > limits.memory_bytes:
-                return f"it took more than {limits.memory_bytes} bytes of memory"
+                return f"used more than {limits.memory_bytes} bytes of memory"
         raise AssertionError
 
     def kill(self) -> None:
+        """Kill all processes of the tree, repeatedly until none is left."""
         for _ in range(50):
-            # The group at once, so that none of it can start another between two looks.
+            # Kill the group at once, so that none of it can start another process meanwhile.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._root_pid, signal.SIGKILL)
-            members = [one for one in self.pids() if not _is_dead(one)]
-            for one in members:
+            members = [pid for pid in self.pids() if not _is_dead(pid)]
+            for pid in members:
                 with suppress(ProcessLookupError, PermissionError):
-                    os.kill(one, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
             if not members:
                 return
 
     def pids(self) -> list[int]:
+        """Return the pids of the tree."""
         if self._namespaced and self._namespace is None:
             self._namespace = self._find_namespace()
-        return [number for number in _all_pids() if self._contains(number)]
+        return [pid for pid in _all_pids() if self._contains(pid)]
 
     def _contains(self, pid: int) -> bool:
+        """Return whether a process belongs to the tree."""
         try:
             if self._namespace is not None:
                 return (_PROC / f"{pid}/ns/pid").stat().st_ino == self._namespace
@@ -273,28 +292,28 @@ class _ProcessTree:
         return self._marker in environment.split(b"\0")
 
     def _find_namespace(self) -> int | None:
-        """That of the sandbox: of a descendant that has another one than we have."""
-        own = (_PROC / "self/ns/pid").stat().st_ino
-        for number in _all_pids():
+        """Return the PID namespace of the sandbox: that of a descendant which differs from ours."""
+        our_namespace = (_PROC / "self/ns/pid").stat().st_ino
+        for pid in _all_pids():
             with suppress(OSError):
                 if (
-                    _session_id(number) == self._root_pid
-                    and (inside := (_PROC / f"{number}/ns/pid").stat().st_ino) != own
+                    _session_id(pid) == self._root_pid
+                    and (namespace := (_PROC / f"{pid}/ns/pid").stat().st_ino) != our_namespace
                 ):
-                    return inside
+                    return namespace
         return None
 
 
 def _all_pids() -> list[int]:
-    """Of all processes; of none where the system does not show them."""
+    """Return all pids; none if the system does not list them."""
     try:
-        return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]  # noqa: PTH208 - it is looked at often
+        return [int(name) for name in os.listdir(_PROC) if name.isdecimal()]  # noqa: PTH208 - faster, and called often
     except OSError:
         return []
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """State, parent, group, session, ...: what follows the name, which may hold anything."""
+    """Return the fields of /proc/PID/stat after the name, which may contain anything: state, parent, group, session."""
     return (_PROC / f"{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
@@ -310,6 +329,7 @@ def _is_dead(pid: int) -> bool:
 
 
 def _resident_memory(pid: int) -> int:
+    """Return the resident memory of a process in bytes."""
     try:
         pages = int((_PROC / f"{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError):

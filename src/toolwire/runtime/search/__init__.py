@@ -1,1 +1,1 @@
-"""Finding the right tool among thousands."""
+"""Tool search: an index over tools, and tools deferred behind it."""

@@ -1,13 +1,11 @@
-"""Where the provider itself looks for tools: its own search is used, and it is told of all tools, deferred.
+"""Deferred tools: above a limit, the model sees only some tools and searches for the others with `find_tools`.
 
-Tools behind a search: above a limit the model is told of a few, and of `find_tools`.
-
-1. The search itself and tools that are always needed are never deferred.
-2. What was found is declared from the next turn on, after all that was declared before, in the order in which it was
-   found: nothing that the model was told moves. It stands in the conversation, so that nobody else must remember it.
-3. What a rule denies in any case is neither declared nor found. That a tool was found allows nothing: a call of it is
-   validated and decided on as any other. So is one of a tool that was never found.
-4. Where the provider searches itself, it is told of all tools, deferred, and of its own search instead.
+1. The search tool and tools marked as always needed are never deferred.
+2. Tools that a search finds are declared from the next turn on, after all earlier declarations and in the order found.
+   Earlier declarations never move, so prompt caches stay valid. The found names are read from the conversation.
+3. Tools that a rule always denies are neither declared nor found. Finding a tool allows nothing: its calls are
+   validated and authorized as usual, and so are calls of tools that were never searched for.
+4. If the provider has its own tool search, all tools are declared to it as deferred, and `find_tools` is not used.
 """
 
 import asyncio
@@ -47,7 +45,7 @@ _NATIVE_SEARCHES = {
         protocol="openai-responses", kind="tool_search", body=Raw(b'{"type":"tool_search"}')
     ),
 }
-# An unknown name is never held against a model.
+# Models with unknown names are assumed to support it.
 _MODELS_WITHOUT_SEARCH = {
     "anthropic": re.compile(r"claude-([23]|instant|(opus|sonnet)-4(-[01](-|$)|-20|$))"),
     "openai-responses": re.compile(r"gpt-4|gpt-3|o1|o3|o4|gpt-5(-(?!codex)|$)|gpt-5\.[123](-|$)"),
@@ -55,9 +53,9 @@ _MODELS_WITHOUT_SEARCH = {
 
 
 def native_search(protocol: str, model: str) -> NativeTool | None:
-    """The search of the model's own provider; None if it has none."""
-    found = _NATIVE_SEARCHES.get(protocol)
-    return None if found is None or _MODELS_WITHOUT_SEARCH[protocol].match(model) else found
+    """Return the provider's own tool search for a model; None if there is none."""
+    search = _NATIVE_SEARCHES.get(protocol)
+    return None if search is None or _MODELS_WITHOUT_SEARCH[protocol].match(model) else search
 
 
 SEARCH_TOOL_NAME = "find_tools"
@@ -67,16 +65,19 @@ _DESCRIPTION_LENGTH = 400
 
 
 class TurnTools(Struct, frozen=True):
-    """The tools of a turn: what the model is told, and by name all that it can call."""
+    """The tools of one turn."""
 
     declarations: tuple[Declared, ...]
+    """Declarations sent to the model."""
     tools: Mapping[str, Tool]
+    """All tools that the model may call, by name."""
 
 
 class DeferredTools:
-    """`always` are names, or globs of names."""
+    """Selects which tools to declare and which to defer behind a search."""
 
     def __init__(self, limit: int = 40, *, always: Iterable[str] = ()) -> None:
+        """Defer tools if there are more than `limit`, except those whose names match a glob in `always`."""
         self._limit = limit
         self._always = tuple(always)
         self._indexed_tools: tuple[Tool, ...] = ()
@@ -89,36 +90,38 @@ class DeferredTools:
         messages: Sequence[Message] = (),
         native: NativeTool | None = None,
     ) -> TurnTools:
-        """`native` is the search of the model's provider, if it has one."""
-        usable = {name: tool for name, tool in catalog.tools.items() if not is_denied(policy, tool)}
-        # Only a program may call them, and it has a search of its own.
-        told = {name: tool for name, tool in usable.items() if takes_direct_calls(tool)}
-        later = self._tools_to_defer(told)
-        at_once = [tool.declaration() for name, tool in told.items() if name not in later]
-        if not later:
-            return TurnTools((*catalog.native_tools, *at_once), catalog.tools)
+        """Select the tools of one turn. `native` is the provider's own tool search, if it has one."""
+        permitted = {name: tool for name, tool in catalog.tools.items() if not is_denied(policy, tool)}
+        # Tools for programs only are not declared: programs have their own search.
+        direct = {name: tool for name, tool in permitted.items() if takes_direct_calls(tool)}
+        deferred = self._tools_to_defer(direct)
+        declarations = [tool.declaration() for name, tool in direct.items() if name not in deferred]
+        if not deferred:
+            return TurnTools((*catalog.native_tools, *declarations), catalog.tools)
         if native is not None:
-            behind = [replace(tool.declaration(), defer=True) for tool in later.values()]
-            return TurnTools((*catalog.native_tools, native, *at_once, *behind), catalog.tools)
-        search = self._search_tool(later)
-        found = [later[name].declaration() for name in discovered_tools(messages) if name in later]
-        declared = (*catalog.native_tools, search.declaration(), *at_once, *found)
-        return TurnTools(declared, {**catalog.tools, SEARCH_TOOL_NAME: search})
+            marked = [replace(tool.declaration(), defer=True) for tool in deferred.values()]
+            return TurnTools((*catalog.native_tools, native, *declarations, *marked), catalog.tools)
+        search = self._search_tool(deferred)
+        discovered = [deferred[name].declaration() for name in discovered_tools(messages) if name in deferred]
+        all_declarations = (*catalog.native_tools, search.declaration(), *declarations, *discovered)
+        return TurnTools(all_declarations, {**catalog.tools, SEARCH_TOOL_NAME: search})
 
     def _tools_to_defer(self, callable_tools: Mapping[str, Tool]) -> dict[str, Tool]:
-        if SEARCH_TOOL_NAME in callable_tools:  # somebody else's search of that name: it stays what it is
+        """Return the tools to defer: those marked `defer`, or all if there are more than the limit."""
+        if SEARCH_TOOL_NAME in callable_tools:  # the agent has a tool of this name, so there can be no search
             return {}
-        many = len(callable_tools) > self._limit
+        over_limit = len(callable_tools) > self._limit
         return {
             name: tool
             for name, tool in callable_tools.items()
-            if (many or tool.defer) and not self._is_always_declared(tool)
+            if (over_limit or tool.defer) and not self._is_always_declared(tool)
         }
 
     def _is_always_declared(self, tool: Tool) -> bool:
         return tool.native is not None or any(fnmatchcase(tool.name, pattern) for pattern in self._always)
 
     def _search_tool(self, deferred: Mapping[str, Tool]) -> Tool:
+        """Return the search tool; its index is rebuilt only if the deferred tools changed."""
         tools = tuple(deferred.values())
         if len(tools) != len(self._indexed_tools) or any(
             a is not b for a, b in zip(tools, self._indexed_tools, strict=True)
@@ -129,26 +132,26 @@ class DeferredTools:
 
 
 def build_search_tool(index: ToolIndex, tools: Mapping[str, Tool]) -> Tool:
-    """The tool that looks for tools. What it gives is data: descriptions are others' words."""
+    """Build `find_tools`. It returns JSON, because tool descriptions are untrusted text."""
 
-    async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
+    async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
         limit = min(arguments.get("limit") or _DEFAULT_RESULTS, MAX_RESULTS)
         search = index.search_pattern if arguments.get("mode") == "regex" else index.search_words
         try:
-            # Not here: it takes a while until the index is made, and some patterns take one too.
+            # In a thread: building the index takes time, and so do some patterns.
             names = await asyncio.to_thread(search, arguments["query"], limit, tools.__contains__)
-        except SearchError as fault:
-            raise ToolError(str(fault), fault.kind) from None
+        except SearchError as error:
+            raise ToolError(str(error), error.kind) from None
         listed = [{"name": name, "description": tools[name].description[:_DESCRIPTION_LENGTH]} for name in names]
-        note = "They can be called from the next turn on." if listed else "No tool fits. Try other words."
+        note = "You can call these tools from the next turn on." if listed else "No tools found. Try other words."
         return ToolOutput(content=(Text(text=msgspec.json.encode({"tools": listed, "note": note}).decode()),))
 
     return Tool(
         name=SEARCH_TOOL_NAME,
         description=(
-            f"Finds tools by what they do. {len(tools):,} more tools exist than you were told of: whenever none of "
-            "yours fits the task, search before you say that it can't be done. Those that are found can be called "
-            "from your next turn on."
+            f"Searches for tools by what they do. {len(tools):,} more tools exist than those listed. Whenever none of "
+            "your tools fits the task, search before you say that it can't be done. You can call the tools found from "
+            "your next turn on."
         ),
         parameters=_SEARCH_PARAMETERS,
         run=run,
@@ -164,15 +167,15 @@ _SEARCH_PARAMETERS: dict[str, Any] = {
             "type": "string",
             "minLength": 1,
             "maxLength": QUERY_LIMIT,
-            "description": "What the tool should do, in a few words; in the mode regex a pattern of RE2 of at most "
-            f"{PATTERN_LIMIT} characters, for names, descriptions and arguments.",
+            "description": "What the tool should do, in a few words. In regex mode, an RE2 pattern of at most "
+            f"{PATTERN_LIMIT} characters, matched against names, descriptions and arguments.",
         },
-        "mode": {"type": "string", "enum": ["words", "regex"], "description": "words, if not said"},
+        "mode": {"type": "string", "enum": ["words", "regex"], "description": "Defaults to words."},
         "limit": {
             "type": "integer",
             "minimum": 1,
             "maximum": MAX_RESULTS,
-            "description": f"{_DEFAULT_RESULTS}, if not said",
+            "description": f"Maximum number of results. Defaults to {_DEFAULT_RESULTS}.",
         },
     },
     "required": ["query"],
@@ -181,16 +184,17 @@ _SEARCH_PARAMETERS: dict[str, Any] = {
 
 
 def indexed_tool(tool: Tool) -> IndexedTool:
+    """Return the fields of a tool that the search index uses."""
     return IndexedTool(tool.name, tool.description, tool.parameters)
 
 
 def is_denied(policy: Policy, tool: Tool) -> bool:
-    """Whether a rule denies every call of it."""
+    """Return True if a rule denies every call of the tool."""
     return any(rule.verdict == "deny" and not rule.arguments and rule.matches(tool, {}) for rule in policy.rules)
 
 
 def discovered_tools(messages: Sequence[Message]) -> list[str]:
-    """The tools that the conversation has found, or called unasked, in order."""
+    """Return the names of tools that searches found or that the model called, in order."""
     searches: set[str | None] = set()
     names: dict[str, None] = {}
     for message in messages:
@@ -205,12 +209,12 @@ def discovered_tools(messages: Sequence[Message]) -> list[str]:
 
 
 def tool_names_in(content: Iterable[Part]) -> Iterator[str]:
-    """The names in what a search gave."""
+    """Yield the tool names in the result of a search."""
     for part in content:
         text = part.text if isinstance(part, Text) else bytes(part.json) if isinstance(part, Data) else b""
         try:
-            said = msgspec.json.decode(text)
+            result = msgspec.json.decode(text)
         except msgspec.DecodeError:
             continue
-        if isinstance(said, dict) and isinstance(tools := said.get("tools"), list):
-            yield from (one["name"] for one in tools if isinstance(one, dict) and isinstance(one.get("name"), str))
+        if isinstance(result, dict) and isinstance(tools := result.get("tools"), list):
+            yield from (tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str))

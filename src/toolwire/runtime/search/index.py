@@ -1,12 +1,10 @@
-"""Words: how names, descriptions and questions are cut, and which of them mean the same.
+"""The full-text index behind tool search: ranked by words, or filtered by a pattern.
 
-The index: tools by their words, ranked, or by a pattern.
-
-1. A row has a tool's name, description and arguments, cut into words and stemmed, and what these words mean.
-2. A question is the words that it is about, any of them, ranked by bm25. A word that no tool has is read as the start
-   of one.
-3. A pattern is looked for in many tools at once, then in each of those where it may be: most have nothing of it.
-4. What the caller may not use is passed over, so that it can't be learned from what is left.
+1. A row holds a tool's name, description and arguments as stemmed words, and the synonym groups of these words.
+2. A query matches tools with any of its words, ranked by BM25 (SQLite FTS5). A word that no tool has matches as a
+   prefix.
+3. A pattern is first searched in blocks of joined tools, then in each tool of a matching block.
+4. Tools that the caller may not use are skipped before the limit applies, so that results reveal nothing about them.
 """
 
 import itertools
@@ -81,11 +79,11 @@ _SYNONYM_GROUPS = (
     "secret password credential",
     "weather forecast temperature",
 )
-"""What tools and people call by several names; the first stands for all. After a bar: what takes several words."""
+"""Synonyms, with the first word as the name of the group. Phrases follow, each after a bar."""
 
 _PARSED_GROUPS = [group.split("|") for group in _SYNONYM_GROUPS]
 SYNONYMS = {word: words.split()[0] for words, *_ in _PARSED_GROUPS for word in words.split()}
-_PHRASE_SYNONYMS = {tuple(said.split()): words.split()[0] for words, *phrases in _PARSED_GROUPS for said in phrases}
+_PHRASE_SYNONYMS = {tuple(phrase.split()): words.split()[0] for words, *phrases in _PARSED_GROUPS for phrase in phrases}
 _MAX_PHRASE_WORDS = max(map(len, _PHRASE_SYNONYMS))
 
 _STOP_WORD_LIST = (
@@ -97,40 +95,42 @@ _STOP_WORDS = frozenset(_STOP_WORD_LIST.split())
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a name or a text, small: `getUserHTTPStatus`, `get-user.http_status` and the same in prose alike."""
+    """Split a name or text into lowercase words, at `camelCase` boundaries and punctuation."""
     return [word.lower() for word in _WORD.findall(_CAMEL_BOUNDARY.sub(" ", text))]
 
 
 def query_terms(query: str, limit: int) -> tuple[list[str], list[str]]:
-    """The words that a question is about, each once, and what they mean. What several words say together is only
-    meant: apart they say something else."""
-    left, meant = list[str](), list[str]()
-    words, place = split_words(query), 0
-    while place < len(words):
+    """Return the distinct words of a query without stop words, and the synonym groups it names.
+
+    A phrase such as "look up" only adds its group, because its single words mean something else.
+    """
+    single_words, groups = list[str](), list[str]()
+    words, start = split_words(query), 0
+    while start < len(words):
         length = next(
-            (n for n in range(_MAX_PHRASE_WORDS, 1, -1) if tuple(words[place : place + n]) in _PHRASE_SYNONYMS), 1
+            (n for n in range(_MAX_PHRASE_WORDS, 1, -1) if tuple(words[start : start + n]) in _PHRASE_SYNONYMS), 1
         )
         if length > 1:
-            meant.append(_PHRASE_SYNONYMS[tuple(words[place : place + length])])
+            groups.append(_PHRASE_SYNONYMS[tuple(words[start : start + length])])
         else:
-            left.append(words[place])
-        place += length
-    telling = [word for word in left if word not in _STOP_WORDS]
-    if not telling and not meant:
-        telling = left
-    return list(dict.fromkeys(telling))[:limit], list(dict.fromkeys(meant + synonym_terms(telling)))[:limit]
+            single_words.append(words[start])
+        start += length
+    terms = [word for word in single_words if word not in _STOP_WORDS]
+    if not terms and not groups:
+        terms = single_words
+    return list(dict.fromkeys(terms))[:limit], list(dict.fromkeys(groups + synonym_terms(terms)))[:limit]
 
 
 def synonym_terms(words: list[str]) -> list[str]:
-    """What the words stand for, where several do. A plural or a third person is read without its ending."""
-    found = (
+    """Return the synonym groups of the words, also of words with a plural or third-person ending."""
+    groups = (
         SYNONYMS.get(word) or SYNONYMS.get(word.removesuffix("s")) or _synonym_without_suffix(word) for word in words
     )
-    return list(dict.fromkeys(one for one in found if one is not None))
+    return list(dict.fromkeys(group for group in groups if group is not None))
 
 
 def _synonym_without_suffix(word: str) -> str | None:
-    """`copies` and `publishes`."""
+    """Return the synonym group of words such as `copies` and `publishes`."""
     if word.endswith("ies"):
         return SYNONYMS.get(word[:-3] + "y")
     return SYNONYMS.get(word.removesuffix("es"))
@@ -144,26 +144,27 @@ _MAX_TEXT_LENGTH = 4_000
 _MAX_ARGUMENT_TEXTS = 400
 _BLOCK_SIZE = 64
 _MAX_PATTERN_SECONDS = 0.05
-"""Of a processor, for one pattern: others wait meanwhile."""
+"""CPU time limit for one pattern search."""
 
-# Among other tools, the beginning and the end of a tool's text are those of a line.
+# In a block of joined tools, the start and end of a tool's text are those of a line.
 _LINE_ANCHORS = {b"\\A": b"^", b"\\z": b"$"}
 _ESCAPE_SEQUENCE = re.compile(rb"\\.", re.DOTALL)
-# Where a line has no beginning, or an escape means itself, each tool is looked at alone.
+# Patterns that turn off multi-line mode or quote escapes (`\Q`) are matched against each tool alone.
 _UNJOINABLE_PATTERN = re.compile(rb"\(\?[a-zA-Z]*-[a-zA-Z]*m|\\Q")
 
 _CREATE_TABLE = (
     "CREATE VIRTUAL TABLE tools USING fts5("
     "name, description, arguments, meaning, tokenize='porter unicode61 remove_diacritics 2', prefix='3 4')"
 )
-# Of name, description, arguments and meaning.
+# Weights of name, description, arguments and meaning.
 _SET_WEIGHTS = "INSERT INTO tools(tools, rank) VALUES ('rank', 'bm25(6.0, 3.0, 1.0, 4.0)')"
+_INSERT_ROW = "INSERT INTO tools(rowid, name, description, arguments, meaning) VALUES (?,?,?,?,?)"
 _SELECT_RANKED = "SELECT rowid FROM tools WHERE tools MATCH ? ORDER BY rank"
 _SELECT_MATCH = "SELECT 1 FROM tools WHERE tools MATCH ? LIMIT 1"
 
 
 class SearchError(Exception):
-    """The question can't be asked. `kind` is the word for it that Anthropic has."""
+    """A query or pattern is invalid or too expensive. `kind` is the error code of Anthropic's tool search."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -171,7 +172,7 @@ class SearchError(Exception):
 
 
 class IndexedTool(Struct, frozen=True):
-    """What is known of a tool to whoever looks for it."""
+    """The fields of a tool that a search covers."""
 
     name: str
     description: str = ""
@@ -179,7 +180,7 @@ class IndexedTool(Struct, frozen=True):
 
 
 class ToolIndex:
-    """Made when it is first asked, or by `make`: for thousands of tools that takes a while. Any thread may ask."""
+    """A search index over tools, thread-safe and built on first use or by `build`."""
 
     def __init__(self, entries: Iterable[IndexedTool]) -> None:
         self._entries = tuple(entries)
@@ -193,63 +194,69 @@ class ToolIndex:
 
     @property
     def is_built(self) -> bool:
+        """True once the index is built."""
         return self._database is not None
 
     def build(self) -> sqlite3.Connection:
+        """Build the index unless it exists, which takes a while for thousands of tools."""
         with self._lock:
             if self._database is not None:
                 return self._database
-            rows = sqlite3.connect(":memory:", check_same_thread=False)
-            rows.execute(_CREATE_TABLE)
-            rows.execute(_SET_WEIGHTS)
-            told = (_index_row(number, entry) for number, entry in enumerate(self._entries))
-            rows.executemany("INSERT INTO tools(rowid, name, description, arguments, meaning) VALUES (?,?,?,?,?)", told)
+            database = sqlite3.connect(":memory:", check_same_thread=False)
+            database.execute(_CREATE_TABLE)
+            database.execute(_SET_WEIGHTS)
+            rows = (_index_row(number, entry) for number, entry in enumerate(self._entries))
+            database.executemany(_INSERT_ROW, rows)
             texts = [_searchable_text(entry) for entry in self._entries]
             self._blocks = [texts[start : start + _BLOCK_SIZE] for start in range(0, len(texts), _BLOCK_SIZE)]
-            self._joined_blocks = [b"\n".join(some) for some in self._blocks]
-            self._database = rows
-            return rows
+            self._joined_blocks = [b"\n".join(block) for block in self._blocks]
+            self._database = database
+            return database
 
     def search_words(self, query: str, limit: int, is_usable: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """The names of the tools that fit best, best first."""
+        """Return the names of the best matching tools, best first."""
         if len(query) > QUERY_LIMIT:
-            raise SearchError(f"a query has at most {QUERY_LIMIT} characters", "invalid_tool_input")
-        wanted, meant = query_terms(query, _MAX_QUERY_TERMS)
-        rows = self.build()
+            raise SearchError(f"the query is longer than {QUERY_LIMIT} characters", "invalid_tool_input")
+        terms, groups = query_terms(query, _MAX_QUERY_TERMS)
+        database = self.build()
         with self._lock:
-            phrases = [phrase for word in wanted if (phrase := _match_phrase(rows, word)) is not None]
-            phrases += [f'meaning : "{word}"' for word in meant]
+            phrases = [phrase for term in terms if (phrase := _match_phrase(database, term)) is not None]
+            phrases += [f'meaning : "{group}"' for group in groups]
             if not phrases:
                 return []
-            found = (self._entries[row].name for (row,) in rows.execute(_SELECT_RANKED, (" OR ".join(phrases),)))
-            return _take_usable(found, limit, is_usable)
+            rows = database.execute(_SELECT_RANKED, (" OR ".join(phrases),))
+            return _take_usable((self._entries[row].name for (row,) in rows), limit, is_usable)
 
     def search_pattern(self, pattern: str, limit: int, is_usable: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """The names of the tools in whose name, description or arguments the pattern is found, in their own order.
-        Each of these is a line of its own, for `^` and `$`."""
+        """Return the names of the tools in whose name, description or arguments the pattern matches, in index order.
+
+        For `^` and `$`, each of these texts is a separate line.
+        """
         if len(pattern) > PATTERN_LIMIT:
-            raise SearchError(f"a pattern has at most {PATTERN_LIMIT} characters", "invalid_tool_input")
+            raise SearchError(f"the pattern is longer than {PATTERN_LIMIT} characters", "invalid_tool_input")
         self.build()
         return _take_usable(self._pattern_matches(pattern.encode(errors="replace")), limit, is_usable)
 
     def _pattern_matches(self, pattern: bytes) -> Iterator[str]:
-        expression, somewhere = _compile_pattern(pattern), None
+        """Yield the names of the tools whose text matches the pattern."""
+        tool_pattern, block_pattern = _compile_pattern(pattern), None
         if _UNJOINABLE_PATTERN.search(pattern) is None:
-            somewhere = _compile_pattern(
-                _ESCAPE_SEQUENCE.sub(lambda found: _LINE_ANCHORS.get(found[0], found[0]), pattern)
+            block_pattern = _compile_pattern(
+                _ESCAPE_SEQUENCE.sub(lambda escape: _LINE_ANCHORS.get(escape[0], escape[0]), pattern)
             )
-        begun = time.thread_time()
-        for number, together in enumerate(self._joined_blocks):
-            if time.thread_time() - begun > _MAX_PATTERN_SECONDS:
+        started_at = time.thread_time()
+        for block_index, joined_block in enumerate(self._joined_blocks):
+            if time.thread_time() - started_at > _MAX_PATTERN_SECONDS:
                 raise SearchError("the pattern takes too long: use a simpler one", "execution_time_exceeded")
-            if somewhere is not None and somewhere.search(together) is None:
+            if block_pattern is not None and block_pattern.search(joined_block) is None:
                 continue
-            for place, text in enumerate(self._blocks[number]):
-                if expression.search(text) is not None:
-                    yield self._entries[number * _BLOCK_SIZE + place].name
+            for index, text in enumerate(self._blocks[block_index]):
+                if tool_pattern.search(text) is not None:
+                    yield self._entries[block_index * _BLOCK_SIZE + index].name
 
 
 def _match_phrase(database: sqlite3.Connection, word: str) -> str | None:
+    """Return the FTS5 phrase for a word, as a prefix if no tool has the word itself; None if nothing matches."""
     for phrase in (f'"{word}"', f'"{word}"*'):
         if database.execute(_SELECT_MATCH, (phrase,)).fetchone() is not None:
             return phrase
@@ -257,19 +264,20 @@ def _match_phrase(database: sqlite3.Connection, word: str) -> str | None:
 
 
 def _compile_pattern(pattern: bytes) -> Any:
+    """Compile a pattern with RE2, in multi-line mode."""
     try:
-        import re2  # noqa: PLC0415 - ranking does without it
+        import re2  # noqa: PLC0415 - only pattern searches need it
     except ImportError:
-        raise SearchError("patterns can't be searched here: install toolwire[runtime]", "unavailable") from None
+        raise SearchError("pattern search is unavailable: install toolwire[runtime]", "unavailable") from None
     options = re2.Options()
     options.max_mem = 1 << 20
     options.log_errors = False
     options.never_capture = True
     try:
-        re2.compile(pattern, options)  # as it was written, so that what is said of it is, too
+        re2.compile(pattern, options)  # first without the prefix, so that errors quote the pattern as written
         return re2.compile(b"(?m)" + pattern, options)
     except re2.error as error:
-        raise SearchError(f"the pattern can't be read: {_error_text(error)}", "invalid_tool_input") from None
+        raise SearchError(f"invalid pattern: {_error_text(error)}", "invalid_tool_input") from None
 
 
 def _take_usable(names: Iterator[str], limit: int, is_usable: Callable[[str], bool]) -> list[str]:
@@ -277,38 +285,40 @@ def _take_usable(names: Iterator[str], limit: int, is_usable: Callable[[str], bo
 
 
 def _error_text(error: Exception) -> str:
-    said = error.args[0] if error.args else ""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    """Return the message of an RE2 error, which may be bytes."""
+    message = error.args[0] if error.args else ""
+    return message.decode(errors="replace") if isinstance(message, bytes) else str(message)
 
 
 def _index_row(number: int, entry: IndexedTool) -> tuple[int, str, str, str, str]:
-    name, about = split_words(entry.name), split_words(entry.description[:_MAX_TEXT_LENGTH])
+    """Build a row: number, name, description, arguments and synonym groups, each as words."""
+    name, description = split_words(entry.name), split_words(entry.description[:_MAX_TEXT_LENGTH])
     arguments = [word for text in _argument_texts(entry.parameters) for word in split_words(text)]
-    meant = synonym_terms(name) + synonym_terms(about)
-    return number, " ".join(name), " ".join(about), " ".join(arguments), " ".join(dict.fromkeys(meant))
+    groups = synonym_terms(name) + synonym_terms(description)
+    return number, " ".join(name), " ".join(description), " ".join(arguments), " ".join(dict.fromkeys(groups))
 
 
 def _searchable_text(entry: IndexedTool) -> bytes:
+    """Return the text that patterns match: name, description and argument texts, one per line."""
     text = "\n".join([entry.name, entry.description[:_MAX_TEXT_LENGTH], *_argument_texts(entry.parameters)])
     return text.encode(errors="replace")
 
 
 def _argument_texts(parameters: Mapping[str, Any] | None) -> list[str]:
-    """The names and descriptions of the arguments, as deep and as many as anybody would look for. No reference is
-    followed."""
-    found: list[str] = []
-    waiting: list[tuple[Any, int]] = [(parameters, 0)]
-    while waiting and len(found) < _MAX_ARGUMENT_TEXTS:
-        schema, depth = waiting.pop(0)
+    """Return the names and descriptions of arguments, up to a depth and a count, without following references."""
+    texts: list[str] = []
+    queue: list[tuple[Any, int]] = [(parameters, 0)]
+    while queue and len(texts) < _MAX_ARGUMENT_TEXTS:
+        schema, depth = queue.pop(0)
         if not isinstance(schema, Mapping) or depth > _MAX_SCHEMA_DEPTH:
             continue
         properties = schema.get("properties")
-        for name, inner in properties.items() if isinstance(properties, Mapping) else ():
-            found.append(str(name))
-            if isinstance(inner, Mapping):
-                if isinstance(about := inner.get("description"), str):
-                    found.append(about[:_MAX_TEXT_LENGTH])
-                waiting.append((inner, depth + 1))
+        for name, property_schema in properties.items() if isinstance(properties, Mapping) else ():
+            texts.append(str(name))
+            if isinstance(property_schema, Mapping):
+                if isinstance(description := property_schema.get("description"), str):
+                    texts.append(description[:_MAX_TEXT_LENGTH])
+                queue.append((property_schema, depth + 1))
         if isinstance(items := schema.get("items"), Mapping):
-            waiting.append((items, depth + 1))
-    return [text[:_MAX_TEXT_LENGTH] for text in found[:_MAX_ARGUMENT_TEXTS]]
+            queue.append((items, depth + 1))
+    return [text[:_MAX_TEXT_LENGTH] for text in texts[:_MAX_ARGUMENT_TEXTS]]

@@ -1,4 +1,4 @@
-"""The tools that come with toolwire."""
+"""The built-in tools."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["built_in_tools"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when it is asked for: not all who need something of this package have what the tools need."""
+    """Import `built_in_tools` on first use, because its dependencies are optional."""
     if name != "built_in_tools":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from toolwire.runtime.tools.builtin import built_in_tools  # noqa: PLC0415 - as above

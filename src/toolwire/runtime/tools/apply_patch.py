@@ -1,10 +1,8 @@
-"""The patch format that Codex declares as a grammar: read, and applied to the text of a file.
+"""The `apply_patch` tool, in the patch format that Codex declares as a grammar.
 
-A patch names its places by the lines around them, not by numbers, so finding a place is a search: for the lines
-exactly, then without regard to spaces at their ends, then at both, then to typographic characters. Lines that are kept
-are the file's own, however they were found.
-
-`apply_patch`: files added, changed, moved and deleted by one patch, all of it or nothing.
+A patch locates its changes by the surrounding lines, not by line numbers. Lines are matched exactly, then without
+trailing spaces, then without surrounding spaces, then with typographic characters replaced. Context lines keep the
+file's own spelling. A patch is applied completely or not at all.
 """
 
 import asyncio
@@ -41,23 +39,31 @@ eof_line: "*** End of File" LF
 
 
 class PatchChange(Struct):
-    """One place of a file. `lines` are as written, each with its sign; `after` is what stands before the place."""
+    """One change within a file."""
 
+    # A line above the change, given after `@@`.
     anchor: str | None
+    # The lines as written, each with its sign: `+`, `-` or a space.
     lines: list[str]
     at_end: bool = False
 
 
 class AddFile(Struct):
+    """Creates a file."""
+
     path: str
     content: str
 
 
 class DeleteFile(Struct):
+    """Deletes a file."""
+
     path: str
 
 
 class UpdateFile(Struct):
+    """Changes a file, and optionally moves it."""
+
     path: str
     move_to: str | None
     changes: list[PatchChange]
@@ -71,6 +77,7 @@ _MOVE_TO = "*** Move to: "
 
 
 def parse_patch(text: str) -> list[Hunk]:
+    """Parse a patch into the files that it adds, deletes and updates."""
     if text.startswith(f"{_BEGIN_PATCH}\r\n"):
         text = text.replace("\r\n", "\n")
     lines = text.split("\n")
@@ -84,79 +91,86 @@ def parse_patch(text: str) -> list[Hunk]:
 
 
 def _syntax_error(line: int, reason: str) -> ToolError:
-    return ToolError(f"line {line} of the patch can't be read: {reason}", "patch")
+    """Return the error for a line of the patch."""
+    return ToolError(f"line {line} of the patch is invalid: {reason}", "patch")
 
 
 class _PatchParser:
+    """Parses the lines between the first and the last line of a patch."""
+
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._position = 1
 
     def parse_hunks(self) -> list[Hunk]:
-        found = list[Hunk]()
+        """Parse all files of the patch."""
+        hunks = list[Hunk]()
         while self._position < len(self._lines) - 1:
             header = _FILE_HEADER.fullmatch(self._lines[self._position])
             if header is None:
                 raise _syntax_error(
-                    self._position + 1, "'*** Add File: ', '*** Delete File: ' or '*** Update File: ' is wanted"
+                    self._position + 1, "expected '*** Add File: ', '*** Delete File: ' or '*** Update File: '"
                 )
             self._position += 1
             match header[1]:
                 case "Add":
-                    found.append(AddFile(header[2], self._parse_added_lines()))
+                    hunks.append(AddFile(header[2], self._parse_added_lines()))
                 case "Delete":
-                    found.append(DeleteFile(header[2]))
+                    hunks.append(DeleteFile(header[2]))
                 case _:
-                    found.append(self._parse_update(header[2]))
-        if not found:
-            raise _syntax_error(2, "it names no file")
-        return found
+                    hunks.append(self._parse_update(header[2]))
+        if not hunks:
+            raise _syntax_error(2, "the patch names no file")
+        return hunks
 
     def _peek_line(self) -> str | None:
-        """The line here, unless a file or the patch ends before it."""
+        """Return the current line; None at the next file or at the end of the patch."""
         if self._position >= len(self._lines) - 1 or _FILE_HEADER.fullmatch(self._lines[self._position]):
             return None
         return self._lines[self._position]
 
     def _parse_added_lines(self) -> str:
-        found = list[str]()
+        """Parse the content of a new file."""
+        lines = list[str]()
         while (line := self._peek_line()) is not None:
             if not line.startswith("+"):
-                raise _syntax_error(self._position + 1, "every line of a new file starts with +")
-            found.append(line[1:])
+                raise _syntax_error(self._position + 1, "every line of a new file must start with +")
+            lines.append(line[1:])
             self._position += 1
-        if not found:
-            raise _syntax_error(self._position + 1, "a new file has at least one line, which starts with +")
-        return "".join(f"{line}\n" for line in found)
+        if not lines:
+            raise _syntax_error(self._position + 1, "a new file needs at least one line, starting with +")
+        return "".join(f"{line}\n" for line in lines)
 
     def _parse_update(self, path: str) -> UpdateFile:
-        made = UpdateFile(path, None, [])
+        """Parse the changes of one file."""
+        update = UpdateFile(path, None, [])
         line = self._peek_line()
         if line is not None and line.startswith(_MOVE_TO) and line != _MOVE_TO:
-            made.move_to = line.removeprefix(_MOVE_TO)
+            update.move_to = line.removeprefix(_MOVE_TO)
             self._position += 1
         while (line := self._peek_line()) is not None:
-            self._parse_change_line(made, line)
+            self._parse_change_line(update, line)
             self._position += 1
-        if made.move_to is None and not any(change.lines for change in made.changes):
-            raise _syntax_error(self._position, f"nothing is changed in {path}")
-        return made
+        if update.move_to is None and not any(change.lines for change in update.changes):
+            raise _syntax_error(self._position, f"{path} has no changes")
+        return update
 
     def _parse_change_line(self, update: UpdateFile, line: str) -> None:
-        ended = bool(update.changes) and update.changes[-1].at_end
+        """Add a line to the changes of a file."""
+        at_end = bool(update.changes) and update.changes[-1].at_end
         if line == "@@" or line.startswith("@@ "):
             update.changes.append(PatchChange(line[3:] or None, []))
-        elif ended:
-            raise _syntax_error(self._position + 1, "nothing comes after the end of the file")
+        elif at_end:
+            raise _syntax_error(self._position + 1, "nothing may follow the end of the file")
         elif line == _END_OF_FILE and update.changes:
             update.changes[-1].at_end = True
         elif line[:1] in ("+", "-", " ", ""):
             if not update.changes:
                 update.changes.append(PatchChange(None, []))
-            # An empty line is one whose leading space was lost.
+            # Models often drop the leading space of an empty context line.
             update.changes[-1].lines.append(line or " ")
         else:
-            raise _syntax_error(self._position + 1, "it starts with none of +, -, a space and @@")
+            raise _syntax_error(self._position + 1, "expected a line starting with +, -, a space or @@")
 
 
 _TYPOGRAPHIC = str.maketrans(
@@ -176,36 +190,36 @@ _LINE_NORMALIZERS: tuple[Callable[[str], str], ...] = (
 
 
 def apply_update(update: UpdateFile, text: str) -> str:
-    """The text after the changes; each is looked for below the one before it."""
+    """Return the text with the changes applied. Each change is searched for below the previous one."""
     newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
-    whole = text.split("\n")
-    endings = ["\r\n" if line.endswith("\r") else "\n" for line in whole]
-    lines = [line.removesuffix("\r") for line in whole]
+    raw_lines = text.split("\n")
+    endings = ["\r\n" if line.endswith("\r") else "\n" for line in raw_lines]
+    lines = [line.removesuffix("\r") for line in raw_lines]
     if lines[-1] == "":
         lines.pop()
         endings.pop()
     else:
         endings[-1] = ""
-    sought = _LineIndex(lines)
-    made, done = list[str](), 0
+    index = _LineIndex(lines)
+    result, position = list[str](), 0
     for change in update.changes:
-        start = _locate_change(change, sought, done, update.path)
-        made += [line + end for line, end in zip(lines[done:start], endings[done:start], strict=True)]
-        done = start
+        start = _locate_change(change, index, position, update.path)
+        result += [line + end for line, end in zip(lines[position:start], endings[position:start], strict=True)]
+        position = start
         for line in change.lines:
             if line[0] == "+":
-                made.append(line[1:] + newline)
+                result.append(line[1:] + newline)
                 continue
             if line[0] == " ":
-                made.append(lines[done] + endings[done])
-            done += 1
-    made += [line + end for line, end in zip(lines[done:], endings[done:], strict=True)]
-    # Only the last line of a file may lack its end.
-    return "".join(one if one.endswith("\n") else one + newline for one in made[:-1]) + "".join(made[-1:])
+                result.append(lines[position] + endings[position])
+            position += 1
+    result += [line + end for line, end in zip(lines[position:], endings[position:], strict=True)]
+    # Only the last line of a file may lack a line ending.
+    return "".join(line if line.endswith("\n") else line + newline for line in result[:-1]) + "".join(result[-1:])
 
 
 class _LineIndex:
-    """The lines of a file, each way of reading them made once."""
+    """The lines of a file, with each normalization computed once."""
 
     def __init__(self, lines: list[str]) -> None:
         self.count = len(lines)
@@ -213,52 +227,59 @@ class _LineIndex:
         self._normalized = dict[int, list[str]]()
 
     def find(self, target: Sequence[str], start: int) -> int | None:
+        """Return the index of the target lines at or after `start`, by the strictest normalization that matches."""
         last = self.count - len(target)
-        for number, reading in enumerate(_LINE_NORMALIZERS):
-            sought = [reading(line) for line in target]
+        for number, normalize in enumerate(_LINE_NORMALIZERS):
+            wanted = [normalize(line) for line in target]
             if number not in self._normalized:
-                self._normalized[number] = [reading(line) for line in self._lines]
-            given = self._normalized[number]
-            place = start
-            while place <= last:
+                self._normalized[number] = [normalize(line) for line in self._lines]
+            lines = self._normalized[number]
+            position = start
+            while position <= last:
                 try:
-                    place = given.index(sought[0], place, last + 1)
+                    position = lines.index(wanted[0], position, last + 1)
                 except ValueError:
                     break
-                if given[place : place + len(sought)] == sought:
-                    return place
-                place += 1
+                if lines[position : position + len(wanted)] == wanted:
+                    return position
+                position += 1
         return None
 
 
 def _locate_change(change: PatchChange, index: _LineIndex, start: int, path: str) -> int:
+    """Return the index of the line where a change begins."""
     if change.anchor is not None:
-        found = index.find([change.anchor], start)
-        if found is None:
-            raise ToolError(f"{path} has no line {change.anchor!r} below the changes before it", "not_found")
-        start = found + 1
-    wanted = [line[1:] for line in change.lines if line[0] != "+"]
-    if not wanted:
+        position = index.find([change.anchor], start)
+        if position is None:
+            raise ToolError(f"{path} has no line {change.anchor!r} below the previous change", "not_found")
+        start = position + 1
+    old_lines = [line[1:] for line in change.lines if line[0] != "+"]
+    if not old_lines:
         return index.count if change.anchor is None or change.at_end else start
-    found = index.find(wanted, max(start, index.count - len(wanted)) if change.at_end else start)
-    if found is None:
-        where = " at its end" if change.at_end else ""
-        shown = "\n".join(wanted[:10])
-        raise ToolError(f"{path} has no such lines{where}; read the file, and give them exactly:\n{shown}", "not_found")
-    return found
+    position = index.find(old_lines, max(start, index.count - len(old_lines)) if change.at_end else start)
+    if position is None:
+        location = " at its end" if change.at_end else ""
+        excerpt = "\n".join(old_lines[:10])
+        raise ToolError(
+            f"{path} does not contain these lines{location}; read the file and copy them exactly:\n{excerpt}",
+            "not_found",
+        )
+    return position
 
 
 def apply_patch_tools(workspace: Workspace) -> list[Tool]:
-    async def run(arguments: Arguments, calling: ToolContext) -> str:
+    """Return the `apply_patch` tool."""
+
+    async def run(arguments: Arguments, context: ToolContext) -> str:
         return await asyncio.to_thread(_apply_patch, workspace, arguments)
 
-    def touches(arguments: Arguments) -> frozenset[str] | None:
+    def resources(arguments: Arguments) -> frozenset[str] | None:
         try:
             return frozenset(map(workspace.resolve_path, _patched_paths(parse_patch(arguments))))
         except ToolError:
             return frozenset()
 
-    def amounts_to(arguments: Arguments) -> Sequence[Arguments] | None:
+    def subcalls(arguments: Arguments) -> Sequence[Arguments] | None:
         try:
             return [{"file_path": workspace.resolve_path(path)} for path in _patched_paths(parse_patch(arguments))]
         except ToolError:
@@ -267,45 +288,47 @@ def apply_patch_tools(workspace: Workspace) -> list[Tool]:
     def preview(arguments: Arguments) -> str | None:
         try:
             return _preview_plan(_plan_patch(workspace, parse_patch(arguments)))
-        except ToolError as fault:
-            return str(fault)
+        except ToolError as error:
+            return str(error)
 
     tool = Tool(
         name="apply_patch",
         run=run,
-        description=f"Edits files of the workspace ({workspace.root}) by a patch, all of it or nothing. This is a"
+        description=f"Edits files of the workspace ({workspace.root}) with a patch, completely or not at all. This is a"
         " FREEFORM tool, so do not wrap the patch in JSON.",
         grammar=Grammar(syntax="lark", definition=PATCH_GRAMMAR),
         annotations=Annotations(destructive=True),
         source="built-in",
         stoppable=False,
         retries=0,
-        resources=touches,
-        subcalls=amounts_to,
+        resources=resources,
+        subcalls=subcalls,
         preview=preview,
     )
     return [tool]
 
 
 def _patched_paths(hunks: Sequence[Hunk]) -> list[str]:
-    found = dict[str, None]()
+    """Return the paths that a patch touches."""
+    paths = dict[str, None]()
     for hunk in hunks:
-        found[hunk.path] = None
+        paths[hunk.path] = None
         if isinstance(hunk, UpdateFile) and hunk.move_to is not None:
-            found[hunk.move_to] = None
-    return list(found)
+            paths[hunk.move_to] = None
+    return list(paths)
 
 
 class _PatchPlan(Struct):
-    """What each file holds before and after; None is nothing. `told` is one line for each hunk."""
+    """The content of each file before and after the patch; None if the file does not exist."""
 
     before: dict[str, bytes | None]
     after: dict[str, bytes | None]
+    # One line per hunk.
     summary: list[str]
 
 
 class _Overlay:
-    """The workspace as the hunks so far would leave it. A file is one, whichever way its path is spelled."""
+    """The workspace as the hunks so far leave it. Different spellings of a path are one file."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -314,65 +337,70 @@ class _Overlay:
         self.after = dict[str, bytes | None]()
 
     def canonical_path(self, path: str) -> str:
-        """The spelling that a file was first named by."""
+        """Return the spelling by which the file was first named."""
         return self._paths.setdefault(self._workspace.resolve_path(path), path)
 
     def read(self, path: str) -> bytes | None:
+        """Return the current content of a file; None if it does not exist."""
         name = self.canonical_path(path)
         if name not in self.after:
-            there = self._workspace.exists(name)
-            self.before[name] = self.after[name] = self._workspace.read(name, MAX_FILE_BYTES) if there else None
+            exists = self._workspace.exists(name)
+            self.before[name] = self.after[name] = self._workspace.read(name, MAX_FILE_BYTES) if exists else None
         return self.after[name]
 
     def write(self, path: str, content: bytes | None) -> None:
+        """Set the content of a file; None deletes it."""
         if content is not None and len(content) > MAX_FILE_BYTES:
-            raise ToolError(f"{path} would have {len(content)} bytes; the most is {MAX_FILE_BYTES}", "too_large")
+            raise ToolError(f"{path} would have {len(content)} bytes; the limit is {MAX_FILE_BYTES}", "too_large")
         self.read(path)
         self.after[self.canonical_path(path)] = content
 
 
 def _plan_patch(workspace: Workspace, hunks: Sequence[Hunk]) -> _PatchPlan:
-    files, told = _Overlay(workspace), list[str]()
+    """Apply the hunks to an overlay, and return the resulting plan."""
+    files, summary = _Overlay(workspace), list[str]()
     for hunk in hunks:
-        there = files.read(hunk.path)
+        content = files.read(hunk.path)
         if isinstance(hunk, AddFile):
-            if there is not None:
-                raise ToolError(f"{hunk.path} is there already: update it", "exists")
+            if content is not None:
+                raise ToolError(f"{hunk.path} already exists: update it instead", "exists")
             files.write(hunk.path, encode_text(hunk.content))
-            told.append(f"A {hunk.path}")
+            summary.append(f"A {hunk.path}")
             continue
-        if there is None:
-            raise ToolError(f"{hunk.path} is not there", "not_found")
+        if content is None:
+            raise ToolError(f"file not found: {hunk.path}", "not_found")
         if isinstance(hunk, DeleteFile):
             files.write(hunk.path, None)
-            told.append(f"D {hunk.path}")
+            summary.append(f"D {hunk.path}")
         else:
-            told.append(_plan_update(files, hunk, there))
-    return _PatchPlan(files.before, files.after, told)
+            summary.append(_plan_update(files, hunk, content))
+    return _PatchPlan(files.before, files.after, summary)
 
 
 def _plan_update(files: _Overlay, hunk: UpdateFile, original: bytes) -> str:
-    # Bytes that are no text come through as they are.
+    """Apply an update to the overlay, and return its line of the summary."""
+    # Bytes that are not UTF-8 are preserved.
     changed = apply_update(hunk, original.decode("utf-8", "surrogateescape"))
     try:
         content = changed.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise ToolError(f"what {hunk.path} would hold is not valid Unicode", "text") from error
+        raise ToolError(f"the new content of {hunk.path} is not valid Unicode", "text") from error
     if hunk.move_to is None or files.canonical_path(hunk.move_to) == files.canonical_path(hunk.path):
         files.write(hunk.path, content)
         return f"M {hunk.path}"
     if files.read(hunk.move_to) is not None:
-        raise ToolError(f"{hunk.move_to} is there already: {hunk.path} can't be moved onto it", "exists")
+        raise ToolError(f"can't move {hunk.path}: {hunk.move_to} already exists", "exists")
     files.write(hunk.path, None)
     files.write(hunk.move_to, content)
     return f"M {hunk.move_to}"
 
 
 def _apply_patch(workspace: Workspace, text: str) -> str:
+    """Apply a patch, and roll back if a file can't be written."""
     plan = _plan_patch(workspace, parse_patch(text))
     done, folders = list[str](), list[str]()
     try:
-        # What is new first, so that what is moved is never nowhere.
+        # Write before deleting, so that a moved file always exists.
         for path in sorted(plan.after, key=lambda path: plan.after[path] is None):
             folders += workspace.missing_directories(path)
             _write_change(workspace, path, plan.before[path], plan.after[path])
@@ -387,6 +415,7 @@ def _apply_patch(workspace: Workspace, text: str) -> str:
 
 
 def _write_change(workspace: Workspace, path: str, before: bytes | None, after: bytes | None) -> None:
+    """Write or remove one file, if it changes."""
     if before == after:
         return
     if after is None:
@@ -396,8 +425,10 @@ def _write_change(workspace: Workspace, path: str, before: bytes | None, after: 
 
 
 def _preview_plan(plan: _PatchPlan) -> str:
-    def one(path: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> str:
-        gone = after[path] is None
-        return unified_diff(path, before[path] or b"", after[path] or b"", to_path="/dev/null" if gone else None)
+    """Return the diff of the plan."""
 
-    return "".join(one(path, plan.before, plan.after) for path in plan.after)
+    def file_diff(path: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> str:
+        deleted = after[path] is None
+        return unified_diff(path, before[path] or b"", after[path] or b"", to_path="/dev/null" if deleted else None)
+
+    return "".join(file_diff(path, plan.before, plan.after) for path in plan.after)

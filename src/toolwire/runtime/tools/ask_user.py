@@ -1,4 +1,4 @@
-"""`ask_user`: a question to the person whom the run is for."""
+"""The `ask_user` tool: asks the user of the run a question."""
 
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError
 from toolwire.runtime.tools.schema import object_schema, string_list_schema, string_schema
@@ -7,20 +7,22 @@ ANSWER_TIMEOUT = 24 * 60 * 60.0
 
 
 def ask_user_tools() -> list[Tool]:
-    async def run(arguments: Arguments, calling: ToolContext) -> str:
-        answer = await calling.approver.answer(arguments["question"], tuple(arguments.get("choices", ())))
+    """Return the `ask_user` tool."""
+
+    async def run(arguments: Arguments, context: ToolContext) -> str:
+        answer = await context.approver.answer(arguments["question"], tuple(arguments.get("choices", ())))
         if answer is None:
-            raise ToolError("nobody is there to answer: decide without, or say what is missing", "no_answer")
+            raise ToolError("no user is available: decide without an answer, or say what is missing", "no_answer")
         return answer
 
     tool = Tool(
         name="ask_user",
         run=run,
-        description="Asks the person whom you work for, who alone knows what they want. For decisions that are theirs.",
+        description="Asks the user a question. Use it for decisions that only the user can make.",
         parameters=object_schema(
             ("question",),
-            question=string_schema("The question, so that it can be understood alone."),
-            choices=string_list_schema("Answers to choose from, if there are few."),
+            question=string_schema("The question, understandable without context."),
+            choices=string_list_schema("Possible answers, if there are only a few."),
         ),
         annotations=Annotations(read_only=True),
         locus="human",

@@ -1,4 +1,4 @@
-"""All the tools that come with toolwire, for one workspace."""
+"""The built-in tools of a workspace."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -27,26 +27,29 @@ def built_in_tools(
     hidden: Sequence[Path] = (),
     readable: Sequence[Path] = (),
     network: bool = False,
-    limits: CommandLimits = CommandLimits(),  # noqa: B008 - it is frozen
+    limits: CommandLimits = CommandLimits(),  # noqa: B008 - immutable
     environment: Mapping[str, str] | None = None,
     fetchable: frozenset[str] = frozenset(),
     search: SearchBackend | None = None,
     protected: Sequence[Path] = (),
     sandbox: Sandbox | None = None,
 ) -> list[Tool]:
-    """`hidden`: paths that no tool gives or takes, and no command sees; secrets of the home folder always are.
-    `readable`: what commands see of the home folder beside programs. `network`: whether commands may use it.
-    `environment`: variables that commands are given beside the harmless ones. `fetchable`: names of hosts that are
-    fetched from though their address is private. `search` finds pages. `protected`: files that are not written, beside
-    `toolwire.toml`. `sandbox` absent: bubblewrap; where it does not work, a person decides on each command. With
-    `NO_SANDBOX` commands run without one."""
-    unseen = (*private_paths(os.environ), *hidden)
-    root = Workspace(workspace, hidden=unseen, protected=protected, reserved_names=(CONFIG_FILE_NAME,))
+    """Return all built-in tools for a workspace.
+
+    `hidden` paths are invisible to tools and commands, in addition to the secrets of the home directory. `readable`
+    paths of the home directory are visible to commands, besides programs. `network` lets commands use the network.
+    `environment` adds variables to the environment of commands. `fetchable` names hosts that may be fetched from
+    although their address is private. `search` is the web search service. `protected` files are not written, in
+    addition to `toolwire.toml`. `sandbox` is bubblewrap by default; if it does not work, a person must approve each
+    command. With `NO_SANDBOX`, commands run without a sandbox.
+    """
+    hidden_paths = (*private_paths(os.environ), *hidden)
+    root = Workspace(workspace, hidden=hidden_paths, protected=protected, reserved_names=(CONFIG_FILE_NAME,))
     shell = ShellOptions(
         sandbox=detect_bubblewrap() if sandbox is None else sandbox,
         limits=limits,
         network=network,
-        hidden=unseen,
+        hidden=hidden_paths,
         readable=readable,
         protected=[root.root / CONFIG_FILE_NAME, *protected],
         environment=environment or {},

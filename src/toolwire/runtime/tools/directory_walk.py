@@ -1,12 +1,8 @@
-"""Regular expressions that a model wrote, matched by re2: in time linear in the text, so that none holds things up.
+"""Directory traversal in the workspace, with globs, .gitignore and safe regular expressions.
 
-Glob patterns for paths: `*` and `?` within a name, `**` for any folders, `[a-z]`, `{a,b}`.
-
-They become regular expressions, which are matched in time linear in the path.
-
-Going through the folders of the workspace: what git ignores is left out, and links are not followed.
-
-Order is that of the names' bytes, folder by folder, as ripgrep sorts: the same calls give the same lists.
+Patterns come from models, so they are matched by re2, in time linear in the text. Globs support `*` and `?` within a
+name, `**` for any directories, `[a-z]` and `{a,b}`. Traversal skips files that git ignores, does not follow symbolic
+links, and sorts by the bytes of the names, as ripgrep does, so that the same call gives the same list.
 """
 
 import os
@@ -26,15 +22,16 @@ escape_pattern = re2.escape
 
 
 def compile_pattern(pattern: str | bytes) -> Any:
+    """Compile a regular expression with re2."""
     options = re2.Options()
-    # It would write them to stderr.
+    # re2 would log errors to stderr.
     options.log_errors = False
     try:
         return re2.compile(pattern, options=options)
     except re2.error as error:
-        said = error.args[0] if error.args else ""
-        told = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        raise ToolError(f"the pattern can't be used: {told}", "pattern") from error
+        detail = error.args[0] if error.args else ""
+        message = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
+        raise ToolError(f"invalid pattern: {message}", "pattern") from error
 
 
 MAX_GLOB_LENGTH = 1000
@@ -46,13 +43,14 @@ def is_glob(path: str) -> bool:
 
 
 def matches_glob(path: str, pattern: str) -> bool:
+    """Return whether a path matches a glob."""
     return bool(_compile_glob(pattern.removeprefix("./")).fullmatch(path))
 
 
 def matches_glob_anywhere(path: str, pattern: str) -> bool:
-    """As `include` is meant: a pattern with no slash is for names in any folder."""
-    given = pattern.removeprefix("./")
-    return matches_glob(path, given if "/" in given else f"**/{given}")
+    """Return whether a path matches a glob. A glob without a slash matches names in any directory."""
+    glob = pattern.removeprefix("./")
+    return matches_glob(path, glob if "/" in glob else f"**/{glob}")
 
 
 @lru_cache(maxsize=256)
@@ -63,92 +61,97 @@ def _compile_glob(pattern: str) -> Any:
 
 
 def _translate_glob(pattern: str) -> str:
-    made, at, depth = list[str](), 0, 0
-    while at < len(pattern):
-        rest, one = pattern[at:], pattern[at]
+    """Translate a glob to a regular expression."""
+    parts, position, depth = list[str](), 0, 0
+    while position < len(pattern):
+        remaining, character = pattern[position:], pattern[position]
         step = 1
-        if rest.startswith("**/") and (at == 0 or pattern[at - 1] in "/{,"):
-            made.append("(?:[^/]+/)*")
+        if remaining.startswith("**/") and (position == 0 or pattern[position - 1] in "/{,"):
+            parts.append("(?:[^/]+/)*")
             step = 3
-        elif rest.startswith("**"):
-            made.append(".*")
-            step = len(rest) - len(rest.lstrip("*"))
-        elif one == "*":
-            made.append("[^/]*")
-        elif one == "?":
-            made.append("[^/]")
-        elif one == "[" and (end := pattern.find("]", at + 2)) > 0:
-            made.append(_character_class(pattern[at + 1 : end]))
-            step = end + 1 - at
-        elif one == "{" and "}" in rest:
+        elif remaining.startswith("**"):
+            parts.append(".*")
+            step = len(remaining) - len(remaining.lstrip("*"))
+        elif character == "*":
+            parts.append("[^/]*")
+        elif character == "?":
+            parts.append("[^/]")
+        elif character == "[" and (end := pattern.find("]", position + 2)) > 0:
+            parts.append(_character_class(pattern[position + 1 : end]))
+            step = end + 1 - position
+        elif character == "{" and "}" in remaining:
             depth += 1
-            made.append("(?:")
-        elif one == "}" and depth:
+            parts.append("(?:")
+        elif character == "}" and depth:
             depth -= 1
-            made.append(")")
-        elif one == "," and depth:
-            made.append("|")
-        elif one == "\\" and len(rest) > 1:
-            made.append(escape_pattern(rest[1]))
+            parts.append(")")
+        elif character == "," and depth:
+            parts.append("|")
+        elif character == "\\" and len(remaining) > 1:
+            parts.append(escape_pattern(remaining[1]))
             step = 2
         else:
-            made.append(escape_pattern(one))
-        at += step
-    return "(?s)" + "".join(made) + ")" * depth
+            parts.append(escape_pattern(character))
+        position += step
+    return "(?s)" + "".join(parts) + ")" * depth
 
 
 def _character_class(body: str) -> str:
-    sign, named = ("^/", body[1:]) if body[:1] in ("!", "^") else ("", body)
-    return "[" + sign + named.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^") + "]"
+    """Translate the inside of `[...]` to a character class."""
+    negation, members = ("^/", body[1:]) if body[:1] in ("!", "^") else ("", body)
+    return "[" + negation + members.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^") + "]"
 
 
 MAX_VISITED_ENTRIES = 200_000
 MAX_DEPTH = 100
-"""Folders further down are not entered."""
+"""Deeper directories are not entered."""
 _MAX_GITIGNORE_BYTES = 1024 * 1024
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def find_files(workspace: Workspace, pattern: str, path: str = ".") -> Iterator[tuple[str, ...]]:
-    """The files whose path from the folder on matches, each as its parts below the root. An absolute pattern starts at
-    the root."""
+    """Find the files whose path below `path` matches a glob.
+
+    Each is returned as its parts below the root. An absolute pattern starts at the root.
+    """
     if pattern.startswith("/"):
         path, pattern = ".", "/".join(workspace.split_path(pattern))
     with workspace.open_directory(path) as folder:
         depth = len(folder.parts)
-    return (found for found in walk_files(workspace, path) if matches_glob("/".join(found[depth:]), pattern))
+    return (parts for parts in walk_files(workspace, path) if matches_glob("/".join(parts[depth:]), pattern))
 
 
 def walk_files(workspace: Workspace, path: str) -> Iterator[tuple[str, ...]]:
-    """Every regular file below a folder that git does not ignore, as its parts below the root."""
+    """Iterate over the regular files below a directory that git does not ignore, as their parts below the root."""
     with workspace.open_directory(path) as folder:
         yield from _Walker(workspace).walk(folder.handle, folder.parts)
 
 
 class GitIgnore:
-    """What the `.gitignore` files of the workspace say, each read once."""
+    """The `.gitignore` files of the workspace, each read once."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._specs = dict[tuple[str, ...], GitIgnoreSpec | None]()
 
     def ignores(self, parts: tuple[str, ...], *, is_directory: bool) -> bool:
-        """Whether it is ignored itself. The nearest folder that says something decides."""
+        """Return whether a path itself is ignored. The nearest `.gitignore` with a matching rule decides."""
         for depth in range(len(parts) - 1, -1, -1):
             spec = self._spec(parts[:depth])
             if spec is None:
                 continue
-            said = spec.check_file("/".join(parts[depth:]) + ("/" if is_directory else "")).include
-            if said is not None:
-                return said
+            ignored = spec.check_file("/".join(parts[depth:]) + ("/" if is_directory else "")).include
+            if ignored is not None:
+                return ignored
         return False
 
     def ignores_path(self, depth: int, parts: tuple[str, ...]) -> bool:
-        """Whether a file is, or a folder on the way to it from so many parts on."""
-        ways = range(depth + 1, len(parts) + 1)
-        return any(self.ignores(parts[:end], is_directory=end < len(parts)) for end in ways)
+        """Return whether a file is ignored, or a directory on its path below the first `depth` parts."""
+        ends = range(depth + 1, len(parts) + 1)
+        return any(self.ignores(parts[:end], is_directory=end < len(parts)) for end in ends)
 
     def _spec(self, parts: tuple[str, ...]) -> GitIgnoreSpec | None:
+        """Return the rules of the `.gitignore` in a directory, if there is one."""
         if parts not in self._specs:
             self._specs[parts] = self._read_spec("/".join((*parts, ".gitignore")))
         return self._specs[parts]
@@ -162,7 +165,7 @@ class GitIgnore:
 
 
 def _is_valid_rule(line: str) -> bool:
-    """One that can't be read is passed over, as git does."""
+    """Return whether a rule can be parsed. Like git, we skip rules that can't."""
     try:
         GitIgnoreSpec.from_lines([line], backend="simple")
     except (ValueError, re.error):
@@ -171,41 +174,45 @@ def _is_valid_rule(line: str) -> bool:
 
 
 class _Walker:
+    """One traversal, limited in the number of entries."""
+
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._gitignore = GitIgnore(workspace)
         self._visited = 0
 
     def walk(self, handle: int, parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        """Iterate over the files below an open directory."""
         with os.scandir(handle) as listed:
             entries = sorted(listed, key=lambda entry: os.fsencode(entry.name))
         self._visited += len(entries)
         if self._visited > MAX_VISITED_ENTRIES:
-            raise ToolError(f"there are more than {MAX_VISITED_ENTRIES} files: name a folder further down", "too_large")
+            raise ToolError(f"more than {MAX_VISITED_ENTRIES} files: choose a deeper directory", "too_large")
         for entry in entries:
-            here = (*parts, entry.name)
+            entry_parts = (*parts, entry.name)
             try:
                 mode = entry.stat(follow_symlinks=False).st_mode
-            except OSError:  # gone meanwhile
+            except OSError:  # deleted meanwhile
                 continue
-            folder = stat.S_ISDIR(mode)
+            is_directory = stat.S_ISDIR(mode)
             if (
                 entry.name == ".git"
-                or self._workspace.is_hidden(here)
-                or self._gitignore.ignores(here, is_directory=folder)
+                or self._workspace.is_hidden(entry_parts)
+                or self._gitignore.ignores(entry_parts, is_directory=is_directory)
             ):
                 continue
             if stat.S_ISREG(mode):
-                yield here
-            elif folder and len(here) < MAX_DEPTH:
-                yield from self._walk_subdirectory(handle, here)
+                yield entry_parts
+            elif is_directory and len(entry_parts) < MAX_DEPTH:
+                yield from self._walk_subdirectory(handle, entry_parts)
 
     def _walk_subdirectory(self, handle: int, parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        """Open a subdirectory without following links, and walk it."""
         try:
-            inner = os.open(parts[-1], _OPEN_DIRECTORY, dir_fd=handle)
-        except OSError:  # gone, closed to us, or a link by now
+            subdirectory = os.open(parts[-1], _OPEN_DIRECTORY, dir_fd=handle)
+        except OSError:  # deleted, not permitted, or a link by now
             return
         try:
-            yield from self.walk(inner, parts)
+            yield from self.walk(subdirectory, parts)
         finally:
-            os.close(inner)
+            os.close(subdirectory)

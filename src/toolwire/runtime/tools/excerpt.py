@@ -1,7 +1,4 @@
-"""What bytes are: an image, a document, text in some encoding, or nothing that can be shown.
-
-A part of a text file, cut at lines, and what is said of what was left out.
-"""
+"""File contents for a model: media types by signature, text encodings, and excerpts of long texts cut at lines."""
 
 import base64
 import codecs
@@ -31,75 +28,80 @@ _BYTE_ORDER_MARKS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 SNIFFED_BYTES = 8192
-"""How much of a file is looked at to tell what it is, as git does."""
+"""The number of bytes inspected to detect the type of a file, as in git."""
 
 
 def sniff_media_type(head: bytes) -> str | None:
-    """The kind of image or document that models can be shown, by its first bytes: a name may lie."""
+    """Return the type of an image or document by its first bytes; the file name may be wrong."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for signature, kind in _MAGIC_NUMBERS if head.startswith(signature)), None)
 
 
 def media_part(content: bytes, media_type: str, name: str | None) -> Media:
-    shape: Literal["image", "document"] = "image" if media_type.startswith("image/") else "document"
-    return Media(kind=shape, source=Inline(data=base64.b64encode(content).decode()), media_type=media_type, name=name)
+    """Return image or document data as a content part."""
+    kind: Literal["image", "document"] = "image" if media_type.startswith("image/") else "document"
+    return Media(kind=kind, source=Inline(data=base64.b64encode(content).decode()), media_type=media_type, name=name)
 
 
 def sniff_encoding(head: bytes) -> str | None:
-    """The encoding that its first bytes speak for; None if it is no text."""
-    marked = next((name for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), None)
-    if marked is not None:
-        return marked
+    """Return the text encoding by the first bytes; None if it is not text."""
+    encoding = next((name for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), None)
+    if encoding is not None:
+        return encoding
     return None if b"\0" in head[:SNIFFED_BYTES] else "utf-8"
 
 
 class DecodedText(Struct, frozen=True):
-    """`replaced`: how many characters stand for bytes that are none."""
+    """A decoded text."""
 
     text: str
+    # The number of invalid byte sequences, each replaced with U+FFFD.
     replacements: int = 0
 
 
 def decode_text(content: bytes, encoding: str, *, final: bool = True) -> DecodedText:
-    """Text of an encoding. If it is not `whole`, what is begun at its end is left out."""
+    """Decode a text. Unless `final`, an incomplete character at its end is dropped."""
     text = codecs.getincrementaldecoder(encoding)("replace").decode(content, final=final)
     return DecodedText(text, text.count("\ufffd") - _count_literal_replacements(content, encoding))
 
 
 def _count_literal_replacements(content: bytes, encoding: str) -> int:
-    """How often the replacement character itself was written."""
+    """Count the U+FFFD characters that the text itself contains."""
     return content.count("\ufffd".encode()) if encoding.startswith("utf-8") else 0
 
 
 MAX_LINES = 2000
 MAX_CHARACTERS = 36_000
-"""Below what a call may give, so that the cut is made here, where it can be said how to go on."""
+"""Below the output limit of a call, so that the text is cut here, with a note on how to read on."""
 MAX_SCANNED_BYTES = 512 * 1024 * 1024
 MAX_COUNTED_BYTES = 64 * 1024 * 1024
-"""Up to this size a file's lines are counted to its end."""
+"""The lines of larger files are not counted."""
 
 
 def count_fitting_lines(lines: Sequence[str], limit: int) -> int:
-    """How many of them can be given."""
+    """Return how many of the lines fit into the output."""
     ends = accumulate(len(line) + 1 for line in lines[:limit])
     return sum(1 for _ in takewhile(lambda end: end <= MAX_CHARACTERS, ends))
 
 
 class Excerpt(Struct):
-    """A part of a text file: `first` counts from 0, `lines` are told in full, `within`: the last one is cut."""
+    """A part of a text file."""
 
     content: bytes
+    # Counted from 0.
     first_line: int
+    # The number of complete lines.
     line_count: int
     has_more: bool
+    # Whether a single line was too long and is cut.
     cuts_line: bool
     total_lines: int | None
 
 
 def read_chunks(handle: int) -> Iterator[bytes]:
-    while piece := os.read(handle, 1 << 18):
-        yield piece
+    while chunk := os.read(handle, 1 << 18):
+        yield chunk
 
 
 def split_chunks(content: bytes) -> Iterator[bytes]:
@@ -108,32 +110,32 @@ def split_chunks(content: bytes) -> Iterator[bytes]:
 
 
 def take_excerpt(chunks: Iterator[bytes], size: int, offset: int, limit: int) -> Excerpt:
-    kept, seen, scanned = bytearray(), 0, 0
-    ended, count = False, size <= MAX_COUNTED_BYTES
-    tail = b""
-    for piece in chunks:
-        scanned += len(piece)
+    """Take up to `limit` lines from line `offset` on. Lines are counted to the end of files that are not too long."""
+    data, lines_seen, scanned = bytearray(), 0, 0
+    is_full, counts_lines = False, size <= MAX_COUNTED_BYTES
+    last_byte = b""
+    for chunk in chunks:
+        scanned += len(chunk)
         if scanned > MAX_SCANNED_BYTES:
             raise ToolError(
-                f"line {offset} is more than {MAX_SCANNED_BYTES} bytes into the file: "
-                "take it apart with shell commands",
+                f"line {offset} is more than {MAX_SCANNED_BYTES} bytes into the file: use shell commands to read it",
                 "too_large",
             )
-        tail = piece[-1:]
-        if not ended:
-            start = _offset_after_lines(piece, max(0, offset - seen))
+        last_byte = chunk[-1:]
+        if not is_full:
+            start = _offset_after_lines(chunk, max(0, offset - lines_seen))
             if start is not None:
-                kept += piece[start:]
-                ended = len(kept) > 4 * MAX_CHARACTERS or kept.count(b"\n") > limit
-        seen += piece.count(b"\n")
-        if ended and not count:
+                data += chunk[start:]
+                is_full = len(data) > 4 * MAX_CHARACTERS or data.count(b"\n") > limit
+        lines_seen += chunk.count(b"\n")
+        if is_full and not counts_lines:
             break
-    total = seen + (tail not in (b"", b"\n")) if count else None
-    return _trim_excerpt(bytes(kept), offset, limit, total, has_more=ended)
+    total = lines_seen + (last_byte not in (b"", b"\n")) if counts_lines else None
+    return _trim_excerpt(bytes(data), offset, limit, total, has_more=is_full)
 
 
 def _offset_after_lines(chunk: bytes, lines: int) -> int | None:
-    """Where the text after so many lines begins in this piece."""
+    """Return the offset after so many lines of a chunk; None if it has fewer."""
     start = 0
     for _ in range(lines):
         start = chunk.find(b"\n", start) + 1
@@ -143,46 +145,48 @@ def _offset_after_lines(chunk: bytes, lines: int) -> int | None:
 
 
 def _trim_excerpt(data: bytes, offset: int, limit: int, total_lines: int | None, *, has_more: bool) -> Excerpt:
+    """Cut the data to the lines and characters that fit."""
     lines = _split_lines(data)
-    taken, length = 0, 0
+    line_count, length = 0, 0
     for line in lines[:limit]:
         if length + len(line) > MAX_CHARACTERS:
             break
         length += len(line)
-        taken += 1
-    within = taken == 0 and bool(lines)
-    content = lines[0][:MAX_CHARACTERS] if within else b"".join(lines[:taken])
-    return Excerpt(content, offset, taken, has_more or taken < len(lines), within, total_lines)
+        line_count += 1
+    cuts_line = line_count == 0 and bool(lines)
+    content = lines[0][:MAX_CHARACTERS] if cuts_line else b"".join(lines[:line_count])
+    return Excerpt(content, offset, line_count, has_more or line_count < len(lines), cuts_line, total_lines)
 
 
 def _split_lines(data: bytes) -> list[bytes]:
-    pieces = data.split(b"\n")
-    return [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])
+    """Split data into lines that keep their endings."""
+    lines = data.split(b"\n")
+    return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
 def render_excerpt(excerpt: Excerpt, encoding: str) -> str:
-    whole = decode_text(
+    """Return the excerpt as text, with notes on what was left out."""
+    decoded = decode_text(
         excerpt.content, "utf-8-sig" if encoding == "utf-8-sig" else "utf-8", final=not excerpt.cuts_line
     )
     notes = list[str]()
     if encoding not in ("utf-8", "utf-8-sig"):
         notes.append(f"The file is {encoding.upper()}.")
-    if whole.replacements:
-        notes.append(f"{whole.replacements} sequences of bytes are not UTF-8 and are shown as \ufffd.")
-    of = "" if excerpt.total_lines is None else f" of {excerpt.total_lines}"
+    if decoded.replacements:
+        notes.append(f"{decoded.replacements} byte sequences are not valid UTF-8 and are shown as \ufffd.")
+    of_total = "" if excerpt.total_lines is None else f" of {excerpt.total_lines}"
     if excerpt.cuts_line:
         notes.append(
-            f"Line {excerpt.first_line + 1}{of} is cut after {len(excerpt.content)} bytes. "
-            "For the lines after it, read with"
-            f" offset={excerpt.first_line + 1}."
+            f"Line {excerpt.first_line + 1}{of_total} is cut after {len(excerpt.content)} bytes. "
+            f"To read on, use offset={excerpt.first_line + 1}."
         )
     elif excerpt.line_count == 0 and excerpt.first_line:
-        notes.append(f"There is no line {excerpt.first_line + 1}{': the file has' + of[3:] if of else ''}.")
+        notes.append(f"There is no line {excerpt.first_line + 1}{': the file has' + of_total[3:] if of_total else ''}.")
     elif excerpt.has_more or excerpt.first_line:
         last = excerpt.first_line + excerpt.line_count
-        further = f" For the next ones, read with offset={last}." if excerpt.has_more else ""
-        notes.append(f"Lines {excerpt.first_line + 1} to {last}{of} are shown.{further}")
+        hint = f" To read on, use offset={last}." if excerpt.has_more else ""
+        notes.append(f"Lines {excerpt.first_line + 1} to {last}{of_total} are shown.{hint}")
     if not notes:
-        return whole.text
-    gap = "" if not whole.text or whole.text.endswith("\n") else "\n"
-    return f"{whole.text}{gap}[{' '.join(notes)}]"
+        return decoded.text
+    gap = "" if not decoded.text or decoded.text.endswith("\n") else "\n"
+    return f"{decoded.text}{gap}[{' '.join(notes)}]"

@@ -1,8 +1,6 @@
-"""HTML as Markdown, in a process of its own.
+"""Conversion of HTML to Markdown in a separate process, so that a page that hangs or crashes the parser does no harm.
 
-A page that takes a parser too long, or breaks it, takes nothing else along.
-`python -m toolwire.runtime.tools.html_markdown`
-reads one from stdin and writes its title and its text as JSON.
+`python -m toolwire.runtime.tools.html_markdown` reads a page from stdin and writes its title and text as JSON.
 """
 
 import asyncio
@@ -18,7 +16,7 @@ from toolwire.runtime.tool import ToolError
 TIMEOUT_SECONDS = 15
 _MEMORY_LIMIT = 2 * 1024 * 1024 * 1024
 _PASSED_VARIABLES = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
-"""To find the interpreter's own files: a page that takes the reader over finds no key."""
+"""Only what the interpreter needs to start: a page that takes over the process finds no API key."""
 _DROPPED_TAGS = (
     *("script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas", "head"),
     *("form", "button", "input", "select", "textarea", "dialog"),
@@ -26,11 +24,14 @@ _DROPPED_TAGS = (
 
 
 class MarkdownPage(Struct, frozen=True):
+    """A page as Markdown."""
+
     text: str
     title: str = ""
 
 
 async def convert_in_subprocess(html: str) -> MarkdownPage:
+    """Convert a page in a separate process with limited time and memory."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "toolwire.runtime.tools.html_markdown"),
         env={name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ},
@@ -40,29 +41,30 @@ async def convert_in_subprocess(html: str) -> MarkdownPage:
     )
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            said, _ = await process.communicate(html.encode("utf-8", "replace"))
+            output, _ = await process.communicate(html.encode("utf-8", "replace"))
     except TimeoutError as error:
-        raise ToolError("the page can't be read: it takes too long", "page") from error
+        raise ToolError("the page can't be converted: timed out", "page") from error
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise ToolError("the page can't be read: it breaks the reader", "page")
-    return msgspec.json.decode(said, type=MarkdownPage)
+        raise ToolError("the page can't be converted: the converter crashed", "page")
+    return msgspec.json.decode(output, type=MarkdownPage)
 
 
 def convert_html(html: str) -> MarkdownPage:
-    from html_to_markdown import convert  # noqa: PLC0415 - only the process that reads needs them
+    """Convert a page, without scripts, forms and hidden elements."""
+    from html_to_markdown import convert  # noqa: PLC0415 - needed only in the subprocess
     from selectolax.lexbor import LexborHTMLParser  # noqa: PLC0415
 
     tree = LexborHTMLParser(html)
-    title = tree.css_first("title")
-    told = " ".join(title.text().split()) if title is not None else ""
+    title_element = tree.css_first("title")
+    title = " ".join(title_element.text().split()) if title_element is not None else ""
     tree.strip_tags(list(_DROPPED_TAGS))
-    for hidden in tree.css("[hidden], [aria-hidden=true]"):
-        hidden.decompose()
-    return MarkdownPage(convert(tree.html or "").content or "", told)
+    for element in tree.css("[hidden], [aria-hidden=true]"):
+        element.decompose()
+    return MarkdownPage(convert(tree.html or "").content or "", title)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`list_directory` and `glob`."""
+"""The `list_directory` and `glob` tools."""
 
 import asyncio
 import os
@@ -16,18 +16,20 @@ MAX_ENTRIES = 1000
 
 
 def list_directory_tools(workspace: Workspace) -> list[Tool]:
+    """Return the `list_directory` and `glob` tools."""
     return [_list_directory_tool(workspace), _glob_tool(workspace)]
 
 
 def _list_directory_tool(workspace: Workspace) -> Tool:
-    async def run(arguments: Arguments, calling: ToolContext) -> str:
+    async def run(arguments: Arguments, context: ToolContext) -> str:
         return await asyncio.to_thread(_list_entries, workspace, arguments["path"])
 
     return Tool(
         name="list_directory",
         run=run,
-        description=f"Lists a folder of the workspace ({workspace.root}): folders end in /, links show their target.",
-        parameters=object_schema(("path",), path=string_schema("The absolute path of the folder.")),
+        description=f"Lists a directory of the workspace ({workspace.root}). Directories end in /, links show their"
+        " target.",
+        parameters=object_schema(("path",), path=string_schema("The absolute path of the directory.")),
         annotations=READ_ONLY_ANNOTATIONS,
         source="built-in",
         retries=0,
@@ -36,48 +38,50 @@ def _list_directory_tool(workspace: Workspace) -> Tool:
 
 
 def _list_entries(workspace: Workspace, path: str) -> str:
-    with workspace.open_directory(path) as folder:
+    """List a directory, up to the limit."""
+    with workspace.open_directory(path) as directory:
         lines = list[str]()
-        for name in sorted(os.listdir(folder.handle), key=os.fsencode):  # noqa: PTH208 - of an open folder
-            if not workspace.is_hidden((*folder.parts, name)):
-                lines.append(_format_entry(folder.handle, name))
+        for name in sorted(os.listdir(directory.handle), key=os.fsencode):  # noqa: PTH208 - an open directory
+            if not workspace.is_hidden((*directory.parts, name)):
+                lines.append(_format_entry(directory.handle, name))
     if not lines:
         return "(empty)"
-    given = count_fitting_lines(lines, MAX_ENTRIES)
-    rest = [f"[{len(lines) - given} more entries are not listed.]"] if given < len(lines) else []
-    return "\n".join(lines[:given] + rest)
+    shown = count_fitting_lines(lines, MAX_ENTRIES)
+    note = [f"[{len(lines) - shown} more entries not listed]"] if shown < len(lines) else []
+    return "\n".join(lines[:shown] + note)
 
 
 def _format_entry(directory: int, name: str) -> str:
-    shown = printable_name(name)
+    """Format an entry: directories with a slash, links with their target."""
+    label = printable_name(name)
     try:
         mode = os.lstat(name, dir_fd=directory).st_mode
         if stat.S_ISLNK(mode):
-            return f"{shown} -> {printable_name(os.readlink(name, dir_fd=directory))}"
+            return f"{label} -> {printable_name(os.readlink(name, dir_fd=directory))}"
     except OSError:
-        return shown
-    return f"{shown}/" if stat.S_ISDIR(mode) else shown
+        return label
+    return f"{label}/" if stat.S_ISDIR(mode) else label
 
 
 def printable_name(name: str) -> str:
-    """A name on one line: names may hold line ends, and bytes that are no text."""
+    """Escape control characters and undecodable bytes in a file name."""
     plain = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in plain)
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in plain)
 
 
 def _glob_tool(workspace: Workspace) -> Tool:
-    async def run(arguments: Arguments, calling: ToolContext) -> str:
+    async def run(arguments: Arguments, context: ToolContext) -> str:
         return await asyncio.to_thread(_glob_files, workspace, **arguments)
 
     return Tool(
         name="glob",
         run=run,
-        description=f"Finds files of the workspace ({workspace.root}) by a pattern such as src/**/*.py. What git"
-        " ignores is left out.",
+        description=f"Finds files of the workspace ({workspace.root}) that match a pattern such as src/**/*.py."
+        " Files that git ignores are skipped.",
         parameters=object_schema(
             ("pattern",),
-            pattern=string_schema("The pattern: * within a name, ** for any folders, {a,b} for either."),
-            path=string_schema("The absolute path of the folder to begin in. Absent: the workspace."),
+            pattern=string_schema("The pattern: * within a name, ** for any directories, {a,b} for alternatives."),
+            path=string_schema("The absolute path of the directory to search. Default: the workspace."),
         ),
         annotations=READ_ONLY_ANNOTATIONS,
         source="built-in",
@@ -86,11 +90,12 @@ def _glob_tool(workspace: Workspace) -> Tool:
 
 
 def _glob_files(workspace: Workspace, pattern: str, path: str = ".") -> str:
-    like = pattern if pattern.startswith("/") else path
-    found = list(islice(find_files(workspace, pattern, path), MAX_ENTRIES + 1))
-    if not found:
-        return f"No files match {pattern}."
-    lines = [printable_name(workspace.format_path(parts, like)) for parts in found]
-    given = count_fitting_lines(lines, MAX_ENTRIES)
-    rest = ["[More files match: narrow the pattern.]"] if given < len(lines) else []
-    return "\n".join(lines[:given] + rest)
+    """Find files by a glob, and format their paths like the path that was requested."""
+    requested_path = pattern if pattern.startswith("/") else path
+    matches = list(islice(find_files(workspace, pattern, path), MAX_ENTRIES + 1))
+    if not matches:
+        return f"No files match {pattern}"
+    lines = [printable_name(workspace.format_path(parts, requested_path)) for parts in matches]
+    shown = count_fitting_lines(lines, MAX_ENTRIES)
+    note = ["[more files match: narrow the pattern]"] if shown < len(lines) else []
+    return "\n".join(lines[:shown] + note)

@@ -1,4 +1,4 @@
-"""`read_file`, `read_many_files` and `view_image`."""
+"""The `read_file`, `read_many_files` and `view_image` tools."""
 
 import asyncio
 import os
@@ -30,23 +30,24 @@ MAX_FILES = 200
 
 
 def read_file_tools(workspace: Workspace) -> list[Tool]:
+    """Return the `read_file`, `read_many_files` and `view_image` tools."""
     return [_read_file_tool(workspace), _read_many_files_tool(workspace), _view_image_tool(workspace)]
 
 
 def _read_file_tool(workspace: Workspace) -> Tool:
-    async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
+    async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
         return await asyncio.to_thread(_read_path, workspace, **arguments)
 
     return Tool(
         name="read_file",
         run=run,
-        description=f"Reads a file of the workspace ({workspace.root}). Images and PDFs are shown. A long text is cut;"
-        " its last line then says how to read on.",
+        description=f"Reads a file of the workspace ({workspace.root}). Images and PDFs are shown. A long text is cut,"
+        " and its last line says how to read on.",
         parameters=object_schema(
             ("absolute_path",),
             absolute_path=string_schema("The absolute path of the file."),
-            offset=integer_schema("For text: how many lines to skip.", 0),
-            limit=integer_schema("For text: how many lines to read at most.", 1),
+            offset=integer_schema("For text: the number of lines to skip.", 0),
+            limit=integer_schema("For text: the maximum number of lines to read.", 1),
         ),
         annotations=READ_ONLY_ANNOTATIONS,
         source="built-in",
@@ -57,7 +58,7 @@ def _read_file_tool(workspace: Workspace) -> Tool:
 
 
 def path_resources(workspace: Workspace, arguments: Mapping[str, Any], key: str) -> frozenset[str]:
-    """The one file that a call is about, whichever way it is spelled."""
+    """Return the resolved path of a call as the resource it uses, so that conflicting calls are serialized."""
     try:
         return frozenset({workspace.resolve_path(arguments[key])})
     except ToolError:
@@ -65,7 +66,7 @@ def path_resources(workspace: Workspace, arguments: Mapping[str, Any], key: str)
 
 
 def resolved_call(workspace: Workspace, arguments: Mapping[str, Any], key: str) -> Sequence[Arguments] | None:
-    """The call with its path as it really is, so that no rule is passed by dots or links."""
+    """Return the call with its path resolved, so that dots and links can't bypass a rule."""
     try:
         return [{**arguments, key: workspace.resolve_path(arguments[key])}]
     except ToolError:
@@ -73,21 +74,22 @@ def resolved_call(workspace: Workspace, arguments: Mapping[str, Any], key: str) 
 
 
 def _read_path(workspace: Workspace, absolute_path: str, offset: int = 0, limit: int | None = None) -> ToolOutput:
+    """Read a file as text, image or document."""
     with workspace.open_file(absolute_path) as handle:
         head = os.pread(handle, SNIFFED_BYTES, 0)
         size = os.fstat(handle).st_size
-        if (kind := sniff_media_type(head)) is not None:
-            return _media_output(handle, kind, absolute_path)
-        name = sniff_encoding(head)
-        if name is None:
-            return _text_output(f"Binary content of type application/octet-stream, {size} bytes: it is not shown.")
-        if name not in ("utf-8", "utf-8-sig"):
-            # Lines of two-byte characters can't be told by bytes.
-            recoded = read_up_to(handle, MAX_COUNTED_BYTES, absolute_path).decode(name, "replace").encode()
-            window = take_excerpt(split_chunks(recoded), len(recoded), offset, limit or MAX_LINES)
+        if (media_type := sniff_media_type(head)) is not None:
+            return _media_output(handle, media_type, absolute_path)
+        encoding = sniff_encoding(head)
+        if encoding is None:
+            return _text_output(f"Binary content of type application/octet-stream, {size} bytes, not shown.")
+        if encoding not in ("utf-8", "utf-8-sig"):
+            # Lines of multi-byte encodings can't be split as bytes.
+            recoded = read_up_to(handle, MAX_COUNTED_BYTES, absolute_path).decode(encoding, "replace").encode()
+            excerpt = take_excerpt(split_chunks(recoded), len(recoded), offset, limit or MAX_LINES)
         else:
-            window = take_excerpt(read_chunks(handle), size, offset, limit or MAX_LINES)
-    return _text_output(render_excerpt(window, name))
+            excerpt = take_excerpt(read_chunks(handle), size, offset, limit or MAX_LINES)
+    return _text_output(render_excerpt(excerpt, encoding))
 
 
 def _media_output(handle: int, media_type: str, path: str) -> ToolOutput:
@@ -100,58 +102,59 @@ def _text_output(text: str) -> ToolOutput:
 
 
 def _read_many_files_tool(workspace: Workspace) -> Tool:
-    async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
+    async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
         return await asyncio.to_thread(_read_many, workspace, **arguments)
 
-    def amounts_to(arguments: Arguments) -> Sequence[Arguments] | None:
+    def subcalls(arguments: Arguments) -> Sequence[Arguments] | None:
         try:
-            meant = _select_files(workspace, **arguments)
-            return [{**arguments, "paths": workspace.resolve_path(path)} for path in meant]
+            files = _select_files(workspace, **arguments)
+            return [{**arguments, "paths": workspace.resolve_path(path)} for path in files]
         except ToolError:
             return None
 
     return Tool(
         name="read_many_files",
         run=run,
-        description=f"Reads several text files of the workspace ({workspace.root}) at once: files, folders with all"
-        " that is in them, or glob patterns. What git ignores is left out, unless it is named itself.",
+        description=f"Reads several text files of the workspace ({workspace.root}): files, whole directories, or glob"
+        " patterns. Files that git ignores are skipped, unless named explicitly.",
         parameters=object_schema(
             ("paths",),
-            paths=string_list_schema("Absolute paths of files or folders, or glob patterns such as src/**/*.py."),
-            include=string_list_schema("Glob patterns: only files that match one of them."),
-            exclude=string_list_schema("Glob patterns: no file that matches one of them."),
+            paths=string_list_schema("Absolute paths of files or directories, or glob patterns such as src/**/*.py."),
+            include=string_list_schema("Glob patterns: read only files that match one of them."),
+            exclude=string_list_schema("Glob patterns: skip files that match one of them."),
         ),
         annotations=READ_ONLY_ANNOTATIONS,
         source="built-in",
         retries=0,
-        subcalls=amounts_to,
+        subcalls=subcalls,
     )
 
 
 def _select_files(
     workspace: Workspace, paths: Sequence[str], include: Sequence[str] = (), exclude: Sequence[str] = ()
 ) -> list[str]:
-    """The files, each once, in the order in which they are asked for."""
-    found = dict[str, None]()
+    """Return the files that the arguments select, each once, in the order requested."""
+    selected = dict[str, None]()
     for path in paths:
         if not is_glob(path):
             if not _is_directory(workspace, path):
                 if not _matches_any(path, exclude):
-                    found[path] = None
+                    selected[path] = None
                 continue
-            below = walk_files(workspace, path)
+            candidates = walk_files(workspace, path)
         else:
-            below = find_files(workspace, path)
-        for parts in below:
-            shown = "/".join(parts)
-            if (not include or _matches_any(shown, include)) and not _matches_any(shown, exclude):
-                found[workspace.format_path(parts, path)] = None
-            if len(found) > MAX_FILES:
-                return list(found)
-    return list(found)
+            candidates = find_files(workspace, path)
+        for parts in candidates:
+            relative_path = "/".join(parts)
+            if (not include or _matches_any(relative_path, include)) and not _matches_any(relative_path, exclude):
+                selected[workspace.format_path(parts, path)] = None
+            if len(selected) > MAX_FILES:
+                return list(selected)
+    return list(selected)
 
 
 def _matches_any(path: str, patterns: Sequence[str]) -> bool:
+    """Return whether a path matches one of the globs."""
     return any(matches_glob_anywhere(path, pattern) for pattern in patterns)
 
 
@@ -164,37 +167,41 @@ def _is_directory(workspace: Workspace, path: str) -> bool:
 
 
 def _read_many(workspace: Workspace, **arguments: Any) -> ToolOutput:
-    meant = _select_files(workspace, **arguments)
-    if not meant:
+    """Read the selected files into one text, up to the limit."""
+    files = _select_files(workspace, **arguments)
+    if not files:
         raise ToolError(f"no file matches {', '.join(arguments['paths'])}", "not_found")
-    told, length, read, unread = list[str](), 0, 0, list[str]()
-    for path in meant[:MAX_FILES]:
+    sections, length, read_count, skipped = list[str](), 0, 0, list[str]()
+    for path in files[:MAX_FILES]:
         if length >= MAX_CHARACTERS:
-            unread.append(path)
+            skipped.append(path)
             continue
         try:
             text = _file_text(_read_path(workspace, path).content)
-            read += 1
-        except ToolError as fault:
-            text = f"[{fault}]"
+            read_count += 1
+        except ToolError as error:
+            text = f"[{error}]"
         if length + len(text) > MAX_CHARACTERS:
-            text = f"{text[: MAX_CHARACTERS - length]}\n[The rest of {path} is cut: read it with read_file.]"
+            text = f"{text[: MAX_CHARACTERS - length]}\n[the rest of {path} is cut: use read_file]"
         length += len(text)
-        told.append(f"--- {path} ---\n{text}")
-    if unread or len(meant) > MAX_FILES:
-        rest = f"{len(unread)} more files are" if len(meant) <= MAX_FILES else "More files are"
-        told.append(f"[{rest} not read, for length: {', '.join(unread[:20]) or 'narrow the paths'}]")
-    joined = "".join(one if one.endswith("\n") else f"{one}\n" for one in told[:-1]) + told[-1]
-    return ToolOutput(content=(Text(text=joined),), is_error=read == 0, error_kind="" if read else "not_found")
+        sections.append(f"--- {path} ---\n{text}")
+    if skipped or len(files) > MAX_FILES:
+        subject = f"{len(skipped)} more files" if len(files) <= MAX_FILES else "more files"
+        sections.append(f"[{subject} not read, output too long: {', '.join(skipped[:20]) or 'narrow the paths'}]")
+    joined = "".join(text if text.endswith("\n") else f"{text}\n" for text in sections[:-1]) + sections[-1]
+    return ToolOutput(
+        content=(Text(text=joined),), is_error=read_count == 0, error_kind="" if read_count else "not_found"
+    )
 
 
 def _file_text(content: tuple[Part, ...]) -> str:
+    """Return the text of a result; for media, a note to read the file alone."""
     text = next(part.text for part in content if isinstance(part, Text))
     return text if len(content) == 1 else f"[{text} Read it alone to see it.]"
 
 
 def _view_image_tool(workspace: Workspace) -> Tool:
-    async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
+    async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
         return await asyncio.to_thread(_read_image, workspace, arguments["absolute_path"])
 
     return Tool(
@@ -211,8 +218,9 @@ def _view_image_tool(workspace: Workspace) -> Tool:
 
 
 def _read_image(workspace: Workspace, path: str) -> ToolOutput:
+    """Read an image file."""
     content = workspace.read(path, MAX_MEDIA_BYTES)
-    kind = sniff_media_type(content[:SNIFFED_BYTES])
-    if kind is None or not kind.startswith("image/"):
-        raise ToolError(f"{path} is no PNG, JPEG, GIF or WebP image", "not_an_image")
-    return ToolOutput(content=(media_part(content, kind, path.rsplit("/", 1)[-1]),))
+    media_type = sniff_media_type(content[:SNIFFED_BYTES])
+    if media_type is None or not media_type.startswith("image/"):
+        raise ToolError(f"{path} is not a PNG, JPEG, GIF or WebP image", "not_an_image")
+    return ToolOutput(content=(media_part(content, media_type, path.rsplit("/", 1)[-1]),))

@@ -1,9 +1,7 @@
-"""Which simple commands a shell line runs, for rules that allow some of them.
+"""The `run_shell_command` tool, and a parser that splits a shell line into simple commands for policy rules.
 
-It answers only what it is sure of. Whatever runs or names something that the line does not spell out (substitutions,
-variables, redirections to files, functions, control structures, `eval`) makes the answer None: nobody can tell.
-
-`run_shell_command`.
+The parser only returns what it is sure of. Substitutions, variables, redirections to files, functions, control
+structures and `eval` make the result None: such a line can run anything.
 """
 
 import os
@@ -40,17 +38,19 @@ _PLAIN_CHARACTERS = re.compile(r"[^\s'\"\\$`;&|<>()#]+")
 
 
 def parse_simple_commands(line: str) -> list[str] | None:
-    """Each with one space between its words; a word that was quoted is quoted anew where that is needed."""
+    """Return the simple commands of a line, with normalized spaces and quotes; None if they can't be known."""
     if "\0" in line:
         return None
     return _CommandParser(line).parse()
 
 
 class _UnknownCommand(Exception):
-    pass
+    """The line runs something that it does not spell out."""
 
 
 class _CommandParser:
+    """Parses one shell line."""
+
     def __init__(self, line: str) -> None:
         self._line = line
         self._position = 0
@@ -59,6 +59,7 @@ class _CommandParser:
         self._words = list[str]()
 
     def parse(self) -> list[str] | None:
+        """Return the commands of the line, or None if they can't be known."""
         try:
             while self._position < len(self._line):
                 self._parse_token()
@@ -68,27 +69,28 @@ class _CommandParser:
         return None if self._depth else self._commands
 
     def _parse_token(self) -> None:
-        line, at = self._line, self._position
-        one = line[at]
-        if one in " \t":
+        """Consume a separator, comment, redirection, parenthesis or word."""
+        line, position = self._line, self._position
+        character = line[position]
+        if character in " \t":
             self._position += 1
-        elif line.startswith("\\\n", at):
+        elif line.startswith("\\\n", position):
             self._position += 2
-        elif one == "#":
-            end = line.find("\n", at)
+        elif character == "#":
+            end = line.find("\n", position)
             self._position = len(line) if end < 0 else end
-        elif (harmless := _HARMLESS_REDIRECTION.match(line, at)) is not None:
-            self._position = harmless.end()
-        elif (separator := _SEPARATOR.match(line, at)) is not None:
+        elif (redirection := _HARMLESS_REDIRECTION.match(line, position)) is not None:
+            self._position = redirection.end()
+        elif (separator := _SEPARATOR.match(line, position)) is not None:
             self._end_command()
             self._position = separator.end()
-        elif one == "(":
-            # Elsewhere it makes a function, a pattern or a sum.
-            if self._words or line.startswith("((", at):
+        elif character == "(":
+            # Elsewhere, a parenthesis begins a function, a pattern or an arithmetic expression.
+            if self._words or line.startswith("((", position):
                 raise _UnknownCommand
             self._depth += 1
             self._position += 1
-        elif one == ")":
+        elif character == ")":
             if not self._depth:
                 raise _UnknownCommand
             self._end_command()
@@ -98,42 +100,45 @@ class _CommandParser:
             self._words.append(self._parse_word())
 
     def _end_command(self) -> None:
+        """Finish the current command, and reject words that make it opaque."""
         if not self._words:
             return
         command = next((word for word in self._words if not _ASSIGNMENT.match(word)), "")
-        # A pattern for the command's own name runs whatever matches it.
+        # A glob as the name of the command would run whatever matches it.
         if command in _OPAQUE_WORDS or (_EXPANSION.search(command) and not command.startswith("'")):
             raise _UnknownCommand
         self._commands.append(" ".join(self._words))
         self._words = []
 
     def _parse_word(self) -> str:
-        start, meant, quoted, expanded = self._position, list[str](), False, False
+        """Consume a word, and return it quoted if necessary."""
+        start, parts, quoted, expanded = self._position, list[str](), False, False
         while self._position < len(self._line):
-            one = self._line[self._position]
+            character = self._line[self._position]
             if (plain := _PLAIN_CHARACTERS.match(self._line, self._position)) is not None:
-                meant.append(plain[0])
+                parts.append(plain[0])
                 expanded = expanded or _EXPANSION.search(plain[0]) is not None
                 self._position = plain.end()
-            elif one == "#" and self._position > start:
-                meant.append(one)
+            elif character == "#" and self._position > start:
+                parts.append(character)
                 self._position += 1
-            elif one in "'\"\\":
+            elif character in "'\"\\":
                 quoted = True
-                meant.append(self._parse_quoted(one))
-            elif one in " \t\n;&|)" or _HARMLESS_REDIRECTION.match(self._line, self._position):
+                parts.append(self._parse_quoted(character))
+            elif character in " \t\n;&|)" or _HARMLESS_REDIRECTION.match(self._line, self._position):
                 break
-            else:  # $ ` < > ( and what else a shell would act on
+            else:  # $ ` < > ( and anything else that a shell interprets
                 raise _UnknownCommand
-        word = "".join(meant)
+        word = "".join(parts)
         if not quoted:
             return word
         if expanded:
-            # Quoted as a whole it would say something else.
+            # Quoting the word would change its meaning.
             raise _UnknownCommand
         return shlex.quote(word)
 
     def _parse_quoted(self, quote: str) -> str:
+        """Consume a quoted part or an escaped character, and return its text."""
         line = self._line
         if quote == "\\":
             if self._position + 1 >= len(line):
@@ -144,34 +149,35 @@ class _CommandParser:
             end = line.find("'", self._position + 1)
             if end < 0:
                 raise _UnknownCommand
-            inside = line[self._position + 1 : end]
+            text = line[self._position + 1 : end]
             self._position = end + 1
-            return inside
+            return text
         return self._parse_double_quoted()
 
     def _parse_double_quoted(self) -> str:
-        found, at = list[str](), self._position + 1
-        while at < len(self._line) and self._line[at] != '"':
-            one = self._line[at]
-            if one in "$`":
+        """Consume a double-quoted part, and return its text."""
+        characters, position = list[str](), self._position + 1
+        while position < len(self._line) and self._line[position] != '"':
+            character = self._line[position]
+            if character in "$`":
                 raise _UnknownCommand
-            if one == "\\" and self._line[at + 1 : at + 2] in ("\\", '"', "$", "`", "\n"):
-                at += 1
-                one = "" if self._line[at] == "\n" else self._line[at]
-            found.append(one)
-            at += 1
-        if at >= len(self._line):
+            if character == "\\" and self._line[position + 1 : position + 2] in ("\\", '"', "$", "`", "\n"):
+                position += 1
+                character = "" if self._line[position] == "\n" else self._line[position]
+            characters.append(character)
+            position += 1
+        if position >= len(self._line):
             raise _UnknownCommand
-        self._position = at + 1
-        return "".join(found)
+        self._position = position + 1
+        return "".join(characters)
 
 
 MAX_COMMAND_BYTES = 100_000
-"""The kernel takes 128 KiB in one argument."""
+"""Linux limits one argument to 128 KiB."""
 
 
 class ShellOptions(Struct, frozen=True, kw_only=True):
-    """How commands are run. `environment` is what a command is given beside what is allowed of ours."""
+    """The settings of shell commands."""
 
     sandbox: Sandbox
     limits: CommandLimits = CommandLimits()
@@ -179,16 +185,18 @@ class ShellOptions(Struct, frozen=True, kw_only=True):
     hidden: Sequence[Path] = ()
     readable: Sequence[Path] = ()
     protected: Sequence[Path] = ()
+    # Variables added to those that are passed on from this process.
     environment: Mapping[str, str] = {}
 
     async def run(self, workspace: Path, directory: Path, command: str, context: ToolContext) -> ProcessResult:
+        """Run a command in the sandbox, or without one if it is not available."""
         environment = child_environment(os.environ, self.environment)
-        line = [_shell_path(), "-c", command]
+        shell_command = [_shell_path(), "-c", command]
         if self.sandbox.unavailable_reason:
-            wrapped = self.limits.wrap_command(line, limit_processes=False)
+            command_line = self.limits.wrap_command(shell_command, limit_processes=False)
         else:
-            wrapped = self.sandbox.wrap_command(
-                line,
+            command_line = self.sandbox.wrap_command(
+                shell_command,
                 workspace=workspace,
                 directory=directory,
                 limits=self.limits,
@@ -199,7 +207,7 @@ class ShellOptions(Struct, frozen=True, kw_only=True):
                 protected=self.protected,
             )
         return await run_process(
-            wrapped,
+            command_line,
             environment=environment,
             limits=self.limits,
             directory=directory if self.sandbox.unavailable_reason else None,
@@ -213,38 +221,41 @@ def _shell_path() -> str:
 
 
 def shell_tools(workspace: Workspace, options: ShellOptions) -> list[Tool]:
-    async def run_it(arguments: Arguments, calling: ToolContext) -> ToolOutput:
-        return await _run_command(workspace, options, calling, **arguments)
+    """Return the `run_shell_command` tool."""
 
-    why_not = options.sandbox.unavailable_reason
-    exposed = bool(why_not) and not options.sandbox.is_waived
-    where = "the network can be used" if options.network or why_not else "there is no network"
+    async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        return await _run_command(workspace, options, context, **arguments)
+
+    unsandboxed_reason = options.sandbox.unavailable_reason
+    needs_human = bool(unsandboxed_reason) and not options.sandbox.is_waived
+    network_note = "with network access" if options.network or unsandboxed_reason else "without network access"
     tool = Tool(
         name="run_shell_command",
-        run=run_it,
-        description=f"Runs a shell command in the workspace ({workspace.root}) and gives its output; {where}. It ends"
-        f" after {options.limits.seconds:g} seconds, and what it started in the background with it.",
+        run=run,
+        description=f"Runs a shell command in the workspace ({workspace.root}), {network_note}, and returns its output."
+        f" It is stopped after {options.limits.seconds:g} seconds. Background processes end with it.",
         parameters=object_schema(
             ("command",),
-            command=string_schema("The command, as for bash -c."),
-            directory=string_schema("The folder to run it in, from the root of the workspace on. Absent: the root."),
-            description=string_schema("What it does, in a few words, for the person who is asked."),
+            command=string_schema("The command, as passed to bash -c."),
+            directory=string_schema("The directory to run it in, relative to the workspace. Default: the workspace."),
+            description=string_schema("A short description of the command, for the user who approves it."),
         ),
-        annotations=Annotations(destructive=True, open_world=options.network or bool(why_not)),
-        locus="local" if why_not else "sandbox",
+        annotations=Annotations(destructive=True, open_world=options.network or bool(unsandboxed_reason)),
+        locus="local" if unsandboxed_reason else "sandbox",
         source="built-in",
-        # The command's own time runs out first: it then still tells what it said so far.
+        # The command's own timeout comes first, so that its output so far is returned.
         timeout=options.limits.seconds + 15,
         retries=0,
         resources=lambda _: None,
         subcalls=_subcalls,
-        approval_reason=lambda _: f"it is not sandboxed: {why_not}" if exposed else None,
-        requires_human=lambda _: exposed,
+        approval_reason=lambda _: f"it is not sandboxed: {unsandboxed_reason}" if needs_human else None,
+        requires_human=lambda _: needs_human,
     )
     return [tool]
 
 
 def _subcalls(arguments: Arguments) -> Sequence[Arguments] | None:
+    """Return one call per simple command, for the policy; None if they can't be known."""
     commands = parse_simple_commands(arguments["command"])
     return None if commands is None else [{**arguments, "command": command} for command in commands]
 
@@ -258,34 +269,38 @@ async def _run_command(
     directory: str | None = None,
     description: str | None = None,
 ) -> ToolOutput:
+    """Run a command and return its output, errors and exit code."""
     if "\0" in command or len(command.encode("utf-8", "replace")) > MAX_COMMAND_BYTES:
-        raise ToolError(f"the command has a NUL character, or more than {MAX_COMMAND_BYTES} bytes", "command")
+        raise ToolError(f"the command contains a NUL character or is longer than {MAX_COMMAND_BYTES} bytes", "command")
     with workspace.open_directory(directory or ".") as opened:
-        folder = workspace.root.joinpath(*opened.parts)
-    absent = _absent_paths(options.protected, workspace.root)
+        working_directory = workspace.root.joinpath(*opened.parts)
+    absent_paths = _absent_paths(options.protected, workspace.root)
     try:
-        ended = await options.run(workspace.root, folder, command, context)
+        result = await options.run(workspace.root, working_directory, command, context)
     finally:
-        notes = list(_move_aside(absent))
-    if ended.stop_reason:
-        notes.insert(0, f"[It was stopped: {ended.stop_reason}. All that it started is gone.]")
-    error = "\n".join(filter(None, [ended.error.rstrip("\n"), *notes]))
+        notes = list(_move_aside(absent_paths))
+    if result.stop_reason:
+        notes.insert(0, f"[stopped: {result.stop_reason}; all its processes were killed]")
+    error = "\n".join(filter(None, [result.error.rstrip("\n"), *notes]))
     text = (
-        f"Command: {command}\nDirectory: {directory or '(root)'}\nOutput: {ended.output.rstrip(chr(10))}\n"
-        f"Error: {error or '(none)'}\nExit Code: {ended.exit_code}"
+        f"Command: {command}\nDirectory: {directory or '(root)'}\nOutput: {result.output.rstrip(chr(10))}\n"
+        f"Error: {error or '(none)'}\nExit Code: {result.exit_code}"
     )
-    return ToolOutput(content=(Text(text=text),), is_error=bool(ended.stop_reason), error_kind=ended.error_kind)
+    return ToolOutput(content=(Text(text=text),), is_error=bool(result.stop_reason), error_kind=result.error_kind)
 
 
 def _absent_paths(paths: Sequence[Path], root: Path) -> list[Path]:
+    """Return the protected paths of the workspace that do not exist."""
     return [path for path in paths if root in path.parents and not os.path.lexists(path)]
 
 
 def _move_aside(paths: Sequence[Path]) -> Iterator[str]:
-    """What a command made there, the person's own programs would obey. It can't be kept from being made: whatever is
-    mounted onto a name that is not there, git would want to add."""
+    """Rename protected files that a command created, because the user's programs would obey them.
+
+    Their creation can't be prevented: a mount on a missing name would be visible to git as a new file.
+    """
     for path in paths:
-        aside = path.with_name(f"{path.name}.made-by-a-command-{secrets.token_hex(4)}")
+        new_path = path.with_name(f"{path.name}.made-by-a-command-{secrets.token_hex(4)}")
         with suppress(FileNotFoundError):
-            path.rename(aside)
-            yield f"[{path.name} is the person's own configuration: what was made there is now {aside.name}.]"
+            path.rename(new_path)
+            yield f"[{path.name} is the user's configuration: the file created there was renamed to {new_path.name}]"

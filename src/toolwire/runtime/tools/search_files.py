@@ -1,9 +1,8 @@
-"""`search_file_content`: ripgrep, where it is, says in which files something matches; the lines are read here.
+"""The `search_file_content` tool: ripgrep, if installed, finds the files that match, and the lines are read here.
 
-1. What is given always comes through the workspace's own way of opening files: a link that is swapped in under
-   ripgrep's eyes shows nothing.
-2. With ripgrep or without, the same lines come in the same order. What git ignores, links, and files with a NUL byte
-   are left out. `include` is looked at here, as ripgrep's own globs would bring back what git ignores.
+1. Content is always read through the workspace: a link swapped in while ripgrep runs reveals nothing.
+2. With or without ripgrep, the same lines are returned in the same order. Files that git ignores, links, and files with
+   a NUL byte are skipped. `include` is applied here, because ripgrep's own globs would override .gitignore.
 """
 
 import asyncio
@@ -38,44 +37,47 @@ from toolwire.runtime.tools.write_file import encode_text
 MAX_MATCHES = 200
 MAX_LINE_LENGTH = 500
 MAX_SEARCHED_BYTES = 32 * 1024 * 1024
-"""Larger files are passed over."""
+"""Larger files are skipped."""
 _LINE_ONLY_SYNTAX = re.compile(rb"\\[AzQ]|\(\?")
 _RIPGREP_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 
 
 def find_ripgrep() -> str | None:
-    """The one that came with this environment, else the system's."""
-    ours = Path(sysconfig.get_path("scripts")) / "rg"
-    return str(ours) if ours.is_file() else shutil.which("rg")
+    """Return the path of ripgrep: from this Python environment, or else from the system."""
+    bundled = Path(sysconfig.get_path("scripts")) / "rg"
+    return str(bundled) if bundled.is_file() else shutil.which("rg")
 
 
 FileFilter: TypeAlias = Callable[[tuple[str, ...]], bool]
-"""Whether a file is meant, by its parts below the root."""
+"""Tells whether to search a file, by its parts below the root."""
 
 
 class LineMatch(Struct, frozen=True):
-    """One line, by the parts of its path below the root."""
+    """A matching line of a file."""
 
+    # The path of the file below the root.
     parts: tuple[str, ...]
     line: int
     text: bytes
 
 
 def search_files_tools(workspace: Workspace, ripgrep: str | None) -> list[Tool]:
-    async def run(arguments: Arguments, calling: ToolContext) -> str:
+    """Return the `search_file_content` tool."""
+
+    async def run(arguments: Arguments, context: ToolContext) -> str:
         return await _search(workspace, ripgrep, **arguments)
 
     tool = Tool(
         name="search_file_content",
         run=run,
         description=f"Searches the files of the workspace ({workspace.root}) for lines that match a regular expression,"
-        " and gives path:line: text for each. What git ignores and what is binary is left out.",
+        " and returns path:line: text for each. Binary files and files that git ignores are skipped.",
         parameters=object_schema(
             ("pattern",),
             pattern=string_schema("The regular expression (RE2 syntax: no look-around, no back-references)."),
-            path=string_schema("The absolute path of the folder or file to search. Absent: the workspace."),
-            include=string_schema("A glob pattern: only files that match it, such as *.py or src/**/*.ts."),
-            max_matches=integer_schema(f"How many lines at most. Absent: {MAX_MATCHES}.", 1),
+            path=string_schema("The absolute path of the directory or file to search. Default: the workspace."),
+            include=string_schema("A glob pattern: search only files that match it, such as *.py or src/**/*.ts."),
+            max_matches=integer_schema(f"The maximum number of lines. Default: {MAX_MATCHES}.", 1),
         ),
         annotations=READ_ONLY_ANNOTATIONS,
         source="built-in",
@@ -93,45 +95,48 @@ async def _search(
     include: str | None = None,
     max_matches: int = MAX_MATCHES,
 ) -> str:
+    """Search files, and format the matching lines."""
     if "\n" in pattern or "\0" in pattern:
-        raise ToolError("the pattern is for single lines: it can't hold a line end", "pattern")
+        raise ToolError("the pattern must not contain line breaks: it is matched against single lines", "pattern")
     expression = _Expression(encode_text(pattern))
-    start, only = await asyncio.to_thread(_split_target, workspace, path)
+    directory, file_name = await asyncio.to_thread(_split_target, workspace, path)
 
-    def wanted(parts: tuple[str, ...]) -> bool:
-        return include is None or matches_glob_anywhere("/".join(parts[len(start) :]), include)
+    def is_included(parts: tuple[str, ...]) -> bool:
+        return include is None or matches_glob_anywhere("/".join(parts[len(directory) :]), include)
 
-    found: AsyncGenerator[LineMatch, None]
-    if ripgrep is None or only is not None:
-        files = walk_files(workspace, "/".join(start) or ".") if only is None else iter([(*start, only)])
-        found = _iterate_in_thread(
-            match for file in files if wanted(file) for match in _matches_in(workspace, expression, file)
+    line_matches: AsyncGenerator[LineMatch, None]
+    if ripgrep is None or file_name is not None:
+        files = (
+            walk_files(workspace, "/".join(directory) or ".") if file_name is None else iter([(*directory, file_name)])
+        )
+        line_matches = _iterate_in_thread(
+            match for file in files if is_included(file) for match in _matches_in(workspace, expression, file)
         )
     else:
-        named = _list_with_ripgrep(workspace, [ripgrep, "--regexp", pattern], start, wanted)
-        found = _search_each(named, partial(_matches_in, workspace, expression))
+        listed_files = _list_with_ripgrep(workspace, [ripgrep, "--regexp", pattern], directory, is_included)
+        line_matches = _search_each(listed_files, partial(_matches_in, workspace, expression))
     lines, length = list[str](), 0
-    async with aclosing(found) as matches:
+    async with aclosing(line_matches) as matches:
         async for match in matches:
-            shown = printable_name(workspace.format_path(match.parts, path))
-            lines.append(f"{shown}:{match.line}: {_format_line(match.text)}")
+            shown_path = printable_name(workspace.format_path(match.parts, path))
+            lines.append(f"{shown_path}:{match.line}: {_format_line(match.text)}")
             length += len(lines[-1])
             if len(lines) > max_matches or length > MAX_CHARACTERS:
                 break
     if not lines:
         return "No matches found."
-    given = count_fitting_lines(lines, max_matches)
-    rest = [f"[Only the first {given} matches are shown: narrow the search.]"] if given < len(lines) else []
-    return "\n".join(lines[:given] + rest)
+    shown_count = count_fitting_lines(lines, max_matches)
+    note = [f"[only the first {shown_count} matches are shown: narrow the search]"] if shown_count < len(lines) else []
+    return "\n".join(lines[:shown_count] + note)
 
 
 def _split_target(workspace: Workspace, path: str) -> tuple[tuple[str, ...], str | None]:
-    """The folder to begin in, and the one file in it that is meant."""
+    """Return the directory to search, and the file in it if the path names one."""
     try:
-        with workspace.open_directory(path) as folder:
-            return folder.parts, None
-    except ToolError as fault:
-        if fault.kind != "not_a_folder":
+        with workspace.open_directory(path) as directory:
+            return directory.parts, None
+    except ToolError as error:
+        if error.kind != "not_a_folder":
             raise
     with workspace.open_file(path):
         parts = workspace.split_path(workspace.resolve_path(path))
@@ -139,15 +144,17 @@ def _split_target(workspace: Workspace, path: str) -> tuple[tuple[str, ...], str
 
 
 def _format_line(text: bytes) -> str:
-    found: DecodedText = decode_text(text.rstrip(b"\r\n"), "utf-8")
-    cut = found.text[:MAX_LINE_LENGTH]
-    left = len(found.text) - len(cut)
-    return f"{cut}[... {left} more characters]" if left else cut
+    """Decode a line, and cut it if it is too long."""
+    decoded: DecodedText = decode_text(text.rstrip(b"\r\n"), "utf-8")
+    cut = decoded.text[:MAX_LINE_LENGTH]
+    remaining = len(decoded.text) - len(cut)
+    return f"{cut}[... {remaining} more characters]" if remaining else cut
 
 
 async def _list_with_ripgrep(
     workspace: Workspace, base_command: list[str], start: tuple[str, ...], file_filter: FileFilter
 ) -> AsyncGenerator[tuple[str, ...], None]:
+    """List the files with a match, as ripgrep finds them."""
     command = [
         *base_command,
         *("--no-config", "--files-with-matches", "--null", "--sort", "path", "--hidden", "--glob", "!.git"),
@@ -164,15 +171,15 @@ async def _list_with_ripgrep(
         stderr=asyncio.subprocess.DEVNULL,
     )
     assert process.stdout is not None  # noqa: S101
-    # What folders above the first one say of it, ripgrep would look for outside the workspace, too.
-    ignoring = GitIgnore(workspace)
+    # .gitignore files of parent directories are read here: ripgrep would also look for them outside the workspace.
+    gitignore = GitIgnore(workspace)
     try:
         while name := (await _read_until_nul(process.stdout)).removesuffix(b"\0"):
             parts = (*start, *os.fsdecode(name).removeprefix("./").split("/"))
-            if file_filter(parts) and not workspace.is_hidden(parts) and not ignoring.ignores_path(len(start), parts):
+            if file_filter(parts) and not workspace.is_hidden(parts) and not gitignore.ignores_path(len(start), parts):
                 yield parts
     except BaseException:
-        # Not by the process itself: that could take its end from who waits for it.
+        # Not `process.kill()`, which could reap the process before `process.wait()`.
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         raise
@@ -181,6 +188,7 @@ async def _list_with_ripgrep(
 
 
 async def _read_until_nul(stream: asyncio.StreamReader) -> bytes:
+    """Read up to the next NUL byte; empty at the end."""
     try:
         return await stream.readuntil(b"\0")
     except asyncio.IncompleteReadError:
@@ -190,6 +198,7 @@ async def _read_until_nul(stream: asyncio.StreamReader) -> bytes:
 async def _search_each(
     file_paths: AsyncGenerator[tuple[str, ...], None], find_matches: Callable[[tuple[str, ...]], Iterator[LineMatch]]
 ) -> AsyncGenerator[LineMatch, None]:
+    """Search each file in a thread."""
     async with aclosing(file_paths) as files:
         async for parts in files:
             async for match in _iterate_in_thread(find_matches(parts)):
@@ -197,34 +206,40 @@ async def _search_each(
 
 
 async def _iterate_in_thread(matches: Iterator[LineMatch]) -> AsyncGenerator[LineMatch, None]:
-    """In a thread, a batch at a time."""
+    """Run an iterator in a thread, a batch at a time."""
     while batch := await asyncio.to_thread(_take_batch, matches):
         for match in batch:
             yield match
 
 
 def _take_batch(matches: Iterator[LineMatch]) -> list[LineMatch]:
-    taken = list[LineMatch]()
+    """Take up to 50 matches."""
+    batch = list[LineMatch]()
     for match in matches:
-        taken.append(match)
-        if len(taken) == 50:
+        batch.append(match)
+        if len(batch) == 50:
             break
-    return taken
+    return batch
 
 
 class _Expression:
-    """A whole file is looked at first, since few have a match. Where anchors or flags make a file differ from its
-    lines, they alone are."""
+    """A regular expression for lines.
+
+    Few files match, so a complete file is searched first. Patterns with anchors or flags that would behave
+    differently on a file are only matched against lines.
+    """
 
     def __init__(self, pattern: bytes) -> None:
         self.line_pattern = compile_pattern(pattern)
         self._file_pattern = None if _LINE_ONLY_SYNTAX.search(pattern) else compile_pattern(b"(?m:" + pattern + b")")
 
     def may_match(self, content: bytes) -> bool:
+        """Return whether a file may contain a matching line."""
         return self._file_pattern is None or bool(self._file_pattern.search(content))
 
 
 def _matches_in(workspace: Workspace, expression: _Expression, parts: tuple[str, ...]) -> Iterator[LineMatch]:
+    """Return the matching lines of a file."""
     try:
         content = workspace.read("/".join(parts), MAX_SEARCHED_BYTES)
     except ToolError:

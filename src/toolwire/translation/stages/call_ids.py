@@ -1,7 +1,7 @@
-"""What an answer gets before a client of another protocol sees it: ids for calls without, and an error if it failed.
+"""Assign ids to tool calls that came without one.
 
-Clients echo ids, so that the same call in a later answer must get another: which answer it is, and how many calls there
-were before it, tell them apart. A stream and the whole answer give the same.
+Clients echo ids, so the same call in a later response must get a different one. The response's id and creation time and
+the number of earlier calls distinguish them. A stream and a complete response give the same ids.
 """
 
 from collections.abc import Iterable
@@ -17,19 +17,21 @@ from toolwire.codec.interface import ResponseContext
 
 
 class CallIdStage:
-    """Takes the events of a stream in order; for a whole answer see `identified`."""
+    """Assigns call ids in the events of a stream; see `assign_call_ids` for complete responses."""
 
     def __init__(self, context: ResponseContext) -> None:
-        said = () if context.request is None else context.request.messages
-        self._previous_calls = sum(isinstance(part, ToolCall) for message in said for part in message.parts)
+        messages = () if context.request is None else context.request.messages
+        self._previous_calls = sum(isinstance(part, ToolCall) for message in messages for part in message.parts)
         self._response_key = ""
         self._counts: dict[int, int] = {}
         self._assigned_ids: dict[tuple[int, int], str] = {}
 
     def set_response(self, id: str | None, created: float | None) -> None:
+        """Set the response that the ids are derived from."""
         self._response_key = f"{id or ''}\0{created or ''}"
 
     def assign_id(self, part: Part, candidate: int) -> Part:
+        """Return the part with an id, if it is a call that the client must run."""
         if not isinstance(part, ToolCall) or part.executor != "client":
             return part
         number = self._counts.get(candidate, 0)
@@ -39,18 +41,19 @@ class CallIdStage:
         return replace(part, id=derive_call_id(part.name, self._response_key, self._previous_calls, candidate, number))
 
     def replacements(self, events: Iterable[Event]) -> dict[int, Event]:
-        """Those of the events that are told otherwise, by the `id` of the one that they stand for."""
-        found = {id(event): self._replace_event(event) for event in events if type(event) in _RELEVANT_EVENTS}
-        return {place: event for place, event in found.items() if id(event) != place}
+        """Return the changed events, by the `id()` of the event that they replace."""
+        replaced = {id(event): self._replace_event(event) for event in events if type(event) in _RELEVANT_EVENTS}
+        return {key: event for key, event in replaced.items() if id(event) != key}
 
     def _replace_event(self, event: Any) -> Any:
+        """Return the event with an id assigned to its call."""
         if isinstance(event, ResponseStart):
             self.set_response(event.id, event.created)
         elif isinstance(event, PartStart):
-            named = self.assign_id(event.part, event.candidate)
-            if named is not event.part and isinstance(named, ToolCall):
-                self._assigned_ids[event.candidate, event.index] = named.id or ""
-                return replace(event, part=named)
+            identified = self.assign_id(event.part, event.candidate)
+            if identified is not event.part and isinstance(identified, ToolCall):
+                self._assigned_ids[event.candidate, event.index] = identified.id or ""
+                return replace(event, part=identified)
         elif (id := self._assigned_ids.get((event.candidate, event.index))) and isinstance(event.final, ToolCall):
             return replace(event, final=replace(event.final, id=id))
         return event
@@ -60,15 +63,18 @@ _RELEVANT_EVENTS = (ResponseStart, PartStart, PartEnd)
 
 
 def assign_call_ids(response: Response, context: ResponseContext) -> Response:
-    """The answer with an id for each call that the client is to run."""
+    """Return the response with an id for each call that the client must run."""
     if not _has_calls_without_id(response):
         return response
-    names = CallIdStage(context)
-    names.set_response(response.id, response.created)
-    return replace(response, candidates=tuple([_assign_candidate_ids(one, names) for one in response.candidates]))
+    stage = CallIdStage(context)
+    stage.set_response(response.id, response.created)
+    return replace(
+        response, candidates=tuple([_assign_candidate_ids(candidate, stage) for candidate in response.candidates])
+    )
 
 
 def _has_calls_without_id(response: Response) -> bool:
+    """Return whether a call that the client must run has no id."""
     for candidate in response.candidates:
         for message in candidate.messages:
             for part in message.parts:
@@ -78,7 +84,9 @@ def _has_calls_without_id(response: Response) -> bool:
 
 
 def _assign_candidate_ids(candidate: Candidate, stage: CallIdStage) -> Candidate:
-    def message(said: Message) -> Message:
-        return replace(said, parts=tuple([stage.assign_id(part, candidate.index) for part in said.parts]))
+    """Return the candidate with ids for its calls."""
 
-    return replace(candidate, messages=tuple([message(said) for said in candidate.messages]))
+    def assign(message: Message) -> Message:
+        return replace(message, parts=tuple([stage.assign_id(part, candidate.index) for part in message.parts]))
+
+    return replace(candidate, messages=tuple(map(assign, candidate.messages)))

@@ -1,7 +1,7 @@
-"""An answer that drives a screen, for a client of another form: each call is told again as one or more of the client's.
+"""Convert computer calls of a response to the client's format.
 
-What its form has no word for stays with the call as an extra, so that it is reported; a safety check that it can't say
-stays a guarded one, so that the answer is refused.
+Settings that the client's format lacks stay with the call as extras, so that they are reported. A safety check that it
+lacks stays as a constraint, so that the response is refused.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,14 +30,14 @@ _PRESENT = Raw(b"true")
 def adapt_message(
     message: Message, screen: ScreenContext, adapter: ComputerUseAdapter, wire_names: WireNames
 ) -> Message:
-    """A message with its calls in the client's form."""
-    pointer = ActionEncodingState(screen.size, screen.point)
-    made = [adapt_call(part, screen, adapter, pointer) for part in message.parts]
-    if all(calls is None for calls in made):
+    """Return a message with its computer calls in the client's format."""
+    state = ActionEncodingState(screen.size, screen.point)
+    adapted = [adapt_call(part, screen, adapter, state) for part in message.parts]
+    if all(calls is None for calls in adapted):
         return message
-    fixed = with_source_positions(message, wire_names).parts
+    positioned = with_source_positions(message, wire_names).parts
     parts: list[Part] = []
-    for part, calls in zip(fixed, made, strict=True):
+    for part, calls in zip(positioned, adapted, strict=True):
         parts += [part] if calls is None else [replace(call, at=part.at) for call in calls]
     return replace(message, parts=tuple(parts))
 
@@ -45,8 +45,10 @@ def adapt_message(
 def adapt_call(
     part: Part, screen: ScreenContext, adapter: ComputerUseAdapter, state: ActionEncodingState
 ) -> list[ToolCall] | None:
-    """The calls that a client gets for one that drives a screen; None for any other part. `pointer` is where it is when
-    the call begins, and goes along."""
+    """Return the client's calls for a computer call, or None for any other part.
+
+    `state` holds the pointer position before the call, and is advanced.
+    """
     if not isinstance(part, ToolCall) or not _may_be_computer_call(part, screen):
         return None
     if not part.complete or (use := screen.adapter.decode_call(part, screen.size)) is None:
@@ -55,22 +57,28 @@ def adapt_call(
     for action in use.actions:
         state.advance(action)
     for computer in screen.computers:
-        saying = ActionEncodingState(screen.size, point)
-        if (spoken := encode_actions(use.actions, computer, adapter, saying)) is None:
+        encoding_state = ActionEncodingState(screen.size, point)
+        if (encoded := encode_actions(use.actions, computer, adapter, encoding_state)) is None:
             continue
-        extras = _lost_extras(part, use, saying, screen, adapter)
-        calls = [_build_call(part, said, number, len(spoken)) for number, said in enumerate(spoken)]
-        own = [adapter.finish_call(call, computer, () if number else use.checks) for number, call in enumerate(calls)]
-        own[0] = replace(own[0], extras={**extras, **(own[0].extras or {})} or None, signature=part.signature)
-        return own
+        extras = _lost_extras(part, use, encoding_state, screen, adapter)
+        calls = [_build_call(part, action, number, len(encoded)) for number, action in enumerate(encoded)]
+        finished = [
+            adapter.finish_call(call, computer, () if number else use.checks) for number, call in enumerate(calls)
+        ]
+        finished[0] = replace(
+            finished[0], extras={**extras, **(finished[0].extras or {})} or None, signature=part.signature
+        )
+        return finished
     return None
 
 
 def _may_be_computer_call(call: ToolCall, screen: ScreenContext) -> bool:
+    """Return whether a call may be a computer call rather than one of the client's functions."""
     return call.executor == "client" and call.name not in screen.function_names
 
 
 def _build_call(part: ToolCall, action: EncodedAction, number: int, count: int) -> ToolCall:
+    """Build one of the client's calls."""
     id = None if part.id is None else split_call_id(part.id, number + 1, count)
     return ToolCall(id=id, name=action.name, arguments=encode_arguments(action), caller=part.caller)
 
@@ -78,28 +86,31 @@ def _build_call(part: ToolCall, action: EncodedAction, number: int, count: int) 
 def _lost_extras(
     part: ToolCall, use: ComputerUse, state: ActionEncodingState, screen: ScreenContext, adapter: ComputerUseAdapter
 ) -> Extras:
-    """What the client's form does not say, as extras of the one that did."""
-    own = {family: _without_safety_checks(kept) for family, kept in (part.extras or {}).items()}
+    """Return extras that mark what the client's format cannot express, so that it is reported."""
+    extras = {family: _without_safety_checks(fields) for family, fields in (part.extras or {}).items()}
     family = screen.adapter.family
-    place = next(
+    arguments_pointer = next(
         (token.split(_ARGUMENTS_NAME, 1)[1] for token in part.wire_form if _ARGUMENTS_NAME in token),
         screen.adapter.arguments_pointer,
     )
-    dropped = {f"{place}{pointer}": _PRESENT for pointer in use.others}
-    reworded = {f"{place}{use.places[index]}": _PRESENT for index, _ in state.losses}
-    found = {**own, family: {**own.get(family, {}), **dropped}, family + REWORDED: reworded}
+    dropped = {f"{arguments_pointer}{pointer}": _PRESENT for pointer in use.others}
+    reworded = {f"{arguments_pointer}{use.places[index]}": _PRESENT for index, _ in state.losses}
+    lost = {**extras, family: {**extras.get(family, {}), **dropped}, family + REWORDED: reworded}
     if use.checks and not adapter.has_safety_checks:
-        found[f"{family}:constraint"] = dict.fromkeys(use.checked, _PRESENT)
-    return {name: kept for name, kept in found.items() if kept}
+        lost[f"{family}:constraint"] = dict.fromkeys(use.checked, _PRESENT)
+    return {name: fields for name, fields in lost.items() if fields}
 
 
 def _without_safety_checks(extras: dict[str, Raw]) -> dict[str, Raw]:
+    """Leave out safety checks, which are encoded separately."""
     return {key: value for key, value in extras.items() if not key.endswith("_safety_checks")}
 
 
 class ComputerStage:
-    """The same for a stream: a call is held until it is whole, since only then it can be told again. Parts are counted
-    anew, for one may become several."""
+    """Converts computer calls in a stream.
+
+    A call is buffered until it is complete. Parts are renumbered, since one call may become several.
+    """
 
     def __init__(self, screen: ScreenContext, adapter: ComputerUseAdapter, wire_names: WireNames) -> None:
         self._screen = screen
@@ -112,13 +123,14 @@ class ComputerStage:
         self._part_counts: dict[tuple[int, int], int] = {}
 
     def process(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events with converted computer calls."""
         for event in events:
             if isinstance(event, PartStart):
                 key = (event.candidate, event.message)
-                place = self._part_counts.get(key, 0)
-                self._part_counts[key] = place + 1
+                position = self._part_counts.get(key, 0)
+                self._part_counts[key] = position + 1
                 if isinstance(event.part, ToolCall) and _may_be_computer_call(event.part, self._screen):
-                    at = event.part.at if event.part.at is not None else f"{self._parts_pointer}/{place}"
+                    at = event.part.at if event.part.at is not None else f"{self._parts_pointer}/{position}"
                     self._buffered[event.candidate, event.index] = [replace(event, part=replace(event.part, at=at))]
                     continue
                 yield self._renumber(event)
@@ -128,30 +140,34 @@ class ComputerStage:
                 yield event
 
     def _process_part_event(self, event: PartDelta | PartEnd) -> Iterator[Event]:
+        """Buffer an event of a computer call, or pass it on with its new index."""
         key = (event.candidate, event.index)
-        if (held := self._buffered.get(key)) is None:
+        if (buffered := self._buffered.get(key)) is None:
             yield replace(event, index=self._indexes.get(key, event.index))
         elif isinstance(event, PartDelta):
-            held.append(event)
+            buffered.append(event)
         else:
             del self._buffered[key]
-            yield from self._adapt_complete_call(held, event)
+            yield from self._adapt_complete_call(buffered, event)
 
     def _renumber(self, event: PartStart) -> PartStart:
+        """Assign the next index to a part."""
         index = self._next_index(event.candidate)
         self._indexes[event.candidate, event.index] = index
         return replace(event, index=index)
 
     def _next_index(self, candidate: int) -> int:
+        """Return the next free part index of a candidate."""
         number = self._counts.get(candidate, 0)
         self._counts[candidate] = number + 1
         return number
 
     def _adapt_complete_call(self, buffered: list[PartStart | PartDelta], end: PartEnd) -> Iterator[Event]:
+        """Yield the events of a complete call in the client's format."""
         start = buffered[0]
         if not isinstance(start, PartStart) or not isinstance(start.part, ToolCall):
-            raise TypeError("a call begins with its start")
-        text = "".join(one.text for one in buffered[1:] if isinstance(one, PartDelta))
+            raise TypeError("the first buffered event of a call must be its start")
+        text = "".join(item.text for item in buffered[1:] if isinstance(item, PartDelta))
         call = replace(start.part, arguments=start.part.arguments + text)
         if isinstance(end.final, ToolCall):
             call = replace(end.final, at=start.part.at, id=call.id)
@@ -159,12 +175,12 @@ class ComputerStage:
         if calls is None:
             first = self._renumber(start)
             yield first
-            yield from (replace(one, index=first.index) for one in buffered[1:])
+            yield from (replace(item, index=first.index) for item in buffered[1:])
             yield replace(end, index=first.index)
             return
-        for one in calls:
+        for item in calls:
             index = self._next_index(end.candidate)
-            placed = replace(one, at=call.at)
-            yield replace(start, index=index, part=replace(placed, arguments=""))
-            yield PartDelta(index=index, text=one.arguments, candidate=end.candidate)
-            yield PartEnd(index=index, candidate=end.candidate, final=placed)
+            positioned = replace(item, at=call.at)
+            yield replace(start, index=index, part=replace(positioned, arguments=""))
+            yield PartDelta(index=index, text=item.arguments, candidate=end.candidate)
+            yield PartEnd(index=index, candidate=end.candidate, final=positioned)

@@ -1,13 +1,12 @@
-"""Putting carries into an answer.
+"""Put envelopes into a response for a client of another protocol.
 
-An answer of another protocol is changed before it is encoded: each proof becomes a carry, in a part that the client's
-protocol has and echoes. So encoders know nothing of carries: they see a proof of their own. Where reasoning is echoed,
-a carry stands in the reasoning that it proves, or in an empty one before the text or call that has no place for its
-proof. Where clients drop reasoning it stands on the next call, or on a text that says nothing, behind all others.
-Reasoning that nobody proves is carried as well: some models want it back with a call, and clients drop or shorten what
-has no proof.
+Each signature becomes an envelope in a part that the client's protocol has and echoes, so encoders see only signatures
+of their own protocol. Where clients echo reasoning, an envelope stands in the reasoning that it belongs to, or in an
+empty one before the text or call. Where clients drop reasoning, it stands on the next call, or on an empty text at the
+end. Unsigned reasoning is sealed as well: some models need it back with a call, and clients drop or shorten it.
 
-Parts that are put in move those behind them: these are told where they stood (`at`), so that losses still point there.
+Inserted parts shift those after them, which therefore get their source position (`at`), so that losses still point
+there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,11 +36,11 @@ from toolwire.translation.history import digest_before
 _SIGNABLE_TYPES = frozenset({Text, ToolCall, Media})
 _PartKey = tuple[int, int]
 _SealedPart = tuple[Part, tuple[int, int]]
-"""A part that is carried, and where it stood: after how many calls, and characters since."""
+"""A sealed part and its position: the number of calls before it, and of characters since the last call."""
 
 
 class ResponseEnvelopes:
-    """Makes the carries of one answer."""
+    """Creates the envelopes of one response."""
 
     def __init__(self, field: EnvelopeField, envelope_key: EnvelopeKey, context: ResponseContext) -> None:
         self.field = field
@@ -53,34 +52,38 @@ class ResponseEnvelopes:
     def seal(
         self, sealed_parts: Sequence[_SealedPart] = (), signature: Signature | None = None, call_name: str | None = None
     ) -> Signature:
+        """Seal parts and a signature, and return the envelope as a signature of the client's protocol."""
         parts = tuple([part for part, _ in sealed_parts])
-        after = tuple([place for _, place in sealed_parts]) if self.records_positions else ()
+        positions = tuple([position for _, position in sealed_parts]) if self.records_positions else ()
         if self._history_digest is None:
-            asked = self._context.request
-            self._history_digest = digest_before(() if asked is None else asked.messages)
-        carry = self._envelope_key.seal(
-            EnvelopePayload(parts=parts, positions=after, signature=signature, call_name=call_name),
+            request = self._context.request
+            self._history_digest = digest_before(() if request is None else request.messages)
+        envelope = self._envelope_key.seal(
+            EnvelopePayload(parts=parts, positions=positions, signature=signature, call_name=call_name),
             self._history_digest,
         )
-        return self.field.encode(carry)
+        return self.field.encode(envelope)
 
 
 def embed_envelopes(response: Response, writer: Codec, wire_names: WireNames, context: ResponseContext) -> Response:
-    """The answer as the client is to have it; `names` are those of the protocol that it came in."""
+    """Return the response with envelopes for the client; `wire_names` are those of its source protocol."""
     if context.withheld is not None:
         return context.withheld.process_response(response)
     if context.envelope_key is None or writer.envelope_field is None or response.origin == writer.name:
         return response
     if not _has_signatures(response):
         return response
-    told = fold(EnvelopeStage(writer, wire_names, context).process(unfold(response)))
-    messages = {candidate.index: candidate.messages for candidate in told.candidates}
-    candidates = [replace(one, messages=messages.get(one.index, one.messages)) for one in response.candidates]
+    folded = fold(EnvelopeStage(writer, wire_names, context).process(unfold(response)))
+    messages = {candidate.index: candidate.messages for candidate in folded.candidates}
+    candidates = [
+        replace(candidate, messages=messages.get(candidate.index, candidate.messages))
+        for candidate in response.candidates
+    ]
     return replace(response, candidates=tuple(candidates))
 
 
 def _has_signatures(response: Response) -> bool:
-    """Whether there is anything to carry in it: mostly not, and it is asked of every answer."""
+    """Return whether a response contains anything to seal; usually not."""
     for candidate in response.candidates:
         for message in candidate.messages:
             for part in message.parts:
@@ -90,7 +93,7 @@ def _has_signatures(response: Response) -> bool:
 
 
 class _OpenReasoning:
-    """A reasoning whose proof may still come, and the id of its message, which is held back until then."""
+    """Reasoning that may still get a signature, and the id of its message, withheld until then."""
 
     def __init__(self, start: PartStart, message_id: str | None, position: tuple[int, int]) -> None:
         self.start = start
@@ -99,35 +102,34 @@ class _OpenReasoning:
         self.accumulator = PartAccumulator()
 
     def complete_part(self, end: PartEnd) -> Reasoning | None:
+        """Return the complete reasoning."""
         part = end.final if end.final is not None else self.accumulator.apply(self.start.part)
         return part if isinstance(part, Reasoning) else None
 
 
 class _CandidateState:
-    """What is known of a candidate while it speaks."""
+    """The state of a candidate while its events pass."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.characters = 0
         self.text_indexes: set[int] = set()
-        self.unsigned: list[_SealedPart] = []  # reasoning right before the one that comes next
-        self.pending: list[_SealedPart] = []  # what waits for a call
+        self.unsigned: list[_SealedPart] = []  # unsigned reasoning directly before the next part
+        self.pending: list[_SealedPart] = []  # parts to seal on the next call
         self.inserted = 0
         self.last_start: PartStart | None = None
 
     @property
     def position(self) -> tuple[int, int]:
+        """Return the number of calls so far, and of characters since the last call."""
         return self.calls, self.characters
 
 
 class EnvelopeStage:
-    """The events of an answer with its carries. What a reasoning has to prove is known at its end, and so is its carry.
-
-    `unnamed` are the messages whose id was held back for a carry that there was no need of.
-    """
+    """Puts envelopes into a stream; the signature of reasoning is only known at its end."""
 
     def __init__(self, writer: Codec, wire_names: WireNames, context: ResponseContext) -> None:
-        self.messages_without_id: list[SourcePath] = []
+        self.messages_without_id: list[SourcePath] = []  # whose id was withheld for an envelope that was not needed
         self._writer = writer
         self._wire_names = wire_names
         self._context = context
@@ -145,13 +147,19 @@ class EnvelopeStage:
         self._messages_without_start_id: set[_PartKey] = set()
 
     def process(self, events: Iterable[Event]) -> Iterable[Event]:
+        """Return the events with envelopes, or with signatures withheld."""
         if self._context.withheld is not None:
             return self._context.withheld.process(events)
-        carrier = self._context.envelope_key
-        return events if carrier is None or self._writer.envelope_field is None else self._process_all(events, carrier)
+        envelope_key = self._context.envelope_key
+        return (
+            events
+            if envelope_key is None or self._writer.envelope_field is None
+            else self._process_all(events, envelope_key)
+        )
 
     def _process_all(self, events: Iterable[Event], envelope_key: EnvelopeKey) -> list[Event]:
-        carried: list[Event] = []
+        """Process events, with a fast path for plain deltas."""
+        processed: list[Event] = []
         for event in events:
             if (
                 type(event) is ResponseStart
@@ -160,25 +168,26 @@ class EnvelopeStage:
             ):
                 self._envelopes = ResponseEnvelopes(self._writer.envelope_field, envelope_key, self._context)
             if self._envelopes is None:
-                carried.append(event)
+                processed.append(event)
             elif type(event) is not PartDelta or self._message_start is not None or self._signed_text is not None:
-                carried += self._process_event(event, self._envelopes)
+                processed += self._process_event(event, self._envelopes)
             elif self._open_reasoning or self._new_indexes:
-                carried.append(self._process_delta(event))
-            else:  # most do nothing but make a text grow
-                if event.index in (speaker := self._candidates[event.candidate]).text_indexes:
-                    speaker.characters += len(event.text)
-                carried.append(event)
-        return carried
+                processed.append(self._process_delta(event))
+            else:  # most events only append text
+                if event.index in (state := self._candidates[event.candidate]).text_indexes:
+                    state.characters += len(event.text)
+                processed.append(event)
+        return processed
 
     def _process_event(self, event: Event, envelopes: ResponseEnvelopes) -> Iterator[Event]:
-        id: str | None = None
-        if (opening := self._message_start) is not None:
+        """Yield the events that replace an event."""
+        withheld_id: str | None = None
+        if (message_start := self._message_start) is not None:
             self._message_start = None
             if isinstance(event, PartStart) and isinstance(event.part, Reasoning):
-                id, opening = opening.id, replace(opening, id=None)
-                self._messages_without_start_id.add((opening.candidate, opening.message))
-            yield opening
+                withheld_id, message_start = message_start.id, replace(message_start, id=None)
+                self._messages_without_start_id.add((message_start.candidate, message_start.message))
+            yield message_start
         if (text := self._signed_text) is not None:
             self._signed_text = None
             yield from self._start_signed_text(text, event, envelopes)
@@ -194,7 +203,7 @@ class EnvelopeStage:
                     ),
                 )
             case PartStart():
-                yield from self._start_part(event, envelopes, id)
+                yield from self._start_part(event, envelopes, withheld_id)
             case PartDelta():
                 yield self._process_delta(event)
             case PartEnd():
@@ -209,35 +218,37 @@ class EnvelopeStage:
             case _:
                 yield event
 
-    # ---- a part starts
+    # ---- starts of parts
 
     def _start_part(self, event: PartStart, envelopes: ResponseEnvelopes, message_id: str | None) -> Iterator[Event]:
+        """Yield the start of a part, possibly with an envelope before it."""
         key, message, part = (event.candidate, event.index), (event.candidate, event.message), event.part
         self._part_counts[message] = self._part_counts.get(message, -1) + 1
         if message in self._shifted_messages:
             self._source_positions[key] = self._source_position(event)
-        speaker = self._candidates.setdefault(event.candidate, _CandidateState())
-        speaker.last_start = event
+        state = self._candidates.setdefault(event.candidate, _CandidateState())
+        state.last_start = event
         if isinstance(part, Reasoning):
-            self._open_reasoning[key] = _OpenReasoning(event, message_id, speaker.position)
+            self._open_reasoning[key] = _OpenReasoning(event, message_id, state.position)
             yield self._renumber_start(replace(event, part=replace(part, signature=None, id=None)))
             return
-        speaker.unsigned = []
+        state.unsigned = []
         if isinstance(part, Text):
-            speaker.text_indexes.add(event.index)
-            speaker.characters += len(part.text)
+            state.text_indexes.add(event.index)
+            state.characters += len(part.text)
         elif isinstance(part, ToolCall) and part.executor == "client":
-            speaker.calls, speaker.characters = speaker.calls + 1, 0
-            yield from self._start_call(event, part, speaker, envelopes)
+            state.calls, state.characters = state.calls + 1, 0
+            yield from self._start_call(event, part, state, envelopes)
             return
         if isinstance(part, Text) and part.signature is not None and not envelopes.field.on_calls:
-            self._signed_text = event  # the next event tells whether there is anything in it
+            self._signed_text = event  # the next event shows whether it has any text
         else:
             yield self._renumber_start(event)
 
     def _start_call(
         self, event: PartStart, part: ToolCall, state: _CandidateState, envelopes: ResponseEnvelopes
     ) -> Iterator[Event]:
+        """Yield the start of a call, with an envelope on it or before it."""
         if envelopes.field.on_calls:
             if state.pending:
                 part = replace(part, signature=envelopes.seal(state.pending, part.signature))
@@ -250,10 +261,11 @@ class EnvelopeStage:
             yield self._renumber_start(event)
 
     def _renumber_start(self, event: PartStart) -> PartStart:
+        """Return the start with its index shifted by the inserted parts."""
         key = (event.candidate, event.index)
-        if put_in := self._candidates[event.candidate].inserted:
-            self._new_indexes[key] = event.index + put_in
-            event = replace(event, index=event.index + put_in)
+        if inserted := self._candidates[event.candidate].inserted:
+            self._new_indexes[key] = event.index + inserted
+            event = replace(event, index=event.index + inserted)
         return (
             event
             if key not in self._source_positions
@@ -261,7 +273,7 @@ class EnvelopeStage:
         )
 
     def _insert_envelope_before(self, event: PartStart, signature: Signature) -> Iterator[Event]:
-        """A carry before the part whose proof it holds."""
+        """Yield an envelope, then the start of the part whose signature it holds."""
         key = (event.candidate, event.index)
         self._source_positions[key] = self._source_position(event)
         self._stripped.add(key)
@@ -271,6 +283,7 @@ class EnvelopeStage:
         yield self._renumber_start(replace(event, part=replace(event.part, signature=None)))
 
     def _envelope_part(self, event: PartStart, signature: Signature) -> Iterator[Event]:
+        """Yield an empty reasoning that holds an envelope."""
         index, candidate = event.index + self._candidates[event.candidate].inserted, event.candidate
         part = Reasoning(hidden="omitted", at=self._source_positions.get((candidate, event.index), event.part.at))
         yield PartStart(index=index, part=part, message=event.message, candidate=candidate)
@@ -278,7 +291,7 @@ class EnvelopeStage:
         yield PartEnd(index=index, candidate=candidate, final=replace(part, signature=signature))
 
     def _start_signed_text(self, start: PartStart, event: Event, envelopes: ResponseEnvelopes) -> Iterator[Event]:
-        """A text with a proof. If it says nothing, the carry stands in its place."""
+        """Yield the start of a signed text; an empty text is replaced by its envelope."""
         key, text = (start.candidate, start.index), start.part
         if isinstance(event, PartEnd) and (event.candidate, event.index) == key and event.final is not None:
             text = event.final
@@ -287,12 +300,12 @@ class EnvelopeStage:
         elif text.text or isinstance(event, PartDelta):
             yield from self._insert_envelope_before(start, envelopes.seal((), text.signature))
         else:
-            place = self._candidates[start.candidate].position
-            yield from self._envelope_part(start, envelopes.seal([(replace(text, at=None), place)]))
+            position = self._candidates[start.candidate].position
+            yield from self._envelope_part(start, envelopes.seal([(replace(text, at=None), position)]))
             self._new_indexes[key] = -1
 
     def _source_position(self, event: PartStart) -> str:
-        """Where the part stood before others were put in."""
+        """Return the position of a part in the source, before others were inserted."""
         position = self._part_counts[event.candidate, event.message]
         return (
             event.part.at
@@ -300,33 +313,35 @@ class EnvelopeStage:
             else f"{self._wire_names.get('Message.parts', '/parts')}/{position}"
         )
 
-    # ---- it grows and ends
+    # ---- deltas and ends of parts
 
     def _process_delta(self, event: PartDelta) -> PartDelta:
+        """Return the delta without its signature, under its new index."""
         key = (event.candidate, event.index)
-        if (thought := self._open_reasoning.get(key)) is not None:
-            thought.accumulator.add(event)
+        if (reasoning := self._open_reasoning.get(key)) is not None:
+            reasoning.accumulator.add(event)
             event = event if event.signature is None else replace(event, signature=None)
-        elif event.index in (speaker := self._candidates[event.candidate]).text_indexes:
-            speaker.characters += len(event.text)
+        elif event.index in (state := self._candidates[event.candidate]).text_indexes:
+            state.characters += len(event.text)
         return replace(event, index=self._new_indexes[key]) if key in self._new_indexes else event
 
     def _end_part(self, event: PartEnd, envelopes: ResponseEnvelopes) -> Iterator[Event]:
+        """Yield the end of a part, with the envelope of a reasoning."""
         key = (event.candidate, event.index)
         if (index := self._new_indexes.get(key, event.index)) < 0:
             return
         final = event.final
-        if (thought := self._open_reasoning.pop(key, None)) is not None:
-            whole = thought.complete_part(event)
-            if whole is not None and whole.signature is None:
-                self._restore_message_id(thought)
-            if whole is not None and (whole.signature is not None or _is_full_reasoning(whole)):
-                final = _client_reasoning(whole, self._seal_reasoning(whole, thought, envelopes))
+        if (open_reasoning := self._open_reasoning.pop(key, None)) is not None:
+            reasoning = open_reasoning.complete_part(event)
+            if reasoning is not None and reasoning.signature is None:
+                self._restore_message_id(open_reasoning)
+            if reasoning is not None and (reasoning.signature is not None or _is_full_reasoning(reasoning)):
+                final = _client_reasoning(reasoning, self._seal_reasoning(reasoning, open_reasoning, envelopes))
                 if final.signature is not None:
                     yield PartDelta(index=index, candidate=event.candidate, signature=final.signature)
-            elif whole is not None:
-                held = (replace(whole, at=None), thought.position)
-                self._candidates[event.candidate].unsigned.append(held)
+            elif reasoning is not None:
+                sealed_part = (replace(reasoning, at=None), open_reasoning.position)
+                self._candidates[event.candidate].unsigned.append(sealed_part)
         elif key in self._stripped and isinstance(final, Text | ToolCall):
             final = replace(final, signature=None) if not envelopes.field.on_calls else None
         if final is not None and key in self._source_positions:
@@ -336,19 +351,19 @@ class EnvelopeStage:
     def _seal_reasoning(
         self, reasoning: Reasoning, open_reasoning: _OpenReasoning, envelopes: ResponseEnvelopes
     ) -> Signature | None:
-        """The carry of a reasoning, and of what it has to do with; none where that waits for a call."""
-        speaker = self._candidates[open_reasoning.start.candidate]
-        # Its vendor's name for it may be that of its message.
+        """Return the envelope of a reasoning; None if it waits for the next call."""
+        state = self._candidates[open_reasoning.start.candidate]
+        # Some vendors identify reasoning by the id of its message.
         part: Part = replace(reasoning, id=reasoning.id or open_reasoning.message_id, at=None)
-        held = [*speaker.unsigned, (part, open_reasoning.position)]
-        speaker.unsigned = []
+        sealed_parts = [*state.unsigned, (part, open_reasoning.position)]
+        state.unsigned = []
         if not envelopes.field.on_calls:
-            return envelopes.seal(held)
-        speaker.pending += held
+            return envelopes.seal(sealed_parts)
+        state.pending += sealed_parts
         return None
 
     def _restore_message_id(self, open_reasoning: _OpenReasoning) -> None:
-        """The name that was held back is its message's after all."""
+        """Give a withheld id back to its message."""
         start = open_reasoning.start
         if open_reasoning.message_id is not None:
             self._restored_ids[start.candidate, start.message] = open_reasoning.message_id
@@ -356,27 +371,28 @@ class EnvelopeStage:
             open_reasoning.message_id = None
 
     def _flush_pending(self, candidate: int, envelopes: ResponseEnvelopes) -> Iterator[Event]:
-        """What no call came for stands on a text that says nothing, as Google's own proofs do."""
-        speaker = self._candidates.get(candidate)
-        if speaker is None or speaker.last_start is None or not any(map(_is_signed, speaker.pending)):
+        """Yield an empty text that holds parts for which no call came, as Google does."""
+        state = self._candidates.get(candidate)
+        if state is None or state.last_start is None or not any(map(_is_signed, state.pending)):
             return
-        index = speaker.last_start.index + 1 + speaker.inserted
-        text = Text(text="", signature=envelopes.seal(speaker.pending))
-        speaker.pending = []
-        yield PartStart(index=index, part=text, message=speaker.last_start.message, candidate=candidate)
+        index = state.last_start.index + 1 + state.inserted
+        text = Text(text="", signature=envelopes.seal(state.pending))
+        state.pending = []
+        yield PartStart(index=index, part=text, message=state.last_start.message, candidate=candidate)
         yield PartEnd(index=index, candidate=candidate, final=text)
 
 
 def _is_full_reasoning(reasoning: Reasoning) -> bool:
-    """Whether a model may want it back: not a summary, which is for people."""
+    """Return whether a model may need the reasoning back, as opposed to a summary."""
     blocks = reasoning.content
     return bool(blocks) and all(isinstance(block, ReasoningText) and block.kind == "full" for block in blocks)
 
 
 def _is_signed(sealed_part: _SealedPart) -> bool:
+    """Return whether a sealed part has a signature."""
     return getattr(sealed_part[0], "signature", None) is not None
 
 
 def _client_reasoning(part: Reasoning, signature: Signature | None) -> Reasoning:
-    """What the client sees of a reasoning that is carried. All that it had besides comes back with the carry."""
+    """Return the visible part of a sealed reasoning; the rest comes back with the envelope."""
     return Reasoning(content=part.content, hidden=part.hidden, signature=signature, at=part.at)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Turn responses that failed, or that no client can use, into errors."""
 
 from collections.abc import Collection, Iterable
 
@@ -13,8 +13,7 @@ from toolwire.codec.interface import Codec
 
 
 class FailureStage:
-    """Takes the events of a stream in order: one that stopped with an error, and no more is said of it, has failed; so
-    has one that nobody can use (`find_defect`)."""
+    """Detects failed and unusable responses in the events of a stream."""
 
     def __init__(self, reader: Codec) -> None:
         self._reader = reader
@@ -22,7 +21,7 @@ class FailureStage:
         self._has_parts = False
 
     def replacements(self, events: Iterable[Event]) -> dict[int, Event]:
-        """As `CallNames.name`."""
+        """Return the failure that replaces the end event, as in `CallIdStage.replacements`."""
         for event in events:
             if type(event) is PartStart:
                 self._has_parts = True
@@ -33,27 +32,31 @@ class FailureStage:
         return {}
 
     def _error_at_end(self, event: ResponseEnd) -> ApiError | None:
-        stops = [stopped.stop for stopped in self._candidate_ends.values()]
+        """Return the error of a stream that has ended."""
+        stops = [end.stop for end in self._candidate_ends.values()]
         if event.status is None and not any(stops) and not self._has_parts:
             return _EMPTY_RESPONSE
         return _stop_error(stops) or _malformed_call_error(stops, self._candidate_ends.values(), self._reader)
 
 
 def response_error(response: Response) -> ApiError | None:
-    """Why an answer failed, if it did, however little is said of it."""
+    """Return the error of a failed response, even if only its stop reason says so."""
     return response.error or _stop_error([candidate.stop for candidate in response.candidates])
 
 
 def _stop_error(stops: Collection[Stop | None]) -> ApiError | None:
+    """Return an error if all candidates stopped with one."""
     if not stops or any(stop is None or stop.reason != "error" for stop in stops):
         return None
-    return ApiError(kind="server", message="the answer ended with an error, of which nothing is said")
+    return ApiError(kind="server", message="the response ended with an error; the provider gave no details")
 
 
 def find_defect(response: Response, reader: Codec) -> ApiError | None:
-    """Find why nobody can use an answer that its provider sent as a success: it is empty and has not even stopped, or
-    it ended with a call that the provider did not accept. To clients it would look finished, and they would not ask
-    again."""
+    """Return an error for a response that its provider reports as successful, but that no client can use.
+
+    It is empty without a stop reason, or ended with a call that the provider rejected. Clients would consider it
+    finished and not retry.
+    """
     if response.error is not None:
         return None
     stops = [candidate.stop for candidate in response.candidates]
@@ -62,30 +65,39 @@ def find_defect(response: Response, reader: Codec) -> ApiError | None:
     return _malformed_call_error(stops, response.candidates, reader)
 
 
-_EMPTY_RESPONSE = ApiError(kind="server", message="the answer is empty: it has no content and no reason to stop")
+_EMPTY_RESPONSE = ApiError(kind="server", message="empty response: no content and no stop reason")
 
 
 def _has_content(response: Response) -> bool:
-    parts = (part for one in response.candidates for message in one.messages for part in message.parts)
+    """Return whether a response has any part but empty texts."""
+    parts = (part for candidate in response.candidates for message in candidate.messages for part in message.parts)
     return any(type(part) is not Text or part.text for part in parts)
 
 
 def _malformed_call_error(
     stops: Collection[Stop | None], candidates: Iterable[Candidate | CandidateEnd], reader: Codec
 ) -> ApiError | None:
-    """Find a call that the provider did not accept, as Gemini's MALFORMED_FUNCTION_CALL says. Another candidate that
-    ended well is an answer."""
-    words = [stop.raw or stop.reason for stop in stops if stop is not None and stop.reason == "malformed_call"]
-    if not stops or len(words) < len(stops):
+    """Return an error if all candidates ended with a call that the provider rejected.
+
+    Gemini reports this as MALFORMED_FUNCTION_CALL.
+    """
+    reasons = [stop.raw or stop.reason for stop in stops if stop is not None and stop.reason == "malformed_call"]
+    if not stops or len(reasons) < len(stops):
         return None
-    message = f"the model wrote a call that its provider did not accept ({', '.join(words)})"
-    kept = [(one.extras or {}).get(reader.families[0], {}).get(reader.stop_message_key or "") for one in candidates]
-    said = [str(msgspec.json.decode(raw)) for raw in kept if raw is not None and bytes(raw)[:1] == b'"']
-    return ApiError(kind="server", message=": ".join([message, *said]))
+    message = f"the provider rejected a malformed tool call of the model ({', '.join(reasons)})"
+    details = [
+        (candidate.extras or {}).get(reader.families[0], {}).get(reader.stop_message_key or "")
+        for candidate in candidates
+    ]
+    explanations = [str(msgspec.json.decode(raw)) for raw in details if raw is not None and bytes(raw)[:1] == b'"']
+    return ApiError(kind="server", message=": ".join([message, *explanations]))
 
 
 def without_error(response: Response) -> Response:
-    """What a stream that failed had told until then."""
-    stopped = [one.stop is not None and one.stop.reason in FAILED_STOPS for one in response.candidates]
-    told = [replace(one, stop=None) if by else one for one, by in zip(response.candidates, stopped, strict=True)]
-    return replace(response, candidates=tuple(told), error=None, status=None)
+    """Return a failed response without its error and failed stop reasons."""
+    failed = [candidate.stop is not None and candidate.stop.reason in FAILED_STOPS for candidate in response.candidates]
+    candidates = [
+        replace(candidate, stop=None) if is_failed else candidate
+        for candidate, is_failed in zip(response.candidates, failed, strict=True)
+    ]
+    return replace(response, candidates=tuple(candidates), error=None, status=None)

@@ -1,10 +1,11 @@
-"""Between two protocols of one family: what the other one does not know is set apart, so that it is a loss there.
+"""Separate the extras of two protocols of one family, and map those that they share.
 
-They are read and written by the same code, under the same names, so that what both have passes as it is. An encoder
-writes all of its family back: so before it sees a value of its relative, whatever it does not know is given to a family
-of its own, and so is spelling, which only counts at home.
+Protocols of a family share code and field names, so common fields pass unchanged. An encoder writes back all extras of
+its family. Therefore extras and wire spelling that the writer does not know move to a family of their own first, and
+count as losses.
 """
 
+from operator import is_
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import OpaquePart
 from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.response import Response
-from toolwire.codec.interface import Codec
+from toolwire.codec.interface import Codec, SharedExtra
 from toolwire.codec.losses import node_fields
 from toolwire.translation.stages.logprobs import move_logprobs
 
@@ -20,47 +21,57 @@ N = TypeVar("N", bound=Node)
 
 
 def is_same_family(reader: Codec, writer: Codec) -> bool:
+    """Return whether two different protocols belong to one family."""
     return reader is not writer and reader.families[0] == writer.families[0]
 
 
 def share_extras(reader: Codec, writer: Codec) -> bool:
-    """Whether something is to be done to an answer between them: they are kin, or have one vendor."""
-    alike = reader.vendor_extras.keys() & writer.vendor_extras.keys() - {"Request"}
-    return is_same_family(reader, writer) or (reader is not writer and bool(alike))
+    """Return whether extras need to be mapped between two protocols, by family or vendor."""
+    shared = reader.vendor_extras.keys() & writer.vendor_extras.keys() - {"Request"}
+    return is_same_family(reader, writer) or (reader is not writer and bool(shared))
 
 
 def isolate_foreign_extras(root: N, reader: Codec, writer: Codec) -> N:
-    """The value as `writer` is to have it; the same one if it is no relative's."""
-    made: Any = root
+    """Return the value with extras mapped or isolated for the writer."""
+    isolated: Any = root
     if is_same_family(reader, writer):
-        made = _FamilyIsolation(reader, writer).isolate(root)
+        isolated = _FamilyIsolation(reader, writer).isolate(root)
     elif reader is not writer:
-        made = _map_vendor_extras(root, reader, writer)
-    if type(made) is Response and (here := reader.logprobs) and (there := writer.logprobs):
-        made = move_logprobs(made, here, there)
-    handed: N = made
-    return handed
+        isolated = _map_vendor_extras(root, reader, writer)
+    if type(isolated) is Response and (source := reader.logprobs) and (target := writer.logprobs):
+        isolated = move_logprobs(isolated, source, target)
+    result: N = isolated
+    return result
 
 
 def _map_vendor_extras(node: N, reader: Codec, writer: Codec) -> N:
-    """Extras that the writer has, too, as its own."""
-    ours, theirs = reader.vendor_extras.get(type(node).__name__), writer.vendor_extras.get(type(node).__name__)
-    if ours is None or theirs is None:
+    """Return the node with extras that the writer has as well converted to the writer's format."""
+    kind = type(node).__name__
+    sources, targets = reader.vendor_extras.get(kind), writer.vendor_extras.get(kind)
+    if sources is None or targets is None:
         return node
-    extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
-    for word in [word for word in ours if word in theirs]:
-        here, there = ours[word], theirs[word]
-        kept = extras.get(here.family, {})
-        key = next((name for name in (here.key, *here.key_aliases) if name in kept), None)
-        common = None if key is None or f"{here.family}:canonical:{key}" in node.wire_form else here.decode(kept[key])
-        if key is not None and common is not None and (told := there.encode(common)) is not None:
-            del kept[key]
-            extras.setdefault(there.family, {})[there.key] = told
-    left = {family: kept for family, kept in extras.items() if kept}
-    return replace(node, extras=left) if left != (node.extras or {}) else node
+    extras = {family: dict(fields) for family, fields in (node.extras or {}).items()}
+    for name in [name for name in sources if name in targets]:
+        _map_vendor_extra(extras, sources[name], targets[name], node.wire_form)
+    mapped = {family: fields for family, fields in extras.items() if fields}
+    return replace(node, extras=mapped) if mapped != (node.extras or {}) else node
+
+
+def _map_vendor_extra(extras: Extras, source: SharedExtra, target: SharedExtra, wire_form: tuple[str, ...]) -> None:
+    """Move one extra to the target's key, unless it only repeats canonical data or cannot be converted."""
+    fields = extras.get(source.family, {})
+    key = next((name for name in (source.key, *source.key_aliases) if name in fields), None)
+    if key is None or f"{source.family}:canonical:{key}" in wire_form:
+        return
+    common = source.decode(fields[key])
+    if common is not None and (encoded := target.encode(common)) is not None:
+        del fields[key]
+        extras.setdefault(target.family, {})[target.key] = encoded
 
 
 class _FamilyIsolation:
+    """Moves extras and wire spelling that the writer does not know to a separate family."""
+
     def __init__(self, reader: Codec, writer: Codec) -> None:
         self._family = reader.families[0]
         self._foreign_family = f"{reader.name}:only"
@@ -69,34 +80,40 @@ class _FamilyIsolation:
         self._shared_wire_forms = writer.shared_wire_forms
 
     def isolate(self, node: Any) -> Any:
+        """Return the node, with all nodes below it, without foreign extras in the common family."""
         kind: type = type(node)
         if (fields := node_fields(kind)) is None:
             return node
-        changed: dict[str, Any] = {}
-        if node.extras and (kept := node.extras.get(self._family)):
-            known = self._shared_fields.get(kind.__name__, ())
-            if apart := {key: value for key, value in kept.items() if key not in known}:
-                changed["extras"] = self._split_extras(node.extras, apart)
+        changes: dict[str, Any] = {}
+        if node.extras and (family_extras := node.extras.get(self._family)):
+            shared = self._shared_fields.get(kind.__name__, ())
+            if foreign := {key: value for key, value in family_extras.items() if key not in shared}:
+                changes["extras"] = self._split_extras(node.extras, foreign)
         if node.wire_form and not self._shared_wire_forms.issuperset(node.wire_form):
-            changed["wire_form"] = tuple([self._rename_token(token) for token in node.wire_form])
+            changes["wire_form"] = tuple([self._rename_token(token) for token in node.wire_form])
         if kind is OpaquePart and node.protocol == self._family:
-            changed["protocol"] = self._foreign_family
+            changes["protocol"] = self._foreign_family
         for field in fields:
             before = getattr(node, field)
-            if type(before) is tuple:
-                after: Any = tuple([self.isolate(one) for one in before])
-                if any(one is not other for one, other in zip(before, after, strict=True)):
-                    changed[field] = after
-            elif before is not None and (after := self.isolate(before)) is not before:
-                changed[field] = after
-        return replace(node, **changed) if changed else node
+            if before is not None and (after := self._isolate_child(before)) is not before:
+                changes[field] = after
+        return replace(node, **changes) if changes else node
+
+    def _isolate_child(self, child: Any) -> Any:
+        """Isolate a node or a tuple of nodes; return the same object if nothing changes."""
+        if type(child) is not tuple:
+            return self.isolate(child)
+        isolated = tuple([self.isolate(node) for node in child])
+        return child if all(map(is_, child, isolated)) else isolated
 
     def _split_extras(self, extras: Extras, foreign: dict[str, Any]) -> Extras:
-        kept = {key: value for key, value in extras[self._family].items() if key not in foreign}
+        """Move foreign extras to the separate family."""
+        shared = {key: value for key, value in extras[self._family].items() if key not in foreign}
         others = {name: values for name, values in extras.items() if name != self._family}
-        return {**others, **({self._family: kept} if kept else {}), self._foreign_family: foreign}
+        return {**others, **({self._family: shared} if shared else {}), self._foreign_family: foreign}
 
     def _rename_token(self, token: str) -> str:
+        """Move a `wire_form` token to the separate family, unless both protocols share it."""
         if token in self._shared_wire_forms or not token.startswith(self._prefix):
             return token
         return f"{self._foreign_family}:{token.removeprefix(self._prefix)}"

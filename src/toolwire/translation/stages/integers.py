@@ -1,7 +1,7 @@
-"""Whole numbers as whole numbers: some models write `10.0` where a tool's schema says integer, and clients refuse it.
+"""Rewrite integral floats as integers: some models write `10.0` where the schema says integer, which clients reject.
 
-Only a number that has no fraction, at a place where the schema knows integers and no other numbers, is written anew.
-The arguments are read as they arrive, in pieces of any size, and everything else in them stays as it is.
+Only numbers without a fraction are rewritten, where the schema admits integers and no other numbers. Arguments are
+processed as they arrive, in pieces of any size, and everything else in them stays unchanged.
 """
 
 import re
@@ -27,11 +27,11 @@ _LIMIT_DEPTH = 100
 
 
 def integer_schema(request: Request | None, call: ToolCall) -> Raw | None:
-    """The schema of the tool that is called, if it says integer anywhere."""
+    """Return the schema of the called tool, if it mentions integers."""
     if request is None:
         return None
-    for placed in conversation_tools(request):
-        tool = placed.tool
+    for located in conversation_tools(request):
+        tool = located.tool
         if isinstance(tool, FunctionTool) and (tool.namespace, tool.name) == (call.namespace, call.name):
             schema = tool.parameters
             return schema if schema is not None and b'"integer"' in bytes(schema) else None
@@ -39,22 +39,26 @@ def integer_schema(request: Request | None, call: ToolCall) -> Raw | None:
 
 
 def may_need_integers(arguments: str) -> bool:
+    """Return whether arguments may contain an integral float."""
     return ".0" in arguments
 
 
 def with_integers(arguments: str, schema: Raw) -> str:
-    text = IntegerArguments(schema)
-    return text.feed(arguments) + text.close()
+    """Return complete arguments with integral floats rewritten."""
+    rewriter = IntegerArguments(schema)
+    return rewriter.feed(arguments) + rewriter.close()
 
 
 class _OpenContainer(Struct):
-    """An object or a list that is open. `key` is the member that is being told, as its JSON text."""
+    """An object or list that is still open."""
 
     is_object: bool
-    key: str | None = None
+    key: str | None = None  # the current member, as JSON text
 
 
 class IntegerArguments:
+    """Rewrites integral floats in arguments that arrive in pieces."""
+
     def __init__(self, schema: Raw) -> None:
         self._schema: Any = decode_json(schema)
         self._containers: list[_OpenContainer] = []
@@ -63,41 +67,43 @@ class IntegerArguments:
         self._incomplete = ""
 
     def feed(self, text: str) -> str:
+        """Rewrite the next piece; an incomplete number is held back."""
         if self._in_string and self._key is None and not self._incomplete and '"' not in text and "\\" not in text:
             return text
         return "".join(self._rewrite(self._incomplete + text))
 
     def close(self) -> str:
-        """A number that nothing came after."""
-        held, self._incomplete = self._incomplete, ""
-        return held
+        """Return a number that was held back at the end."""
+        incomplete, self._incomplete = self._incomplete, ""
+        return incomplete
 
     def _rewrite(self, text: str) -> Iterator[str]:
+        """Yield the text with numbers rewritten, tracking the position in the JSON value."""
         self._incomplete = ""
-        place = 0
-        while place < len(text):
+        position = 0
+        while position < len(text):
             if self._in_string:
-                end = self._string_end(text, place)
-                if end == place:
-                    self._incomplete = text[place:]
+                end = self._string_end(text, position)
+                if end == position:
+                    self._incomplete = text[position:]
                     return
-                yield text[place:end]
-            elif (number := _NUMBER.match(text, place)) is not None:
+                yield text[position:end]
+            elif (number := _NUMBER.match(text, position)) is not None:
                 end = number.end()
                 if end == len(text):
                     self._incomplete = number[0]
                     return
                 yield self._rewrite_number(number[0])
             else:
-                plain = _INSIGNIFICANT.match(text, place)
-                end = place + 1 if plain is None else plain.end()
+                plain = _INSIGNIFICANT.match(text, position)
+                end = position + 1 if plain is None else plain.end()
                 if plain is None:
-                    self._track_punctuation(text[place])
-                yield text[place:end]
-            place = end
+                    self._track_punctuation(text[position])
+                yield text[position:end]
+            position = end
 
     def _string_end(self, text: str, index: int) -> int:
-        """Where a string ends that was begun before, or what is there of it; a lone backslash waits."""
+        """Return the end of the current string, or of the text; an incomplete escape waits."""
         match = _STRING.match(text, index)
         end = index if match is None else match.end()
         if self._key is not None:
@@ -108,81 +114,88 @@ class IntegerArguments:
         return end
 
     def _track_punctuation(self, character: str) -> None:
-        level = self._containers[-1] if self._containers else None
+        """Update the open containers and keys."""
+        container = self._containers[-1] if self._containers else None
         match character:
             case '"':
                 self._in_string = True
-                self._key = [] if level is not None and level.is_object and level.key is None else None
+                self._key = [] if container is not None and container.is_object and container.key is None else None
             case "{" | "[":
                 self._containers.append(_OpenContainer(character == "{"))
             case "}" | "]":
-                if level is not None:
+                if container is not None:
                     self._containers.pop()
             case ":":
-                if level is not None and self._key is not None:
-                    level.key, self._key = "".join(self._key), None
+                if container is not None and self._key is not None:
+                    container.key, self._key = "".join(self._key), None
             case _:
-                if level is not None:
-                    level.key = None
+                if container is not None:
+                    container.key = None
 
     def _rewrite_number(self, text: str) -> str:
-        whole = _INTEGRAL_NUMBER.fullmatch(text)
-        return whole[1] if whole is not None and self._is_integer() else text
+        """Return the number, as an integer if the schema says so."""
+        integral = _INTEGRAL_NUMBER.fullmatch(text)
+        return integral[1] if integral is not None and self._is_integer() else text
 
     def _is_integer(self) -> bool:
-        """Whether the schema knows integers at this place, and no other numbers."""
-        found = [self._schema]
+        """Return whether the schema admits integers and no other numbers at this position."""
+        schemas = [self._schema]
         if len(self._containers) > _LIMIT_DEPTH:
             return False
-        for level in self._containers:
-            held = list(self._branches(found))
-            inner = (
-                _member_schemas(schema, level.key) if level.is_object else _item_schemas(schema) for schema in held
+        for container in self._containers:
+            branches = list(self._branches(schemas))
+            nested = (
+                _member_schemas(schema, container.key) if container.is_object else _item_schemas(schema)
+                for schema in branches
             )
-            found = [child for children in inner for child in children]
-        words = {word for schema in self._branches(found) for word in _types(schema)}
-        return "integer" in words and "number" not in words
+            schemas = [child for children in nested for child in children]
+        types = {name for schema in self._branches(schemas) for name in _types(schema)}
+        return "integer" in types and "number" not in types
 
     def _branches(self, schemas: Iterable[Any]) -> Iterator[dict[str, Any]]:
-        """The schemas themselves, with what they refer to and choose from; recursion and size are bounded."""
-        waiting = list(schemas)
+        """Yield the schemas with their references and alternatives, within limits."""
+        stack = list(schemas)
         seen: set[int] = set()
-        while waiting and len(seen) < _LIMIT_SCHEMAS:
-            schema = waiting.pop()
+        while stack and len(seen) < _LIMIT_SCHEMAS:
+            schema = stack.pop()
             if not isinstance(schema, dict) or id(schema) in seen:
                 continue
             seen.add(id(schema))
             yield schema
-            for word in _ALTERNATIVES:
-                if isinstance(inner := schema.get(word), list):
-                    waiting += inner
+            for keyword in _ALTERNATIVES:
+                if isinstance(alternatives := schema.get(keyword), list):
+                    stack += alternatives
             if isinstance(reference := schema.get("$ref"), str) and reference.startswith("#"):
-                waiting.append(_resolve_reference(self._schema, reference))
+                stack.append(_resolve_reference(self._schema, reference))
 
 
 def _resolve_reference(schema: Any, reference: str) -> Any:
+    """Return the schema that a local reference points to."""
     for step in reference.split("/")[1:]:
         schema = schema.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
     return schema
 
 
 def _member_schemas(schema: dict[str, Any], key: str | None) -> Iterator[Any]:
-    named = schema.get("properties")
+    """Yield the schema of an object member."""
+    properties = schema.get("properties")
     try:
         name = msgspec.json.decode(f'"{key}"'.encode())
     except (msgspec.DecodeError, UnicodeError):
         return
-    if isinstance(named, dict) and name in named:
-        yield named[name]
+    if isinstance(properties, dict) and name in properties:
+        yield properties[name]
     elif "additionalProperties" in schema:
         yield schema["additionalProperties"]
 
 
 def _item_schemas(schema: dict[str, Any]) -> Iterator[Any]:
+    """Yield the schema of list items."""
     if "items" in schema:
         yield schema["items"]
 
 
 def _types(schema: dict[str, Any]) -> Iterable[Any]:
-    said = schema.get("type")
-    return said if isinstance(said, list) else (said,) if isinstance(said, str) else ()
+    """Return the types that a schema names."""
+    types = schema.get("type")
+    return types if isinstance(types, list) else (types,) if isinstance(types, str) else ()

@@ -1,4 +1,7 @@
-"""TODO."""
+"""Move token log probabilities between protocols that attach them to candidates and those that attach them to texts.
+
+In a stream they are passed on as they arrive, and once more, complete, at the end.
+"""
 
 from typing import Any, TypeVar
 
@@ -14,64 +17,68 @@ from toolwire.codec.interface import LogprobsLayout, TokenLogprobs
 N = TypeVar("N", bound=Node)
 LOGPROBS_KEY = "logprobs"
 _CHOICE_NOTICE = "choice:"
-"""The kind of a notice about a candidate, before its number."""
+"""Prefix of the kind of a notice about a candidate, before its index."""
 
 
 def move_logprobs(response: Response, source: LogprobsLayout, target: LogprobsLayout) -> Response:
-    """The answer with its probabilities where the other protocol has them."""
+    """Return the response with log probabilities in the layout of the target."""
     if source.per_text == target.per_text:
         return response
     move = _move_to_text if target.per_text else _move_to_candidate
-    candidates = tuple([move(one, source, target) for one in response.candidates])
-    same = all(one is other for one, other in zip(candidates, response.candidates, strict=True))
-    return response if same else replace(response, candidates=candidates)
+    candidates = tuple([move(after, source, target) for after in response.candidates])
+    unchanged = all(after is before for after, before in zip(candidates, response.candidates, strict=True))
+    return response if unchanged else replace(response, candidates=candidates)
 
 
 def _read_logprobs(node: Node, layout: LogprobsLayout) -> TokenLogprobs | None:
+    """Return the log probabilities of a node, if it has any."""
     raw = (node.extras or {}).get(layout.family, {}).get(LOGPROBS_KEY)
     return None if raw is None else layout.decode(raw)
 
 
 def _without_logprobs(node: N, layout: LogprobsLayout) -> N:
-    extras = {family: dict(kept) for family, kept in (node.extras or {}).items()}
+    """Return the node without its log probabilities."""
+    extras = {family: dict(fields) for family, fields in (node.extras or {}).items()}
     del extras[layout.family][LOGPROBS_KEY]
-    return replace(node, extras={family: kept for family, kept in extras.items() if kept} or None)
+    return replace(node, extras={family: fields for family, fields in extras.items() if fields} or None)
 
 
 def _with_logprobs(node: N, tokens: TokenLogprobs, layout: LogprobsLayout) -> N:
+    """Return the node with log probabilities."""
     extras = dict(node.extras or {})
     extras[layout.family] = {**extras.get(layout.family, {}), LOGPROBS_KEY: layout.encode(tokens)}
     return replace(node, extras=extras)
 
 
 def _move_to_text(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
-    """Of one text, since nothing says which tokens of an answer are whose."""
+    """Move log probabilities to the only text; with several, the owner of a token is unknown."""
     tokens = _read_logprobs(candidate, source)
-    if not tokens or sum(isinstance(part, Text) for said in candidate.messages for part in said.parts) != 1:
+    if not tokens or sum(isinstance(part, Text) for message in candidate.messages for part in message.parts) != 1:
         return candidate
 
-    def message(said: Message) -> Message:
-        parts = [_with_logprobs(part, tokens, target) if isinstance(part, Text) else part for part in said.parts]
-        return replace(said, parts=tuple(parts))
+    def move(message: Message) -> Message:
+        parts = [_with_logprobs(part, tokens, target) if isinstance(part, Text) else part for part in message.parts]
+        return replace(message, parts=tuple(parts))
 
-    return replace(_without_logprobs(candidate, source), messages=tuple([message(said) for said in candidate.messages]))
+    return replace(_without_logprobs(candidate, source), messages=tuple(map(move, candidate.messages)))
 
 
 def _move_to_candidate(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
-    found: TokenLogprobs = []
+    """Move the log probabilities of all texts to the candidate."""
+    collected: TokenLogprobs = []
 
-    def text(part: Any) -> Any:
+    def strip(part: Any) -> Any:
         if not isinstance(part, Text) or not (tokens := _read_logprobs(part, source)):
             return part
-        found.extend(tokens)
+        collected.extend(tokens)
         return _without_logprobs(part, source)
 
-    messages = tuple([replace(said, parts=tuple(map(text, said.parts))) for said in candidate.messages])
-    return _with_logprobs(replace(candidate, messages=messages), found, target) if found else candidate
+    messages = tuple([replace(message, parts=tuple(map(strip, message.parts))) for message in candidate.messages])
+    return _with_logprobs(replace(candidate, messages=messages), collected, target) if collected else candidate
 
 
 class _OpenText:
-    """A text while it grows."""
+    """A text that is still growing."""
 
     def __init__(self, start: PartStart) -> None:
         self.start = start
@@ -80,7 +87,7 @@ class _OpenText:
 
 
 class LogprobsStage:
-    """Takes the events of a stream in order, as `hand_on` takes the whole answer."""
+    """Moves log probabilities in the events of a stream."""
 
     def __init__(self, source: LogprobsLayout, target: LogprobsLayout) -> None:
         self._source = source
@@ -89,18 +96,20 @@ class LogprobsStage:
         self._tokens: dict[int, TokenLogprobs] = {}
 
     def process(self, events: list[Event]) -> list[Event]:
+        """Return the events with log probabilities in the target's layout."""
         move, texts = (self._move_to_text, self._texts) if self._target.per_text else (self._move_to_candidate, {})
-        handed: list[Event] = []
+        processed: list[Event] = []
         for event in events:
             if type(event) is not PartDelta or not event.plain:
-                handed += move(event)
+                processed += move(event)
                 continue
             if (text := texts.get((event.candidate, event.index))) is not None:
                 text.accumulator.text.append(event.text)
-            handed.append(event)
-        return handed
+            processed.append(event)
+        return processed
 
     def _move_to_text(self, event: Event) -> tuple[Event, ...]:
+        """Return the events that replace an event, for targets with log probabilities on texts."""
         match event:
             case PartStart(part=Text()):
                 self._texts[event.candidate, event.index] = _OpenText(event)
@@ -124,11 +133,13 @@ class LogprobsStage:
         return (event,)
 
     def _append_tokens(self, delta: PartDelta, text: _OpenText, tokens: TokenLogprobs) -> PartDelta:
+        """Attach tokens to a delta, and collect them for the end of the text."""
         text.tokens += tokens
         self._tokens.setdefault(delta.candidate, []).extend(tokens)
         return _with_logprobs(delta, tokens, self._target)
 
     def _move_to_candidate(self, event: Event) -> tuple[Event, ...]:
+        """Return the events that replace an event, for targets with log probabilities on candidates."""
         match event:
             case PartEnd(final=Text() as final) if tokens := _read_logprobs(final, self._source):
                 self._tokens.setdefault(event.candidate, []).extend(tokens)
@@ -142,7 +153,7 @@ class LogprobsStage:
 
 
 def logprobs_stage(source: LogprobsLayout | None, target: LogprobsLayout | None) -> LogprobsStage | None:
-    """For a stream between two protocols, if they tell the same in two places."""
+    """Return a stage for two protocols with different layouts; None if nothing needs to move."""
     if source is None or target is None or source.per_text == target.per_text:
         return None
     return LogprobsStage(source, target)

@@ -1,7 +1,4 @@
-"""Arguments with null for what is absent, as a complete dialect asks for them: as their own schema has them again.
-
-Raising an answer to what the client asked: its own tool names, free text, whole numbers.
-"""
+"""Restore calls to the tools that the client declared: names, freeform text, omitted properties and integers."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +25,7 @@ LIMIT_VISITED_SCHEMAS = 10_000
 
 
 def without_nulls(arguments: str, schema: Raw) -> str:
-    """The arguments without each null that stands for an optional property; as they are if there is none."""
+    """Return the arguments without nulls that stand for absent optional properties."""
     try:
         value, tree = decode_json(arguments), decode_json(schema)
         removed = _NullRemoval(References(tree)).strip(value, tree)
@@ -38,18 +35,19 @@ def without_nulls(arguments: str, schema: Raw) -> str:
 
 
 class _NullRemoval:
-    """A value beside its schema, whose references are followed so often only."""
+    """Removes nulls from a value according to its schema, within a limit of visited schemas."""
 
     def __init__(self, references: References) -> None:
         self._references = references
         self._budget = LIMIT_VISITED_SCHEMAS
 
     def _spend_budget(self, schema: Any) -> bool:
+        """Count a visited schema, and return whether it can be used."""
         self._budget -= 1
         return self._budget >= 0 and isinstance(schema, dict)
 
     def strip(self, value: Any, schema: Any) -> int:
-        """How many nulls were taken out."""
+        """Remove nulls in place, and return how many."""
         if not isinstance(value, dict | list) or not self._spend_budget(schema):
             return 0
         removed = 0
@@ -58,20 +56,20 @@ class _NullRemoval:
         for keyword in ("allOf", "anyOf", "oneOf"):
             removed += sum(self.strip(value, branch) for branch in _list_or_empty(schema.get(keyword)))
         if isinstance(value, list):
-            return removed + sum(self.strip(one, schema.get("items")) for one in value)
+            return removed + sum(self.strip(element, schema.get("items")) for element in value)
         declared = schema.get("properties")
-        for name, inner in declared.items() if isinstance(declared, dict) else ():
+        for name, property_schema in declared.items() if isinstance(declared, dict) else ():
             if name not in value:
                 continue
             if value[name] is not None:
-                removed += self.strip(value[name], inner)
-            elif name not in _list_or_empty(schema.get("required")) and not self._is_nullable(inner):
+                removed += self.strip(value[name], property_schema)
+            elif name not in _list_or_empty(schema.get("required")) and not self._is_nullable(property_schema):
                 del value[name]
                 removed += 1
         return removed
 
     def _is_nullable(self, schema: Any) -> bool:
-        """Whether null is a value of its own."""
+        """Return whether null is a legal value of its own."""
         if not self._spend_budget(schema):
             return True
         if (target := self._references.resolve(schema.get("$ref"))) is not None:
@@ -87,11 +85,12 @@ class _NullRemoval:
             return any(self._is_nullable(branch) for branch in branches)
         if isinstance(schema.get("enum"), list) or "const" in schema:
             return False
-        words = schema.get("type")
-        return words is None or words == "null" or "null" in _list_or_empty(words)
+        types = schema.get("type")
+        return types is None or types == "null" or "null" in _list_or_empty(types)
 
 
 def _list_or_empty(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -104,27 +103,31 @@ def restore_calls(
     adapter: ComputerUseAdapter | None = None,
     wire_names: WireNames = NO_WIRE_NAMES,
 ) -> Response:
-    """`form` is how the client tells what drives a screen, and `names` are those of the protocol that answers."""
+    """Return the response with the client's tools; `adapter` and `wire_names` serve computer calls."""
     if mapping.computer_use is not None and adapter is not None:
         response = _adapt_computer_calls(response, mapping.computer_use, adapter, wire_names)
     if not mapping.tools and (mapping.integer_schemas is None or not _has_fractional_arguments(response)):
         return response
-    return replace(response, candidates=tuple(_restore_candidate(one, mapping) for one in response.candidates))
+    return replace(
+        response, candidates=tuple(_restore_candidate(candidate, mapping) for candidate in response.candidates)
+    )
 
 
 def _adapt_computer_calls(
     response: Response, screen: ScreenContext, adapter: ComputerUseAdapter, wire_names: WireNames
 ) -> Response:
-    def act(one: Candidate) -> Candidate:
-        acted = tuple(adapt_message(message, screen, adapter, wire_names) for message in one.messages)
-        return one if acted == one.messages else replace(one, messages=acted, plain=False)
+    """Return the response with computer calls in the client's format."""
 
-    acted = tuple(map(act, response.candidates))
-    return response if acted == response.candidates else replace(response, candidates=acted, plain=False)
+    def adapt(candidate: Candidate) -> Candidate:
+        messages = tuple(adapt_message(message, screen, adapter, wire_names) for message in candidate.messages)
+        return candidate if messages == candidate.messages else replace(candidate, messages=messages, plain=False)
+
+    candidates = tuple(map(adapt, response.candidates))
+    return response if candidates == response.candidates else replace(response, candidates=candidates, plain=False)
 
 
 def _has_fractional_arguments(response: Response) -> bool:
-    """Whether a number may have to be written anew: mostly not, and it is asked of every answer."""
+    """Return whether a call may contain an integral float; usually not."""
     for candidate in response.candidates:
         for message in candidate.messages:
             for part in message.parts:
@@ -134,48 +137,54 @@ def _has_fractional_arguments(response: Response) -> bool:
 
 
 def _restore_candidate(candidate: Candidate, mapping: ResponseMapping) -> Candidate:
-    return replace(candidate, messages=tuple(_restore_message(one, mapping) for one in candidate.messages))
+    """Return the candidate with the client's tools."""
+    return replace(candidate, messages=tuple(_restore_message(message, mapping) for message in candidate.messages))
 
 
 def _restore_message(message: Message, mapping: ResponseMapping) -> Message:
+    """Return the message with the client's tools."""
     return replace(message, parts=tuple(restore_part(part, mapping) for part in message.parts))
 
 
 def restore_part(part: Part, mapping: ResponseMapping) -> Part:
+    """Return the part, with the client's tool if it is a call."""
     return _restore_call(part, mapping) if isinstance(part, ToolCall) else part
 
 
 def _restore_call(part: ToolCall, mapping: ResponseMapping) -> ToolCall:
-    """A call under its own name; a lowered one with its text, or as it came if the model did not keep to the shape."""
+    """Return the call with the client's tool; malformed freeform input is kept unchanged."""
     if part.name not in mapping.used_names:
         part = replace(part, name=_without_repeated_prefix(part.name, mapping))
-    if (known := mapping.tools.get(part.name)) is None:
+    if (original := mapping.tools.get(part.name)) is None:
         return _restore_integers(part, mapping)
-    if known.parameters is not None:
-        part = replace(part, arguments=without_nulls(part.arguments, known.parameters))
-    if not known.freeform:
-        native = known.native or part.native
-        return _restore_integers(replace(part, name=known.name, namespace=known.namespace, native=native), mapping)
+    if original.parameters is not None:
+        part = replace(part, arguments=without_nulls(part.arguments, original.parameters))
+    if not original.freeform:
+        native = original.native or part.native
+        return _restore_integers(
+            replace(part, name=original.name, namespace=original.namespace, native=native), mapping
+        )
     text = unwrap_freeform_input(part.arguments)
     if text is None:
         text = part.arguments
-    return replace(part, name=known.name, namespace=known.namespace, shape="freeform", arguments=text)
+    return replace(part, name=original.name, namespace=original.namespace, shape="freeform", arguments=text)
 
 
 _MAX_NAME_LENGTH = 512
 
 
 def _without_repeated_prefix(name: str, mapping: ResponseMapping) -> str:
-    """The name that a model meant when it repeated how that begins (`mcp__w__mcp__w__get`)."""
+    """Return the tool that a model meant when it repeated a prefix (`mcp__w__mcp__w__get`)."""
     if name in mapping.used_names or len(name) > _MAX_NAME_LENGTH:
         return name
-    meant = [
+    candidates = [
         alias for alias in mapping.used_names if name.endswith(alias) and alias.startswith(name.removesuffix(alias))
     ]
-    return max(meant, key=len, default=name)
+    return max(candidates, key=len, default=name)
 
 
 def _restore_integers(call: ToolCall, mapping: ResponseMapping) -> ToolCall:
+    """Return the call with integral floats rewritten."""
     if not may_need_integers(call.arguments) or (schema := integer_schema(mapping.integer_schemas, call)) is None:
         return call
     if (arguments := with_integers(call.arguments, schema)) == call.arguments:
@@ -184,7 +193,7 @@ def _restore_integers(call: ToolCall, mapping: ResponseMapping) -> ToolCall:
 
 
 class CallRestoreStage:
-    """The same for a stream: the text of a lowered call is taken out of its JSON as it arrives."""
+    """Restores calls in a stream; arguments are converted as they arrive."""
 
     def __init__(
         self, mapping: ResponseMapping, adapter: ComputerUseAdapter | None = None, wire_names: WireNames = NO_WIRE_NAMES
@@ -198,6 +207,7 @@ class CallRestoreStage:
         self._argument_readers: dict[tuple[int, int], FreeformInput | IntegerArguments | BufferedArguments] = {}
 
     def process(self, events: Sequence[Event]) -> Iterable[Event]:
+        """Return the events with restored calls; the same list if nothing needs to change."""
         if self._computer_stage is not None:
             events = list(self._computer_stage.process(events))
         if not self._mapping.tools and self._mapping.integer_schemas is None:
@@ -207,29 +217,31 @@ class CallRestoreStage:
         return self._process_all(events)
 
     def _process_all(self, events: Iterable[Event]) -> list[Event]:
-        raised: list[Event] = []
-        texts = self._argument_readers
+        """Restore the events one by one."""
+        restored: list[Event] = []
+        readers = self._argument_readers
         for event in events:
             if type(event) is PartDelta:
-                if texts and (text := texts.get((event.candidate, event.index))) is not None:
-                    said = text.feed(event.text)
-                    event = event if said is event.text else replace(event, text=said)  # noqa: PLW2901
-                raised.append(event)
+                if readers and (reader := readers.get((event.candidate, event.index))) is not None:
+                    converted = reader.feed(event.text)
+                    event = event if converted is event.text else replace(event, text=converted)  # noqa: PLW2901
+                restored.append(event)
                 continue
             if type(event) is PartEnd:
-                text = texts.pop((event.candidate, event.index), None)
-                if text is not None and (rest := text.close()):
-                    raised.append(PartDelta(index=event.index, candidate=event.candidate, text=rest))
-            raised.append(self._restore_event(event))
-        return raised
+                reader = readers.pop((event.candidate, event.index), None)
+                if reader is not None and (remainder := reader.close()):
+                    restored.append(PartDelta(index=event.index, candidate=event.candidate, text=remainder))
+            restored.append(self._restore_event(event))
+        return restored
 
     def _restore_event(self, event: Event) -> Event:
+        """Return the start or end of a part with its call restored."""
         if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
-            raised = _restore_call(event.part, self._mapping)
-            if (reader := self._argument_reader(event.part.name, raised)) is not None:
+            call = _restore_call(event.part, self._mapping)
+            if (reader := self._argument_reader(event.part.name, call)) is not None:
                 self._argument_readers[event.candidate, event.index] = reader
-                raised = replace(raised, arguments=reader.feed(event.part.arguments))
-            return replace(event, part=raised)
+                call = replace(call, arguments=reader.feed(event.part.arguments))
+            return replace(event, part=call)
         if isinstance(event, PartEnd) and event.final is not None:
             return replace(event, final=restore_part(event.final, self._mapping))
         return event
@@ -237,13 +249,13 @@ class CallRestoreStage:
     def _argument_reader(
         self, alias: str, call: ToolCall
     ) -> "FreeformInput | IntegerArguments | BufferedArguments | None":
-        """What reads the arguments of a call as they arrive, if they are not passed on as they are."""
-        known = self._mapping.tools.get(_without_repeated_prefix(alias, self._mapping))
-        if known is not None and known.freeform:
+        """Return a converter for the arguments of a call; None if they pass unchanged."""
+        original = self._mapping.tools.get(_without_repeated_prefix(alias, self._mapping))
+        if original is not None and original.freeform:
             return FreeformInput()
         schema = integer_schema(self._mapping.integer_schemas, call)
-        if known is not None and known.parameters is not None:
-            return BufferedArguments(known.parameters, schema)
+        if original is not None and original.parameters is not None:
+            return BufferedArguments(original.parameters, schema)
         return None if schema is None else IntegerArguments(schema)
 
 
@@ -251,11 +263,12 @@ _CALL_EVENTS = (PartStart, PartEnd)
 
 
 def _is_call(event: Event) -> bool:
+    """Return whether a start or end event belongs to a tool call."""
     return isinstance(event.part if isinstance(event, PartStart) else getattr(event, "final", None), ToolCall)
 
 
 class BufferedArguments:
-    """Arguments that can only be raised when all of them are there."""
+    """Arguments that can only be converted once they are complete."""
 
     def __init__(self, parameters: Raw, integer_schema: Any) -> None:
         self._parameters = parameters
@@ -263,10 +276,12 @@ class BufferedArguments:
         self._pieces = TextPieces()
 
     def feed(self, text: str) -> str:
+        """Buffer the next piece."""
         self._pieces.append(text)
         return ""
 
     def close(self) -> str:
+        """Return the converted arguments."""
         arguments = without_nulls("".join(self._pieces), self._parameters)
         return arguments if self._integer_schema is None else with_integers(arguments, self._integer_schema)
 
@@ -280,7 +295,7 @@ _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 class FreeformInput:
     """The string value of `{"input": "..."}`, unescaped piece by piece.
 
-    What starts otherwise is kept until it is whole, and then raised like a call that came at once.
+    Arguments of another shape are buffered, and converted when they are complete.
     """
 
     def __init__(self) -> None:
@@ -291,6 +306,7 @@ class FreeformInput:
         self._incomplete_escape = ""
 
     def feed(self, text: str) -> str:
+        """Return the text of the next piece."""
         if self._done:
             return ""
         if not self._inside:
@@ -306,31 +322,32 @@ class FreeformInput:
         return "".join(self._unescape(self._incomplete_escape + text))
 
     def close(self) -> str:
-        """What was kept."""
+        """Return the text of buffered arguments."""
         if self._inside:
             return ""
-        whole = "".join(self._head)
-        text = unwrap_freeform_input(whole)
-        return whole if text is None else text
+        arguments = "".join(self._head)
+        text = unwrap_freeform_input(arguments)
+        return arguments if text is None else text
 
     def _unescape(self, text: str) -> Iterator[str]:
+        """Yield the unescaped text up to the closing quote; an incomplete escape waits."""
         self._incomplete_escape = ""
-        place = 0
-        while place < len(text):
-            if (special := _SPECIAL.search(text, place)) is None:
-                yield text[place:]
+        position = 0
+        while position < len(text):
+            if (special := _SPECIAL.search(text, position)) is None:
+                yield text[position:]
                 return
-            cut = special.start()
-            yield text[place:cut]
-            if text[cut] == '"':
+            special_at = special.start()
+            yield text[position:special_at]
+            if text[special_at] == '"':
                 self._done = True
                 return
-            size = _escape_size(text, cut)
+            size = _escape_size(text, special_at)
             if size is None:
-                self._incomplete_escape = text[cut:]
+                self._incomplete_escape = text[special_at:]
                 return
-            yield _decode_escape(text[cut : cut + size])
-            place = cut + size
+            yield _decode_escape(text[special_at : special_at + size])
+            position = special_at + size
 
 
 _HIGH_SURROGATES = ("d8", "d9", "da", "db")
@@ -338,7 +355,7 @@ _LOW_SURROGATES = ("dc", "dd", "de", "df")
 
 
 def _escape_size(text: str, index: int) -> int | None:
-    """How long the escape at this place is; None while it is cut."""
+    """Return the length of the escape at an index; None while it is incomplete."""
     if index + 1 >= len(text):
         return None
     if text[index + 1] != "u":
@@ -353,6 +370,7 @@ def _escape_size(text: str, index: int) -> int | None:
 
 
 def _decode_escape(escape: str) -> str:
+    """Return the character of a JSON escape."""
     if escape[1] != "u":
         return _ESCAPES.get(escape[1], escape[1])
     try:

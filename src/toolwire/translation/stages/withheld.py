@@ -1,7 +1,7 @@
-"""Proofs that are kept for a client whose protocol has no field for them.
+"""Withhold signatures from clients whose protocol has no field for them.
 
-The answer passes without its proofs; as it was, they are in `whole`. Who holds on to that puts it back into the next
-request (`put_back`), in place of what the client repeats of it.
+The client gets the response without signatures. The gateway stores the original messages and puts them back into the
+next request (`reinsert_turn`), in place of what the client resends.
 """
 
 from collections.abc import Iterable
@@ -17,66 +17,73 @@ _SIGNED_TYPES = (Text, Media, Reasoning, ToolCall)
 
 
 class WithheldSignatures:
-    """Of one answer. `found`: it had proofs."""
+    """The signatures of one response, withheld from the client."""
 
     def __init__(self) -> None:
         self.has_signatures = False
         self._events: list[Event] = []
 
     def process(self, events: Iterable[Event]) -> list[Event]:
-        """The same list, if there is nothing to hold back."""
-        given = passed = events if isinstance(events, list) else list(events)
-        self._events += given
-        for place, event in enumerate(given):
+        """Return the events without signatures; the same list if there are none."""
+        original = stripped = events if isinstance(events, list) else list(events)
+        self._events += original
+        for index, event in enumerate(original):
             if type(event) is PartDelta and (event.plain or event.signature is None):
                 continue
-            if (bare := self._strip_event(event)) is not event:
-                passed = list(given) if passed is given else passed
-                passed[place] = bare
-        return passed
+            if (unsigned := self._strip_event(event)) is not event:
+                stripped = list(original) if stripped is original else stripped
+                stripped[index] = unsigned
+        return stripped
 
     def _strip_event(self, event: Event) -> Event:
+        """Return the event without its signature."""
         match event:
             case PartDelta():
                 self.has_signatures = True
                 return replace(event, signature=None)
-            case PartStart() if (bare := self._strip_part(event.part)) is not event.part:
-                return replace(event, part=bare)
-            case PartEnd() if event.final is not None and (bare := self._strip_part(event.final)) is not event.final:
-                return replace(event, final=bare)
+            case PartStart() if (unsigned := self._strip_part(event.part)) is not event.part:
+                return replace(event, part=unsigned)
+            case PartEnd() if (
+                event.final is not None and (unsigned := self._strip_part(event.final)) is not event.final
+            ):
+                return replace(event, final=unsigned)
             case _:
                 return event
 
     def process_response(self, response: Response) -> Response:
-        """The same for a whole answer."""
-        sealed = (
+        """Return a complete response without signatures."""
+        signatures = (
             part.signature
-            for one in response.candidates
-            for said in one.messages
-            for part in said.parts
+            for candidate in response.candidates
+            for message in candidate.messages
+            for part in message.parts
             if isinstance(part, _SIGNED_TYPES)
         )
-        if all(seal is None for seal in sealed):
+        if all(signature is None for signature in signatures):
             return response
         self._events += unfold(response)
         self.has_signatures = True
         candidates = [
             replace(
-                one,
+                candidate,
                 messages=tuple(
-                    [replace(said, parts=tuple(map(self._strip_part, said.parts))) for said in one.messages]
+                    [
+                        replace(message, parts=tuple(map(self._strip_part, message.parts)))
+                        for message in candidate.messages
+                    ]
                 ),
             )
-            for one in response.candidates
+            for candidate in response.candidates
         ]
         return replace(response, candidates=tuple(candidates))
 
     def original_messages(self) -> tuple[Message, ...]:
-        """What was said first, with all that proves it."""
+        """Return the messages of the first candidate, with their signatures."""
         candidates = fold(self._events).candidates
         return candidates[0].messages if candidates else ()
 
     def _strip_part(self, part: Part) -> Part:
+        """Return the part without its signature."""
         if not isinstance(part, _SIGNED_TYPES) or part.signature is None:
             return part
         self.has_signatures = True

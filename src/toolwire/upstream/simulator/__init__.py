@@ -1,1 +1,1 @@
-"""A deterministic model that answers in every protocol over real HTTP. What a provider rejects, it rejects."""
+"""A deterministic simulated model that serves every protocol over HTTP and rejects what the provider would reject."""

@@ -1,7 +1,4 @@
-"""What the provider holds of conversations, for protocols that go on from an answer by its id.
-
-The model behind HTTP: a plain ASGI app that speaks one protocol, or all of them at once.
-"""
+"""The simulator's ASGI app: serves one protocol or all of them, and stores conversations."""
 
 import time
 from collections.abc import Iterable
@@ -39,14 +36,17 @@ _STORED_KINDS = {"openai-responses": "response", "gemini-interactions": "interac
 
 
 class StoredConversations:
-    """The conversations of the last answers, oldest forgotten first."""
+    """Conversations by response id, for protocols that continue a stored response (`previous_response_id`).
+
+    The oldest are dropped first.
+    """
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
         self._messages: dict[str, tuple[Message, ...]] = {}
 
     def expand_request(self, request: Request, protocol: str) -> Request:
-        """The request with what was said before the answer that it continues, and with that answer."""
+        """Return the request with the stored conversation that it continues in front."""
         state = request.continuation
         if protocol not in _STORED_KINDS or state is None or state.id is None:
             return request
@@ -56,25 +56,30 @@ class StoredConversations:
         return replace(request, messages=(*self._messages[state.id], *request.messages))
 
     def store(self, request: Request, response: Response, protocol: str) -> None:
+        """Store the conversation under the id of the response, unless the request declines it."""
         state = request.continuation
         if protocol not in _STORED_KINDS or response.id is None or (state is not None and state.store is False):
             return
-        said = response.candidates[0].messages if response.candidates else ()
+        reply_messages = response.candidates[0].messages if response.candidates else ()
         self._messages.pop(response.id, None)
-        self._messages[response.id] = (*request.messages, *said)
+        self._messages[response.id] = (*request.messages, *reply_messages)
         while len(self._messages) > self._limit:
             del self._messages[next(iter(self._messages))]
 
 
 LIMIT_BODY = 64 * 1024 * 1024
 OLLAMA_VERSION = "0.99.0"
-# An endless stream leaves room for others.
+# An endless stream must not starve other requests.
 _MIN_PACE = 0.001
 
 
 class Simulator:
-    """`models`: the only ones it serves; without, any name is taken. `require_key`: a key must be sent, whatever it is.
-    `pace`: seconds between the pieces of a stream."""
+    """The simulator, as an ASGI app.
+
+    `protocols` limits it to these; by default it serves all. `models` are the only models it serves; by default it
+    accepts any name. `require_key` rejects requests without a key. `pace` is the delay in seconds between the chunks
+    of a stream.
+    """
 
     def __init__(
         self,
@@ -101,16 +106,16 @@ class Simulator:
             await run_lifespan(receive, send)
         if scope["type"] != "http":
             return
-        exchange = AsgiRequest(scope, receive, send)
-        codec = self._match_protocol(exchange)
+        http_request = AsgiRequest(scope, receive, send)
+        codec = self._match_protocol(http_request)
         with suppress(ClientDisconnected):
             try:
-                await self._handle(exchange, codec)
-            except ProviderRejection as refused:
-                await exchange.send_error(refused.error, codec)
+                await self._handle(http_request, codec)
+            except ProviderRejection as rejection:
+                await http_request.send_error(rejection.error, codec)
 
     def _match_protocol(self, http_request: AsgiRequest) -> Codec:
-        """The protocol that an address belongs to, or else the one that the request sounds like."""
+        """Return the protocol of the path, or else the one that the request looks like."""
         path, headers = http_request.path, http_request.headers
         for codec in self._codecs.values():
             if codec.surface.match(path) is not None:
@@ -125,18 +130,19 @@ class Simulator:
         return self._codecs.get(guess) or next(iter(self._codecs.values()))
 
     async def _handle(self, http_request: AsgiRequest, codec: Codec) -> None:
+        """Handle one HTTP request. Raises `ProviderRejection` for an error response."""
         if self._require_key and not _has_key(http_request, codec):
             raise ProviderRejection(missing_key_error(codec.name))
-        address = codec.surface.match(http_request.path)
-        if address is None:
+        endpoint = codec.surface.match(http_request.path)
+        if endpoint is None:
             await http_request.send_json(await self._model_resource(http_request, codec))
             return
         if http_request.method != "POST":
             raise ProviderRejection(_path_not_found_error(http_request))
         body = await http_request.read_body(self._limit_body)
         version = http_request.headers.get(codec.surface.version_header or "")
-        route = Route(path=http_request.path, model=address.model, stream=address.stream, version=version)
-        if address.counts_tokens:
+        route = Route(path=http_request.path, model=endpoint.model, stream=endpoint.stream, version=version)
+        if endpoint.counts_tokens:
             await http_request.send_json(_count_tokens(codec, body, route))
             return
         request = decode_valid_request(codec, body, route)
@@ -146,6 +152,7 @@ class Simulator:
         await self._respond(http_request, codec, request)
 
     async def _respond(self, http_request: AsgiRequest, codec: Codec, request: Request) -> None:
+        """Send the scripted turn, or the model's reply, to a valid request."""
         turn = None if self._script is None else self._script.next_turn(request, codec.name)
         if turn is not None:
             await http_request.pause(turn.delay)
@@ -162,9 +169,9 @@ class Simulator:
             await _send_response(http_request, codec, response, context, turn)
 
     async def _model_resource(self, http_request: AsgiRequest, codec: Codec) -> Any:
-        """The list of models, a single one, and what Ollama's clients ask before they begin."""
+        """Return the list of models, one model, or what Ollama's clients request at start-up."""
         models = [
-            ModelCard(one) for one in (PROVIDER_TRAITS[codec.name].models if self._models is None else self._models)
+            ModelCard(name) for name in (PROVIDER_TRAITS[codec.name].models if self._models is None else self._models)
         ]
         match http_request.method, http_request.path.strip("/").split("/"):
             case "GET", ["api", "version"] if codec.name == "ollama":
@@ -183,14 +190,16 @@ class Simulator:
                 raise ProviderRejection(_path_not_found_error(http_request))
 
     def _check_model(self, model: str, codec: Codec) -> str:
+        """Return the model, or reject it if it is not served."""
         if self._models is not None and model not in self._models:
             raise ProviderRejection(model_not_found_error(codec.name, model))
         return model
 
 
 def _has_key(http_request: AsgiRequest, codec: Codec) -> bool:
-    places = (codec.surface.key_header, "authorization")
-    return any(http_request.headers.get(name) for name in places) or "key=" in http_request.query
+    """Return whether the request has an API key, in a header or in the query."""
+    header_names = (codec.surface.key_header, "authorization")
+    return any(http_request.headers.get(name) for name in header_names) or "key=" in http_request.query
 
 
 def _path_not_found_error(http_request: AsgiRequest) -> ApiError:
@@ -198,9 +207,9 @@ def _path_not_found_error(http_request: AsgiRequest) -> ApiError:
 
 
 def _count_tokens(codec: Codec, body: bytes, route: Route) -> Any:
-    """What the request would take; it is not checked as one that is to be answered."""
+    """Return the token count of a request, which is not validated like one to be answered."""
     if codec.token_count is None:
-        raise AssertionError(f"{codec.name} does not count")
+        raise AssertionError(f"{codec.name} has no token count endpoint")
     try:
         request = codec.decode_request(codec.token_count.unwrap_request(body), route)
     except DecodeError as error:
@@ -209,12 +218,12 @@ def _count_tokens(codec: Codec, body: bytes, route: Route) -> Any:
 
 
 def _model_in_body(body: bytes) -> str:
-    """The model that a body names; older clients of Ollama call it `name`."""
+    """Return the model that a body names. Older clients of Ollama call the field `name`."""
     try:
-        whole = msgspec.json.decode(body, type=dict[str, Any])
+        fields = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:
-        whole = {}
-    model = whole.get("model") or whole.get("name")
+        fields = {}
+    model = fields.get("model") or fields.get("name")
     if not isinstance(model, str):
         raise ProviderRejection(ApiError(kind="invalid_request", message="model is required"))
     return model
@@ -223,6 +232,7 @@ def _model_in_body(body: bytes) -> str:
 async def _send_response(
     http_request: AsgiRequest, codec: Codec, response: Response, context: ResponseContext, turn: ScriptedTurn
 ) -> None:
+    """Send a complete response, or the failure that the turn scripts."""
     if turn.error is not None:
         raise ProviderRejection(turn.to_api_error())
     body = codec.encode_response(response, context).to_bytes()
@@ -235,13 +245,14 @@ async def _send_response(
 async def _stream_response(
     http_request: AsgiRequest, codec: Codec, response: Response, context: ResponseContext, turn: ScriptedTurn
 ) -> None:
+    """Stream a response in chunks, with the failures that the turn scripts."""
     encoder = codec.stream_encoder(context)
     await http_request.start_response(200, codec.surface.stream_type, ("cache-control", "no-cache"))
     for number, events in enumerate(chunk_response(response)):
         if number:
             await http_request.pause(turn.pace)
         if number == turn.cut:
-            return  # without its end: the server closes the connection
+            return  # incomplete, so that the server closes the connection
         if number and turn.garbage is not None:
             await http_request.write_body(turn.garbage.encode())
             return
@@ -254,4 +265,5 @@ async def _stream_response(
 
 
 def _ends_with_delta(events: list[Event]) -> bool:
+    """Return whether the last event can be repeated in an endless stream."""
     return isinstance(events[-1], PartDelta)

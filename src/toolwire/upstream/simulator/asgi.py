@@ -1,4 +1,4 @@
-"""One HTTP request under ASGI: its head, its body within a limit, and the answer while the client is still there."""
+"""One HTTP request under ASGI: head, limited body, and response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -19,10 +19,12 @@ _JSON_TYPE = "application/json"
 
 
 class ClientDisconnected(Exception):
-    """The client left."""
+    """The client closed the connection."""
 
 
 class AsgiRequest:
+    """An HTTP request, and the methods to respond to it."""
+
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
@@ -32,23 +34,24 @@ class AsgiRequest:
         self._send = send
 
     async def read_body(self, limit: int) -> bytes:
-        pieces: list[bytes] = []
+        """Read the body. Rejects it if it is longer than `limit` bytes."""
+        chunks: list[bytes] = []
         size = 0
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise ClientDisconnected
-            piece = message.get("body", b"")
-            size += len(piece)
+            chunk = message.get("body", b"")
+            size += len(chunk)
             if size > limit:
-                said = f"Request exceeds the maximum size of {limit} bytes"
-                raise ProviderRejection(ApiError(kind="too_large", message=said))
-            pieces.append(piece)
+                reason = f"Request exceeds the maximum size of {limit} bytes"
+                raise ProviderRejection(ApiError(kind="too_large", message=reason))
+            chunks.append(chunk)
             if not message.get("more_body"):
-                return b"".join(pieces)
+                return b"".join(chunks)
 
     async def pause(self, seconds: float) -> None:
-        """Wait, unless the client leaves before: once its body is read, nothing else comes from it."""
+        """Wait, and raise `ClientDisconnected` if the client leaves meanwhile. The body must have been read."""
         if seconds <= 0:
             return
         try:
@@ -59,23 +62,26 @@ class AsgiRequest:
             raise ClientDisconnected
 
     async def start_response(self, status: int, content_type: str, *extra_headers: tuple[str, str]) -> None:
+        """Send status and headers."""
         headers = [
             (name.encode(), value.encode("latin-1")) for name, value in (("content-type", content_type), *extra_headers)
         ]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write_body(self, body: bytes, *, more_body: bool = False) -> None:
+        """Send a part of the body; the last one unless `more_body` is set."""
         try:
             await self._send({"type": "http.response.body", "body": body, "more_body": more_body})
         except OSError:
             raise ClientDisconnected from None
 
     async def send(self, body: bytes, status: int = 200, *extra_headers: tuple[str, str]) -> None:
+        """Send a complete JSON response."""
         await self.start_response(status, _JSON_TYPE, ("content-length", str(len(body))), *extra_headers)
         await self.write_body(body)
 
     async def send_truncated(self, body: bytes) -> None:
-        """Promise a whole body and give half. The server closes the connection when an app returns too early."""
+        """Send half of the body with the full `Content-Length`, so that the server closes the connection."""
         await self.start_response(200, _JSON_TYPE, ("content-length", str(len(body))))
         await self.write_body(body[: len(body) // 2], more_body=True)
 
@@ -83,13 +89,14 @@ class AsgiRequest:
         await self.send(msgspec.json.encode(value))
 
     async def send_error(self, error: ApiError, codec: Codec) -> None:
+        """Send an error in the protocol's format."""
         status = error.status or codec.surface.status_of(error.kind)
-        more = () if error.retry_after is None else (("retry-after", f"{error.retry_after:g}"),)
-        await self.send(codec.encode_error(replace(error, status=status)).to_bytes(), status, *more)
+        extra_headers = () if error.retry_after is None else (("retry-after", f"{error.retry_after:g}"),)
+        await self.send(codec.encode_error(replace(error, status=status)).to_bytes(), status, *extra_headers)
 
 
 async def run_lifespan(receive: Receive, send: Send) -> None:
-    """Start and stop as the server says: there is nothing to prepare."""
+    """Complete the ASGI lifespan events; there is nothing to set up."""
     while True:
         message = await receive()
         await send({"type": message["type"] + ".complete"})

@@ -1,4 +1,4 @@
-"""What the model says: canonical request in, and the same request always gives the same reply."""
+"""The simulated model: a canonical request in, a reply out. The same request always gives the same reply."""
 
 import json
 import re
@@ -31,16 +31,16 @@ _COMPUTER_MENTION = re.compile(rf"(?<![\w-]){COMPUTER_FUNCTION_NAME}\s*(?={{)")
 
 
 def find_requested_actions(request: Request, text: str) -> tuple[Action, ...]:
-    """What a text asks for as it would of any tool: `computer {"actions": [...]}`."""
-    named = _COMPUTER_MENTION.search(text) if computers_of(request.tools) else None
-    if named is None:
+    """Return the computer actions that a text requests as `computer {"actions": [...]}`."""
+    mention = _COMPUTER_MENTION.search(text) if computers_of(request.tools) else None
+    if mention is None:
         return ()
     try:
-        _, end = json.JSONDecoder().raw_decode(text, named.end())
+        _, end = json.JSONDecoder().raw_decode(text, mention.end())
     except (ValueError, RecursionError):
         return ()
     use = FUNCTION_ADAPTER.decode_call(
-        ToolCall(id=None, name=COMPUTER_FUNCTION_NAME, arguments=text[named.end() : end]), None
+        ToolCall(id=None, name=COMPUTER_FUNCTION_NAME, arguments=text[mention.end() : end]), None
     )
     return () if use is None else use.actions
 
@@ -49,6 +49,8 @@ _MAX_ECHO_CHARS = 2000
 
 
 class ReplyCall(Struct, frozen=True):
+    """A tool call of a reply."""
+
     name: str
     arguments: str
     namespace: str | None = None
@@ -56,46 +58,53 @@ class ReplyCall(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """What is to be said, before it is put into a provider's form. `actions` are done on a screen, and a person must
-    agree to all `checks` first. `stop` overrides why it ends; with an `error`, what was said before it."""
+    """A reply of the model, independent of any provider's format."""
 
     thinking: str | None = None
     text: str | None = None
     calls: tuple[ReplyCall, ...] = ()
+    # Actions on the screen, and the safety checks that the user must acknowledge before them.
     actions: tuple[Action, ...] = ()
     checks: tuple[SafetyCheck, ...] = ()
+    # Overrides the stop reason.
     stop: StopReason | None = None
+    # Ends a stream after the content above.
     error: ApiError | None = None
 
 
 def generate_reply(request: Request, protocol: str) -> Reply:
-    asked = read_prompt(request)
-    actions = find_requested_actions(request, asked.text) if asked.is_new else ()
-    calls = () if actions else _choose_calls(asked)
-    text = None if calls or actions else _compose_text(request, asked)
+    """Generate the reply of the model: calls that the user requests, or else text."""
+    prompt = read_prompt(request)
+    actions = find_requested_actions(request, prompt.text) if prompt.is_new else ()
+    calls = () if actions else _choose_calls(prompt)
+    text = None if calls or actions else _compose_text(request, prompt)
     if not is_thinking_enabled(protocol, request):
         return Reply(text=text, calls=calls, actions=actions)
     names = [COMPUTER_FUNCTION_NAME] if actions else [call.name for call in calls]
     plan = f"I call {', '.join(names)}." if names else "I can answer right away."
-    heard = "The tools have answered." if asked.results and not asked.is_new else f"The user says: {asked.text[:200]}"
-    return Reply(thinking=f"{heard}\n{plan}", text=text, calls=calls, actions=actions)
+    observation = (
+        "The tools have answered." if prompt.results and not prompt.is_new else f"The user says: {prompt.text[:200]}"
+    )
+    return Reply(thinking=f"{observation}\n{plan}", text=text, calls=calls, actions=actions)
 
 
 def _choose_calls(prompt: Prompt) -> tuple[ReplyCall, ...]:
-    wanted: list[RequestedCall] = []
+    """Return the calls that the prompt requests, or one call if it requires one."""
+    requested: list[RequestedCall] = []
     if prompt.is_new or prompt.requires_call:
-        wanted = find_requested_calls(prompt.text, prompt.tools)
-    if not wanted and prompt.requires_call and prompt.tools:
-        wanted = [build_required_call(prompt.text, prompt.tools[0])]
+        requested = find_requested_calls(prompt.text, prompt.tools)
+    if not requested and prompt.requires_call and prompt.tools:
+        requested = [build_required_call(prompt.text, prompt.tools[0])]
     if not prompt.allows_parallel_calls:
-        wanted = wanted[:1]
+        requested = requested[:1]
     return tuple(
-        ReplyCall(one.tool.name, one.arguments, one.tool.namespace, isinstance(one.tool, FreeformTool))
-        for one in wanted
+        ReplyCall(call.tool.name, call.arguments, call.tool.namespace, isinstance(call.tool, FreeformTool))
+        for call in requested
     )
 
 
 def _compose_text(request: Request, prompt: Prompt) -> str:
+    """Compose the text of a reply: JSON for structured output, a summary of tool results, or an echo."""
     output = request.output
     if output is not None and output.kind in ("json", "json_schema"):
         return _compose_json(None if output.schema is None else msgspec.json.decode(output.schema), request, prompt)
@@ -108,29 +117,31 @@ def _compose_text(request: Request, prompt: Prompt) -> str:
 
 
 def _compose_json(schema: object, request: Request, prompt: Prompt) -> str:
-    """A value of the schema with what the text has for it; without a schema, the answer under a name."""
-    whole = resolve_schema(schema, schema)
-    if not whole:
-        told = (
+    """Fill the schema with values from the prompt; without a schema, wrap the answer in an object."""
+    resolved = resolve_schema(schema, schema)
+    if not resolved:
+        answer = (
             _describe_results(prompt.results, call_names(request.messages))
             if prompt.results
             else prompt.text[:_MAX_ECHO_CHARS]
         )
-        return json.dumps({"answer": told}, ensure_ascii=False)
-    made = fill_object(whole, prompt.text) if schema_type(whole) == "object" else build_example(schema)
-    return json.dumps(made, ensure_ascii=False)
+        return json.dumps({"answer": answer}, ensure_ascii=False)
+    value = fill_object(resolved, prompt.text) if schema_type(resolved) == "object" else build_example(schema)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _describe_results(results: Sequence[ToolResult], names: dict[str, str]) -> str:
+    """Describe each tool result in one line."""
     lines = []
     for result in results:
         name = result.name or names.get(result.call_id or "", "The tool")
-        said = "\n".join(filter(None, map(_part_text, result.content or ()))) or "nothing"
-        lines.append(f"{name} {'returned' if result.status == 'ok' else 'failed'}: {said}")
+        text = "\n".join(filter(None, map(_part_text, result.content or ()))) or "nothing"
+        lines.append(f"{name} {'returned' if result.status == 'ok' else 'failed'}: {text}")
     return "\n".join(lines)
 
 
 def _part_text(part: Part) -> str:
+    """Return the text of a part, or a placeholder for media."""
     match part:
         case Text() | Refusal():
             return part.text

@@ -1,9 +1,8 @@
-"""What a request asks: the user's last words, the results that just came, and the tools that may be called.
+"""The prompt as the simulated model reads it: the user's text, new tool results, callable tools and requested calls.
 
-Only what a user said counts. System text, descriptions, results and the reminder blocks that agents slip into a user's
-message are never read as a wish.
-
-Which calls a text asks for, and with which arguments: said in it, found in it, or made from the schema.
+Only user text counts. System text, tool descriptions, results and the reminder blocks that agents add to user
+messages never request a call. The arguments of a call are given in the text, found in it, or generated from the
+schema.
 """
 
 import json
@@ -37,26 +36,33 @@ _REMINDER_BLOCK = re.compile(
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """`text` is the user's last words; `fresh`: they were said after the last answer. `forced`: a call is demanded."""
+    """The parts of a request that determine the reply."""
 
+    # The last text of the user.
     text: str
+    # Whether the user wrote it after the last assistant message.
     is_new: bool
+    # Tool results since the last assistant message.
     results: tuple[ToolResult, ...]
     tools: tuple[CallableTool, ...]
+    # Whether `tool_choice` requires a call.
     requires_call: bool
     allows_parallel_calls: bool
 
 
 def read_prompt(request: Request) -> Prompt:
-    last = max((at for at, one in enumerate(request.messages) if one.role == "assistant"), default=-1)
-    text, place = last_user_text(request.messages)
+    """Extract the prompt from a request."""
+    last_reply = max(
+        (index for index, message in enumerate(request.messages) if message.role == "assistant"), default=-1
+    )
+    text, index = last_user_text(request.messages)
     choice = request.tool_choice or ToolChoice()
     return Prompt(
         text=text,
-        is_new=place > last,
+        is_new=index > last_reply,
         results=tuple(
             part
-            for message in request.messages[last + 1 :]
+            for message in request.messages[last_reply + 1 :]
             for part in message.parts
             if isinstance(part, ToolResult) and part.executor == "client"
         ),
@@ -67,15 +73,15 @@ def read_prompt(request: Request) -> Prompt:
 
 
 def last_user_text(messages: tuple[Message, ...]) -> tuple[str, int]:
-    """What the user said last, and in which message; nothing at -1."""
-    for place in range(len(messages) - 1, -1, -1):
-        if text := user_text(messages[place]):
-            return text, place
+    """Return the last text of the user and the index of its message; "" and -1 if there is none."""
+    for index in range(len(messages) - 1, -1, -1):
+        if text := user_text(messages[index]):
+            return text, index
     return "", -1
 
 
 def user_text(message: Message) -> str:
-    """What a user says in a message, without reminders."""
+    """Return the text of a user message without reminder blocks; "" for other messages."""
     if message.role != "user":
         return ""
     texts = [part.text for part in message.parts if isinstance(part, Text)]
@@ -83,12 +89,12 @@ def user_text(message: Message) -> str:
 
 
 def current_turn_start(messages: tuple[Message, ...]) -> int:
-    """Where the model's present turn begins: right after the user spoke, results not counted."""
+    """Return the index where the current assistant turn begins: after the last user text."""
     return last_user_text(messages)[1] + 1
 
 
 def call_names(messages: tuple[Message, ...]) -> dict[str, str]:
-    """The name of each call by its id, which many results lack."""
+    """Return the name of each call by its id. Many tool results have no name."""
     return {
         part.id: part.name
         for message in messages
@@ -98,35 +104,42 @@ def call_names(messages: tuple[Message, ...]) -> dict[str, str]:
 
 
 def _callable_tools(request: Request, choice: ToolChoice) -> tuple[CallableTool, ...]:
+    """Return the tools that the model may call, after removals and `tool_choice`."""
     if choice.mode == "none":
         return ()
-    gone: set[tuple[str | None, str]] = set()
-    for message in request.messages:
+    removed = _removed_tools(request.messages)
+    declared = [_as_client_tool(located.tool) for located in conversation_tools(request)]
+    tools = [tool for tool in declared if tool is not None and (tool.namespace, tool.name) not in removed]
+    if choice.mode in ("named", "allowed") or choice.names:
+        chosen = {(name.namespace, name.name) for name in choice.names}
+        unqualified = {name for namespace, name in chosen if namespace is None}
+        tools = [tool for tool in tools if (tool.namespace, tool.name) in chosen or tool.name in unqualified]
+    return tuple(tools)
+
+
+def _removed_tools(messages: tuple[Message, ...]) -> set[tuple[str | None, str]]:
+    """Return namespace and name of the tools that the conversation removed and did not add again."""
+    removed: set[tuple[str | None, str]] = set()
+    for message in messages:
         for part in message.parts:
             if isinstance(part, ToolChange):
-                gone |= {(one.namespace, one.name) for one in part.remove}
-                gone -= {(getattr(one, "namespace", None), one.name or "") for one in part.add}
-    tools = [_as_client_tool(placed.tool) for placed in conversation_tools(request)]
-    there = [one for one in tools if one is not None and (one.namespace, one.name) not in gone]
-    if choice.mode in ("named", "allowed") or choice.names:
-        wanted = {(name.namespace, name.name) for name in choice.names}
-        loose = {name for namespace, name in wanted if namespace is None}
-        there = [one for one in there if (one.namespace, one.name) in wanted or one.name in loose]
-    return tuple(there)
+                removed |= {(tool.namespace, tool.name) for tool in part.remove}
+                removed -= {(getattr(tool, "namespace", None), tool.name or "") for tool in part.add}
+    return removed
 
 
 def is_client_tool_search(tool: object) -> bool:
-    """OpenAI's search for tools that the client runs."""
+    """Return whether a tool is OpenAI's `tool_search`, executed by the client."""
     return isinstance(tool, NativeTool) and tool.kind == TOOL_SEARCH and tool.executor == "client"
 
 
 def _as_client_tool(tool: CallableTool | NativeTool) -> CallableTool | None:
-    """A tool that the model calls itself, for the client to run. Anthropic's own ones are called like any other."""
+    """Return a tool that the client runs when the model calls it; None for hosted tools."""
     if isinstance(tool, NativeTool):
         if is_client_tool_search(tool):
             return FunctionTool(name=TOOL_SEARCH)
-        named = tool.protocol == "anthropic" and tool.executor == "client" and tool.name is not None
-        return FunctionTool(name=tool.name or "") if named else None
+        is_anthropic_client_tool = tool.protocol == "anthropic" and tool.executor == "client" and tool.name is not None
+        return FunctionTool(name=tool.name or "") if is_anthropic_client_tool else None
     return tool if tool.allowed_callers is None or "direct" in tool.allowed_callers else None
 
 
@@ -134,7 +147,7 @@ _AnyTool = FunctionTool | FreeformTool
 
 _MAX_MENTIONS = 64
 _MAX_SEARCHED_CHARS = 20_000
-# Between a tool's name and the JSON object that is its arguments.
+# The text between a tool's name and the JSON object of its arguments.
 _BEFORE_OBJECT = re.compile(r"[`'\"*]*(?:\s+(?:with|using|tool|arguments|args|input|parameters))*[\s:=(]*(?=\{)")
 _REQUEST_VERB = re.compile(
     r"(?:\b(?:use|using|call|run|invoke|execute|try|with|via)\s+(?:the\s+)?(?:tool\s+)?|[`*])[`'\"]?$", re.IGNORECASE
@@ -155,24 +168,31 @@ _FREE_TEXT_PROPERTIES = ("query", "question", "prompt", "text", "message", "cont
 
 
 class RequestedCall(Struct, frozen=True):
-    """A call that a text asks for."""
+    """A call that a text requests."""
 
     tool: _AnyTool
     arguments: str
 
 
 def find_requested_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[RequestedCall]:
-    """The calls a text asks for. Names followed by JSON objects are exactly those calls; else each tool that is named
-    is called, or the one whose subject is asked for."""
+    """Return the calls that a text requests.
+
+    A tool name followed by a JSON object is exactly that call. Otherwise each tool that the text names is called, or
+    else the one whose subject the text mentions.
+    """
     if not text or not tools:
         return []
-    named = _find_mentions(text, tools)
-    exact = [RequestedCall(tool, said) for tool, start, end in named if (said := _json_object_after(text, tool, end))]
+    mentions = _find_mentions(text, tools)
+    exact = [
+        RequestedCall(tool, arguments)
+        for tool, start, end in mentions
+        if (arguments := _json_object_after(text, tool, end))
+    ]
     if exact:
         return exact
-    asked = [(tool, start, end) for tool, start, end in named if _is_requested(text, tool, start, end)]
-    firsts = {(tool.namespace, tool.name): (tool, end) for tool, _, end in reversed(asked)}
-    ordered = sorted(firsts.values(), key=lambda found: found[1])
+    requested = [mention for mention in mentions if _is_requested(text, *mention)]
+    first_mentions = {(tool.namespace, tool.name): (tool, end) for tool, _, end in reversed(requested)}
+    ordered = sorted(first_mentions.values(), key=lambda mention: mention[1])
     if ordered:
         edges = [*(end for _, end in ordered[1:]), len(text)]
         return [
@@ -181,17 +201,17 @@ def find_requested_calls(text: str, tools: tuple[_AnyTool, ...]) -> list[Request
             for call in _build_calls(tool, text, end, edge)
         ]
     words = set(re.findall(r"\w+", text.lower()))
-    about = next((tool for tool in tools if _mentions_subject(words, tool)), None)
-    return [] if about is None else _build_calls(about, text, 0, len(text))
+    lookup_tool = next((tool for tool in tools if _mentions_subject(words, tool)), None)
+    return [] if lookup_tool is None else _build_calls(lookup_tool, text, 0, len(text))
 
 
 def build_required_call(text: str, tool: _AnyTool) -> RequestedCall:
-    """A call that must be made, whatever the text says."""
+    """Return a call of the tool, whatever the text requests."""
     return _build_calls(tool, text, 0, len(text))[0]
 
 
 def example_prompt(tool: _AnyTool) -> str:
-    """How a user would ask for this tool."""
+    """Return a text with which a user would request this tool."""
     return (
         f"{tool.name} {_dump_json(build_example(_tool_schema(tool)))}"
         if isinstance(tool, FunctionTool)
@@ -199,23 +219,26 @@ def example_prompt(tool: _AnyTool) -> str:
     )
 
 
-# ---- which tools
+# ---- tools that a text names
 
 
 def _find_mentions(text: str, tools: tuple[_AnyTool, ...]) -> list[tuple[_AnyTool, int, int]]:
+    """Return each tool that the text names, with start and end of its name."""
     by_name: dict[str, _AnyTool] = {}
     for tool in tools:
         by_name.setdefault(tool.name, tool)
         if tool.namespace is not None:
-            for joint in (".", "__", "/"):
-                by_name[f"{tool.namespace}{joint}{tool.name}"] = tool
+            for separator in (".", "__", "/"):
+                by_name[f"{tool.namespace}{separator}{tool.name}"] = tool
     names = "|".join(re.escape(name) for name in sorted(by_name, key=len, reverse=True))
-    found = re.finditer(rf"(?<![\w-])(?:{names})(?![\w-])", text)
-    return [(by_name[one[0]], one.start(), one.end()) for one, _ in zip(found, range(_MAX_MENTIONS), strict=False)]
+    matches = re.finditer(rf"(?<![\w-])(?:{names})(?![\w-])", text)
+    return [
+        (by_name[match[0]], match.start(), match.end()) for match, _ in zip(matches, range(_MAX_MENTIONS), strict=False)
+    ]
 
 
 def _json_object_after(text: str, tool: _AnyTool, end: int) -> str:
-    """The JSON object right after a name, as it is written."""
+    """Return the JSON object that follows a name, as written; "" if there is none."""
     if isinstance(tool, FreeformTool) or (before := _BEFORE_OBJECT.match(text, end)) is None:
         return ""
     try:
@@ -226,41 +249,42 @@ def _json_object_after(text: str, tool: _AnyTool, end: int) -> str:
 
 
 def _is_requested(text: str, tool: _AnyTool, start: int, end: int) -> bool:
-    """A name that is also a word needs a verb before it; no name is asked for after a "not"."""
+    """Return whether the mention requests a call. A common word needs a verb before it; negations never do."""
     before = text[max(0, start - 40) : start]
     if _NEGATION.search(before):
         return False
-    called = text[end : end + 1] == "(" or bool(re.match(r"\s+tool\b", text[end : end + 10]))
-    return called or _UNAMBIGUOUS_NAME.search(tool.name) is not None or _REQUEST_VERB.search(before) is not None
+    is_call_syntax = text[end : end + 1] == "(" or bool(re.match(r"\s+tool\b", text[end : end + 10]))
+    return is_call_syntax or _UNAMBIGUOUS_NAME.search(tool.name) is not None or _REQUEST_VERB.search(before) is not None
 
 
 def _mentions_subject(words: set[str], tool: _AnyTool) -> bool:
-    """Whether the subject of a tool that looks something up is among the words: the weather, for `get_weather`."""
+    """Return whether the words contain the subject of a lookup tool: "weather" for `get_weather`."""
     first, *subject = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool.name).lower().replace("-", "_").split("_")
     return first in _LOOKUP_VERBS and bool(subject) and words.issuperset(subject)
 
 
-# ---- which arguments
+# ---- arguments
 
 
 def _build_calls(tool: _AnyTool, text: str, start: int, end: int) -> list[RequestedCall]:
-    """The calls of one tool: one, or one for each thing named where the tool takes exactly one text."""
-    here = text[start:end]
+    """Return the calls of one tool: one, or one per name in the text if the tool takes a single string."""
+    segment = text[start:end]
     if isinstance(tool, FreeformTool):
-        return [RequestedCall(tool, _freeform_input(here) or text or tool.name)]
+        return [RequestedCall(tool, _freeform_input(segment) or text or tool.name)]
     schema = _tool_schema(tool)
     required = required_properties(schema)
-    if len(required) == 1 and not _KEY_VALUE.search(here):
+    if len(required) == 1 and not _KEY_VALUE.search(segment):
         name = required[0]
         inner = resolve_schema(schema_properties(schema).get(name), schema)
-        things = _find_names(here) if schema_type(inner) in ("string", "") and "enum" not in inner else []
-        things = [thing for thing in things if matches_schema(thing, inner)]
-        if len(things) > 1:
-            return [RequestedCall(tool, _dump_json({name: thing})) for thing in things]
-    return [RequestedCall(tool, _dump_json(fill_object(schema, here if here.strip() else text)))]
+        values = _find_names(segment) if schema_type(inner) in ("string", "") and "enum" not in inner else []
+        values = [value for value in values if matches_schema(value, inner)]
+        if len(values) > 1:
+            return [RequestedCall(tool, _dump_json({name: value})) for value in values]
+    return [RequestedCall(tool, _dump_json(fill_object(schema, segment if segment.strip() else text)))]
 
 
 def _freeform_input(text: str) -> str:
+    """Return the input of a freeform tool: a code fence, a quotation, or the text itself."""
     fenced = _CODE_FENCE.search(text)
     if fenced is not None:
         return fenced[1]
@@ -278,46 +302,46 @@ def _dump_json(value: Any) -> str:
 
 
 def _find_names(text: str) -> list[str]:
-    """What a text names: in quotes, or else with capitals after a preposition."""
-    quoted = [next(filter(None, one.groups())) for one in _QUOTATION.finditer(text)]
-    return list(dict.fromkeys(quoted or [one[1] for one in _PROPER_NAME.finditer(text)]))
+    """Return the quotations in a text, or else its capitalized names after a preposition."""
+    quoted = [next(filter(None, match.groups())) for match in _QUOTATION.finditer(text)]
+    return list(dict.fromkeys(quoted or [match[1] for match in _PROPER_NAME.finditer(text)]))
 
 
 def fill_object(schema: Schema, text: str) -> dict[str, Any]:
-    """An object of this schema with what the text says of it: by name, or for required properties by kind."""
+    """Build an object of the schema with values from the text: by name, or for required properties by type."""
     text = text[:_MAX_SEARCHED_CHARS]
-    said = {key.lower().replace("-", "_"): value for key, value in _KEY_VALUE.findall(text)}
-    things = _find_names(text)
+    named_values = {key.lower().replace("-", "_"): value for key, value in _KEY_VALUE.findall(text)}
+    names = _find_names(text)
     numbers = _NUMBER.findall(text)
-    known = schema_properties(schema)
+    properties = schema_properties(schema)
     required = required_properties(schema)
-    found: dict[str, Any] = {}
-    for name in [*known, *(one for one in required if one not in known)]:
-        inner = resolve_schema(known.get(name), schema)
-        value = _coerce(said[name.lower()], inner) if name.lower() in said else None
+    filled: dict[str, Any] = {}
+    for name in [*properties, *(extra for extra in required if extra not in properties)]:
+        inner = resolve_schema(properties.get(name), schema)
+        value = _coerce(named_values[name.lower()], inner) if name.lower() in named_values else None
         if value is None:
             value = _mentioned_choice(inner, text)
         if value is None and name in required:
-            value = _next_value(name, inner, things, numbers, text)
+            value = _next_value(name, inner, names, numbers, text)
         if value is not None:
-            found[name] = value
+            filled[name] = value
         elif name in required:
-            found[name] = build_example(known.get(name, {}), schema)
-    return found
+            filled[name] = build_example(properties.get(name, {}), schema)
+    return filled
 
 
 def _mentioned_choice(schema: Schema, text: str) -> Any:
-    """A choice that the text names as a word of its own."""
+    """Return the value of an `enum` that the text mentions as a word."""
     choices = schema.get("enum") if isinstance(schema.get("enum"), list) else None
     for choice in choices or ():
-        named = isinstance(choice, str) and choice and rf"(?<!\w){re.escape(choice)}(?!\w)"
-        if named and re.search(named, text, re.IGNORECASE):
+        pattern = isinstance(choice, str) and choice and rf"(?<!\w){re.escape(choice)}(?!\w)"
+        if pattern and re.search(pattern, text, re.IGNORECASE):
             return choice
     return None
 
 
 def _next_value(name: str, schema: Schema, names: list[str], numbers: list[str], text: str) -> Any:
-    """The next thing or number that the text has for a property which it does not name."""
+    """Take the next name or number of the text for a required property that the text does not name."""
     kind = schema_type(schema)
     if "enum" in schema or "const" in schema:
         return None
@@ -332,15 +356,16 @@ def _next_value(name: str, schema: Schema, names: list[str], numbers: list[str],
 
 
 def _take_value(candidates: list[str], schema: Schema) -> Any:
-    for place, text in enumerate(candidates):
+    """Remove and return the first candidate that fits the schema."""
+    for index, text in enumerate(candidates):
         if (value := _coerce(text, schema)) is not None:
-            del candidates[place]
+            del candidates[index]
             return value
     return None
 
 
 def _coerce(text: str, schema: Schema) -> Any:
-    """What is written, as the kind of value that the schema wants; None if it is none."""
+    """Parse a text as a value of the schema; None if it does not fit."""
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
     value: Any = bare
     if schema_type(schema) not in ("string", ""):

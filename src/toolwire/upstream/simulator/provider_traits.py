@@ -1,4 +1,4 @@
-"""How each provider's models differ: what their ids look like, when they think, and where they prove it."""
+"""Differences between the providers' models: ids, thinking and signatures."""
 
 import re
 from typing import Literal
@@ -7,19 +7,22 @@ from msgspec import Struct
 
 from toolwire.canonical.request import Request
 
-# Gemini 3 and later: they always think, and sign the first call of each step.
+# Gemini 3 and later always think, and sign the first call of each step.
 _SIGNING_MODELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _UNKNOWN_ISSUER = "openrouter"
 
 
 class ProviderTraits(Struct, frozen=True, kw_only=True):
-    """`answer_id` and `call_id` are what ids begin with; None: it has none. `proof` is the part that carries the proof
-    of thinking, `issuer` who gives it. `discreet`: thinking is shown only where that is asked for."""
+    """The ids, signatures and models of one provider."""
 
+    # The beginning of ids; None if the provider issues none.
     response_id_prefix: str | None
     call_id_prefix: str | None
+    # The vendor that signs thinking.
     issuer: str = ""
+    # The part that carries the signature.
     signed_part: Literal["reasoning", "call"] | None = None
+    # Whether thinking is shown only on request.
     hides_thinking: bool = False
     models: tuple[str, ...]
 
@@ -70,30 +73,31 @@ PROVIDER_TRAITS: dict[str, ProviderTraits] = {
 
 
 def signs_calls(model: str | None) -> bool:
+    """Return whether this Gemini model signs its calls."""
     return _SIGNING_MODELS.search(model or "") is not None
 
 
 def is_thinking_enabled(protocol: str, request: Request) -> bool:
-    """Whether thinking is on, as this protocol turns it on."""
+    """Return whether the request enables thinking in this protocol."""
     if protocol.startswith("gemini") and signs_calls(request.model):
         return True
-    asked = request.thinking
-    if asked is None:
+    thinking = request.thinking
+    if thinking is None:
         return False
-    if asked.enabled is not None:
-        return asked.enabled
-    # Anthropic's effort alone is about the answer.
-    return protocol != "anthropic" and asked.effort != "none"
+    if thinking.enabled is not None:
+        return thinking.enabled
+    # Anthropic's `effort` alone does not enable thinking.
+    return protocol != "anthropic" and thinking.effort != "none"
 
 
 def is_thinking_visible(protocol: str, request: Request) -> bool:
-    """Whether thinking may be read."""
+    """Return whether the response shows the thinking."""
     visibility = None if request.thinking is None else request.thinking.visibility
     return visibility in ("summary", "full") if PROVIDER_TRAITS[protocol].hides_thinking else visibility != "omitted"
 
 
 def signature_issuer(protocol: str, model: str | None) -> str:
-    """Who proves the thinking of this model: through OpenRouter, whose model it is."""
+    """Return the vendor that signs the thinking of this model; for OpenRouter, the model's vendor."""
     if protocol != "openrouter":
         return PROVIDER_TRAITS[protocol].issuer
     vendor = (model or "").lstrip("~").partition("/")[0]
@@ -101,7 +105,7 @@ def signature_issuer(protocol: str, model: str | None) -> str:
 
 
 def call_id_prefix(protocol: str, model: str | None) -> str | None:
-    """What ids of calls begin with. Gemini's models before 3 issue none; OpenRouter's are the upstream's own."""
+    """Return the beginning of call ids. Gemini models before 3 issue none; OpenRouter passes the upstream's."""
     if protocol == "gemini" and not signs_calls(model):
         return None
     if protocol == "openrouter" and signature_issuer(protocol, model) == "anthropic":

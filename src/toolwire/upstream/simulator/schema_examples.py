@@ -1,7 +1,4 @@
-"""A text that matches a regular expression: the shortest that its syntax offers, or None where that is no match.
-
-Values made from a JSON Schema: small, always the same, and valid against it.
-"""
+"""Example values for JSON Schemas and regular expressions: small, deterministic and valid."""
 
 import math
 import re
@@ -16,10 +13,10 @@ _GROUP_PREFIX = re.compile(r"\?(?::|P?<\w+>)")
 
 
 def build_match(pattern: str, min_length: int = 0) -> str | None:
-    """`shortest`: where the pattern has no length of its own, at least so long."""
-    for often in (0, min_length):
+    """Return a short text that matches a regular expression, or None if it is not supported."""
+    for repeats in (0, min_length):
         try:
-            text = _PatternSample(pattern, min(often, _MAX_REPEATS)).read_alternatives()
+            text = _PatternSample(pattern, min(repeats, _MAX_REPEATS)).read_alternatives()
             if len(text) >= min_length and re.search(pattern, text):
                 return text
         except (re.error, ValueError, IndexError, RecursionError):
@@ -28,14 +25,14 @@ def build_match(pattern: str, min_length: int = 0) -> str | None:
 
 
 class _PatternSample:
-    """Reads a pattern from left to right. `often` is how many times to take what may be repeated without end."""
+    """Parses a pattern from left to right. `repeats` is the count for open-ended repetitions."""
 
     def __init__(self, pattern: str, repeats: int) -> None:
         self._rest = pattern
         self._repeats = repeats
 
     def read_alternatives(self) -> str:
-        """The first of several."""
+        """Return a text for the first alternative, and skip the others."""
         first = self._read_sequence()
         while self._rest[:1] == "|":
             self._take(1)
@@ -43,33 +40,37 @@ class _PatternSample:
         return first
 
     def _take(self, size: int) -> str:
+        """Consume `size` characters of the pattern."""
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
     def _read_sequence(self) -> str:
-        made: list[str] = []
+        """Return a text for a sequence of atoms."""
+        texts: list[str] = []
         while self._rest and self._rest[0] not in "|)":
             atom = self._read_atom()
-            made.append(atom * self._read_repeat_count())
-        return "".join(made)
+            texts.append(atom * self._read_repeat_count())
+        return "".join(texts)
 
     def _read_repeat_count(self) -> int:
-        least = 1
+        """Consume a quantifier, if any, and return how often to repeat."""
+        minimum = 1
         if self._rest[:1] in ("*", "+", "?"):
             sign = self._take(1)
-            least = 0 if sign == "?" else max(self._repeats, sign == "+")
-        elif (count := _REPEAT_COUNT.match(self._rest)) is not None:
-            self._take(count.end())
-            least = int(count[1])
-            if count[2] == ",":
-                least = max(least, self._repeats)
+            minimum = 0 if sign == "?" else max(self._repeats, sign == "+")
+        elif (bounds := _REPEAT_COUNT.match(self._rest)) is not None:
+            self._take(bounds.end())
+            minimum = int(bounds[1])
+            if bounds[2] == ",":
+                minimum = max(minimum, self._repeats)
         else:
-            return least
+            return minimum
         if self._rest[:1] in ("?", "+"):
             self._take(1)
-        return min(least, _MAX_REPEATS)
+        return min(minimum, _MAX_REPEATS)
 
     def _read_atom(self) -> str:
+        """Consume one atom and return a text for it."""
         match self._take(1):
             case "(":
                 return self._read_group()
@@ -86,23 +87,25 @@ class _PatternSample:
                 return literal
 
     def _read_group(self) -> str:
+        """Consume a group and return a text for it."""
         if self._rest[:1] == "?":
-            plain = _GROUP_PREFIX.match(self._rest)
-            if plain is None:
-                raise ValueError("a look at what is around it")
-            self._take(plain.end())
-        inside = self.read_alternatives()
+            prefix = _GROUP_PREFIX.match(self._rest)
+            if prefix is None:
+                raise ValueError("lookaround assertions are not supported")
+            self._take(prefix.end())
+        text = self.read_alternatives()
         self._take(1)
-        return inside
+        return text
 
     def _read_class(self) -> str:
-        edge = self._rest.index("]", 2 if self._rest[:1] == "^" else 1)
-        while self._rest[edge - 1] == "\\":
-            edge = self._rest.index("]", edge + 1)
-        inside = self._take(edge + 1)[:-1]
-        if inside[:1] == "^":
-            return next(letter for letter in _NEGATED_CLASS_CANDIDATES if re.match(f"[{inside}]", letter))
-        return _ESCAPE_EXAMPLES.get(inside[1], inside[1]) if inside[0] == "\\" else inside[0]
+        """Consume a character class and return one of its characters."""
+        end = self._rest.index("]", 2 if self._rest[:1] == "^" else 1)
+        while self._rest[end - 1] == "\\":
+            end = self._rest.index("]", end + 1)
+        members = self._take(end + 1)[:-1]
+        if members[:1] == "^":
+            return next(letter for letter in _NEGATED_CLASS_CANDIDATES if re.match(f"[{members}]", letter))
+        return _ESCAPE_EXAMPLES.get(members[1], members[1]) if members[0] == "\\" else members[0]
 
 
 Schema = dict[str, Any]
@@ -126,18 +129,13 @@ _UNION_KEYWORDS = ("anyOf", "oneOf")
 
 
 def build_example(schema: Any, root: Any = None, depth: int = 0) -> Any:
-    """The least value that fits: required properties only, the first of several choices."""
+    """Return a minimal valid value: required properties only, and the first of several choices."""
     root = schema if root is None else root
     schema = resolve_schema(schema, root)
     if not schema:
         return _DEFAULT_STRING
-    if "const" in schema:
-        return schema["const"]
-    if "default" in schema and matches_schema(schema["default"], schema):
-        return schema["default"]
-    for keyword in ("enum", "examples"):
-        if isinstance(schema.get(keyword), list) and schema[keyword] and matches_schema(schema[keyword][0], schema):
-            return schema[keyword][0]
+    if values := _given_values(schema):
+        return values[0]
     if depth > _MAX_DEPTH:
         return None
     for keyword in _UNION_KEYWORDS:
@@ -160,52 +158,64 @@ def build_example(schema: Any, root: Any = None, depth: int = 0) -> Any:
             return _build_string(schema)
 
 
+def _given_values(schema: Schema) -> list[Any]:
+    """Return the valid values that the schema itself gives: `const`, `default`, the first of `enum` or `examples`."""
+    if "const" in schema:
+        return [schema["const"]]
+    lists = [values for keyword in ("enum", "examples") if isinstance(values := schema.get(keyword), list)]
+    candidates = [*([schema["default"]] if "default" in schema else []), *(values[0] for values in lists if values)]
+    return [value for value in candidates if matches_schema(value, schema)]
+
+
 def resolve_schema(schema: Any, root: Any) -> Schema:
-    """The schema itself, with what it refers to and what `allOf` adds in its place."""
+    """Return the schema with `$ref` and `allOf` resolved at its top level."""
     for _ in range(_MAX_DEPTH):
         if not isinstance(schema, dict):
             return {}
         if isinstance(schema.get("$ref"), str):
-            beside = {key: value for key, value in schema.items() if key != "$ref"}
-            found = _resolve_pointer(schema["$ref"], root)
-            schema = {**found, **beside} if isinstance(found, dict) else beside
+            siblings = {key: value for key, value in schema.items() if key != "$ref"}
+            referenced = _resolve_pointer(schema["$ref"], root)
+            schema = {**referenced, **siblings} if isinstance(referenced, dict) else siblings
         elif isinstance(schema.get("allOf"), list):
-            whole = {key: value for key, value in schema.items() if key != "allOf"}
+            merged = {key: value for key, value in schema.items() if key != "allOf"}
             for part in schema["allOf"]:
-                whole = _merge_schemas(whole, resolve_schema(part, root))
-            schema = whole
+                merged = _merge_schemas(merged, resolve_schema(part, root))
+            schema = merged
         else:
             return schema
     return {}
 
 
 def _resolve_pointer(pointer: str, root: Any) -> Any:
-    found = root
+    """Return what a JSON pointer refers to."""
+    value = root
     for step in pointer.removeprefix("#").split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _first_non_null(choices: list[Any], root: Any) -> Any:
-    """The first choice that is not merely null."""
-    return next((one for one in choices if schema_type(resolve_schema(one, root)) != "null"), choices[0])
+    """Return the first choice whose type is not null."""
+    return next((choice for choice in choices if schema_type(resolve_schema(choice, root)) != "null"), choices[0])
 
 
 def _merge_schemas(schema: Schema, other: Any, dropped_keyword: str = "") -> Schema:
+    """Merge two schemas; the second wins, except that properties and required names are united."""
     other = other if isinstance(other, dict) else {}
-    joined = {**{key: value for key, value in schema.items() if key != dropped_keyword}, **other}
+    merged = {**{key: value for key, value in schema.items() if key != dropped_keyword}, **other}
     if "properties" in schema and "properties" in other:
-        joined["properties"] = {**schema["properties"], **other["properties"]}
+        merged["properties"] = {**schema["properties"], **other["properties"]}
     if "required" in schema and "required" in other:
-        joined["required"] = list(dict.fromkeys([*schema["required"], *other["required"]]))
-    return joined
+        merged["required"] = list(dict.fromkeys([*schema["required"], *other["required"]]))
+    return merged
 
 
 def schema_type(schema: Schema) -> str:
+    """Return the type of a schema in lower case, inferred if it is missing; "" if unknown."""
     kind = schema.get("type")
     if isinstance(kind, list):
-        kind = next((one for one in kind if one != "null"), "null")
+        kind = next((name for name in kind if name != "null"), "null")
     if isinstance(kind, str):
         return kind.lower()
     if "properties" in schema or "required" in schema:
@@ -214,50 +224,57 @@ def schema_type(schema: Schema) -> str:
 
 
 def schema_properties(schema: Schema) -> dict[str, Any]:
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
+    """Return the properties of a schema."""
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
 
 
 def required_properties(schema: Schema) -> list[str]:
+    """Return the required properties, in the order of declaration."""
     listed = schema.get("required")
-    asked = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    known = schema_properties(schema)
-    return [name for name in known if name in asked] + [name for name in asked if name not in known]
+    required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    properties = schema_properties(schema)
+    return [name for name in properties if name in required] + [name for name in required if name not in properties]
 
 
 def _build_object(schema: Schema, root: Any, depth: int) -> dict[str, Any]:
-    known = schema_properties(schema)
-    made = {name: build_example(known.get(name, {}), root, depth + 1) for name in required_properties(schema)}
-    for name in known:
-        if len(made) >= _bound(schema, "minProperties", 0):
+    """Return an object with the required properties, and more up to `minProperties`."""
+    properties = schema_properties(schema)
+    value = {name: build_example(properties.get(name, {}), root, depth + 1) for name in required_properties(schema)}
+    for name in properties:
+        if len(value) >= _bound(schema, "minProperties", 0):
             break
-        made.setdefault(name, build_example(known[name], root, depth + 1))
-    return made
+        value.setdefault(name, build_example(properties[name], root, depth + 1))
+    return value
 
 
 def _build_array(schema: Schema, root: Any, depth: int) -> list[Any]:
+    """Return an array of the minimal length, or with one item."""
     first = schema["prefixItems"] if isinstance(schema.get("prefixItems"), list) else []
     size = max(_bound(schema, "minItems", 1), len(first))
     size = min(size, _bound(schema, "maxItems", size))
     items = [*first, *[schema.get("items", {})] * (size - len(first))][:size]
-    made = [build_example(item, root, depth + 1) for item in items]
+    values = [build_example(item, root, depth + 1) for item in items]
     if schema.get("uniqueItems") is True:
-        made = [_make_distinct(value, place) for place, value in enumerate(made)]
-    return made
+        values = [_make_distinct(value, index) for index, value in enumerate(values)]
+    return values
 
 
 def _make_distinct(value: Any, index: int) -> Any:
+    """Change a value so that it differs from its siblings, for `uniqueItems`."""
     if index == 0 or isinstance(value, bool):
         return value
     return value + index if isinstance(value, int | float) else f"{value}{index}" if isinstance(value, str) else value
 
 
 def _bound(schema: Schema, name: str, default: int) -> int:
+    """Return a numeric keyword of the schema, or the default."""
     bound = schema.get(name)
     return int(bound) if isinstance(bound, int | float) and bound >= 0 else default
 
 
 def _build_number(schema: Schema, *, integer: bool) -> int | float:
+    """Return a number within the bounds of the schema, 1 if possible."""
     step = schema.get("multipleOf") or (1 if integer else 0)
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
     if isinstance(above := schema.get("exclusiveMinimum"), int | float):
@@ -271,11 +288,12 @@ def _build_number(schema: Schema, *, integer: bool) -> int | float:
 
 
 def _build_string(schema: Schema) -> str:
-    short = _bound(schema, "minLength", 0)
-    if isinstance(pattern := schema.get("pattern"), str) and (found := build_match(pattern, short)) is not None:
-        return found
+    """Return a text for the pattern, format and length of the schema."""
+    min_length = _bound(schema, "minLength", 0)
+    if isinstance(pattern := schema.get("pattern"), str) and (match := build_match(pattern, min_length)) is not None:
+        return match
     text = _FORMAT_EXAMPLES.get(str(schema.get("format")), _DEFAULT_STRING)
-    text = text if len(text) >= short else text + "x" * (min(short, 10_000) - len(text))
+    text = text if len(text) >= min_length else text + "x" * (min(min_length, 10_000) - len(text))
     return text[: _bound(schema, "maxLength", len(text))]
 
 
@@ -291,7 +309,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def matches_schema(value: Any, schema: Schema) -> bool:
-    """Whether a value keeps to what the schema says of itself: type, choice, bounds and length."""
+    """Return whether a value fits the schema's type, `enum`, `const`, bounds and length. Subschemas are not checked."""
     kinds = _PYTHON_TYPES.get(schema_type(schema), (object,))
     listed = schema.get("type")
     nullable = value is None and isinstance(listed, list) and "null" in listed
@@ -304,11 +322,16 @@ def matches_schema(value: Any, schema: Schema) -> bool:
     if isinstance(value, str):
         return _bound(schema, "minLength", 0) <= len(value) <= _bound(schema, "maxLength", len(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
-        step = schema.get("multipleOf")
-        return (
-            schema.get("minimum", value) <= value <= schema.get("maximum", value)
-            and value > schema.get("exclusiveMinimum", -math.inf)
-            and value < schema.get("exclusiveMaximum", math.inf)
-            and not (step and value % step)
-        )
+        return _is_in_range(value, schema)
     return True
+
+
+def _is_in_range(value: float, schema: Schema) -> bool:
+    """Return whether a number fits the bounds and `multipleOf` of the schema."""
+    step = schema.get("multipleOf")
+    return (
+        schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        and value > schema.get("exclusiveMinimum", -math.inf)
+        and value < schema.get("exclusiveMaximum", math.inf)
+        and not (step and value % step)
+    )

@@ -1,6 +1,6 @@
-"""Scripts: exact turns for the model to play, in TOML or JSON.
+"""Scripts of exact turns for the simulator to play, in TOML or JSON.
 
-Each request plays the first turn that is left and matches. When none is, the model answers by itself.
+Each request plays the first remaining turn that matches it. If none matches, the model replies on its own.
 """
 
 from itertools import pairwise
@@ -19,57 +19,67 @@ from toolwire.upstream.simulator.prompt import read_prompt
 
 
 class ScriptError(ValueError):
-    """The script can't be played: the message names the place."""
+    """The script is invalid; the message names the location."""
 
 
 class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A call: `arguments` as a table or as text that need not be JSON, or for a free-text tool `input`."""
+    """A call of a scripted turn."""
 
     name: str
+    # A table, or text that need not be valid JSON.
     arguments: dict[str, Any] | str | None = None
+    # The input of a freeform tool.
     input: str | None = None
     namespace: str | None = None
 
     def to_reply_call(self) -> ReplyCall:
         if self.input is not None:
             return ReplyCall(self.name, self.input, self.namespace, freeform=True)
-        said = {} if self.arguments is None else self.arguments
-        text = said if isinstance(said, str) else msgspec.json.encode(said).decode()
+        arguments = {} if self.arguments is None else self.arguments
+        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
         return ReplyCall(self.name, text, self.namespace)
 
 
 class ScriptedError(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`status` overrides the one that the protocol has for the kind."""
+    """An error of a scripted turn."""
 
     kind: ErrorKind = "server"
+    # Overrides the status that the protocol uses for the kind.
     status: int | None = None
     message: str = "The script says so."
     retry_after: float | None = None
 
 
 class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What to play. `when` and `after` say for which words of the user, and after how many answers of the model. An
-    `error` alone is the whole answer; after a `text` it breaks a stream. `cut` closes the connection after so many
-    pieces; `garbage` is sent in place of the rest; `endless` never stops. `actions` drive the screen that the request
-    declares, in its form; a person must agree to the `checks` first."""
+    """One turn of a script: its conditions, its content, and its failures."""
 
+    # Matches if the last user text contains this.
     when: str | None = None
+    # Matches after this many replies of the model.
     after: int | None = None
+    # Number of times to play it; 0 is unlimited.
     repeat: int = 1
     thinking: str | None = None
     text: str | None = None
     calls: tuple[ScriptedCall, ...] = ()
+    # Actions on the screen that the request declares, and the safety checks to acknowledge before them.
     actions: tuple[Action, ...] = ()
     checks: tuple[SafetyCheck, ...] = ()
     stop: StopReason | None = None
+    # Alone, an error response; after content, the end of a stream.
     error: ScriptedError | None = None
+    # Seconds before the response, and between the chunks of a stream.
     delay: float = 0
     pace: float = 0
+    # Closes the connection after this many chunks.
     cut: int | None = None
+    # Sent instead of the rest of the response.
     garbage: str | None = None
+    # Repeats the first delta until the client disconnects.
     endless: bool = False
 
     def to_reply(self) -> Reply:
+        """Return the content of the turn as a reply."""
         error = None if self.error is None else self.to_api_error()
         calls = tuple(call.to_reply_call() for call in self.calls)
         return Reply(
@@ -83,11 +93,12 @@ class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         )
 
     def to_api_error(self) -> ApiError:
-        told = self.error or ScriptedError()
-        return ApiError(kind=told.kind, message=told.message, status=told.status, retry_after=told.retry_after)
+        """Return the error of the turn."""
+        error = self.error or ScriptedError()
+        return ApiError(kind=error.kind, message=error.message, status=error.status, retry_after=error.retry_after)
 
     def is_error_only(self) -> bool:
-        """Whether it is an error before anything is said."""
+        """Return whether the turn is an error without any content."""
         return (
             self.error is not None
             and self.text is None
@@ -98,31 +109,34 @@ class ScriptedTurn(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class _ScriptFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The contents of a script file."""
+
     turns: tuple[ScriptedTurn, ...]
 
 
 class Script:
-    """Turns, and how often each may still be played; `repeat` of 0 is for ever."""
+    """The turns of a script, and how often each may still be played."""
 
     def __init__(self, turns: tuple[ScriptedTurn, ...]) -> None:
         self._turns = turns
         self._remaining = [turn.repeat or -1 for turn in turns]
 
     def next_turn(self, request: Request, protocol: str) -> ScriptedTurn | None:
-        """The turn to play for the words of the user in it."""
+        """Return the first remaining turn that matches the request, and count it as played."""
         text = read_prompt(request).text
-        # Some protocols tell one answer in several messages.
+        # Some protocols split one reply into several messages.
         roles = ("", *(message.role for message in request.messages))
-        answers = sum(before != "assistant" == one for before, one in pairwise(roles))
-        for place, turn in enumerate(self._turns):
-            meant = (turn.when is None or turn.when in text) and turn.after in (None, answers)
-            if self._remaining[place] and meant:
-                self._remaining[place] -= 1
+        replies = sum(previous != "assistant" == role for previous, role in pairwise(roles))
+        for index, turn in enumerate(self._turns):
+            matches = (turn.when is None or turn.when in text) and turn.after in (None, replies)
+            if self._remaining[index] and matches:
+                self._remaining[index] -= 1
                 return turn
         return None
 
 
 def load_script(path: Path) -> Script:
+    """Read a script file, as JSON if its name ends with .json, else as TOML."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -131,8 +145,9 @@ def load_script(path: Path) -> Script:
 
 
 def parse_script(data: bytes, name: str, *, toml: bool = True) -> Script:
+    """Parse a script. `name` is used in error messages."""
     try:
-        found = (msgspec.toml if toml else msgspec.json).decode(data, type=_ScriptFile)
+        script_file = (msgspec.toml if toml else msgspec.json).decode(data, type=_ScriptFile)
     except (msgspec.DecodeError, ValueError) as error:
         raise ScriptError(f"{name}: {error}") from None
-    return Script(found.turns)
+    return Script(script_file.turns)

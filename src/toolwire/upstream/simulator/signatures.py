@@ -1,7 +1,7 @@
-"""Proofs of continuity: signatures under which the model knows its own thinking again, and ids its own calls.
+"""Signatures of the simulated model's thinking, and call ids that it recognizes as its own.
 
-Both are a nonce and a MAC. The nonce is a digest of the conversation, so that the same request is answered with the
-same bytes. A signature also binds the thinking that it stands on; an id says whether thinking led to its call.
+Both are a nonce and a MAC. The nonce is a digest of the conversation, so that the same request gets the same bytes.
+A signature also covers the thinking that it belongs to; a call id encodes whether thinking preceded the call.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from toolwire.canonical.content import Reasoning, ReasoningText, Signature
 
 _DEFAULT_KEY = b"toolwire's simulated model: anyone may know this key"
-# How each vendor's proofs begin, once they are base64: EqQB..., gAAAA..., CiQB...
+# The first bytes of each vendor's signatures, which are EqQB..., gAAAA... and CiQB... in base64.
 _SIGNATURE_PREFIXES = {"anthropic": b"\x12\xa4\x01", "openai": b"\x80\x00\x00\x00\x00\x00", "google": b"\x0a\x24\x01"}
 _NONCE_BYTES = 12
 _MAC_BYTES = 20
@@ -19,11 +19,13 @@ _ID_MAC_CHARS = 8
 
 
 class SignatureKey:
+    """The key that signs and verifies thinking and call ids."""
+
     def __init__(self, key: bytes = _DEFAULT_KEY) -> None:
         self._key = key
 
     def sign(self, issuer: str, nonce: str, bound_text: str = "") -> Signature:
-        """The proof of a piece of thinking, of the kind that its issuer gives."""
+        """Return a signature of the issuer's kind that covers `bound_text`."""
         seed = hashlib.blake2s(nonce.encode(), digest_size=_NONCE_BYTES).digest()
         data = (
             _SIGNATURE_PREFIXES.get(issuer, _SIGNATURE_PREFIXES["openai"])
@@ -34,29 +36,33 @@ class SignatureKey:
         return Signature(issuer=issuer, data=b64encode(data).decode(), kind=kind)  # type: ignore[arg-type]
 
     def is_valid(self, data: str, bound_text: str = "") -> bool:
-        """Whether this is a proof of ours, for this text or for one that was not shown. Some clients write it in the
-        other alphabet of base64."""
+        """Return whether a signature is ours, for this text or for thinking that was not shown.
+
+        Some clients send it in URL-safe base64.
+        """
         try:
-            plain = b64decode(data.translate(_URLSAFE_TO_STANDARD) + "=" * (-len(data) % 4), validate=True)
+            decoded = b64decode(data.translate(_URLSAFE_TO_STANDARD) + "=" * (-len(data) % 4), validate=True)
         except ValueError:
             return False
-        seed, mac = plain[-_MAC_BYTES - _NONCE_BYTES : -_MAC_BYTES], plain[-_MAC_BYTES:]
+        seed, mac = decoded[-_MAC_BYTES - _NONCE_BYTES : -_MAC_BYTES], decoded[-_MAC_BYTES:]
         return any(hmac.compare_digest(self._mac(seed, text, _MAC_BYTES), mac) for text in (bound_text, ""))
 
     def make_call_id(self, prefix: str, nonce: str, number: int, *, after_thinking: bool) -> str:
+        """Return a call id that encodes the nonce, and whether thinking preceded the call."""
         body = f"{nonce[:12]}{number:04x}"
         return f"{prefix}{body}{self._call_id_mac(body, after_thinking=after_thinking)}"
 
     def thinking_nonce(self, id: str) -> str | None:
-        """The nonce of an answer that thought before it made this call; None for any other call."""
-        body, tag = id[-16 - _ID_MAC_CHARS : -_ID_MAC_CHARS], id[-_ID_MAC_CHARS:]
+        """Return the nonce in a call id if thinking preceded the call, else None."""
+        body, mac = id[-16 - _ID_MAC_CHARS : -_ID_MAC_CHARS], id[-_ID_MAC_CHARS:]
         return (
             body[:12]
-            if hmac.compare_digest(self._call_id_mac(body, after_thinking=True).encode(), tag.encode())
+            if hmac.compare_digest(self._call_id_mac(body, after_thinking=True).encode(), mac.encode())
             else None
         )
 
     def _call_id_mac(self, body: str, *, after_thinking: bool) -> str:
+        """Return the MAC of a call id, in hex."""
         return self._mac(body.encode(), "thought" if after_thinking else "", _ID_MAC_CHARS // 2).hex()
 
     def _mac(self, seed: bytes, text: str, size: int) -> bytes:
@@ -67,10 +73,10 @@ _URLSAFE_TO_STANDARD = str.maketrans("-_", "+/")
 
 
 def visible_reasoning(part: Reasoning) -> str:
-    """What can be read of it."""
+    """Return the visible text of a reasoning part."""
     return "".join(block.text for block in part.content if isinstance(block, ReasoningText))
 
 
 def reasoning_item_id(nonce: str) -> str:
-    """The name of the reasoning in an answer, known from the nonce in the ids of its calls."""
+    """Return the id of the reasoning item in a response, derived from the nonce in its call ids."""
     return "rs_" + hashlib.blake2s(nonce[:12].encode(), digest_size=24).hexdigest()

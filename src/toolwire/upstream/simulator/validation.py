@@ -1,4 +1,4 @@
-"""What is rejected, as the provider would reject it: in its words, and with its kind of error."""
+"""Rejections of invalid requests, with each provider's error kinds and messages."""
 
 import msgspec
 
@@ -58,7 +58,7 @@ _THINKING_EXPECTED = (
 
 
 class ProviderRejection(Exception):
-    """The request is refused with this error."""
+    """The request is rejected with this error."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.message)
@@ -66,12 +66,12 @@ class ProviderRejection(Exception):
 
 
 def decode_valid_request(codec: Codec, body: bytes, route: Route) -> Request:
-    """The request, if the provider would take it. What its history proves is for `demand_proofs`."""
+    """Decode the request, or reject it as the provider would. `require_signatures` checks its signatures."""
     try:
-        whole = msgspec.json.decode(body)
+        decoded = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProviderRejection(invalid_json_error(codec.name, str(error))) from None
-    for finding in codec.check_request(whole, model=route.model, version=route.version):
+    for finding in codec.check_request(decoded, model=route.model, version=route.version):
         if finding.level == "error":
             raise ProviderRejection(
                 ApiError(kind="invalid_request", message=finding.message, param=_parameter_name(finding.path) or None)
@@ -79,46 +79,49 @@ def decode_valid_request(codec: Codec, body: bytes, route: Route) -> Request:
     try:
         return codec.decode_request(body, route)
     except DecodeError as error:
-        place = _parameter_name(error.path)
-        said = f"{place or 'body'}: expected {error.expected}, got {error.got}"
-        raise ProviderRejection(ApiError(kind="invalid_request", message=said, param=place or None)) from None
+        param = _parameter_name(error.path)
+        message = f"{param or 'body'}: expected {error.expected}, got {error.got}"
+        raise ProviderRejection(ApiError(kind="invalid_request", message=message, param=param or None)) from None
 
 
 def _parameter_name(pointer: str) -> str:
-    """A place as OpenAI names it."""
+    """Convert a JSON pointer to OpenAI's `param` notation."""
     steps = [f"[{step}]" if step.isdigit() else f".{step}" for step in pointer.split("/")[1:]]
     return "".join(steps).lstrip(".").replace("~1", "/").replace("~0", "~")
 
 
 def invalid_json_error(protocol: str, reason: str) -> ApiError:
+    """Return the provider's error for a body that is not JSON."""
     return ApiError(kind="invalid_request", message=_INVALID_JSON[protocol].format(why=reason))
 
 
 def missing_key_error(protocol: str) -> ApiError:
-    kind, said = _MISSING_KEY[protocol]
-    return ApiError(kind=kind, message=said)
+    """Return the provider's error for a missing API key."""
+    kind, message = _MISSING_KEY[protocol]
+    return ApiError(kind=kind, message=message)
 
 
 def model_not_found_error(protocol: str, model: str) -> ApiError:
-    said = _MODEL_NOT_FOUND.get(protocol, "The model `{model}` does not exist or you do not have access to it.")
+    """Return the provider's error for an unknown model."""
+    template = _MODEL_NOT_FOUND.get(protocol, "The model `{model}` does not exist or you do not have access to it.")
     code = "model_not_found" if protocol.startswith("openai") else None
-    return ApiError(kind="not_found", message=said.format(model=model), code=code)
+    return ApiError(kind="not_found", message=template.format(model=model), code=code)
 
 
 def response_not_found_error(protocol: str, kind: str, id: str) -> ApiError:
-    """A stored answer that is not there."""
+    """Return the provider's error for an unknown stored response."""
     if protocol == "openai-responses" and kind == "response":
-        said = f"Previous response with id '{id}' not found."
-        code, place = "previous_response_not_found", "previous_response_id"
-        return ApiError(kind="invalid_request", message=said, code=code, param=place)
+        message = f"Previous response with id '{id}' not found."
+        code, param = "previous_response_not_found", "previous_response_id"
+        return ApiError(kind="invalid_request", message=message, code=code, param=param)
     return ApiError(kind="not_found", message=f"{kind.capitalize()} with id '{id}' not found.")
 
 
-# ---- proofs that must come back
+# ---- signatures that must be sent back
 
 
 def require_signatures(request: Request, protocol: str, key: SignatureKey) -> None:
-    """Refuse a history whose proofs are edited or another's, or missing where the provider wants them back."""
+    """Reject a history whose signatures are altered or foreign, or missing where the provider requires them."""
     match protocol:
         case "anthropic":
             _require_thinking_blocks(request, key)
@@ -136,7 +139,7 @@ def require_signatures(request: Request, protocol: str, key: SignatureKey) -> No
 
 
 def _is_authentic(part: object, key: SignatureKey) -> bool:
-    """Whether a part has no proof, or one that holds."""
+    """Return whether a part has no signature, or a valid one."""
     if isinstance(part, Reasoning) and part.signature is not None:
         return key.is_valid(part.signature.data, visible_reasoning(part))
     if isinstance(part, ToolCall) and part.signature is not None:
@@ -145,55 +148,65 @@ def _is_authentic(part: object, key: SignatureKey) -> bool:
 
 
 def _first_call_after_thinking(message: Message, key: SignatureKey) -> ToolCall | None:
-    """The first call in it that thinking of ours led to."""
+    """Return the first call of a message that thinking of this model preceded."""
     calls = (part for part in message.parts if isinstance(part, ToolCall))
     return next((call for call in calls if call.id and key.thinking_nonce(call.id) is not None), None)
 
 
 def _rejection(message: str, code: str | None = None) -> ProviderRejection:
+    """Return a rejection as an invalid request."""
     return ProviderRejection(ApiError(kind="invalid_request", message=message, code=code))
 
 
 def _require_thinking_blocks(request: Request, key: SignatureKey) -> None:
-    for number, message in enumerate(request.messages):
-        for place, part in enumerate(message.parts):
-            if isinstance(part, Reasoning) and (part.signature is None or not _is_authentic(part, key)):
-                field = "`data` in `redacted_thinking`" if part.hidden == "redacted" else "`signature` in `thinking`"
-                raise _rejection(f"messages.{number}.content.{place}: Invalid {field} block")
+    """Check the thinking blocks as Anthropic does: valid signatures, and none missing in the current turn."""
+    _require_valid_thinking(request, key)
     if not is_thinking_enabled("anthropic", request):
         return
-    manual = request.thinking is not None and request.thinking.budget_tokens is not None
+    has_budget = request.thinking is not None and request.thinking.budget_tokens is not None
     start = current_turn_start(request.messages)
     for number, message in enumerate(request.messages[start:], start):
-        thought = any(isinstance(part, Reasoning) for part in message.parts)
-        if not thought and _first_call_after_thinking(message, key) is not None:
-            place = next(at for at, part in enumerate(message.parts) if isinstance(part, ToolCall))
-            at = f"messages.{number}.content.{place}"
-            raise _rejection(f"{at}.type: {_THINKING_EXPECTED}" if manual else f"{at}: {_THINKING_MODIFIED}")
+        has_thinking = any(isinstance(part, Reasoning) for part in message.parts)
+        if not has_thinking and _first_call_after_thinking(message, key) is not None:
+            index = next(index for index, part in enumerate(message.parts) if isinstance(part, ToolCall))
+            path = f"messages.{number}.content.{index}"
+            raise _rejection(f"{path}.type: {_THINKING_EXPECTED}" if has_budget else f"{path}: {_THINKING_MODIFIED}")
+
+
+def _require_valid_thinking(request: Request, key: SignatureKey) -> None:
+    """Reject thinking blocks without a valid signature."""
+    for number, message in enumerate(request.messages):
+        for index, part in enumerate(message.parts):
+            if isinstance(part, Reasoning) and (part.signature is None or not _is_authentic(part, key)):
+                field = "`data` in `redacted_thinking`" if part.hidden == "redacted" else "`signature` in `thinking`"
+                raise _rejection(f"messages.{number}.content.{index}: Invalid {field} block")
 
 
 def _require_reasoning_items(request: Request, key: SignatureKey) -> None:
-    """An item that is named belongs to the reasoning that led to it; one without a name is taken as it is."""
-    known: set[str | None] = set()
+    """Check the reasoning items as OpenAI does.
+
+    An item with an id needs the reasoning item that preceded it; an item without an id is accepted as it is.
+    """
+    reasoning_ids: set[str | None] = set()
     for message in request.messages:
         for part in message.parts:
             if isinstance(part, Reasoning):
-                known.add(message.id)
+                reasoning_ids.add(message.id)
                 if not _is_authentic(part, key):
-                    said = f"The encrypted content for item {message.id} could not be verified. "
-                    said += "Reason: Encrypted content could not be decrypted or parsed."
-                    raise _rejection(said, "invalid_encrypted_content")
+                    error = f"The encrypted content for item {message.id} could not be verified. "
+                    error += "Reason: Encrypted content could not be decrypted or parsed."
+                    raise _rejection(error, "invalid_encrypted_content")
         call = _first_call_after_thinking(message, key)
-        if call is not None and message.id is not None and None not in known:
-            wanted = reasoning_item_id(key.thinking_nonce(call.id or "") or "")
-            if wanted not in known:
+        if call is not None and message.id is not None and None not in reasoning_ids:
+            required_id = reasoning_item_id(key.thinking_nonce(call.id or "") or "")
+            if required_id not in reasoning_ids:
                 kind = "custom_tool_call" if call.shape == "freeform" else "function_call"
-                said = f"Item '{message.id}' of type '{kind}' was provided without its required 'reasoning' item: "
-                raise _rejection(f"{said}'{wanted}'.")
+                error = f"Item '{message.id}' of type '{kind}' was provided without its required 'reasoning' item: "
+                raise _rejection(f"{error}'{required_id}'.")
 
 
 def _require_signed_calls(request: Request, key: SignatureKey) -> None:
-    """That the first call of each step is signed at all is one of the codec's rules; a dummy is no seal."""
+    """Check the signatures of Gemini's calls. A missing one is already rejected by the codec's rules."""
     if not signs_calls(request.model):
         return
     for message in request.messages[current_turn_start(request.messages) :]:
@@ -202,18 +215,21 @@ def _require_signed_calls(request: Request, key: SignatureKey) -> None:
 
 
 def _require_thought_signatures(request: Request, key: SignatureKey) -> None:
+    """Check the thought signatures as the Interactions API does."""
     if not signs_calls(request.model):
         return
     start = current_turn_start(request.messages)
-    thought = False
+    has_signature = False
     for number, message in enumerate(request.messages[start:], start):
         if any(not _is_authentic(part, key) for part in message.parts):
             raise _rejection("Invalid thought signature.")
-        thought = thought or any(isinstance(part, Reasoning) and part.signature is not None for part in message.parts)
+        has_signature = has_signature or any(
+            isinstance(part, Reasoning) and part.signature is not None for part in message.parts
+        )
         call = _first_call_after_thinking(message, key)
-        if call is not None and not thought:
+        if call is not None and not has_signature:
             raise _rejection(
                 f"Function call `{call.name}` in the `{number + 1}.` content block is missing a `thought_signature`."
             )
         if message.role == "user":
-            thought = False
+            has_signature = False

@@ -1,4 +1,4 @@
-"""`make test-sandbox`: shell commands in bubblewrap, on a machine that has it and lets it make namespaces."""
+"""`make test-sandbox`: run the bubblewrap tests on a machine that has bubblewrap and allows namespaces."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a shell command can't do in the sandbox. Run by `make test-sandbox`, since it needs bubblewrap."""
+"""Confinement of shell commands in the sandbox. Run by `make test-sandbox`, because it needs bubblewrap."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
 from toolwire.runtime.sandbox.process import CommandLimits
 from toolwire.runtime.tool import Tool
 
-# The environment of the tests may be in a folder that no command sees.
+# The Python environment of the tests may be in a directory that is hidden from commands.
 PYTHON = Path(sys.executable).resolve()
 
 
@@ -36,37 +36,37 @@ def output(result: str) -> str:
     return result.partition("\nOutput: ")[2].rpartition("\nError: ")[0]
 
 
-def alive(name: str) -> list[str]:
+def running_processes(name: str) -> list[str]:
     lines = subprocess.run(["ps", "-eo", "stat,args"], capture_output=True, text=True, check=True).stdout.splitlines()
     return [line for line in lines if name in line and not line.startswith("Z")]
 
 
-def test_the_form_is_that_of_every_command(root: Path) -> None:
+def test_output_format_in_the_sandbox(root: Path) -> None:
     assert run_tool_for_text(shell(root), command="echo hello; echo oh >&2; exit 3") == (
         "Command: echo hello; echo oh >&2; exit 3\nDirectory: (root)\nOutput: hello\nError: oh\nExit Code: 3"
     )
 
 
-def test_the_workspace_is_written_and_is_where_it_is_outside(root: Path) -> None:
+def test_workspace_is_writable_at_the_same_path(root: Path) -> None:
     (root / "sub").mkdir()
-    told = run_tool_for_text(shell(root), command="pwd; echo new > file; mkdir -p deep/er", directory="sub")
-    assert output(told) == f"{root.resolve()}/sub"
+    text = run_tool_for_text(shell(root), command="pwd; echo new > file; mkdir -p deep/er", directory="sub")
+    assert output(text) == f"{root.resolve()}/sub"
     assert (root / "sub" / "file").read_text() == "new\n"
     assert (root / "sub" / "file").stat().st_uid == os.getuid()
 
 
-def test_nothing_else_is_written(root: Path) -> None:
+def test_everything_else_is_read_only(root: Path) -> None:
     beside = root.parent / "beside"
     beside.mkdir()
     (beside / "file").write_text("old")
-    places = ["/etc", "/usr", "/usr/local", "/", "/var", "/opt", "/dev", "/run", "/home", str(beside)]
-    lines = [f"touch {place}/toolwire-was-here 2>/dev/null && echo wrote {place}" for place in places]
-    told = run_tool_for_text(shell(root), command="; ".join([*lines, f"echo new > {beside}/file"]))
-    assert "wrote" not in output(told)
+    paths = ["/etc", "/usr", "/usr/local", "/", "/var", "/opt", "/dev", "/run", "/home", str(beside)]
+    lines = [f"touch {path}/toolwire-was-here 2>/dev/null && echo wrote {path}" for path in paths]
+    text = run_tool_for_text(shell(root), command="; ".join([*lines, f"echo new > {beside}/file"]))
+    assert "wrote" not in output(text)
     assert (beside / "file").read_text() == "old"
 
 
-def test_what_is_private_is_not_there(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_paths_are_hidden(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"
     for name in (".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".local/state/toolwire/journal.db"):
         (home / name).parent.mkdir(parents=True)
@@ -80,68 +80,68 @@ def test_what_is_private_is_not_there(root: Path, tmp_path: Path, monkeypatch: p
     (state / "journal.db").write_text("canary-7f3a")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(root), command=f"grep -rs canary-7f3a {home} {state} ~ /tmp /root /home; ls -A ~; ~/.local/bin/tool"
     )
-    assert "canary-7f3a" not in output(told)
-    assert output(told).splitlines() == [".local", "works"]
+    assert "canary-7f3a" not in output(text)
+    assert output(text).splitlines() == [".local", "works"]
 
 
-def test_a_home_that_is_the_workspace_keeps_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_as_workspace_hides_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "id_ed25519").write_text("canary-7f3a")
     (tmp_path / ".netrc").write_text("canary-7f3a")
     (tmp_path / "project").write_text("mine")
     monkeypatch.setenv("HOME", str(tmp_path))
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(tmp_path), command="grep -rs canary-7f3a .; cat project; echo x > .ssh/authorized_keys; ls .ssh"
     )
-    assert output(told) == "mine"
+    assert output(text) == "mine"
     assert sorted(found.name for found in (tmp_path / ".ssh").iterdir()) == ["id_ed25519"]
 
 
-def test_passwords_keys_and_sockets_of_the_machine_are_not_there(root: Path) -> None:
-    told = run_tool_for_text(
+def test_system_passwords_keys_and_sockets_are_hidden(root: Path) -> None:
+    text = run_tool_for_text(
         shell(root), command="cat /etc/shadow /etc/gshadow /etc/sudoers; ls -A /run /etc/ssh /root/.ssh"
     )
-    assert output(told).replace("/run:", "").replace("/etc/ssh:", "").split() == []
+    assert output(text).replace("/run:", "").replace("/etc/ssh:", "").split() == []
 
 
-def test_what_is_hidden_in_the_workspace_is_empty(root: Path) -> None:
+def test_hidden_paths_in_the_workspace_are_empty(root: Path) -> None:
     (root / "state").mkdir()
     (root / "state" / "journal").write_text("canary-7f3a")
     (root / "token").write_text("canary-7f3a")
     hidden = shell(root, hidden=[root / "state", root / "token"])
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         hidden, command="cat state/* token; ls -A state; rm -rf state; mv state elsewhere; touch state/x"
     )
-    assert output(told) == ""
+    assert output(text) == ""
     assert (root / "state" / "journal").read_text() == "canary-7f3a"
 
 
-def test_what_git_would_run_next_is_not_written(root: Path) -> None:
+def test_files_that_git_executes_are_read_only(root: Path) -> None:
     subprocess.run(["git", "init", "-q", root], check=True)
     (root / "a").write_text("a")
     config = (root / ".git" / "config").read_text()
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         shell(root),
         command="echo run > .git/hooks/pre-commit; echo run >> .git/config; mv .git elsewhere; rm -rf .git/hooks;"
         " git config core.fsmonitor ./run;"
         " git add a && git -c user.name=n -c user.email=e commit -qm done && git log --format=%s",
     )
-    assert output(told) == "done"
+    assert output(text) == "done"
     assert (root / ".git" / "config").read_text() == config
     assert not (root / ".git" / "hooks" / "pre-commit").exists()
     assert not (root / "elsewhere").exists()
 
 
-def test_hooks_that_are_not_there_are_not_made(root: Path) -> None:
+def test_missing_hooks_can_not_be_created(root: Path) -> None:
     subprocess.run(["git", "init", "-q", "--template=", root], check=True)
     run_tool_for_text(shell(root), command="mkdir -p .git/hooks; echo run > .git/hooks/pre-commit")
     assert not (root / ".git" / "hooks" / "pre-commit").exists()
 
 
-def test_the_persons_configuration_is_not_written(root: Path) -> None:
+def test_user_configuration_is_not_written(root: Path) -> None:
     (root / "toolwire.toml").write_text("[policy]\n")
     run_tool_for_text(
         shell(root), command="echo 'allow = [\"*\"]' >> toolwire.toml; rm -f toolwire.toml; mv toolwire.toml x"
@@ -149,11 +149,11 @@ def test_the_persons_configuration_is_not_written(root: Path) -> None:
     assert (root / "toolwire.toml").read_text() == "[policy]\n"
 
 
-def test_a_configuration_that_a_command_makes_is_put_aside(root: Path) -> None:
+def test_created_configuration_is_renamed(root: Path) -> None:
     mine = root / "sub" / "mine.toml"
     mine.parent.mkdir(exist_ok=True)
-    told = run_tool_for_text(shell(root, protected=[mine]), command="echo x > toolwire.toml; ln -s ../a sub/mine.toml")
-    assert "Error: [toolwire.toml is the person's own configuration: what was made there is now " in told
+    text = run_tool_for_text(shell(root, protected=[mine]), command="echo x > toolwire.toml; ln -s ../a sub/mine.toml")
+    assert "Error: [toolwire.toml is the user's configuration: the file created there was renamed to " in text
     assert not os.path.lexists(root / "toolwire.toml")
     assert not os.path.lexists(mine)
     (aside,) = root.glob("toolwire.toml.made-by-a-command-*")
@@ -163,67 +163,67 @@ def test_a_configuration_that_a_command_makes_is_put_aside(root: Path) -> None:
 def test_there_is_no_network(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        told = run_tool_for_text(
+        text = run_tool_for_text(
             shell(root), command=f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached; cat /proc/net/dev"
         )
-    assert "reached" not in output(told)
-    assert [line.split(":")[0].strip() for line in output(told).splitlines()[2:]] == ["lo"]
+    assert "reached" not in output(text)
+    assert [line.split(":")[0].strip() for line in output(text).splitlines()[2:]] == ["lo"]
 
 
-def test_there_is_a_network_if_it_is_allowed(root: Path) -> None:
+def test_network_is_available_if_allowed(root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        # The system takes the connection before anybody asks for it.
-        told = run_tool_for_text(
+        # The kernel accepts the connection before `accept` is called.
+        text = run_tool_for_text(
             shell(root, network=True), command=f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached"
         )
-    assert output(told) == "reached"
+    assert output(text) == "reached"
 
 
-def test_sockets_outside_are_not_reached_by_their_abstract_names(root: Path) -> None:
+def test_abstract_sockets_outside_are_unreachable(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("\0toolwire-abstract")
         server.listen()
         script = (
             "import socket; print('runs', flush=True); socket.socket(socket.AF_UNIX).connect('\\0toolwire-abstract')"
         )
-        told = run_tool_for_text(shell(root), command=f'{PYTHON} -c "{script}" && echo reached')
-        assert output(told) == "runs"
+        text = run_tool_for_text(shell(root), command=f'{PYTHON} -c "{script}" && echo reached')
+        assert output(text) == "runs"
 
 
-def test_no_process_outside_is_seen_or_signalled(root: Path) -> None:
-    told = run_tool_for_text(shell(root), command=f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'")
-    assert "seen" not in output(told)
-    assert int(output(told).splitlines()[-1]) < 10
+def test_processes_outside_are_invisible(root: Path) -> None:
+    text = run_tool_for_text(shell(root), command=f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'")
+    assert "seen" not in output(text)
+    assert int(output(text).splitlines()[-1]) < 10
 
 
-def test_no_namespace_can_be_made_and_nothing_mounted(root: Path) -> None:
-    told = run_tool_for_text(
+def test_namespaces_and_mounts_are_denied(root: Path) -> None:
+    text = run_tool_for_text(
         shell(root),
         command="unshare -U true && echo user; unshare -m true && echo mount; mount -t tmpfs none /mnt && echo mounted;"
         " mount -o remount,rw / && echo remounted; chroot / true && echo chroot; id -u; grep CapEff /proc/self/status",
     )
     uid = os.getuid() or 1000
-    assert output(told).splitlines() == [str(uid), "CapEff:\t0000000000000000"]
+    assert output(text).splitlines() == [str(uid), "CapEff:\t0000000000000000"]
 
 
-def test_devices_are_few(root: Path) -> None:
-    told = run_tool_for_text(shell(root), command="ls /dev; mknod x b 8 0 && echo made; head -c 1 /dev/mem")
-    names = set(output(told).split())
+def test_only_basic_devices_exist(root: Path) -> None:
+    text = run_tool_for_text(shell(root), command="ls /dev; mknod x b 8 0 && echo made; head -c 1 /dev/mem")
+    names = set(output(text).split())
     assert "made" not in names
     assert not names & {"sda", "vda", "mem", "kmem", "kvm", "fuse"}
 
 
-def test_temporary_folders_are_its_own_and_bounded(root: Path) -> None:
+def test_temporary_directories_are_private_and_limited(root: Path) -> None:
     run = shell(root, limits=CommandLimits(scratch_bytes=1024 * 1024))
-    told = run_tool_for_text(
+    text = run_tool_for_text(
         run, command="for d in /tmp /var/tmp /dev/shm ~; do head -c 3000000 /dev/zero > $d/x; stat -c %s $d/x; done"
     )
-    assert all(int(size) <= 1024 * 1024 for size in output(told).split())
+    assert all(int(size) <= 1024 * 1024 for size in output(text).split())
     assert output(run_tool_for_text(run, command="ls /tmp/x /var/tmp/x /dev/shm/x ~/x 2>/dev/null")) == ""
 
 
-def test_the_environment_has_no_secret(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_in_the_sandbox_has_no_secrets(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "TOOLWIRE_KEY", "SSH_AUTH_SOCK", "BASH_ENV"):
         monkeypatch.setenv(name, "canary-7f3a")
     assert "canary-7f3a" not in run_tool_for_text(shell(root), command="env; cat /proc/*/environ; cat /proc/*/cmdline")
@@ -232,25 +232,25 @@ def test_the_environment_has_no_secret(root: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("bomb", [":(){ :|:& };:", "env -i setsid bash -c ':(){ :|:& };:'", "perl -e 'fork while 1'"])
 def test_a_fork_bomb_is_stopped(root: Path, bomb: str) -> None:
     ended = run_tool(shell(root, limits=CommandLimits(processes=100, seconds=300)), command=f"{bomb}; sleep 300")
-    assert "it started more than 100 processes" in single_text(ended)
-    assert alive(str(root)) == []
+    assert "started more than 100 processes" in single_text(ended)
+    assert running_processes(str(root)) == []
 
 
-def test_memory_is_bounded_for_one_process_and_for_all(root: Path) -> None:
+def test_memory_is_limited_per_process_and_in_total(root: Path) -> None:
     run = shell(root, limits=CommandLimits(memory_bytes=200 * 1024 * 1024, seconds=300))
     grab = f"{PYTHON} -c 'import time; x = bytearray({{}} * 1024 * 1024); time.sleep(100)'"
     assert "MemoryError" in run_tool_for_text(run, command=grab.format(400))
     many = run_tool(run, command=" & ".join([grab.format(90)] * 3))
-    assert "it took more than 209715200 bytes of memory" in single_text(many)
+    assert "used more than 209715200 bytes of memory" in single_text(many)
 
 
-def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:
+def test_all_processes_end_with_the_command(root: Path) -> None:
     name = f"sleep-{secrets.token_hex(8)}"
     started = f"cp $(command -v sleep) ./{name}; ./{name} 300 & env -i setsid ./{name} 300 & echo started"
     assert output(run_tool_for_text(shell(root), command=started)) == "started"
-    assert alive(name) == []
+    assert running_processes(name) == []
     stopped = run_tool(shell(root, limits=CommandLimits(seconds=1)), command=f"{started}; wait")
-    assert (stopped.error_kind, alive(name)) == ("timeout", [])
+    assert (stopped.error_kind, running_processes(name)) == ("timeout", [])
 
     async def cancelled() -> None:
         run = shell(root)
@@ -260,12 +260,12 @@ def test_what_it_started_is_gone_whatever_ends_it(root: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert alive(name) == []
+        assert running_processes(name) == []
 
     asyncio.run(cancelled())
 
 
-def test_it_dies_with_who_started_it(root: Path) -> None:
+def test_command_dies_with_its_parent(root: Path) -> None:
     name = f"sleep-{secrets.token_hex(8)}"
     program = (
         "import sys, pathlib; from tests.support.runtime.tool_calls import run_tool_for_text;"
@@ -279,10 +279,10 @@ def test_it_dies_with_who_started_it(root: Path) -> None:
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: not alive(f"./{name} 300"))
+    wait_until(lambda: not running_processes(f"./{name} 300"))
 
 
-def test_a_link_out_of_the_workspace_leads_to_what_can_not_be_written(root: Path) -> None:
+def test_link_out_of_the_workspace_is_read_only(root: Path) -> None:
     beside = root.parent / "beside"
     beside.mkdir()
     (root / "link").symlink_to(beside)
@@ -290,7 +290,7 @@ def test_a_link_out_of_the_workspace_leads_to_what_can_not_be_written(root: Path
     assert list(beside.iterdir()) == []
 
 
-def test_a_sandboxed_command_need_not_ask_once_a_rule_allows_it(root: Path) -> None:
+def test_sandboxed_command_runs_with_a_rule(root: Path) -> None:
     run = shell(root)
     assert run.approval_reason({"command": "git status"}) is None
     policy = Policy(allow=["run_shell_command(command=git status*)"])

@@ -1,4 +1,4 @@
-"""What a program is told of tools: typed functions, whose words are never more than a comment."""
+"""Stubs of tools: typed functions, in which descriptions are only comments."""
 
 import ast
 import keyword
@@ -13,11 +13,11 @@ from toolwire.runtime.sandbox.code.description import HELPER_STUBS, STUB_IMPORTS
 from toolwire.runtime.tool import Tool, ToolContext
 
 
-async def nothing(arguments: Any, calling: ToolContext) -> None: ...
+async def do_nothing(arguments: Any, calling: ToolContext) -> None: ...
 
 
 def tool(name: str, **more: Any) -> Tool:
-    return Tool(name=name, run=nothing, **more)
+    return Tool(name=name, run=do_nothing, **more)
 
 
 def schema(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
@@ -44,9 +44,9 @@ def test_arguments_are_named_and_typed() -> None:
 
 def test_results_are_typed_by_their_schema() -> None:
     row = schema({"id": {"type": "integer"}, "state": {"enum": ["open", "done"]}}, "id")
-    given = {"type": "object", "properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}}}
-    made = code(tool("list_rows", output_schema={**given, "required": ["rows"], "$defs": {"row": row}}))
-    assert made.splitlines() == [
+    output_schema = {"type": "object", "properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}}}
+    stub_code = code(tool("list_rows", output_schema={**output_schema, "required": ["rows"], "$defs": {"row": row}}))
+    assert stub_code.splitlines() == [
         "class Result_list_rows(TypedDict):",
         "    id: int",
         "    state: NotRequired[Literal['open', 'done']]",
@@ -56,31 +56,31 @@ def test_results_are_typed_by_their_schema() -> None:
     ]
 
 
-def test_arguments_that_python_has_no_names_for_are_given_whole() -> None:
+def test_arguments_without_python_names_are_one_mapping() -> None:
     assert "(arguments: Mapping[str, Any], /)" in code(tool("f", parameters=schema({"from": {}})))
     assert "(arguments: Mapping[str, Any], /)" in code(tool("f", parameters=schema({"x-y": {}})))
     assert "(input: str, /)" in code(tool("f", grammar=Grammar(syntax="regex", definition="a+")))
 
 
-def test_open_arguments_stay_open() -> None:
+def test_additional_properties_are_allowed() -> None:
     assert "(*, a: Any = ..., **others: Any)" in code(
         tool("f", parameters=schema({"a": {}}, additionalProperties=True))
     )
 
 
-def test_names_are_made_legal_and_hide_nothing() -> None:
+def test_names_become_legal_and_shadow_nothing() -> None:
     tools = [
         tool(name)
         for name in ("slack-send.message", "slack_send_message", "print", "class", "7zip", "asyncio", "__x__")
     ]
     tools += [tool("search_tools"), tool("Any"), tool("ﬁle"), tool("")]
-    made = make_stubs(tools)
-    assert [stub.tool for stub in made.values()] == [one.name for one in tools]
-    assert list(made)[:7] == [
+    stubs = make_stubs(tools)
+    assert [stub.tool for stub in stubs.values()] == [one.name for one in tools]
+    assert list(stubs)[:7] == [
         "slack_send_message", "slack_send_message_2", "print_2", "class_2", "tool_7zip", "asyncio_2", "tool_x",
     ]  # fmt: skip
-    assert all(name.isidentifier() and name.isascii() and not keyword.iskeyword(name) for name in made)
-    assert not made.keys() & {*HELPER_STUBS, "Any", "print", "asyncio"}
+    assert all(name.isidentifier() and name.isascii() and not keyword.iskeyword(name) for name in stubs)
+    assert not stubs.keys() & {*HELPER_STUBS, "Any", "print", "asyncio"}
 
 
 @given(
@@ -89,16 +89,16 @@ def test_names_are_made_legal_and_hide_nothing() -> None:
     properties=st.dictionaries(st.text(max_size=20), st.fixed_dictionaries({"description": st.text(max_size=80)})),
     values=st.lists(st.none() | st.text(max_size=20) | st.integers(), max_size=4),
 )
-def test_nothing_that_a_tool_says_becomes_code(name: str, description: str, properties: Any, values: Any) -> None:
+def test_tool_descriptions_never_become_code(name: str, description: str, properties: Any, values: Any) -> None:
     given_back = schema({"kind": {"enum": values}})
     one = tool(name, description=description, parameters=schema(properties), output_schema=given_back)
     ((identifier, stub),) = make_stubs([one]).items()
     declared = ast.parse(STUB_IMPORTS + stub.declaration).body[2:]
     assert [type(node) for node in declared] == [ast.ClassDef, ast.AsyncFunctionDef]
     assert ast.dump(ast.parse(stub.description)) != ""
-    told = ast.parse(stub.description).body
-    assert {node.name for node in told if isinstance(node, ast.AsyncFunctionDef)} == {identifier}
-    assert len(told) == 2
+    statements = ast.parse(stub.description).body
+    assert {node.name for node in statements if isinstance(node, ast.AsyncFunctionDef)} == {identifier}
+    assert len(statements) == 2
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_nothing_that_a_tool_says_becomes_code(name: str, description: str, prop
         {"type": [[]]},
     ],
 )
-def test_no_schema_makes_a_stub_without_end(hostile: dict[str, Any]) -> None:
-    made = code(tool("f", parameters=hostile, output_schema=hostile))
-    assert len(made) < 60_000
-    assert isinstance(ast.parse(STUB_IMPORTS + made).body[-1], ast.AsyncFunctionDef)
+def test_stub_size_is_limited_for_any_schema(hostile: dict[str, Any]) -> None:
+    stub_code = code(tool("f", parameters=hostile, output_schema=hostile))
+    assert len(stub_code) < 60_000
+    assert isinstance(ast.parse(STUB_IMPORTS + stub_code).body[-1], ast.AsyncFunctionDef)

@@ -1,4 +1,4 @@
-"""A task of twenty calls in one turn of the model, whatever protocol it is asked in."""
+"""A task of twenty calls in one turn of the model, in every protocol."""
 
 import asyncio
 import json
@@ -30,31 +30,33 @@ async def _run(tool: Tool, sandbox: CodeSandbox, desk: SandboxTools, arguments: 
 def test_twenty_calls_take_one_turn(protocol: str) -> None:
     codec, target, desk, sandbox = PROTOCOLS[protocol], Target(model="m"), SandboxTools(), CodeSandbox(SMALL_LIMITS)
     tool = sandbox.tool(list(desk.tools.values()))
-    asked = Request(
+    request = Request(
         origin="",
         model="m",
         tools=(tool.declaration(),),
         messages=(Message(role="user", parts=(Text(text="Add up."),)),),
     )
-    # What the model is told, as its provider reads it.
-    first = codec.encode_request(asked, target)
+    # The request, as the provider decodes it.
+    first = codec.encode_request(request, target)
     (placed,) = conversation_tools(codec.decode_request(first.to_bytes(), Route()))
     assert placed.tool.name == RUN_CODE
     assert "async def add(*, a: int, b: int) -> Any: ..." in (getattr(placed.tool, "description", None) or "")
-    # What it answers, as its provider writes it.
+    # The response, as the provider encodes it.
     call = ToolCall(id="call_1", name=RUN_CODE, arguments=json.dumps({"code": CODE}))
-    said = Candidate(messages=(Message(role="assistant", parts=(call,)),), stop=Stop(reason="tool_use"))
-    wire = codec.encode_response(Response(origin="", id="r", model="m", candidates=(said,)), ResponseContext(created=1))
+    candidate = Candidate(messages=(Message(role="assistant", parts=(call,)),), stop=Stop(reason="tool_use"))
+    wire = codec.encode_response(
+        Response(origin="", id="r", model="m", candidates=(candidate,)), ResponseContext(created=1)
+    )
     answer = codec.decode_response(wire.to_bytes(), ResponseContext(mapping=first.mapping))
     spoken = answer.candidates[0].messages
     (made,) = [part for message in spoken for part in message.parts if isinstance(part, ToolCall)]
     output = asyncio.run(_run(tool, sandbox, desk, made.arguments))
     assert len(desk.calls) == 20
-    # And what it reads next.
+    # The next request.
     result = ToolResult(call_id=made.id, name=made.name, content=output.content)
-    messages = (*asked.messages, *spoken, Message(role="user", parts=(result,)))
+    messages = (*request.messages, *spoken, Message(role="user", parts=(result,)))
     second = codec.encode_request(
-        Request(origin="", model="m", tools=asked.tools, messages=messages), target
+        Request(origin="", model="m", tools=request.tools, messages=messages), target
     ).to_bytes()
     assert codec.check_request(json.loads(second)) == []
     assert b"the total is 190" in second

@@ -1,4 +1,4 @@
-"""A program whose calls a person is to decide on later: the run waits with it, and goes on where it stood."""
+"""Programs whose calls are approved later: the run waits and resumes where it stopped."""
 
 import asyncio
 from pathlib import Path
@@ -26,8 +26,8 @@ TWO = "a = await look(n=1)\nb = await pay(n=2)\nc = await look(n=3)\nf'{a} {b} {
 GATHERED = "import asyncio\nawait asyncio.gather(pay(n=1), slowly(n=2), pay(n=3))"
 
 
-class Desk:
-    """Tools that tell what was really done, and an agent that keeps its runs."""
+class RecordingAgent:
+    """Tools that record their calls, and an agent that stores its runs."""
 
     def __init__(self, folder: Path, *turns: Response, **more: Any) -> None:
         self.done: list[str] = []
@@ -84,10 +84,10 @@ class Desk:
         return [call.id for call in calls if call.is_waiting]
 
 
-def test_the_run_waits_and_goes_on_with_the_answer_repeating_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
+def test_run_waits_and_resumes_without_repeating_calls(tmp_path: Path) -> None:
+    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
     run = desk.run(ScriptedApprover("later"))
-    assert (run.stopped, run.reason) == ("waiting", "a call that run_code makes waits for an approval")
+    assert (run.stopped, run.reason) == ("waiting", "a call made by run_code is waiting for approval")
     assert (desk.done, desk.waiting(run), len(desk.model.requests)) == (["look 1"], ["c1/1"], 1)
     person = ScriptedApprover("yes")
     resumed = desk.resume(run, person)
@@ -95,12 +95,12 @@ def test_the_run_waits_and_goes_on_with_the_answer_repeating_nothing(tmp_path: P
     assert desk.done == ["look 1", "pay 2", "look 3"]
     assert [(ask.call_id, ask.tool, ask.arguments) for ask in person.requests] == [("c1/1", "pay", '{"n":2}')]
     assert result_text(last_results(desk.model.requests[1])[0]) == "1 paid 2 3"
-    assert {one.call_id: one.approval for one in resumed.calls}["c1/1"] == "yes by person"
+    assert {one.call_id: one.approval for one in resumed.calls}["c1/1"] == "approved by person"
 
 
-def test_it_may_wait_more_than_once_and_a_no_is_an_error_in_the_code(tmp_path: Path) -> None:
+def test_program_waits_twice_and_denial_raises_in_the_code(tmp_path: Path) -> None:
     code = "try:\n    await pay(n=1)\nexcept RuntimeError as error:\n    print(error)\nawait pay(n=2)"
-    desk = Desk(tmp_path, model_turn(model_call("run_code", {"code": code})))
+    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": code})))
     run = desk.run(ScriptedApprover("later"))
     again = desk.resume(run, ScriptedApprover("later"))
     assert (again.stopped, desk.done) == ("waiting", [])
@@ -108,12 +108,12 @@ def test_it_may_wait_more_than_once_and_a_no_is_an_error_in_the_code(tmp_path: P
     assert (further.stopped, desk.done, desk.waiting(run)) == ("waiting", [], ["c1/1"])
     assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
     assert desk.done == ["pay 2"]
-    assert "denied: pay was not run (person said no)" in result_text(last_results(desk.model.requests[1])[0])
+    assert "denied: pay was not run (denied by person)" in result_text(last_results(desk.model.requests[1])[0])
 
 
-def test_what_goes_on_beside_it_comes_to_its_end_first(tmp_path: Path) -> None:
+def test_running_calls_finish_before_the_program_waits(tmp_path: Path) -> None:
     batch = model_turn(model_call("run_code", {"code": GATHERED}), model_call("slowly", {"n": 9}, id="c2"))
-    desk = Desk(tmp_path, batch)
+    desk = RecordingAgent(tmp_path, batch)
     run = desk.run(ScriptedApprover("later", "yes"))
     assert (run.stopped, desk.waiting(run)) == ("waiting", ["c1/0"])
     assert sorted(desk.done) == ["begin 2", "begin 9", "end 2", "end 9", "pay 3"]
@@ -123,27 +123,25 @@ def test_what_goes_on_beside_it_comes_to_its_end_first(tmp_path: Path) -> None:
     assert (result_text(first), result_text(second)) == ('["paid 1",2,"paid 3"]', "9")
 
 
-def test_so_does_what_nothing_waits_for_any_more(tmp_path: Path) -> None:
+def test_unawaited_calls_finish_before_the_program_waits(tmp_path: Path) -> None:
     code = "try:\n    await asyncio.gather(broken(), slowly(n=1))\nexcept RuntimeError:\n    pass\nawait pay(n=2)"
-    desk = Desk(tmp_path, model_turn(model_call("run_code", {"code": f"import asyncio\n{code}"})))
+    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": f"import asyncio\n{code}"})))
     run = desk.run(ScriptedApprover("later"))
     assert (run.stopped, desk.done) == ("waiting", ["begin 1", "end 1"])
     assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
     assert desk.done == ["begin 1", "end 1", "pay 2"]
 
 
-def test_a_tool_that_can_not_be_taken_up_again_does_not_wait(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, model_turn(model_call("outer")))
+def test_tool_that_is_not_resumable_does_not_wait(tmp_path: Path) -> None:
+    desk = RecordingAgent(tmp_path, model_turn(model_call("outer")))
     run = desk.run(ScriptedApprover("later"))
     assert (run.stopped, desk.done) == ("finished", [])
-    assert "the answer is to come later, and outer can't wait for it" in result_text(
-        last_results(desk.model.requests[1])[0]
-    )
+    assert "approval was postponed, and outer can't wait for it" in result_text(last_results(desk.model.requests[1])[0])
 
 
-def test_always_still_holds_when_it_goes_on(tmp_path: Path) -> None:
+def test_always_still_applies_after_resuming(tmp_path: Path) -> None:
     code = "await pay(n=1)\nawait outer()\nawait slowly(n=2)\nawait pay(n=3)"
-    desk = Desk(
+    desk = RecordingAgent(
         tmp_path, model_turn(model_call("run_code", {"code": code})), model_turn(model_call("pay", {"n": 4}, id="c2"))
     )
     desk._more["policy"] = Policy(allow=["look", "run_code", "outer"])
@@ -153,8 +151,8 @@ def test_always_still_holds_when_it_goes_on(tmp_path: Path) -> None:
     assert desk.done == ["pay 1", "pay 7", "begin 2", "end 2", "pay 3", "pay 4"]
 
 
-def test_a_program_and_its_calls_need_no_two_places(tmp_path: Path) -> None:
-    desk = Desk(
+def test_program_and_its_calls_share_a_slot(tmp_path: Path) -> None:
+    desk = RecordingAgent(
         tmp_path,
         model_turn(model_call("run_code", {"code": "await look(n=1)"})),
         limits=RunLimits(parallel=1, seconds=120),
@@ -163,8 +161,8 @@ def test_a_program_and_its_calls_need_no_two_places(tmp_path: Path) -> None:
     assert desk.done == ["look 1"]
 
 
-def test_a_conversation_that_leaves_it_says_that_it_is_not_finished(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
+def test_abandoned_program_is_reported_as_unfinished(tmp_path: Path) -> None:
+    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
     run = desk.run(ScriptedApprover("later"))
     asked = msgspec.json.decode(desk.runs.find(run.id).metadata, type=RunMetadata).messages
     (result,) = conversation(asked, read_turns(desk.runs.steps(run.id)))[-1].parts

@@ -1,4 +1,4 @@
-"""`run_code`: tools as functions, what comes back, and programs that go on after an interruption."""
+"""`run_code`: tools as functions, results, and programs that resume after an interruption."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ from toolwire.runtime.tool import Tool, ToolContext, ToolError
 async def nothing(arguments: Any, calling: ToolContext) -> None: ...
 
 
-def test_calls_one_after_the_other_and_only_the_end_comes_back() -> None:
+def test_sequential_calls_return_only_the_last_value() -> None:
     desk = SandboxTools()
     output = run_code("total = 0\nfor i in range(20):\n    total = await add(a=total, b=i)\ntotal", desk)
     assert output_text(output) == "190"
@@ -30,7 +30,7 @@ def test_calls_one_after_the_other_and_only_the_end_comes_back() -> None:
     assert len(desk.calls) == 20
 
 
-def test_gathered_calls_are_carried_out_at_the_same_time_but_not_all() -> None:
+def test_gathered_calls_run_concurrently_up_to_a_limit() -> None:
     desk = SandboxTools()
     desk.batch_size = SMALL_LIMITS.concurrency
     code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=i) for i in range(20)]))"
@@ -38,7 +38,7 @@ def test_gathered_calls_are_carried_out_at_the_same_time_but_not_all() -> None:
     assert desk.peak_running == SMALL_LIMITS.concurrency
 
 
-def test_functions_that_call_tools_run_together() -> None:
+def test_functions_that_call_tools_run_concurrently() -> None:
     code = """
 import asyncio
 async def twice(n: int) -> int:
@@ -51,22 +51,22 @@ await asyncio.gather(twice(1), twice(2))
     assert desk.peak_running == 2
 
 
-def test_what_is_printed_and_what_is_returned_come_back() -> None:
+def test_printed_text_and_value_are_returned() -> None:
     output = run_code('print("one", 2)\n{"three": 4}')
     assert output_text(output) == 'one 2\n{"three":4}'
     assert output.structured == {"printed": "one 2\n", "value": {"three": 4}}
-    assert output_text(run_code("x = 1")) == "The code ran, and gave nothing."
+    assert output_text(run_code("x = 1")) == "The code ran without output."
     assert output_text(run_code("{1}")) == "[1]"
     assert "lambda" in output_text(run_code("[lambda: 1]"))
 
 
-def test_text_comes_as_text_and_a_renamed_tool_is_called_by_its_own_name() -> None:
+def test_text_results_and_renamed_tools() -> None:
     desk = SandboxTools()
     assert output_text(run_code("(await say_it()).upper()", desk)) == "HELLO"
     assert desk.calls == [("say-it", {})]
 
 
-def test_a_call_that_fails_can_be_caught() -> None:
+def test_failed_call_can_be_caught() -> None:
     assert (
         output_text(run_code("try:\n    await fail()\nexcept RuntimeError as error:\n    print('caught', error)"))
         == "caught it is broken"
@@ -76,7 +76,7 @@ def test_a_call_that_fails_can_be_caught() -> None:
     assert "RuntimeError: it is broken" in output_text(output)
 
 
-def test_a_call_that_is_not_awaited_is_never_made() -> None:
+def test_call_without_await_is_never_made() -> None:
     desk = SandboxTools()
     output = run_code("add(a=1, b=2)\n1", desk)
     assert output.error_kind == "code_types"
@@ -85,7 +85,7 @@ def test_a_call_that_is_not_awaited_is_never_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "said"),
+    ("code", "kind", "message"),
     [
         ("await add(a=1)", "code_types", "No argument provided for required parameter `b`"),
         ("await add(a=1, b='2')", "code_types", "Expected `int`"),
@@ -96,49 +96,49 @@ def test_a_call_that_is_not_awaited_is_never_made() -> None:
         ("x = [1]\nx[len(x) + 7]", "code_error", "IndexError"),
     ],
 )
-def test_a_fault_is_told_so_that_it_can_be_mended(code: str, kind: str, said: str) -> None:
+def test_errors_are_reported_for_the_model_to_fix(code: str, kind: str, message: str) -> None:
     desk = SandboxTools()
     output = run_code(code, desk)
     assert (output.is_error, output.error_kind) == (True, kind)
-    assert said in output_text(output)
+    assert message in output_text(output)
     assert desk.calls == []
 
 
-def test_what_was_printed_before_a_fault_is_not_lost() -> None:
+def test_text_printed_before_an_error_is_kept() -> None:
     output = run_code('print("half way")\nawait fail()')
     assert output_text(output).startswith("half way\n\nThe code failed.\n")
 
 
-def test_code_can_look_for_tools_and_read_about_them() -> None:
+def test_code_can_search_and_describe_tools() -> None:
     assert "async def add(*, a: int, b: int) -> Any: ..." in output_text(run_code('search_tools("sum of two numbers")'))
     assert (
         output_text(run_code('describe_tool("say-it")')) == "async def say_it() -> Any: ...\n# say-it: Says something."
     )
-    assert "no tool has the name" in output_text(run_code('describe_tool("nope")'))
+    assert "unknown tool" in output_text(run_code('describe_tool("nope")'))
 
 
-def test_itself_and_what_only_the_model_may_call_are_not_there() -> None:
+def test_run_code_and_direct_only_tools_are_excluded() -> None:
     only_direct = Tool(name="sign", run=nothing, allowed_callers=("direct",))
     only_code = Tool(name="deep", run=nothing, allowed_callers=("code_execution_20260120",))
     tools = SandboxTools(
         only_direct, only_code, Tool(name=RUN_CODE, run=nothing), Tool(name="find_tools", run=nothing)
     ).tools
-    told = run_code_description(tools)
-    assert "async def deep(" in told
-    assert "async def sign(" not in told
-    assert "async def run_code" not in told
-    assert "async def find_tools" not in told
+    description = run_code_description(tools)
+    assert "async def deep(" in description
+    assert "async def sign(" not in description
+    assert "async def run_code" not in description
+    assert "async def find_tools" not in description
 
 
-def test_many_tools_are_not_listed_but_can_be_searched() -> None:
+def test_many_tools_are_searchable_but_not_listed() -> None:
     many = [Tool(name=f"filler_{number}", description="x" * 100, run=nothing) for number in range(200)]
-    told = run_code_description(SandboxTools(*many).tools)
-    assert "filler_7" not in told
-    assert "search_tools" in told
-    assert len(told) < 4_000
+    description = run_code_description(SandboxTools(*many).tools)
+    assert "filler_7" not in description
+    assert "search_tools" in description
+    assert len(description) < 4_000
 
 
-def test_the_description_is_true_of_what_is_there() -> None:
+def test_described_modules_are_available() -> None:
     modules = "\n".join(f"import {name}" for name in AVAILABLE_MODULES.split())
     assert not run_code(modules).is_error
     lacking = {
@@ -156,7 +156,7 @@ def test_the_description_is_true_of_what_is_there() -> None:
         assert run_code(code).is_error, word
 
 
-def test_the_description_is_true_of_what_works() -> None:
+def test_described_syntax_works() -> None:
     code = """
 import asyncio
 from dataclasses import dataclass
@@ -212,7 +212,7 @@ async def _interrupted(code: str, desk: SandboxTools, memory: InMemorySteps, lim
     running = asyncio.ensure_future(sandbox.tool(list(desk.tools.values())).run({"code": code}, desk.context()))
     try:
         await desk.stopped.wait()
-        await wait_until_async(lambda: desk.running == 0)  # what was begun is done
+        await wait_until_async(lambda: desk.running == 0)  # calls that were started are finished
         await run_event_loop()
         assert not running.done()
         running.cancel()
@@ -235,7 +235,7 @@ print("ended")
 
 
 @pytest.mark.parametrize("done", [0, 1, 4])
-def test_a_run_that_comes_back_goes_on_and_repeats_no_call(done: int) -> None:
+def test_resumed_run_repeats_no_call(done: int) -> None:
     desk, memory = SandboxTools(), InMemorySteps()
     desk.stop_at = done
     asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
@@ -245,7 +245,7 @@ def test_a_run_that_comes_back_goes_on_and_repeats_no_call(done: int) -> None:
     assert [arguments["b"] for _, arguments in desk.calls] == [0, 1, 2, 3, 4, 5]
 
 
-def test_of_gathered_calls_only_what_was_not_done_is_made_again() -> None:
+def test_only_unfinished_gathered_calls_are_made_again() -> None:
     code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=0) for i in range(6)]))"
     desk, memory = SandboxTools(), InMemorySteps()
     desk.stop_at = 3
@@ -255,19 +255,19 @@ def test_of_gathered_calls_only_what_was_not_done_is_made_again() -> None:
     assert sorted(arguments["a"] for _, arguments in desk.calls) == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_was_carried_out_after_the_last_snapshot_is_not_carried_out_again() -> None:
+def test_calls_after_the_last_snapshot_are_not_repeated() -> None:
     desk, memory = SandboxTools(), InMemorySteps()
     desk.stop_at = 3
     asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
     desk.stop_at = None
-    # As if it had been stopped right after a call: its outcome is known, and the program still waits for it.
+    # As if stopped right after a call: its outcome is recorded, but the program still waits for it.
     memory.intents.pop(next(name for name in reversed(memory.intents) if "/call/" in name))
     memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
     assert output_text(run_code(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
     assert [arguments["b"] for _, arguments in desk.calls] == [0, 1, 2, 3, 4, 5]
 
 
-def test_calls_and_output_are_counted_over_interruptions() -> None:
+def test_limits_count_across_interruptions() -> None:
     desk, memory = SandboxTools(), InMemorySteps()
     desk.stop_at = 4
     asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
@@ -275,11 +275,11 @@ def test_calls_and_output_are_counted_over_interruptions() -> None:
     few = CodeLimits(
         memory_bytes=SMALL_LIMITS.memory_bytes, seconds=SMALL_LIMITS.seconds, calls=5, output_characters=2_000
     )
-    assert "no more than 5 calls" in output_text(run_code(LONG, desk, few, memory))
+    assert "at most 5 calls" in output_text(run_code(LONG, desk, few, memory))
 
 
 @pytest.mark.parametrize("part", ["intents", "outcomes"])
-def test_what_was_changed_meanwhile_is_refused(part: str) -> None:
+def test_tampered_steps_are_rejected(part: str) -> None:
     desk, memory = SandboxTools(), InMemorySteps()
     desk.stop_at = 3
     asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
@@ -288,23 +288,23 @@ def test_what_was_changed_meanwhile_is_refused(part: str) -> None:
     last = [name for name in kept if "/code/" in name or part == "outcomes"][-1]
     kept[last] = kept[last][:-1] + bytes([kept[last][-1] ^ 1])
     if part == "outcomes":
-        # It is read only where the program still waits for it.
+        # The outcome is read only while the program waits for it.
         memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
     made = len(desk.calls)
-    with pytest.raises(ToolError, match="not written here") as fault:
+    with pytest.raises(ToolError, match="not written by this run") as fault:
         run_code(LONG, desk, memory=memory)
     assert fault.value.kind == "snapshot"
     assert len(desk.calls) == made
 
 
-def test_a_snapshot_of_another_call_or_key_is_refused() -> None:
+def test_snapshot_of_another_call_or_key_is_rejected() -> None:
     desk, memory = SandboxTools(), InMemorySteps()
     desk.stop_at = 1
     asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
     desk.stop_at = None
     moved = InMemorySteps()
     moved.intents = {name.replace("run/1", "run/2"): intent for name, intent in memory.intents.items()}
-    with pytest.raises(ToolError, match="not written here"):
+    with pytest.raises(ToolError, match="not written by this run"):
         run_code(LONG, desk, memory=moved, name="run/2")
-    with pytest.raises(ToolError, match="not written here"):
+    with pytest.raises(ToolError, match="not written by this run"):
         run_code(LONG, desk, memory=memory, key=b"x" * 32)

@@ -1,4 +1,4 @@
-"""What a person is asked about, by what a page says of itself."""
+"""Actions that need approval, judged by what a page says about itself."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def facts(
         "立即支付",
     ],
 )
-def test_a_control_that_spends_or_destroys_is_asked_about(name: str) -> None:
+def test_spending_and_destructive_controls_need_approval(name: str) -> None:
     assert Guard().click_reason(facts(name)) is not None
     assert Guard().key_press_reason(("Enter",), facts(name)) is not None
     assert Guard().key_press_reason((" ",), facts(name)) is not None
@@ -62,11 +62,11 @@ def test_a_control_that_spends_or_destroys_is_asked_about(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["Search", "Next", "Buyers' guide", "Payload", "Add to cart", "Close", "Delete", "Sign in"]
 )
-def test_others_are_not(name: str) -> None:
+def test_other_controls_need_no_approval(name: str) -> None:
     assert Guard().click_reason(facts(name)) is None
 
 
-def test_a_long_text_is_no_name() -> None:
+def test_long_text_is_not_a_label() -> None:
     story = "Where to buy the best of everything, and how to pay for it: a story in many words that never seem to end."
     assert Guard().click_reason(facts(story, control=False)) is None
     assert Guard().click_reason(facts("Buy", control=False)) is not None
@@ -86,24 +86,24 @@ def test_a_long_text_is_no_name() -> None:
         FormField("text", "", ("Passwort",)),
     ],
 )
-def test_a_field_for_secrets_is_asked_about(field: FormField) -> None:
+def test_secret_field_needs_approval(field: FormField) -> None:
     assert Guard().typing_reason("x", facts(field=field)) is not None
     assert Guard().click_reason(facts(field=field)) is None
 
 
-def test_a_plain_field_is_not() -> None:
+def test_plain_field_needs_no_approval() -> None:
     assert Guard().typing_reason("hello", facts(field=FormField("text", "name", ("Full name", "Compass")))) is None
     assert Guard().typing_reason("hello", None) is None
 
 
-def test_a_form_with_payment_details_is_not_submitted_unasked() -> None:
+def test_submitting_payment_details_needs_approval() -> None:
     assert Guard().click_reason(facts("Continue", submits=True, fields=(TEXT, CARD))) is not None
     assert Guard().click_reason(facts("Help", fields=(TEXT, CARD))) is None
     assert Guard().click_reason(facts("Continue", submits=True, fields=(TEXT,))) is None
     assert Guard().key_press_reason(("Enter",), facts(field=TEXT, fields=(TEXT, CARD))) is not None
 
 
-def test_a_secret_is_known_whole_and_in_pieces_and_never_told() -> None:
+def test_secret_is_detected_in_parts_and_never_shown() -> None:
     guard = Guard(secrets=("hunter2!", ""))
     reason = guard.typing_reason("my hunter2! is", None)
     assert reason is not None
@@ -117,10 +117,10 @@ def test_a_secret_is_known_whole_and_in_pieces_and_never_told() -> None:
 @pytest.mark.parametrize(
     ("text", "asked"), [("4111 1111 1111 1111", True), ("4111111111111112", False), ("0" * 16, False)]
 )
-def test_the_number_of_a_payment_card_is_known_by_its_check_digit(text: str, asked: bool) -> None:
+def test_card_number_is_detected_by_check_digit(text: str, asked: bool) -> None:
     assert (Guard().typing_reason(text, None) is not None) == asked
 
 
-def test_words_of_ones_own() -> None:
+def test_configured_sensitive_words() -> None:
     assert Guard(sensitive=r"launch").click_reason(facts("Launch the rocket")) is not None
     assert Guard().click_reason(facts("Launch the rocket")) is None

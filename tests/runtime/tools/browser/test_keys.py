@@ -1,4 +1,4 @@
-"""What models call keys."""
+"""Key names that models use."""
 
 import pytest
 
@@ -35,7 +35,7 @@ from toolwire.runtime.tools.browser.network_policy import ActionRefused
         ("é", "é"),
     ],
 )
-def test_each_name_is_one_key(name: str, key: str) -> None:
+def test_aliases_map_to_canonical_keys(name: str, key: str) -> None:
     assert canonical_key(name) == key
 
 
@@ -51,23 +51,23 @@ def test_each_name_is_one_key(name: str, key: str) -> None:
         (("shift+Page_Up",), ("Shift", "PageUp")),
     ],
 )
-def test_a_chord_may_be_one_name(names: tuple[str, ...], keys: tuple[str, ...]) -> None:
+def test_chord_may_be_one_name(names: tuple[str, ...], keys: tuple[str, ...]) -> None:
     assert canonical_chord(names) == keys
 
 
 @pytest.mark.parametrize("names", [("Frobnicate",), ("ctrl+nokey",), (), ("",)])
-def test_a_key_that_is_none_is_refused(names: tuple[str, ...]) -> None:
+def test_unknown_key_is_refused(names: tuple[str, ...]) -> None:
     with pytest.raises(ActionRefused, match="key"):
         canonical_chord(names)
 
 
 @pytest.mark.parametrize("keys", [("Control", "c"), ("Control", "V"), ("Meta", "x"), ("Shift", "Insert")])
-def test_chords_that_use_the_clipboard_are_known(keys: tuple[str, ...]) -> None:
+def test_clipboard_chords_are_detected(keys: tuple[str, ...]) -> None:
     assert uses_clipboard(keys)
     assert uses_clipboard(keys[1:], frozenset(keys[:1]))
     assert not uses_clipboard(keys[1:])
 
 
 @pytest.mark.parametrize("keys", [("Control", "a"), ("v",), ("Shift", "v"), ("Insert",)])
-def test_others_do_not(keys: tuple[str, ...]) -> None:
+def test_other_chords_do_not_use_the_clipboard(keys: tuple[str, ...]) -> None:
     assert not uses_clipboard(keys)

@@ -1,4 +1,4 @@
-"""Which addresses, names and schemes a browser may go to."""
+"""The addresses, names and schemes that a browser may open."""
 
 import ipaddress
 
@@ -38,14 +38,14 @@ from toolwire.runtime.tools.browser.network_policy import NetworkPolicy, is_publ
         "2001:0:4136:e378:8000:63bf:80ff:fffe",
     ],
 )
-def test_what_is_not_on_the_public_internet(address: str) -> None:
+def test_private_addresses(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize(
     "address", ["93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:8.8.8.8"]
 )
-def test_what_is(address: str) -> None:
+def test_public_addresses(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
@@ -68,7 +68,7 @@ def test_what_is(address: str) -> None:
         "",
     ],
 )
-def test_only_pages_of_the_web_are_opened(url: str) -> None:
+def test_only_http_and_https_urls_are_opened(url: str) -> None:
     assert NetworkPolicy().navigation_refusal(url) is not None
     assert NetworkPolicy().navigation_refusal("http://example.com") is None
 
@@ -89,47 +89,47 @@ def test_only_pages_of_the_web_are_opened(url: str) -> None:
         ("*", "http://example.com", "http://[::ffff:127.0.0.1]/"),
     ],
 )
-def test_an_entry_opens_what_it_names_and_nothing_else(entry: str, opened: str, refused: str) -> None:
-    reach = NetworkPolicy(hosts=(entry,))
-    assert reach.navigation_refusal(opened) is None
-    assert reach.navigation_refusal(refused) is not None
+def test_entry_allows_exactly_what_it_names(entry: str, opened: str, refused: str) -> None:
+    policy = NetworkPolicy(hosts=(entry,))
+    assert policy.navigation_refusal(opened) is None
+    assert policy.navigation_refusal(refused) is not None
 
 
 @pytest.mark.parametrize("entry", ["", "http://example.com", "example.com/path", "me@example.com", "example.com:http"])
-def test_an_entry_that_can_not_be_meant_is_an_error(entry: str) -> None:
-    with pytest.raises(ValueError, match="allowed host"):
+def test_invalid_entry_is_an_error(entry: str) -> None:
+    with pytest.raises(ValueError, match="invalid host"):
         NetworkPolicy(hosts=(entry,))
 
 
-def reached(reach: NetworkPolicy, host: str, address: str) -> bool:
-    return reach.address_refusal(host, 80, ipaddress.ip_address(address)) is None
+def allows_address(policy: NetworkPolicy, host: str, address: str) -> bool:
+    return policy.address_refusal(host, 80, ipaddress.ip_address(address)) is None
 
 
-def test_a_name_does_not_open_a_private_address() -> None:
-    reach = NetworkPolicy(hosts=("example.com", "*"))
-    assert reached(reach, "example.com", "93.184.216.34")
-    assert not reached(reach, "example.com", "127.0.0.1")
-    assert not reached(reach, "example.com", "169.254.169.254")
+def test_host_name_does_not_allow_a_private_address() -> None:
+    policy = NetworkPolicy(hosts=("example.com", "*"))
+    assert allows_address(policy, "example.com", "93.184.216.34")
+    assert not allows_address(policy, "example.com", "127.0.0.1")
+    assert not allows_address(policy, "example.com", "169.254.169.254")
 
 
-def test_a_name_that_is_listed_as_private_does() -> None:
-    reach = NetworkPolicy(hosts=("*",), private_hosts=("intranet.example", "*.corp.example"))
-    assert reached(reach, "intranet.example", "10.0.0.5")
-    assert reached(reach, "wiki.corp.example", "10.0.0.6")
-    assert not reached(reach, "other.example", "10.0.0.5")
+def test_private_host_name_allows_a_private_address() -> None:
+    policy = NetworkPolicy(hosts=("*",), private_hosts=("intranet.example", "*.corp.example"))
+    assert allows_address(policy, "intranet.example", "10.0.0.5")
+    assert allows_address(policy, "wiki.corp.example", "10.0.0.6")
+    assert not allows_address(policy, "other.example", "10.0.0.5")
 
 
-def test_localhost_is_loopback_and_nothing_else() -> None:
-    reach = NetworkPolicy(hosts=("localhost",))
-    assert reached(reach, "localhost", "127.0.0.1")
-    assert reached(reach, "LOCALHOST.", "::1")
-    assert not reached(reach, "localhost", "10.0.0.1")
-    assert not reached(NetworkPolicy(hosts=("*",)), "localhost", "127.0.0.1")
+def test_localhost_must_be_loopback() -> None:
+    policy = NetworkPolicy(hosts=("localhost",))
+    assert allows_address(policy, "localhost", "127.0.0.1")
+    assert allows_address(policy, "LOCALHOST.", "::1")
+    assert not allows_address(policy, "localhost", "10.0.0.1")
+    assert not allows_address(NetworkPolicy(hosts=("*",)), "localhost", "127.0.0.1")
 
 
-def test_pages_load_from_where_they_may_be_opened_and_from_what_is_listed() -> None:
-    reach = NetworkPolicy(hosts=("example.com",), resource_hosts=("cdn.example.net",))
-    assert reach.request_refusal("example.com", 443) is None
-    assert reach.request_refusal("cdn.example.net", 443) is None
-    assert reach.request_refusal("evil.test", 443) is not None
-    assert reach.navigation_refusal("https://cdn.example.net") is not None
+def test_resources_load_from_page_and_resource_hosts() -> None:
+    policy = NetworkPolicy(hosts=("example.com",), resource_hosts=("cdn.example.net",))
+    assert policy.request_refusal("example.com", 443) is None
+    assert policy.request_refusal("cdn.example.net", 443) is None
+    assert policy.request_refusal("evil.test", 443) is not None
+    assert policy.navigation_refusal("https://cdn.example.net") is not None

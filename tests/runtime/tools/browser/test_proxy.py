@@ -1,4 +1,4 @@
-"""What goes through the proxy, and what does not, on real sockets."""
+"""The proxy on real sockets."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi"
 
 
 class Server:
-    """Keeps what it was sent, and answers the same to everyone."""
+    """Records what it receives, and sends the same response to every request."""
 
     def __init__(self, answer: bytes = OK) -> None:
         self.answer = answer
@@ -44,7 +44,7 @@ def exchange(
             async with run_proxy(reach(port), reports.append) as proxy:
                 reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
                 writer.write(send(port))
-                # An answer of a stated length ends there, whether or not the connection does.
+                # A response with a length ends there, even if the connection stays open.
                 got = await reader.readuntil(b"\r\n\r\n")
                 while not got.endswith((b"hi", b"\n")) or got.endswith(b"\r\n\r\n"):
                     piece = await reader.read(1000)
@@ -58,16 +58,16 @@ def exchange(
     return asyncio.run(whole()), reports
 
 
-def named(port: int) -> NetworkPolicy:
+def policy_for(port: int) -> NetworkPolicy:
     return NetworkPolicy(hosts=(f"127.0.0.1:{port}",))
 
 
-def test_a_plain_request_is_passed_on_alone() -> None:
+def test_plain_request_is_forwarded_on_its_own_connection() -> None:
     server = Server()
     sent = b"POST http://127.0.0.1:%d/path?q=1 HTTP/1.1\r\nHost: other\r\nContent-Length: 3\r\nX-A: b\r\n"
     sent += b"Proxy-Connection: keep-alive\r\n\r\nabc"
     after = b"GET http://elsewhere.example/ HTTP/1.1\r\nCookie: of=elsewhere\r\n\r\n"
-    got, reports = exchange(server, named, lambda port: sent % port + after)
+    got, reports = exchange(server, policy_for, lambda port: sent % port + after)
     assert got.endswith(b"\r\nConnection: close\r\n\r\nhi")
     assert b"keep-alive" not in got
     assert reports == []
@@ -80,10 +80,10 @@ def test_a_plain_request_is_passed_on_alone() -> None:
     assert body == b"abc"
 
 
-def test_a_tunnel_carries_both_ways() -> None:
+def test_tunnel_copies_both_directions() -> None:
     server = Server()
     sent = b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n"
-    got, _ = exchange(server, named, lambda port: sent % port)
+    got, _ = exchange(server, policy_for, lambda port: sent % port)
     assert got == b"HTTP/1.1 200 Connection established\r\n\r\n" + OK
 
 
@@ -92,17 +92,17 @@ def test_a_tunnel_carries_both_ways() -> None:
     [
         b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n",
         b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n",
-        # Names that lead to loopback, by whatever file or server says so.
+        # Names that resolve to loopback.
         b"GET http://localhost:%d/ HTTP/1.1\r\n\r\n",
         b"CONNECT localhost:%d HTTP/1.1\r\n\r\n",
         b"CONNECT [::ffff:127.0.0.1]:%d HTTP/1.1\r\n\r\n",
-        # Spellings of 127.0.0.1 that only a resolver understands.
+        # Notations of 127.0.0.1 that only a resolver understands.
         b"CONNECT 127.1:%d HTTP/1.1\r\n\r\n",
         b"CONNECT 2130706433:%d HTTP/1.1\r\n\r\n",
         b"CONNECT 0x7f000001:%d HTTP/1.1\r\n\r\n",
     ],
 )
-def test_what_is_at_a_private_address_is_not_reached(sent: bytes) -> None:
+def test_private_address_is_not_reached(sent: bytes) -> None:
     server = Server()
     got, reports = exchange(server, lambda _: NetworkPolicy(hosts=("*",)), lambda port: sent % port)
     assert got.startswith(b"HTTP/1.1 403 ")
@@ -110,13 +110,13 @@ def test_what_is_at_a_private_address_is_not_reached(sent: bytes) -> None:
     assert "not on the public internet" in reports[0]
 
 
-def test_a_name_that_points_elsewhere_a_moment_later_leads_where_it_was_checked(monkeypatch: Any) -> None:
-    asked: list[str] = []
+def test_dns_rebinding_connects_to_the_checked_address(monkeypatch: Any) -> None:
+    lookups: list[str] = []
 
     def hostile(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
         """Each answer is good for one look."""
-        asked.append(host)
-        address = "127.0.0.1" if len(asked) == 1 else "127.0.0.99"
+        lookups.append(host)
+        address = "127.0.0.1" if len(lookups) == 1 else "127.0.0.99"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", hostile)
@@ -125,10 +125,10 @@ def test_a_name_that_points_elsewhere_a_moment_later_leads_where_it_was_checked(
     sent = b"GET http://rebinding.example:%d/ HTTP/1.1\r\n\r\n"
     got, _ = exchange(server, lambda _: reach, lambda port: sent % port)
     assert got.startswith(b"HTTP/1.1 200 OK")
-    assert asked == ["rebinding.example"]
+    assert lookups == ["rebinding.example"]
 
 
-def test_a_name_that_was_named_is_reached() -> None:
+def test_explicitly_allowed_name_is_reached() -> None:
     server = Server()
     got, _ = exchange(
         server,
@@ -150,20 +150,20 @@ def test_a_name_that_was_named_is_reached() -> None:
         (b"CONNECT content-autofill.googleapis.com:443 HTTP/1.1\r\n\r\n", b"403"),
     ],
 )
-def test_what_it_does_not_serve(sent: bytes, status: bytes) -> None:
-    got, _ = exchange(Server(), named, lambda _: sent)
+def test_unsupported_requests_are_rejected(sent: bytes, status: bytes) -> None:
+    got, _ = exchange(Server(), policy_for, lambda _: sent)
     assert got.split(b" ")[1] == status
 
 
-def test_a_body_of_no_stated_length_is_refused() -> None:
+def test_body_without_length_is_rejected() -> None:
     server = Server()
     sent = b"POST http://127.0.0.1:%d/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    got, _ = exchange(server, named, lambda port: sent % port)
+    got, _ = exchange(server, policy_for, lambda port: sent % port)
     assert got.startswith(b"HTTP/1.1 501 ")
     assert server.received in ([], [b""])
 
 
 @pytest.mark.parametrize("answer", [b"220 mail.example ESMTP\r\n\r\n", b"HTTP/1.1 101 Switching\r\n\r\n"])
-def test_an_answer_that_is_none_is_not_passed_on(answer: bytes) -> None:
-    got, _ = exchange(Server(answer), named, lambda port: b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % port)
+def test_invalid_response_is_not_forwarded(answer: bytes) -> None:
+    got, _ = exchange(Server(answer), policy_for, lambda port: b"GET http://127.0.0.1:%d/ HTTP/1.1\r\n\r\n" % port)
     assert got.startswith(b"HTTP/1.1 502 ")

@@ -1,4 +1,4 @@
-"""The browser among an agent's tools: what it is told as, decided by and asked for, before any is started."""
+"""The browser as a toolset, before any browser is started: declaration, policy and approval."""
 
 import asyncio
 import json
@@ -26,30 +26,30 @@ CHECK = {"id": "sc_1", "message": "It buys something."}
 
 
 def tool(**settings: Any) -> Tool:
-    (made,) = asyncio.run(Browser(settings=BrowserSettings(**settings)).tools())
-    return made
+    (restricted,) = asyncio.run(Browser(settings=BrowserSettings(**settings)).tools())
+    return restricted
 
 
-def considered(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> PendingCall:
-    said = {"actions": actions, **({"checks": checks} if checks else {})}
-    call = ToolCall(id="c", name="computer", arguments=json.dumps(said))
+def admit_actions(*actions: dict[str, Any], checks: Any = (), **rules: Any) -> PendingCall:
+    arguments = {"actions": actions, **({"checks": checks} if checks else {})}
+    call = ToolCall(id="c", name="computer", arguments=json.dumps(arguments))
     return admit_call(call, "c", ToolCatalog({"computer": tool()}), Policy(**rules))
 
 
-def test_the_declared_display_is_that_of_the_pictures() -> None:
+def test_declared_display_has_the_screenshot_size() -> None:
     declared = tool(page_size=Size(1920, 1080), largest_image=LargestImage(edge=1568, pixels=1_150_000)).declaration()
     assert isinstance(declared, NativeTool)
     assert isinstance(declared.computer, Computer)
     assert (declared.computer.width, declared.computer.height) == (1429, 804)
 
 
-def test_only_the_actions_that_may_be_done_are_declared_and_taken() -> None:
-    made = tool(actions=frozenset({"screenshot", "scroll"}))
-    assert made.native is not None
-    assert made.native.computer is not None
-    assert made.native.computer.kinds == ("screenshot", "scroll")
+def test_only_allowed_actions_are_declared_and_accepted() -> None:
+    restricted = tool(actions=frozenset({"screenshot", "scroll"}))
+    assert restricted.native is not None
+    assert restricted.native.computer is not None
+    assert restricted.native.computer.kinds == ("screenshot", "scroll")
     call = ToolCall(id="c", name="computer", arguments='{"actions": [{"kind": "click", "x": 1, "y": 1}]}')
-    pending = admit_call(call, "c", ToolCatalog({"computer": made}), Policy(allow=["computer"]))
+    pending = admit_call(call, "c", ToolCatalog({"computer": restricted}), Policy(allow=["computer"]))
     assert pending.refusal_kind == "schema"
 
 
@@ -76,7 +76,7 @@ def test_only_the_actions_that_may_be_done_are_declared_and_taken() -> None:
             {"allow": ["computer(kind=navigate, url=https://a.example/*)"]},
             "ask",
         ),
-        (  # how a form without a word for it goes to an address
+        (  # navigation in a format without a navigate action
             [*ADDRESS, ENTER],
             {"allow": ["computer"], "deny": ["computer(kind=navigate, url=*b.example*)"]},
             "deny",
@@ -84,33 +84,33 @@ def test_only_the_actions_that_may_be_done_are_declared_and_taken() -> None:
         ([{"kind": "click", "x": "one"}], {}, "ask"),
     ],
 )
-def test_rules_see_every_action(actions: list[dict[str, Any]], rules: dict[str, Any], verdict: str) -> None:
-    assert considered(*actions, **rules).verdict == verdict
+def test_policy_checks_every_action(actions: list[dict[str, Any]], rules: dict[str, Any], verdict: str) -> None:
+    assert admit_actions(*actions, **rules).verdict == verdict
 
 
-def test_a_safety_check_asks_in_person_whatever_is_allowed() -> None:
-    pending = considered({"kind": "screenshot"}, checks=[CHECK], allow=["computer"])
+def test_safety_check_requires_a_person_despite_rules() -> None:
+    pending = admit_actions({"kind": "screenshot"}, checks=[CHECK], allow=["computer"])
     assert pending.verdict == "ask"
     ask = RunState(run="r").approval_request(pending)
     assert ask.requires_human
-    assert ask.reason == "the provider wants a person to agree: It buys something."
-    assert not RunState(run="r").approval_request(considered(CLICK)).requires_human
+    assert ask.reason == "the provider requires a person's approval: It buys something."
+    assert not RunState(run="r").approval_request(admit_actions(CLICK)).requires_human
 
 
-def test_a_person_is_shown_what_would_be_done_and_which_rule_allows_it() -> None:
+def test_preview_lists_actions_and_suggested_rules() -> None:
     ask = RunState(run="r").approval_request(
-        considered({"kind": "click", "x": 1, "y": 2}, {"kind": "type", "text": "a"})
+        admit_actions({"kind": "click", "x": 1, "y": 2}, {"kind": "type", "text": "a"})
     )
     assert ask.preview == "click x=1 y=2\ntype text=a"
     assert ask.suggested_rules == ("computer(kind=click)", "computer(kind=type)")
 
 
-def test_it_does_not_start_where_it_may_not_go() -> None:
-    with pytest.raises(ToolwireError, match="not among the hosts"):
+def test_start_page_must_be_allowed() -> None:
+    with pytest.raises(ToolwireError, match="not an allowed host"):
         Browser("https://b.example/", hosts=["a.example"])
 
 
-def test_without_playwright_it_can_be_given_to_an_agent_and_says_what_is_missing() -> None:
+def test_missing_playwright_is_reported_on_open() -> None:
     program = (
         "import asyncio, sys; sys.modules['playwright'] = None; from toolwire import Browser; browser = Browser()\n"
         "assert len(asyncio.run(browser.tools())) == 1\n"
@@ -119,4 +119,4 @@ def test_without_playwright_it_can_be_given_to_an_agent_and_says_what_is_missing
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=DEADLINE
     )
-    assert done.stdout == "it needs Playwright: pip install 'toolwire[browser]'\n", done.stderr
+    assert done.stdout == "the browser needs Playwright: pip install 'toolwire[browser]'\n", done.stderr

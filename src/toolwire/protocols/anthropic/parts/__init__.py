@@ -1,1 +1,1 @@
-"""What is said: content, calls and results, messages, each read and written."""
+"""Content blocks, tool calls and messages of Anthropic Messages, decoded and encoded."""

@@ -1,4 +1,4 @@
-"""Anthropic's calls, what servers ran, and changes of tools, to canonical parts and back."""
+"""Decode and encode tool calls, server tool results, tool references and tool changes."""
 
 import re
 from typing import Any
@@ -47,7 +47,7 @@ _HOSTED_KINDS: dict[str, HostedKind] = {
 }
 NOT_ERROR = "anthropic:is_error:false"
 _CODE_EXECUTION_PREFIX = "code_execution_"
-"""How the target's own programs are called, whoever runs them for it."""
+"""Prefix of the caller kinds that are programs of the model."""
 
 read_mcp_use = Reader[McpUseShape](McpUseShape, FAMILY).read
 read_server_result = Reader[ServerResultShape](ServerResultShape, FAMILY).read
@@ -72,25 +72,28 @@ _READABLE_FIELDS = frozenset(
     )
 )
 _ERROR_CONTENT = "anthropic:error:content"
-"""That a tool failed is told by the type of its content."""
+"""Wire form of a failed result that only the type of its content marks as failed."""
+_SENT_AS_SERVER_CALL = "server-side call of another provider, sent as a server tool call"
+_SENT_AS_SERVER_RESULT = "server-side result of another provider, sent as a server tool result"
 
 
 # ---- decode
 
 
 def decode_tool_use(block: ToolUseBlock) -> ToolCall:
-    server = type(block) is ServerToolUseBlock
-    bare = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
+    """Decode a tool call of the client or the server; the usual form takes a fast path."""
+    is_server = type(block) is ServerToolUseBlock
+    is_plain = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
     arguments = "" if block.input is UNSET else str(block.input, "utf-8")
-    if bare and not server and block.caller is UNSET and block.cache_control is UNSET:
+    if is_plain and not is_server and block.caller is UNSET and block.cache_control is UNSET:
         return ToolCall(id=block.id, name=block.name, arguments=arguments)
     return ToolCall(
         id=block.id,
         name=block.name,
         arguments=arguments,
-        executor="server" if server else "client",
-        native="server_tool_use" if server else None,
-        use=_decode_hosted_use(block.name, parse_json(arguments), block.id) if server else None,
+        executor="server" if is_server else "client",
+        native="server_tool_use" if is_server else None,
+        use=_decode_hosted_use(block.name, parse_json(arguments), block.id) if is_server else None,
         toolset=unset_to_none(block.toolset_name),
         caller=_decode_caller(block.caller),
         cache=decode_cache(block.cache_control),
@@ -99,12 +102,14 @@ def decode_tool_use(block: ToolUseBlock) -> ToolCall:
 
 
 def _decode_caller(shape: CallerShape | UnsetType) -> Caller | None:
+    """Decode `caller`."""
     if shape is UNSET:
         return None
     return Caller(kind=shape.type, id=unset_to_none(shape.tool_id), **collect_extras(shape, FAMILY))
 
 
 def decode_mcp_use(shape: McpUseShape) -> ToolCall:
+    """Decode a call that the MCP connector made."""
     return ToolCall(
         id=shape.id,
         name=shape.name,
@@ -118,6 +123,7 @@ def decode_mcp_use(shape: McpUseShape) -> ToolCall:
 
 
 def decode_server_result(shape: ServerResultShape) -> ToolResult:
+    """Decode the result of a tool that Anthropic ran; its content stays opaque."""
     content = None
     if shape.content is not UNSET:
         content = (
@@ -125,73 +131,77 @@ def decode_server_result(shape: ServerResultShape) -> ToolResult:
                 protocol=FAMILY, kind="content", body=shape.content, gist=readable_text(shape.content), at="/content"
             ),
         )
-    said = None if shape.content is UNSET else parse_json(shape.content)
-    form = () if shape.is_error is not False else (NOT_ERROR,)
-    failed = isinstance(said, dict) and str(said.get("type")).endswith("_tool_result_error")
+    value = None if shape.content is UNSET else parse_json(shape.content)
+    wire_form = () if shape.is_error is not False else (NOT_ERROR,)
+    failed = isinstance(value, dict) and str(value.get("type")).endswith("_tool_result_error")
     if failed and shape.is_error is not True:
-        form = (*form, _ERROR_CONTENT)
+        wire_form = (*wire_form, _ERROR_CONTENT)
     return ToolResult(
         call_id=shape.tool_use_id,
         content=content,
         status="error" if failed or shape.is_error is True else "ok",
         executor="server",
         native=shape.type,
-        use=_decode_hosted_use(shape.type, said, shape.tool_use_id),
+        use=_decode_hosted_use(shape.type, value, shape.tool_use_id),
         caller=_decode_caller(shape.caller),
         cache=decode_cache(shape.cache_control),
-        **collect_extras(shape, FAMILY, *form),
+        **collect_extras(shape, FAMILY, *wire_form),
     )
 
 
 def _decode_hosted_use(tool_name: str, value: Any, id: str) -> HostedUse | None:
+    """Decode a hosted tool's call or result in canonical form, None for other tools."""
     kind = _HOSTED_KINDS.get(tool_name.removesuffix("_tool_result"))
     return None if kind is None else decode_hosted_use(kind, value, id=id)
 
 
 def decode_tool_reference(block: ToolReferenceBlock) -> ToolRef:
+    """Decode a reference to a deferred tool."""
     return ToolRef(name=block.tool_name, cache=decode_cache(block.cache_control), **collect_extras(block, FAMILY))
 
 
 def decode_change(shape: ChangeShape, path: str) -> ToolChange:
+    """Decode a `tool_addition` or `tool_removal`."""
     reference = _read_reference(shape.tool, f"{path}/tool")
     if reference.type not in _REFERENCES:
         raise DecodeError(FAMILY, f"{path}/tool/type", " or ".join(_REFERENCES), repr(reference.type))
-    kept = collect_extras(shape, FAMILY)
-    added: Tool | ToolRef
+    extras = collect_extras(shape, FAMILY)
+    tool: Tool | ToolRef
     if reference.type == "tool_definition" and reference.definition is not UNSET:
-        added = replace(decode_tool(reference.definition, f"{path}/tool/definition"), at="/tool/definition")
-        return ToolChange(add=(added,), **merge_extras(kept, collect_extras(reference, FAMILY, prefix="tool/")))
-    added = ToolRef(
+        tool = replace(decode_tool(reference.definition, f"{path}/tool/definition"), at="/tool/definition")
+        return ToolChange(add=(tool,), **merge_extras(extras, collect_extras(reference, FAMILY, prefix="tool/")))
+    tool = ToolRef(
         name="" if reference.name is UNSET else reference.name,
         server=unset_to_none(reference.server_name),
         kind="function" if reference.type == "tool_reference" else "server",
         at="/tool",
         **collect_extras(reference, FAMILY, f"anthropic:type:{reference.type}", *_absence_form(reference.name)),
     )
-    return ToolChange(add=(added,), **kept) if shape.type == "tool_addition" else ToolChange(remove=(added,), **kept)
+    return ToolChange(add=(tool,), **extras) if shape.type == "tool_addition" else ToolChange(remove=(tool,), **extras)
 
 
 def _absence_form(name: str | UnsetType) -> tuple[str, ...]:
+    """Return the wire form of a reference without a name."""
     return ("anthropic:absent:name",) if name is UNSET else ()
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """The readable text in a value that others can't use as it is."""
-    found: list[str] = []
+    """Collect the readable text of a JSON value for targets that cannot use the value itself."""
+    texts: list[str] = []
 
     def walk(value: object, *, readable: bool) -> None:
         if isinstance(value, str) and readable:
-            found.append(value)
+            texts.append(value)
         elif isinstance(value, dict):
-            for name, inner in value.items():
-                # The text of a document; all other data is no text.
-                walk(inner, readable=name in _READABLE_FIELDS or (name == "data" and value.get("type") == "text"))
+            for name, item in value.items():
+                # `data` is text only in a text document, elsewhere it is base64.
+                walk(item, readable=name in _READABLE_FIELDS or (name == "data" and value.get("type") == "text"))
         elif isinstance(value, list):
-            for inner in value:
-                walk(inner, readable=readable)
+            for item in value:
+                walk(item, readable=readable)
 
     walk(decode_json(raw), readable=True)
-    text = "\n".join(part for part in found if part)
+    text = "\n".join(part for part in texts if part)
     return text[:limit] or None
 
 
@@ -199,6 +209,7 @@ def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a tool call."""
     if part.executor == "server":
         return _encode_server_call(part, located_part, plan)
     if plan.same_protocol:
@@ -208,13 +219,11 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
     shape = ToolUseBlock(id=plan.id_of(located_part), name=plan.tool_name(part.name, part.namespace), input=arguments)
     if part.caller is not None:
         if plan.same_protocol or part.caller.kind.startswith(_CODE_EXECUTION_PREFIX):
-            shape.caller = encode_with_extras(
-                CallerShape(type=part.caller.kind, tool_id=none_to_unset(part.caller.id)), part.caller, FAMILY
-            )
+            shape.caller = _encode_caller(part.caller)
         elif part.caller.kind != "direct":
-            plan.report.dropped(located_part.path, "caller", "the target's programs are another vendor's")
+            plan.report.dropped(located_part.path, "caller", "called by a program of another vendor")
     if part.signature is not None:
-        plan.report.dropped(located_part.path, "signature", "a seal goes only to its issuer")
+        plan.report.dropped(located_part.path, "signature", "signatures are only valid for their issuer")
     if part.asynchronous:
         plan.report.dropped(located_part.path, "asynchronous")
     shape.toolset_name = none_to_unset(part.toolset)
@@ -223,9 +232,9 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """The arguments as the object that the provider insists on."""
+    """Encode the arguments of another protocol's call as an object, which the provider requires."""
     if part.native is not None:
-        plan.report.approximated(located_part.path, "", f"{part.native} as a call of a function")
+        plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.shape == "freeform":
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip().encode()
@@ -234,102 +243,110 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
     try:
         decode_members(text)
     except (msgspec.DecodeError, RecursionError):
-        plan.report.approximated(located_part.path, "arguments", "not a JSON object: sent as text")
+        plan.report.approximated(located_part.path, "arguments", "not a JSON object; sent as text under _raw")
         return Raw(wrap_invalid_arguments(part.arguments))
     return Raw(text)
 
 
 def wrap_invalid_arguments(arguments: str) -> bytes:
-    """Arguments that are no object, inside one."""
+    """Wrap arguments that are not an object in one."""
     return msgspec.json.encode({"_raw": arguments})
 
 
 def _encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a call that a provider ran."""
     if not plan.same_protocol and plan.for_client:
-        if is_mcp_part(part):
-            plan.report.approximated(
-                located_part.path, "", "a call that another provider ran, told as one of the target's"
-            )
-            body = Raw(part.arguments.encode()) if isinstance(parse_json(part.arguments), dict) else Raw(b"{}")
-            name, server = part.name, part.namespace or ""
-            return McpUseShape(type="mcp_tool_use", id=_mcp_id(part.id), name=name, server_name=server, input=body)
-        if part.use is None:
-            plan.report.dropped(located_part.path, "", "a call that another provider ran")
-            return None
-        plan.report.approximated(located_part.path, "", "a call that another provider ran, told as one of the target's")
-        return encode_hosted_call(hosted_query(part), plan)
+        return _encode_foreign_server_call(part, located_part, plan)
     if not plan.same_protocol:
-        plan.report.approximated(located_part.path, "", "a call that another provider ran: told as text")
+        plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return TextBlock(text=hosted_call_as_text(part))
     arguments = Raw(part.arguments.encode()) if part.arguments else UNSET
     if part.native == "mcp_tool_use":
-        body = Raw(b"{}") if arguments is UNSET else arguments
-        name = part.namespace or ""
-        use = McpUseShape(type="mcp_tool_use", id=part.id or "", name=part.name, server_name=name, input=body)
+        input_json = Raw(b"{}") if arguments is UNSET else arguments
+        server = part.namespace or ""
+        use = McpUseShape(type="mcp_tool_use", id=part.id or "", name=part.name, server_name=server, input=input_json)
         use.cache_control = encode_cache(part.cache, located_part.path, plan)
         return encode_with_extras(use, part, FAMILY)
     shape = ServerToolUseBlock(
         id=part.id or "", name=part.name, input=arguments, toolset_name=none_to_unset(part.toolset)
     )
-    if part.caller is not None:
-        shape.caller = encode_with_extras(
-            CallerShape(type=part.caller.kind, tool_id=none_to_unset(part.caller.id)), part.caller, FAMILY
-        )
+    shape.caller = _encode_caller(part.caller)
     shape.cache_control = encode_cache(part.cache, located_part.path, plan)
     return encode_with_extras(shape, part, FAMILY)
 
 
+def _encode_foreign_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a call that another provider ran for a client, None if it has no equivalent."""
+    if is_mcp_part(part):
+        plan.report.approximated(located_part.path, "", _SENT_AS_SERVER_CALL)
+        input_json = Raw(part.arguments.encode()) if isinstance(parse_json(part.arguments), dict) else Raw(b"{}")
+        name, server = part.name, part.namespace or ""
+        return McpUseShape(type="mcp_tool_use", id=_mcp_id(part.id), name=name, server_name=server, input=input_json)
+    if part.use is None:
+        plan.report.dropped(located_part.path, "", "server-side call of another provider")
+        return None
+    plan.report.approximated(located_part.path, "", _SENT_AS_SERVER_CALL)
+    return encode_hosted_call(hosted_query(part), plan)
+
+
+def _encode_caller(caller: Caller | None) -> Any:
+    """Encode `caller` of a call or result, UNSET without one."""
+    if caller is None:
+        return UNSET
+    return encode_with_extras(CallerShape(type=caller.kind, tool_id=none_to_unset(caller.id)), caller, FAMILY)
+
+
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    content = part.content[0] if part.content else None
+    """Encode the result of a call that a provider ran."""
     if not plan.same_protocol and plan.for_client:
-        if is_mcp_part(part):
-            plan.report.approximated(
-                located_part.path, "", "a result that another provider got, told as one of the target's"
-            )
-            said = [{"type": "text", "text": mcp_result_text(part)}]
-            told = {"tool_use_id": _mcp_id(part.call_id), "is_error": part.status != "ok", "content": said}
-            return {"type": "mcp_tool_result", **told}
-        if part.use is None:
-            plan.report.dropped(located_part.path, "", "a result that another provider got")
-            return None
-        plan.report.approximated(
-            located_part.path, "", "a result that another provider got, told as one of the target's"
-        )
-        return encode_hosted_result(part.use, located_part, plan, failed=part.status != "ok")
+        return _encode_foreign_server_result(part, located_part, plan)
+    content = part.content[0] if part.content else None
     if not plan.same_protocol:
         text = content.gist if isinstance(content, OpaquePart) else None
-        plan.report.approximated(located_part.path, "", "a result that another provider got: told as text")
+        plan.report.approximated(located_part.path, "", "server-side result of another provider, sent as text")
         failed = "" if part.status == "ok" else " failed"
         return TextBlock(text=f"[{part.native}{failed}: {text or 'no readable content'}]")
     body = content.body if isinstance(content, OpaquePart) else UNSET
     shape = ServerResultShape(type=part.native or "", tool_use_id=part.call_id or "", content=body)
-    flagged = part.status == "error" and _ERROR_CONTENT not in part.wire_form
-    if flagged or NOT_ERROR in part.wire_form:
-        shape.is_error = flagged
-    if part.caller is not None:
-        shape.caller = encode_with_extras(
-            CallerShape(type=part.caller.kind, tool_id=none_to_unset(part.caller.id)), part.caller, FAMILY
-        )
+    is_flagged = part.status == "error" and _ERROR_CONTENT not in part.wire_form
+    if is_flagged or NOT_ERROR in part.wire_form:
+        shape.is_error = is_flagged
+    shape.caller = _encode_caller(part.caller)
     shape.cache_control = encode_cache(part.cache, located_part.path, plan)
     return encode_with_extras(shape, part, FAMILY)
 
 
+def _encode_foreign_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a result of another provider for a client, None if it has no equivalent."""
+    failed = part.status != "ok"
+    if is_mcp_part(part):
+        plan.report.approximated(located_part.path, "", _SENT_AS_SERVER_RESULT)
+        content = [{"type": "text", "text": mcp_result_text(part)}]
+        id = _mcp_id(part.call_id)
+        return {"type": "mcp_tool_result", "tool_use_id": id, "is_error": failed, "content": content}
+    if part.use is None:
+        plan.report.dropped(located_part.path, "", "server-side result of another provider")
+        return None
+    plan.report.approximated(located_part.path, "", _SENT_AS_SERVER_RESULT)
+    return encode_hosted_result(part.use, located_part, plan, failed=failed)
+
+
 def encode_hosted_call(use: HostedUse, plan: EncodingPlan) -> Any:
-    """The call of a hosted tool that another provider ran, for a client to read."""
-    said: dict[str, Any] = {}
+    """Encode another provider's hosted tool call as a `server_tool_use` for a client."""
+    arguments: dict[str, Any] = {}
     if use.queries:
-        said["query"] = "; ".join(use.queries)
+        arguments["query"] = "; ".join(use.queries)
     if use.urls:
-        said["url"] = use.urls[0]
+        arguments["url"] = use.urls[0]
     if use.code is not None:
-        said["code"] = use.code
+        arguments["code"] = use.code
     plan.last_hosted_call_id = _server_id(use.id or f"tw{sum(plan.hosted_uses.values())}")
     plan.hosted_uses[use.kind] = plan.hosted_uses.get(use.kind, 0) + 1
-    return {"type": "server_tool_use", "id": plan.last_hosted_call_id, "name": use.kind, "input": said}
+    return {"type": "server_tool_use", "id": plan.last_hosted_call_id, "name": use.kind, "input": arguments}
 
 
 def encode_hosted_result(use: HostedUse, located_part: LocatedPart, plan: EncodingPlan, *, failed: bool = False) -> Any:
-    """What it found. The proofs that the provider would want back are empty: there are none."""
+    """Encode another provider's hosted tool result; encrypted fields that the provider checks are empty."""
     content: Any
     match use.kind:
         case "web_search" | "web_fetch" if failed:
@@ -337,33 +354,39 @@ def encode_hosted_result(use: HostedUse, located_part: LocatedPart, plan: Encodi
         case "web_search":
             content = [_encode_page(page) for page in use.pages if page.url is not None]
             for index in range(len(content)):
-                place = f"/content/{plan.output_index}/content/{index}/encrypted_content"
-                plan.report.added(located_part.path, "", place, "there is no proof of what others found: it is empty")
+                pointer = f"/content/{plan.output_index}/content/{index}/encrypted_content"
+                plan.report.added(
+                    located_part.path, "", pointer, "no encrypted content for results of another provider"
+                )
         case "web_fetch":
             url = use.pages[0].url if use.pages else ""
             source = {"type": "text", "media_type": "text/plain", "data": use.output or ""}
             content = {"type": "web_fetch_result", "url": url, "content": {"type": "document", "source": source}}
         case "code_execution":
-            said = {"stderr" if failed else "stdout": use.output or "", "return_code": int(failed), "content": []}
-            content = {"type": "code_execution_result", "stdout": "", "stderr": "", **said}
+            output = {"stderr" if failed else "stdout": use.output or "", "return_code": int(failed), "content": []}
+            content = {"type": "code_execution_result", "stdout": "", "stderr": "", **output}
     id = plan.last_hosted_call_id if use.id is None else _server_id(use.id)
     return {"type": f"{use.kind}_tool_result", "tool_use_id": id, "content": content}
 
 
 def _encode_page(page: Citation) -> dict[str, Any]:
-    told = {"url": page.url, "title": page.title or "", "encrypted_content": "", "page_age": None}
-    return {"type": "web_search_result", **told}
+    """Encode one web search result."""
+    fields = {"url": page.url, "title": page.title or "", "encrypted_content": "", "page_age": None}
+    return {"type": "web_search_result", **fields}
 
 
 def _server_id(id: str) -> str:
+    """Return a valid id of a server tool call."""
     return id if id.startswith("srvtoolu_") else "srvtoolu_" + _ILLEGAL.sub("", id)
 
 
 def _mcp_id(id: str | None) -> str:
+    """Return a valid id of an MCP call."""
     return id if id is not None and id.startswith("mcptoolu_") else "mcptoolu_" + _ILLEGAL.sub("", id or "tw")
 
 
 def encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a reference to a deferred tool."""
     shape = ToolReferenceBlock(
         tool_name=plan.tool_name(part.name, part.namespace),
         cache_control=encode_cache(part.cache, located_part.path, plan),
@@ -372,20 +395,21 @@ def encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encodi
 
 
 def encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a tool change, None for another protocol's: all tools are declared from the start."""
     if not plan.same_protocol:
-        plan.report.approximated(located_part.path, "", "tools that come later are declared from the start")
+        plan.report.approximated(located_part.path, "", "tools that are loaded later are declared from the start")
         return None
     kind, changed = ("tool_addition", part.add) if part.add else ("tool_removal", part.remove)
     tool = changed[0]
     if isinstance(tool, ToolRef):
-        kind_of = next(
+        reference_type = next(
             (token.removeprefix(_TYPE_FORM) for token in tool.wire_form if token.startswith(_TYPE_FORM)),
             "tool_reference",
         )
         name = UNSET if "anthropic:absent:name" in tool.wire_form else tool.name
-        reference = ReferenceShape(type=kind_of, name=name, server_name=none_to_unset(tool.server))
+        reference = ReferenceShape(type=reference_type, name=name, server_name=none_to_unset(tool.server))
         inner = encode_with_extras(reference, tool, FAMILY)
     else:
-        (placed_tool,) = flatten_tool(tool, located_part.path)
-        inner = {"type": "tool_definition", "definition": encode_tool(placed_tool, plan)}
+        (located_tool,) = flatten_tool(tool, located_part.path)
+        inner = {"type": "tool_definition", "definition": encode_tool(located_tool, plan)}
     return encode_with_extras(ChangeShape(type=kind, tool=inner), part, FAMILY)

@@ -1,7 +1,4 @@
-"""Anthropic's citations, each of a whole text, to canonical ones and back.
-
-Anthropic's content blocks, to canonical parts and back.
-"""
+"""Decode and encode content blocks and citations."""
 
 from typing import Any
 
@@ -79,6 +76,7 @@ _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
 
 
 def decode_citation(raw: Raw) -> Citation:
+    """Decode a citation; its location goes to the extras."""
     shape = _read_citation(raw)
     return Citation(
         url=unset_to_none(shape.url),
@@ -91,20 +89,24 @@ def decode_citation(raw: Raw) -> Citation:
 def encode_foreign_citation(
     citation: Citation, path: SourcePath, target: str, plan: EncodingPlan
 ) -> dict[str, Any] | None:
-    """A citation of another protocol, for a client to read: here it is of a whole text. None, reported, for a provider,
-    who takes only its own. `place` is where it will stand."""
+    """Encode another protocol's citation for a client, as a web search citation of the complete text.
+
+    Return None, and report it, for a provider, which accepts only citations that it issued. `target` is the pointer of
+    the encoded citation.
+    """
     if citation.url is None or not plan.for_client:
-        plan.report.dropped(path, "", "citations only go back to their issuer")
+        plan.report.dropped(path, "", "citations are only valid for their issuer")
         return None
     for field in ("start", "end"):
         if getattr(citation, field) is not None:
-            plan.report.dropped(path, field, "the target cites for whole texts")
-    plan.report.added(path, "", f"{target}/encrypted_index", "there is no proof of what others found: it is empty")
-    told = {"url": citation.url, "title": citation.title, "cited_text": citation.quote or "", "encrypted_index": ""}
-    return {"type": "web_search_result_location", **told}
+            plan.report.dropped(path, field, "the target cites complete texts only")
+    plan.report.added(path, "", f"{target}/encrypted_index", "no encrypted content for results of another provider")
+    fields = {"url": citation.url, "title": citation.title, "cited_text": citation.quote or "", "encrypted_index": ""}
+    return {"type": "web_search_result_location", **fields}
 
 
 def encode_citation(citation: Citation) -> Any:
+    """Encode a citation that Anthropic issued."""
     shape = CitationShape(
         url=none_to_unset(citation.url), title=none_to_unset(citation.title), cited_text=none_to_unset(citation.quote)
     )
@@ -112,7 +114,7 @@ def encode_citation(citation: Citation) -> Any:
 
 
 EMPTY_FAILURE_TEXT = "The tool failed and said nothing."
-"""The provider refuses a failed result without words."""
+"""Content for a failed result without any, which the provider rejects."""
 STRING = "anthropic:string"
 _NO_SIGNATURE = "anthropic:empty:signature"
 _STRING_FORM = (STRING,)
@@ -125,25 +127,29 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_blocks(blocks: list[Any]) -> tuple[Part, ...]:
+    """Decode content blocks."""
     return tuple([_DECODERS[type(block)](block) for block in blocks])
 
 
 def _decode_text(block: TextBlock) -> Text:
+    """Decode a text block."""
     if block.cache_control is UNSET and block.citations is UNSET and block.unknown is UNSET and block.nulls is UNSET:
         return Text(text=block.text)
-    notes = None if not isinstance(block.citations, list) else tuple(map(decode_citation, block.citations))
+    citations = None if not isinstance(block.citations, list) else tuple(map(decode_citation, block.citations))
     return Text(
-        text=block.text, annotations=notes, cache=decode_cache(block.cache_control), **collect_extras(block, FAMILY)
+        text=block.text, annotations=citations, cache=decode_cache(block.cache_control), **collect_extras(block, FAMILY)
     )
 
 
 def _decode_image(block: ImageBlock) -> Media:
+    """Decode an image block."""
     source, media_type = _decode_source(block.source)
     cache = decode_cache(block.cache_control)
     return Media(kind="image", source=source, media_type=media_type, cache=cache, **collect_extras(block, FAMILY))
 
 
 def _decode_document(block: DocumentBlock) -> Media:
+    """Decode a document block."""
     source, media_type = _decode_source(block.source)
     return Media(
         kind="document",
@@ -156,54 +162,61 @@ def _decode_document(block: DocumentBlock) -> Media:
 
 
 def _decode_source(shape: SourceShape) -> tuple[Source, str | None]:
-    kept = collect_extras(shape, FAMILY)
+    """Decode the source and media type of an image or document."""
+    extras = collect_extras(shape, FAMILY)
     media_type = unset_to_none(shape.media_type)
     match shape.type:
         case "base64" if shape.data is not UNSET:
-            return Inline(data=shape.data, **kept), media_type
+            return Inline(data=shape.data, **extras), media_type
         case "text" if shape.data is not UNSET:
-            return PlainText(text=shape.data, **kept), media_type
+            return PlainText(text=shape.data, **extras), media_type
         case "url" if shape.url is not UNSET:
-            return Url(url=shape.url, **kept), media_type
+            return Url(url=shape.url, **extras), media_type
         case "file" if shape.file_id is not UNSET:
-            return FileId(issuer=FAMILY, id=shape.file_id, **kept), media_type
+            return FileId(issuer=FAMILY, id=shape.file_id, **extras), media_type
         case "content" if isinstance(shape.content, str):
             return Nested(
-                parts=(Text(text=shape.content, at="/content"),), **(kept | {"wire_form": (STRING,)})
+                parts=(Text(text=shape.content, at="/content"),), **(extras | {"wire_form": (STRING,)})
             ), media_type
         case "content" if isinstance(shape.content, list):
-            return Nested(parts=decode_blocks(shape.content), **kept), media_type
-        case other:
-            raise DecodeError(FAMILY, "", "a source of type base64, text, url, file or content", other)
+            return Nested(parts=decode_blocks(shape.content), **extras), media_type
+        case unknown:
+            raise DecodeError(FAMILY, "", "a source of type base64, text, url, file or content", unknown)
 
 
 def _decode_thinking(block: ThinkingBlock) -> Reasoning:
-    seal = None
+    """Decode a thinking block with its signature."""
+    signature = None
     if block.signature:
-        seal = Signature(issuer=FAMILY, data=block.signature, kind="signature")
+        signature = Signature(issuer=FAMILY, data=block.signature, kind="signature")
     content = (ReasoningText(kind="full", text=block.thinking, at=""),) if block.thinking else ()
-    form = () if seal is not None or block.signature is UNSET else (_NO_SIGNATURE,)
+    wire_form = () if signature is not None or block.signature is UNSET else (_NO_SIGNATURE,)
     return Reasoning(
-        content=content, hidden=None if content else "omitted", signature=seal, **collect_extras(block, FAMILY, *form)
+        content=content,
+        hidden=None if content else "omitted",
+        signature=signature,
+        **collect_extras(block, FAMILY, *wire_form),
     )
 
 
 def _decode_redacted(block: RedactedBlock) -> Reasoning:
-    seal = Signature(issuer=FAMILY, data=block.data, kind="encrypted", at="/data")
-    return Reasoning(hidden="redacted", signature=seal, **collect_extras(block, FAMILY))
+    """Decode a `redacted_thinking` block."""
+    signature = Signature(issuer=FAMILY, data=block.data, kind="encrypted", at="/data")
+    return Reasoning(hidden="redacted", signature=signature, **collect_extras(block, FAMILY))
 
 
 def _decode_tool_result(block: ToolResultBlock) -> ToolResult:
-    bare = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
-    if bare and type(block.content) is str and block.is_error is UNSET and block.cache_control is UNSET:
+    """Decode a tool result; the usual form with string content takes a fast path."""
+    is_plain = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
+    if is_plain and type(block.content) is str and block.is_error is UNSET and block.cache_control is UNSET:
         return ToolResult(
             call_id=block.tool_use_id, content=(Text(text=block.content, at="/content"),), wire_form=_STRING_FORM
         )
-    form = () if block.is_error is not False else (NOT_ERROR,)
+    wire_form = () if block.is_error is not False else (NOT_ERROR,)
     content: tuple[Part, ...] | None = None
     if isinstance(block.content, str):
         content = (Text(text=block.content, at="/content"),)
-        form = (*form, STRING)
+        wire_form = (*wire_form, STRING)
     elif block.content is not UNSET:
         content = decode_blocks(block.content)
     return ToolResult(
@@ -212,21 +225,22 @@ def _decode_tool_result(block: ToolResultBlock) -> ToolResult:
         status="error" if block.is_error is True else "ok",
         toolset=unset_to_none(block.toolset_name),
         cache=decode_cache(block.cache_control),
-        **collect_extras(block, FAMILY, *form),
+        **collect_extras(block, FAMILY, *wire_form),
     )
 
 
-def _decode_unknown(other: UnknownVariant) -> Part:
-    match other.tag:
+def _decode_unknown(variant: UnknownVariant) -> Part:
+    """Decode a block without a typed shape; unknown types become opaque parts."""
+    match variant.tag:
         case "mcp_tool_use":
-            return decode_mcp_use(read_mcp_use(other.body, other.path))
+            return decode_mcp_use(read_mcp_use(variant.body, variant.path))
         case "tool_addition" | "tool_removal":
-            return decode_change(read_change(other.body, other.path), other.path)
+            return decode_change(read_change(variant.body, variant.path), variant.path)
         case tag if tag.endswith("_tool_result"):
-            return decode_server_result(read_server_result(other.body, other.path))
+            return decode_server_result(read_server_result(variant.body, variant.path))
         case tag:
-            told = describe_tabs(other.body) if tag == BROWSER_STATE else readable_text(other.body)
-            return OpaquePart(protocol=FAMILY, kind=tag, body=other.body, gist=told)
+            gist = describe_tabs(variant.body) if tag == BROWSER_STATE else readable_text(variant.body)
+            return OpaquePart(protocol=FAMILY, kind=tag, body=variant.body, gist=gist)
 
 
 _DECODERS: dict[type, Any] = {
@@ -246,11 +260,11 @@ _DECODERS: dict[type, Any] = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan, first_index: int = 0) -> list[Any]:
-    """The blocks, of which the first one stands at this place."""
+    """Encode parts as blocks, of which the first gets the index `first_index`."""
     blocks: list[Any] = []
-    for placed in located_parts:
+    for located_part in located_parts:
         plan.output_index = first_index + len(blocks)
-        block = _ENCODERS[type(placed.part)](placed.part, placed, plan)
+        block = _ENCODERS[type(located_part.part)](located_part.part, located_part, plan)
         if type(block) is list:
             blocks += block
         elif block is not None:
@@ -259,42 +273,45 @@ def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan, first_ind
 
 
 def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    refused = not plan.same_protocol and (not part.text or (part.text.isspace() and not plan.for_client))
-    if part.cache is None and part.annotations is None and part.signature is None and not refused:
+    """Encode text, None if it is empty or blank and the provider rejects that."""
+    rejected = not plan.same_protocol and (not part.text or (part.text.isspace() and not plan.for_client))
+    if part.cache is None and part.annotations is None and part.signature is None and not rejected:
         return encode_with_extras(TextBlock(text=part.text), part, FAMILY)
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
-    if refused:
-        plan.report.dropped(located_part.path, "", f"the target refuses {'blank' if part.text else 'empty'} text")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
+    if rejected:
+        plan.report.dropped(located_part.path, "", f"the target rejects {'blank' if part.text else 'empty'} text")
         return None
-    notes: list[Any] | UnsetType = UNSET
-    if part.annotations is not None and plan.same_protocol:
-        notes = [encode_citation(note) for note in part.annotations]
-    elif part.annotations:
-        notes = []
-        for index, note in enumerate(part.annotations):
-            place = f"/content/{plan.output_index}/citations/{len(notes)}"
-            if (
-                cited := encode_foreign_citation(note, (*located_part.path, "annotations", index), place, plan)
-            ) is not None:
-                notes.append(cited)
-        notes = notes or UNSET
-    return encode_with_extras(
-        TextBlock(text=part.text, citations=notes, cache_control=encode_cache(part.cache, located_part.path, plan)),
-        part,
-        FAMILY,
-    )
+    citations = _encode_citations(part, located_part, plan)
+    cache = encode_cache(part.cache, located_part.path, plan)
+    return encode_with_extras(TextBlock(text=part.text, citations=citations, cache_control=cache), part, FAMILY)
+
+
+def _encode_citations(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> list[Any] | UnsetType:
+    """Encode the citations of a text, UNSET without any."""
+    if part.annotations is None:
+        return UNSET
+    if plan.same_protocol:
+        return [encode_citation(citation) for citation in part.annotations]
+    citations: list[Any] = []
+    for index, citation in enumerate(part.annotations):
+        pointer = f"/content/{plan.output_index}/citations/{len(citations)}"
+        encoded = encode_foreign_citation(citation, (*located_part.path, "annotations", index), pointer, plan)
+        if encoded is not None:
+            citations.append(encoded)
+    return citations or UNSET
 
 
 def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode an image or document, None if it cannot be sent."""
     if plan.for_client and not plan.same_protocol:
-        plan.report.dropped(located_part.path, "", "the target's answers hold no media")
+        plan.report.dropped(located_part.path, "", "responses of the target cannot contain media")
         return None
     source = _encode_source(part, located_part, plan)
     if source is None:
         return None
     if part.signature is not None:
-        plan.report.dropped(located_part.path, "signature", "a seal goes only to its issuer")
+        plan.report.dropped(located_part.path, "signature", "signatures are only valid for their issuer")
     if part.detail is not None:
         plan.report.dropped(located_part.path, "detail")
     cache = encode_cache(part.cache, located_part.path, plan)
@@ -308,89 +325,96 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 
 
 def _encode_source(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Where the bytes are; None, reported, if this provider can't take them."""
+    """Encode the source of an image or document, None if the provider does not support it."""
     source, media_type = part.source, none_to_unset(part.media_type)
     match source:
         case Inline() if plan.same_protocol or part.media_type in IMAGE_TYPES or part.media_type == "application/pdf":
             shape = SourceShape(type="base64", media_type=media_type, data=source.data)
         case PlainText():
-            if not plan.same_protocol:
-                media_type = "text/plain"
-            shape = SourceShape(type="text", media_type=media_type, data=source.text)
+            shape = SourceShape(
+                type="text", media_type=media_type if plan.same_protocol else "text/plain", data=source.text
+            )
         case Url() if plan.same_protocol or part.kind in ("image", "document"):
             if part.media_type is not None and not plan.same_protocol:
-                plan.report.dropped(located_part.path, "media_type", "the target asks the address for it")
+                plan.report.dropped(located_part.path, "media_type", "the target reads it from the URL")
             shape = SourceShape(type="url", media_type=media_type if plan.same_protocol else UNSET, url=source.url)
         case FileId() if source.issuer == FAMILY:
             shape = SourceShape(type="file", media_type=media_type, file_id=source.id)
         case Nested():
-            content: Any = encode_parts([LocatedPart(inner, located_part.path) for inner in source.parts], plan)
-            if STRING in source.wire_form and len(source.parts) == 1 and isinstance(only := source.parts[0], Text):
-                content = only.text
-            shape = SourceShape(type="content", media_type=media_type, content=content)
-        case FileId():
-            plan.report.dropped(located_part.path, "", f"a file that only {source.issuer} holds")
-            return None
+            shape = SourceShape(
+                type="content", media_type=media_type, content=_encode_nested(source, located_part, plan)
+            )
         case _:
-            plan.report.dropped(located_part.path, "", f"the target takes no {part.media_type or part.kind} here")
+            reason = f"the target does not accept {part.media_type or part.kind} here"
+            if isinstance(source, FileId):
+                reason = f"file is stored by {source.issuer} only"
+            plan.report.dropped(located_part.path, "", reason)
             return None
     return encode_with_extras(shape, source, FAMILY)
 
 
+def _encode_nested(source: Nested, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode the content of a document that consists of blocks or of one string."""
+    content = encode_parts([LocatedPart(part, located_part.path) for part in source.parts], plan)
+    if STRING in source.wire_form and len(source.parts) == 1 and isinstance(text := source.parts[0], Text):
+        return text.text
+    return content
+
+
 def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode JSON as text."""
     return TextBlock(text=str(part.json, "utf-8"))
 
 
 def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Thinking goes back only as the provider sealed it; unsealed it would be refused. A client may read it all."""
-    seal = part.signature
+    """Encode reasoning that Anthropic signed; the provider rejects any other."""
+    signature = part.signature
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "the target's thinking is text only")
-    if not plan.same_protocol and (seal is None or seal.issuer != FAMILY):
-        if not plan.for_client:
-            plan.report.dropped(located_part.path, "", "reasoning that this provider did not seal can't be sent to it")
-            return None
-        text = "\n\n".join(block.text for block in part.content if isinstance(block, ReasoningText))
-        plan.report_unsealed_signature(part, located_part.path)
+            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
+    if not plan.same_protocol:
+        if signature is None or signature.issuer != FAMILY:
+            return _encode_foreign_reasoning(part, located_part, plan)
         if part.id is not None:
             plan.report.dropped(located_part.path, "id")
-        return ThinkingBlock(thinking=text, signature="") if text else None
-    if part.id is not None and not plan.same_protocol:
-        plan.report.dropped(located_part.path, "id")
-    if part.hidden == "redacted" and seal is not None:
-        return encode_with_extras(RedactedBlock(data=seal.data), part, FAMILY)
-    text = ("" if plan.same_protocol else "\n\n").join(
-        one.text for one in part.content if isinstance(one, ReasoningText)
-    )
+    if part.hidden == "redacted" and signature is not None:
+        return encode_with_extras(RedactedBlock(data=signature.data), part, FAMILY)
+    text = _join_reasoning(part, "" if plan.same_protocol else "\n\n")
     unsigned: Any = "" if _NO_SIGNATURE in part.wire_form else UNSET
     return encode_with_extras(
-        ThinkingBlock(thinking=text, signature=unsigned if seal is None else seal.data), part, FAMILY
+        ThinkingBlock(thinking=text, signature=unsigned if signature is None else signature.data), part, FAMILY
     )
+
+
+def _encode_foreign_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> ThinkingBlock | None:
+    """Encode reasoning without Anthropic's signature, which only a client accepts."""
+    if not plan.for_client:
+        plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
+        return None
+    plan.report_unsealed_signature(part, located_part.path)
+    if part.id is not None:
+        plan.report.dropped(located_part.path, "id")
+    text = _join_reasoning(part, "\n\n")
+    return ThinkingBlock(thinking=text, signature="") if text else None
+
+
+def _join_reasoning(part: Reasoning, separator: str) -> str:
+    """Return the text of all reasoning blocks."""
+    return separator.join([block.text for block in part.content if isinstance(block, ReasoningText)])
 
 
 def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode the result of a tool call."""
     if part.executor == "server":
         return encode_server_result(part, located_part, plan)
-    content: Any = UNSET
-    if part.content is not None:
-        places = [
-            LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content)
-        ]
-        if plan.target.binary_results == "summary":
-            places = summarize_binary(places, plan.report)
-        if part.status != "ok" and not plan.same_protocol:
-            places = _select_text(places, plan)
-        content = _encode_result_string(part, plan)
-        if content is None:
-            content = encode_parts(places, plan) if plan.same_protocol else _encode_result_parts(places, plan)
+    content = UNSET if part.content is None else _encode_result_content(part, part.content, located_part, plan)
     if not content and not plan.same_protocol:
         content = EMPTY_FAILURE_TEXT if part.status != "ok" else UNSET
     shape = ToolResultBlock(tool_use_id=plan.call_id(part.call_id or ""), content=content)
     if not plan.same_protocol:
         plan.report_result_name(part, located_part.path)
     if part.status == "denied":
-        plan.report.approximated(located_part.path, "status", "denied is told as an error")
+        plan.report.approximated(located_part.path, "status", "denied sent as an error")
     if part.status != "ok":
         shape.is_error = True
     elif NOT_ERROR in part.wire_form:
@@ -400,57 +424,81 @@ def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
     return encode_with_extras(shape, part, FAMILY)
 
 
+def _encode_result_content(
+    part: ToolResult, content: tuple[Part, ...], located_part: LocatedPart, plan: EncodingPlan
+) -> Any:
+    """Encode the content of a result as a string or as blocks."""
+    located_parts = [LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(content)]
+    if plan.target.binary_results == "summary":
+        located_parts = summarize_binary(located_parts, plan.report)
+    if part.status != "ok" and not plan.same_protocol:
+        located_parts = _select_text(located_parts, plan)
+    if (text := _encode_result_string(part, plan)) is not None:
+        return text
+    return encode_parts(located_parts, plan) if plan.same_protocol else _encode_result_parts(located_parts, plan)
+
+
 def _select_text(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[LocatedPart]:
-    """What the provider takes of a failed result."""
-    for placed in located_parts:
-        if isinstance(placed.part, Media):
-            plan.report.dropped(placed.path, "", "the target's failed results are text only")
-    told = [Text(text=media_summary(one.part)) if isinstance(one.part, Media) else one.part for one in located_parts]
-    return [LocatedPart(part, placed.path) for part, placed in zip(told, located_parts, strict=True)]
+    """Replace media by a text summary: the provider accepts only text in a failed result."""
+    for located_part in located_parts:
+        if isinstance(located_part.part, Media):
+            plan.report.dropped(located_part.path, "", "failed results of the target are text only")
+    texts = [
+        Text(text=media_summary(located_part.part)) if isinstance(located_part.part, Media) else located_part.part
+        for located_part in located_parts
+    ]
+    return [LocatedPart(part, located_part.path) for part, located_part in zip(texts, located_parts, strict=True)]
 
 
 def _encode_result_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
-    """The blocks of a result, with a line in place of media that the provider can't take."""
+    """Encode the content of a result, with a text summary for media that the provider does not support."""
     blocks: list[Any] = []
-    for placed in located_parts:
-        shown = encode_parts([placed], plan)
-        blocks += shown or ([TextBlock(text=media_summary(placed.part))] if isinstance(placed.part, Media) else [])
+    for located_part in located_parts:
+        encoded = encode_parts([located_part], plan)
+        blocks += encoded or (
+            [TextBlock(text=media_summary(located_part.part))] if isinstance(located_part.part, Media) else []
+        )
     return blocks
 
 
 def _encode_result_string(part: ToolResult, plan: EncodingPlan) -> str | None:
-    """The content as a bare string, where that says all of it."""
+    """Return the content as a plain string, None if it is more than that."""
     if part.content is None or len(part.content) != 1:
         return None
-    only = part.content[0]
-    bare = isinstance(only, Text) and only.cache is None and not only.extras and only.annotations is None
-    if not bare or (plan.same_protocol and STRING not in part.wire_form):
+    text = part.content[0]
+    is_plain = isinstance(text, Text) and text.cache is None and not text.extras and text.annotations is None
+    if not is_plain or (plan.same_protocol and STRING not in part.wire_form):
         return None
-    return only.text if isinstance(only, Text) else None
+    return text.text if isinstance(text, Text) else None
 
 
 def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """At home the message carries it, not its content."""
+    """Report a settings change; for Anthropic clients, the message encodes it."""
     if not plan.same_protocol:
         report_setting_change(part, located_part.path, plan)
 
 
 def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    plan.report.approximated(located_part.path, "", "a refusal is told as text")
+    """Encode a refusal as text."""
+    plan.report.approximated(located_part.path, "", "refusal sent as text")
     return TextBlock(text=part.text) if part.text else None
 
 
 def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    plan.report.dropped(located_part.path, "id", "what another provider stored can't be named to this one")
+    """Drop a reference to an item that another provider stores."""
+    plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode an opaque part: unchanged for Anthropic, else as tool use or text."""
     if part.protocol == FAMILY:
         return part.body
     if part.called and plan.for_client:
-        return encode_parts([LocatedPart(one, located_part.path) for one in part.called], plan, plan.output_index)
+        return encode_parts([LocatedPart(called, located_part.path) for called in part.called], plan, plan.output_index)
     if part.use is not None and plan.for_client:
-        plan.report.approximated(located_part.path, "", "what another provider ran, told as a call and its result")
+        plan.report.approximated(
+            located_part.path, "", "server-side call of another provider, sent as a call and its result"
+        )
         call = encode_hosted_call(part.use, plan)
         plan.output_index += 1
         return [call, encode_hosted_result(part.use, located_part, plan, failed=part.use.failed)]

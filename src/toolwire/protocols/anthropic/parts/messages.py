@@ -1,4 +1,4 @@
-"""Anthropic's messages and system text, to canonical messages and back."""
+"""Decode and encode the messages and the system text of a request."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from toolwire.protocols.anthropic.parts.content import STRING, decode_blocks, en
 from toolwire.protocols.anthropic.wire import FAMILY, Block, MessageShape, SettingsShape, TextBlock
 
 CONTINUE_PROMPT = "Continue from where you left off."
-USER_LAST_REASON = "the model continues nothing by itself: a user must speak last"
+USER_LAST_REASON = "the model does not support prefill: the last message must be from the user"
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
@@ -26,6 +26,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "
 
 
 def decode_system(system: str | list[Any]) -> tuple[Text, ...]:
+    """Decode `system`, which may hold text only."""
     if isinstance(system, str):
         return (Text(text=system, at="/system"),)
     for index, block in enumerate(system):
@@ -35,31 +36,34 @@ def decode_system(system: str | list[Any]) -> tuple[Text, ...]:
 
 
 def decode_messages(messages: list[MessageShape]) -> tuple[Message, ...]:
+    """Decode the messages of a request."""
     return tuple([_decode_message(message, index) for index, message in enumerate(messages)])
 
 
 def _decode_message(shape: MessageShape, index: int) -> Message:
+    """Decode one message; its index is for error messages."""
     role = _ROLES.get(shape.role)
     if role is None:
         raise DecodeError(FAMILY, f"/messages/{index}/role", "user, assistant or system", repr(shape.role))
     parts: tuple[Any, ...] = ()
-    form: tuple[str, ...] = ()
+    wire_form: tuple[str, ...] = ()
     if type(content := shape.content) is list:
         parts = decode_blocks(content)
     elif isinstance(content, str):
         parts = (Text(text=content, at="/content"),)
-        form = (STRING,)
+        wire_form = (STRING,)
     else:
-        form = ("anthropic:content:absent",)
+        wire_form = ("anthropic:content:absent",)
     if shape.unknown is UNSET and shape.nulls is UNSET and shape.clear_at is UNSET and shape.output_config is UNSET:
-        return Message(role=role, parts=parts, wire_form=form)
+        return Message(role=role, parts=parts, wire_form=wire_form)
     if shape.output_config is not UNSET:
         parts = (*parts, _decode_setting(shape.output_config))
     clear_at = unset_to_none(shape.clear_at)
-    return Message(role=role, parts=parts, clear_at=clear_at, **collect_extras(shape, FAMILY, *form))
+    return Message(role=role, parts=parts, clear_at=clear_at, **collect_extras(shape, FAMILY, *wire_form))
 
 
 def _decode_setting(shape: SettingsShape) -> SettingChange:
+    """Decode `output_config` of a system message, which changes settings within the conversation."""
     thinking = None
     if shape.effort is not UNSET:
         thinking = Thinking(effort=shape.effort, at="", wire_form=("anthropic:name:effort=effort",))
@@ -70,36 +74,34 @@ def _decode_setting(shape: SettingsShape) -> SettingChange:
 
 
 def is_call_id(message: Message) -> bool:
-    """Whether the message's id is that of a call in it, and so arrives."""
+    """Tell whether the message's id equals that of a call in it, and so is not lost."""
     return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
 
 
 def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
-    """`system`, and for another protocol's request also the system messages that lead it."""
+    """Encode `system`, including leading system messages of another protocol's request."""
     system = request.system
-    if (
-        plan.same_protocol
-        and system is not None
-        and "anthropic:system:string" in request.wire_form
-        and len(system) == 1
-    ):
+    if plan.same_protocol and system is not None and _is_string(system, request):
         return system[0].text
-    places = [LocatedPart(part, ("system", index)) for index, part in enumerate(system or ())]
+    located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(system or ())]
     for number, message in enumerate(request.messages[:lifted_count]):
-        places.extend(LocatedPart(part, ("messages", number, "parts", i)) for i, part in enumerate(message.parts))
-    blocks = encode_parts(places, plan)
-    if (
-        not plan.same_protocol
-        and len(blocks) == 1
-        and type(blocks[0]) is TextBlock
-        and blocks[0].cache_control is UNSET
-    ):
+        path: SourcePath = ("messages", number, "parts")
+        located_parts += [LocatedPart(part, (*path, index)) for index, part in enumerate(message.parts)]
+    blocks = encode_parts(located_parts, plan)
+    if plan.same_protocol:
+        return blocks if blocks or system is not None else None
+    if len(blocks) == 1 and type(blocks[0]) is TextBlock and blocks[0].cache_control is UNSET:
         return blocks[0].text
-    return blocks if blocks or (system is not None and plan.same_protocol) else None
+    return blocks or None
+
+
+def _is_string(system: tuple[Text, ...], request: Request) -> bool:
+    """Tell whether the client sent `system` as a string."""
+    return len(system) == 1 and "anthropic:system:string" in request.wire_form
 
 
 def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
-    """The messages of one turn."""
+    """Encode one turn as zero or more messages."""
     message = turn.message
     if plan.same_protocol and message is not None:
         return [_encode_message(message, turn, plan)]
@@ -110,8 +112,11 @@ def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
 
 
 def lacks_thinking(messages: list[Any]) -> bool:
-    """Whether results are sent for calls without the thinking before them. Where the model thinks, the provider misses
-    it: what it thought since the user last spoke must come back, and it can't begin to think in between."""
+    """Tell whether tool results are sent for calls without the thinking before them.
+
+    With thinking enabled the provider rejects such a request: the thinking since the last user message must be resent,
+    and thinking cannot start in between.
+    """
     for message in reversed(messages):
         blocks = message["content"]
         kinds = {_block_type(block) for block in blocks} if isinstance(blocks, list) else set()
@@ -123,12 +128,15 @@ def lacks_thinking(messages: list[Any]) -> bool:
 
 
 def _block_type(block: Any) -> Any:
+    """Return the type of an encoded block."""
     return block.__struct_config__.tag if isinstance(block, Block) else block.get("type")
 
 
 def append_continue_prompt(messages: list[Any], report: LossReport) -> None:
-    """A user after what the model began, for one that continues nothing by itself. It is told what to do, since a turn
-    that says nothing would be answered, not continued."""
+    """Append a user message after a trailing assistant message, for models without prefill support.
+
+    It asks the model to continue; an empty message would be answered instead.
+    """
     last = messages[-1] if messages else None
     if (
         last is None
@@ -141,14 +149,15 @@ def append_continue_prompt(messages: list[Any], report: LossReport) -> None:
 
 
 def trim_prefill(blocks: list[Any], path: SourcePath, plan: EncodingPlan) -> None:
-    """The provider refuses a last assistant text that ends in white space."""
+    """Strip trailing whitespace from the last assistant text, which the provider rejects."""
     last = blocks[-1]
     if isinstance(last, TextBlock) and last.text != (trimmed := last.text.rstrip()):
-        plan.report.approximated(path, "", "white space at the end of the last text was cut off")
+        plan.report.approximated(path, "", "trailing whitespace removed: the target rejects it")
         last.text = trimmed
 
 
 def _encode_message(message: Message, turn: Turn, plan: EncodingPlan) -> Any:
+    """Encode a message of an Anthropic client."""
     shape = MessageShape(role=message.role, clear_at=none_to_unset(message.clear_at))
     only = message.parts[0] if len(message.parts) == 1 else None
     if STRING in message.wire_form and isinstance(only, Text) and not only.cache and not only.extras:
@@ -167,11 +176,11 @@ def _encode_message(message: Message, turn: Turn, plan: EncodingPlan) -> Any:
 
 
 def _encode_reminder(turn: Turn, plan: EncodingPlan) -> list[Any]:
-    """System text within a conversation: not every model takes the role there, so it is told in a user turn."""
+    """Encode a system message within the conversation as user text: not every model accepts the role there."""
     blocks = encode_parts(turn.parts, plan)
     if not blocks:
         return []
-    plan.report.approximated(turn.path, "role", "system text within the conversation is told as a reminder")
+    plan.report.approximated(turn.path, "role", "mid-conversation system text sent as a user reminder")
     for block in blocks:
         if isinstance(block, TextBlock):
             block.text = f"<system-reminder>\n{block.text}\n</system-reminder>"

@@ -1,1 +1,1 @@
-"""What is said: content, calls and results, messages, each read and written."""
+"""Content parts, tool calls and messages of Chat Completions, decoded and encoded."""

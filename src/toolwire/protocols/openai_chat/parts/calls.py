@@ -1,4 +1,4 @@
-"""Chat's tool calls and results, to canonical parts and back."""
+"""Decode and encode tool calls and tool results."""
 
 from operator import attrgetter
 from typing import Any
@@ -43,7 +43,7 @@ LEGACY_NAMES = ("openai-chat:name:name=name", "openai-chat:name:arguments=argume
 
 _WRAPPED_PREFIX = '{"_raw"'
 
-# Most have nothing but what their protocols share: that is asked of all fields at once.
+# One comparison of all other fields shows that a call, result or text is plain.
 _call_fields = attrgetter("native", "executor", "shape", "signature", "cache", "toolset")
 _PLAIN_CALL = (None, "client", "json", None, None, None)
 _result_fields = attrgetter("status", "native", "executor", "name", "namespace", "cache", "caller", "toolset")
@@ -55,6 +55,7 @@ _validate_json = msgspec.json.Decoder(Raw).decode
 
 
 def is_json(text: str) -> bool:
+    """Tell whether the text is valid JSON."""
     try:
         _validate_json(text.encode(errors="surrogatepass"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -66,6 +67,7 @@ def is_json(text: str) -> bool:
 
 
 def decode_call(shape: CallShape, index: int) -> ToolCall | OpaquePart:
+    """Decode an entry of `tool_calls`, opaque if it has neither a function nor custom input."""
     at = f"/tool_calls/{index}"
     function = shape.function
     if isinstance(shape.custom, CustomCallShape) and not (isinstance(function, FunctionCallShape) and function.name):
@@ -78,23 +80,23 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | OpaquePart:
         )
     if _is_plain_shape(shape) and isinstance(function.name, str) and isinstance(function.arguments, str):
         return ToolCall(id=unset_to_none(shape.id), name=function.name, arguments=function.arguments, at=at)
-    arguments, form = decode_arguments(function)
-    form = (*form, *_absence_form(function.name))
-    found = merge_extras(
-        collect_chat_extras(shape, *form),
+    arguments, wire_form = decode_arguments(function)
+    wire_form = (*wire_form, *_absence_form(function.name))
+    extras = merge_extras(
+        collect_chat_extras(shape, *wire_form),
         constant_extras("type", shape.type, "function"),
         collect_chat_extras(function, prefix="function/"),
     )
     if shape.custom is not UNSET and shape.custom is not None:
         custom = {"custom": Raw(msgspec.json.encode(shape.custom))}
-        found = merge_extras(found, {"extras": {FAMILY: custom}})
+        extras = merge_extras(extras, {"extras": {FAMILY: custom}})
     return ToolCall(
-        id=unset_to_none(shape.id), name=unset_to_none(function.name) or "", arguments=arguments, at=at, **found
+        id=unset_to_none(shape.id), name=unset_to_none(function.name) or "", arguments=arguments, at=at, **extras
     )
 
 
 def _is_plain_shape(shape: CallShape) -> bool:
-    """Whether there is nothing around a call's name and arguments whose spelling would have to be kept."""
+    """Tell whether a call has only id, name and arguments."""
     return (
         shape.type == "function"
         and shape.id is not None
@@ -108,32 +110,34 @@ def _is_plain_shape(shape: CallShape) -> bool:
 
 
 def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCall:
-    form = (*CUSTOM_NAMES, *_absence_form(custom.name))
+    """Decode a call of a custom tool."""
+    wire_form = (*CUSTOM_NAMES, *_absence_form(custom.name))
     if custom.input is UNSET:
-        form = (*form, NO_ARGUMENTS)
-    found = merge_extras(
-        collect_chat_extras(shape, *form),
+        wire_form = (*wire_form, NO_ARGUMENTS)
+    extras = merge_extras(
+        collect_chat_extras(shape, *wire_form),
         constant_extras("type", shape.type, "custom"),
         collect_chat_extras(custom, prefix="custom/"),
     )
     if isinstance(shape.function, FunctionCallShape):
-        found = merge_extras(found, {"extras": {FAMILY: {"function": Raw(msgspec.json.encode(shape.function))}}})
+        extras = merge_extras(extras, {"extras": {FAMILY: {"function": Raw(msgspec.json.encode(shape.function))}}})
     return ToolCall(
         id=unset_to_none(shape.id),
         name=unset_to_none(custom.name) or "",
         arguments=unset_to_none(custom.input) or "",
         shape="freeform",
         at=at,
-        **found,
+        **extras,
     )
 
 
 def _absence_form(name: str | UnsetType | None) -> tuple[str, ...]:
+    """Return the wire form of a call without a name."""
     return (NO_NAME,) if name is UNSET else ()
 
 
 def decode_arguments(shape: FunctionCallShape) -> tuple[str, tuple[str, ...]]:
-    """The exact text that the model wrote, and how it was spelled if not as a string."""
+    """Return the arguments as the model wrote them, and the wire form if they are not a string."""
     if isinstance(shape.arguments, str):
         return shape.arguments, ()
     if shape.arguments is UNSET and shape.unknown is not UNSET and "arguments" in shape.unknown:
@@ -142,33 +146,34 @@ def decode_arguments(shape: FunctionCallShape) -> tuple[str, tuple[str, ...]]:
 
 
 def decode_legacy(shape: FunctionCallShape) -> ToolCall:
-    arguments, form = decode_arguments(shape)
-    found = collect_chat_extras(shape, LEGACY_FORM, *LEGACY_NAMES, *form, *_absence_form(shape.name))
-    return ToolCall(id=None, name=unset_to_none(shape.name) or "", arguments=arguments, at="/function_call", **found)
+    """Decode the deprecated `function_call`."""
+    arguments, wire_form = decode_arguments(shape)
+    extras = collect_chat_extras(shape, LEGACY_FORM, *LEGACY_NAMES, *wire_form, *_absence_form(shape.name))
+    return ToolCall(id=None, name=unset_to_none(shape.name) or "", arguments=arguments, at="/function_call", **extras)
 
 
 def decode_result(shape: MessageShape) -> ToolResult:
-    """The result that a `tool` or `function` message is."""
+    """Decode a `tool` or `function` message as a result."""
     content: tuple[Part, ...] | None = None
-    form: tuple[str, ...] = (LEGACY_FORM,) if shape.role == "function" else ()
-    failed = False
+    wire_form: tuple[str, ...] = (LEGACY_FORM,) if shape.role == "function" else ()
+    is_error = False
     if isinstance(shape.content, str):
-        failed = shape.content.startswith(ERROR_MARK)
-        text = shape.content.removeprefix(ERROR_MARK) if failed else shape.content
+        is_error = shape.content.startswith(ERROR_MARK)
+        text = shape.content.removeprefix(ERROR_MARK) if is_error else shape.content
         content = (Text(text=text, at="/content"),)
-        form = (*form, STRING)
+        wire_form = (*wire_form, STRING)
     elif isinstance(shape.content, list):
         content = decode_parts(shape.content)
         first = content[0] if content else None
         if isinstance(first, Text) and first.text.startswith(ERROR_MARK):
-            failed = True
+            is_error = True
             content = (msgspec.structs.replace(first, text=first.text.removeprefix(ERROR_MARK)), *content[1:])
     return ToolResult(
         call_id=unset_to_none(shape.tool_call_id),
         content=content,
         name=unset_to_none(shape.name),
-        status="error" if failed else "ok",
-        wire_form=(*form, ERROR_MARK_FORM) if failed else form,
+        status="error" if is_error else "ok",
+        wire_form=(*wire_form, ERROR_MARK_FORM) if is_error else wire_form,
         at="",
     )
 
@@ -177,7 +182,7 @@ def decode_result(shape: MessageShape) -> ToolResult:
 
 
 def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
-    """Whether a call of another protocol says no more than a call here can."""
+    """Tell whether another protocol's call has only fields that Chat has, and valid ones."""
     return (
         _call_fields(part) == _PLAIN_CALL
         and (part.caller is None or part.caller.kind == "direct")
@@ -189,18 +194,19 @@ def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
 
 
 def encode_fast_result(part: Part, plan: EncodingPlan) -> dict[str, Any] | None:
-    """The message of a result that is one text, and nothing out of the ordinary; None for any other part."""
+    """Encode a result that is one plain text, None for any other part."""
     if type(part) is not ToolResult or _result_fields(part) != _PLAIN_RESULT:
         return None
     content = part.content
-    if content is None or len(content) != 1 or type(only := content[0]) is not Text:
+    if content is None or len(content) != 1 or type(text := content[0]) is not Text:
         return None
-    if _text_fields(only) != _PLAIN_TEXT or not (part.call_id in plan.legal_ids or plan.is_legal_id(part.call_id)):
+    if _text_fields(text) != _PLAIN_TEXT or not (part.call_id in plan.legal_ids or plan.is_legal_id(part.call_id)):
         return None
-    return {"role": "tool", "tool_call_id": part.call_id, "content": only.text}
+    return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a call that the client runs."""
     if plan.same_protocol:
         return _encode_same_protocol_call(part)
     report_call(part, located_part, plan)
@@ -221,7 +227,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
 
 
 def _unwrap_invalid_arguments(arguments: str) -> str:
-    """The text that was no object and went to another protocol inside one, as it was."""
+    """Return the original text of arguments that another protocol wrapped in an object."""
     try:
         members = _decode_object(arguments.encode())
     except msgspec.DecodeError:
@@ -231,39 +237,43 @@ def _unwrap_invalid_arguments(arguments: str) -> str:
 
 
 def report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the fields of a call that Chat lacks."""
     report_function_call(part, located_part, plan, "the target has no cache marks on calls")
 
 
 def _encode_same_protocol_call(part: ToolCall) -> Any:
+    """Encode a call as a Chat server or client sent it."""
     body: dict[str, Any] = {}
     if part.id is not None:
         body["id"] = part.id
     kind = "custom" if part.shape == "freeform" else "function"
-    if (written := restore_constant(part, "type", kind)) is not UNSET:
-        body["type"] = written
+    if (wire_type := restore_constant(part, "type", kind)) is not UNSET:
+        body["type"] = wire_type
     body[kind] = encode_function(part, f"{kind}/")
     return restore_extras(body, part, FAMILY)
 
 
 def encode_function(part: ToolCall, prefix: str = "") -> dict[str, Any]:
-    """Name and arguments of a call, as its own server spelled them."""
+    """Encode name and arguments of a call in their original form."""
     body: dict[str, Any] = {}
-    inner = "input" if part.shape == "freeform" else "arguments"
+    field = "input" if part.shape == "freeform" else "arguments"
     if part.name or not {NO_NAME, f"{FAMILY}:null:{prefix}name"} & set(part.wire_form):
         body["name"] = part.name
     if OBJECT_FORM in part.wire_form and is_json(part.arguments):
-        body[inner] = Raw(part.arguments.encode())
-    elif part.arguments or not {NO_ARGUMENTS, f"{FAMILY}:null:{prefix}{inner}"} & set(part.wire_form):
-        body[inner] = part.arguments
+        body[field] = Raw(part.arguments.encode())
+    elif part.arguments or not {NO_ARGUMENTS, f"{FAMILY}:null:{prefix}{field}"} & set(part.wire_form):
+        body[field] = part.arguments
     return body
 
 
 def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> TextPart | None:
+    """Encode a call that a provider ran as text, None if nothing is sent."""
     text = call_as_text(part, located_part, plan)
     return None if text is None else TextPart(text=text)
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> TextPart | None:
+    """Encode the result of a call that a provider ran as text, None if nothing is sent."""
     text = result_as_text(part, located_part, plan)
     return None if text is None else TextPart(text=text)
 
@@ -271,7 +281,7 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Enco
 def encode_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, hoisted: list[Any]
 ) -> dict[str, Any]:
-    """The message of one result. Media, which it can't hold, are put into `hoisted` to be shown after it."""
+    """Encode one result as a `tool` message; media, which it cannot hold, go to `hoisted`."""
     body: dict[str, Any] = {"role": "tool"}
     if plan.same_protocol:
         if LEGACY_FORM in part.wire_form:
@@ -285,20 +295,21 @@ def encode_result(
     report_result(part, located_part, plan)
     body["tool_call_id"] = plan.call_id(part.call_id or "")
     content = part.content
-    if content is not None and len(content) == 1 and type(only := content[0]) is Text and only.cache is None:
-        text = only.text
+    if content is not None and len(content) == 1 and type(single := content[0]) is Text and single.cache is None:
+        text = single.text
         body["content"] = text if part.status == "ok" else ERROR_MARK + text
         return body
     texts: list[Any] = []
     for index, inner in enumerate(content or ()):
-        within = LocatedPart(inner, (*located_part.path, "content", index))
-        texts += _hoist_media(inner, within, part, plan, hoisted) or encode_parts([within], plan)
+        located_inner = LocatedPart(inner, (*located_part.path, "content", index))
+        texts += _hoist_media(inner, located_inner, part, plan, hoisted) or encode_parts([located_inner], plan)
     _mark_error(texts, part)
     body["content"] = encode_text_content(texts, located_part.path, plan)
     return body
 
 
 def report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the fields of a result that Chat lacks."""
     report_function_result(part, located_part, plan, "the target has no cache marks on results")
     plan.report_result_name(part, located_part.path)
 
@@ -306,18 +317,22 @@ def report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPla
 def _encode_same_protocol_content(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]
 ) -> None:
+    """Write the content of a result in its original form."""
     if part.content is None:
         return
     mark = ERROR_MARK if part.status != "ok" else ""
-    if STRING in part.wire_form and all(isinstance(one, Text) for one in part.content):
-        body["content"] = mark + "".join(one.text for one in part.content if isinstance(one, Text))
+    if STRING in part.wire_form and all(isinstance(text, Text) for text in part.content):
+        body["content"] = mark + "".join(text.text for text in part.content if isinstance(text, Text))
         return
-    places = [LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content)]
-    body["content"] = encode_parts(places, plan)
+    located_parts = [
+        LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content)
+    ]
+    body["content"] = encode_parts(located_parts, plan)
     _mark_error(body["content"], part)
 
 
 def _mark_error(texts: list[Any], part: ToolResult) -> None:
+    """Put the error mark before the content of a failed result, which has no field for it."""
     if part.status == "ok":
         return
     first = texts[0] if texts else None
@@ -332,20 +347,27 @@ def _mark_error(texts: list[Any], part: ToolResult) -> None:
 def _hoist_media(
     part: Part, located_part: LocatedPart, result: ToolResult, plan: EncodingPlan, hoisted: list[Any]
 ) -> list[Any]:
-    """A line in place of media, which are hoisted; nothing if this is no media, or can be told as text."""
+    """Move media of a result to `hoisted` and return the text that replaces them.
+
+    Return an empty list if the part is not media.
+    """
     if not isinstance(part, Media):
         return []
     if isinstance(part.source, Nested):
-        inner = expand_nested_document(located_part, part, part.source, plan.report)
-        told = [_hoist_media(one.part, one, result, plan, hoisted) or encode_parts([one], plan) for one in inner]
-        return [one for parts in told for one in parts]
+        nested = expand_nested_document(located_part, part, part.source, plan.report)
+        replaced = [
+            _hoist_media(item.part, item, result, plan, hoisted) or encode_parts([item], plan) for item in nested
+        ]
+        return [item for parts in replaced for item in parts]
     if plan.target.binary_results == "summary":
-        plan.report.approximated(located_part.path, "", "a line in place of binary content")
+        plan.report.approximated(located_part.path, "", "binary content replaced by a summary line")
         return [TextPart(text=media_summary(part))]
-    shown = encode_parts([LocatedPart(part, located_part.path)], plan)
-    if not shown or isinstance(shown[0], TextPart):
-        return shown or [TextPart(text=media_summary(part))]
-    plan.report.approximated(located_part.path, "", "results hold text only: shown in a user message after them")
+    encoded = encode_parts([LocatedPart(part, located_part.path)], plan)
+    if not encoded or isinstance(encoded[0], TextPart):
+        return encoded or [TextPart(text=media_summary(part))]
+    plan.report.approximated(
+        located_part.path, "", "results of the target are text only; media sent in a user message after them"
+    )
     label = f"{part.kind} of the result of {result.name or 'a tool'}, call {plan.call_id(result.call_id or '')}"
-    hoisted += [TextPart(text=f"[{label}]"), *shown]
+    hoisted += [TextPart(text=f"[{label}]"), *encoded]
     return [TextPart(text=f"[{label}: see the next user message]")]

@@ -1,10 +1,6 @@
-"""The texts of a message or a result, as one string or as parts.
+"""Decode and encode content parts and reasoning.
 
-Reasoning as compatible servers write it, in fields that the official protocol lacks, to canonical and back.
-
-Chat's content parts, to canonical parts and back.
-
-Chat's citations, which stand on the message, to canonical ones, which stand on a text, and back.
+Reasoning has no official field; compatible servers send it in `reasoning_content`, `reasoning` or the content.
 """
 
 import re
@@ -16,13 +12,11 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import (
-    Citation,
     Data,
     FileId,
     Inline,
     ItemRef,
     Media,
-    Message,
     Nested,
     OpaquePart,
     Part,
@@ -42,7 +36,7 @@ from toolwire.codec.encoding.fallbacks import opaque_as_text, report_setting_cha
 from toolwire.codec.encoding.media import data_url, expand_nested_document, source_from_url
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import report_tool_change
-from toolwire.codec.encoding.turns import LocatedPart, Turn
+from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.losses import UNLOCATED, SourcePath
 from toolwire.codec.wire.extras import (
     EMPTY,
@@ -52,14 +46,13 @@ from toolwire.codec.wire.extras import (
     none_to_unset,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader, UnknownVariant, WireObject
+from toolwire.codec.wire.reader import UnknownVariant, WireObject
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     SHARED_FAMILY,
     AudioPart,
     AudioShape,
     BreakpointShape,
-    CitationShape,
     FilePart,
     FileShape,
     ImagePart,
@@ -68,7 +61,6 @@ from toolwire.protocols.openai_chat.wire import (
     RefusalPart,
     TextPart,
     ThinkingPart,
-    UrlCitationShape,
     VideoPart,
     VideoShape,
 )
@@ -76,18 +68,19 @@ from toolwire.protocols.vendors.openai import encode_detail
 
 
 def encode_text_content(parts: list[Any], path: SourcePath, plan: EncodingPlan, separator: str = "\n\n") -> Any:
-    """Return the parts as a string where that says all of it, or where the host takes texts no other way."""
+    """Return the parts as a string if they are one plain text, or if the host accepts only a string."""
     if len(parts) == 1:
         return parts[0].text if _is_plain_part(parts[0]) else parts
     if not parts:
         return ""
     if not plan.target.host.string_content or not all(map(_is_plain_part, parts)):
         return parts
-    plan.report.approximated(path, "", "the host may take texts as one string only: joined")
+    plan.report.approximated(path, "", "the host may accept content only as a string; texts joined")
     return separator.join([part.text for part in parts])
 
 
 def _is_plain_part(part: Any) -> bool:
+    """Tell whether the part is text without a cache mark."""
     return type(part) is TextPart and part.prompt_cache_breakpoint is UNSET
 
 
@@ -98,11 +91,11 @@ _REASONING_MODELS = re.compile(r"deepseek|kimi|moonshot|mimo|glm-|qwen|qwq|minim
 
 _decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
-# ---- decode
+# ---- reasoning
 
 
 def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, Raw]) -> None:
-    """One part, whichever field has it. What else says the same stays as it is, beside it."""
+    """Decode reasoning from the first field that has it; other fields with it go to the extras."""
     for name in ("reasoning_content", "reasoning"):
         text = getattr(shape, name)
         if isinstance(text, str):
@@ -114,35 +107,34 @@ def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, R
     if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
         texts = details_text(details)
         if texts:
-            told = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
-            parts.append(Reasoning(content=told, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
+            blocks = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
+            parts.append(Reasoning(content=blocks, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
 
 
 def details_text(raw: Raw) -> list[str]:
-    """What can be read in OpenRouter's `reasoning_details`."""
+    """Return the readable texts of OpenRouter's `reasoning_details`."""
     try:
         details = _decode_details(raw)
     except msgspec.DecodeError:
         return []
-    texts = [one.get("text") or one.get("summary") for one in details]
+    texts = [entry.get("text") or entry.get("summary") for entry in details]
     return [text for text in texts if isinstance(text, str) and text]
 
 
-# ---- encode
-
-
 def requires_reasoning(plan: EncodingPlan) -> bool:
-    """Whether the model refuses its own calls without the reasoning that led to them."""
+    """Tell whether the model rejects its own tool calls without the reasoning before them."""
     target = plan.target
     return target.model is not None and target.host.reasoning_content and _model_requires_reasoning(target.model)
 
 
 @lru_cache(maxsize=256)
 def _model_requires_reasoning(model: str) -> bool:
+    """Tell whether the name is of a model family that requires its reasoning; memoized."""
     return _REASONING_MODELS.search(model) is not None
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]) -> None:
+    """Write reasoning into the body of an assistant message."""
     texts = [block.text for block in part.content if isinstance(block, ReasoningText)]
     if plan.same_protocol:
         if DETAILS_FORM not in part.wire_form:
@@ -153,21 +145,21 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
             body[name or "reasoning_content"] = "".join(texts)
         return
     if not plan.for_client and not requires_reasoning(plan):
-        plan.report.dropped(located_part.path, "", "the target has no place for reasoning")
+        plan.report.dropped(located_part.path, "", "the target has no field for reasoning")
         return
     report_reasoning(part, located_part, plan)
     if texts:
-        before = [body["reasoning_content"]] if "reasoning_content" in body else []
-        body["reasoning_content"] = "\n\n".join([*before, *texts])
+        earlier = [body["reasoning_content"]] if "reasoning_content" in body else []
+        body["reasoning_content"] = "\n\n".join([*earlier, *texts])
 
 
 def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """What of a reasoning that is shown can't be shown."""
+    """Report what is lost of reasoning that a client may read."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
-            plan.report.dropped((*located_part.path, "content", index), "", "the target shows text only")
+            plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "the target has no place for another issuer's proof")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
         plan.report.dropped(located_part.path, "id")
 
@@ -185,31 +177,32 @@ CACHE_TTLS = ("30m", "12h")
 _SOURCE_IN_FILE = "openai-chat:name:source=file"
 
 MediaKind = Literal["image", "audio", "video", "document"]
+_MediaPart = ImagePart | VideoPart | AudioPart | FilePart | TextPart
 _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 def collect_chat_extras(wire: WireObject, *wire_form: str, prefix: str = "") -> dict[str, Any]:
-    """`rest`, where a null is spelling also in fields that this protocol does not know: servers send many."""
-    own, wire_form = chat_extras_and_form(wire, wire_form, prefix)
-    if own:
-        return {"extras": {FAMILY: own}, "wire_form": wire_form}
+    """Collect extras like `collect_extras`, with null as wire form even for unknown fields: servers send many."""
+    extras, wire_form = chat_extras_and_form(wire, wire_form, prefix)
+    if extras:
+        return {"extras": {FAMILY: extras}, "wire_form": wire_form}
     return {"wire_form": wire_form} if wire_form else EMPTY
 
 
 def chat_extras_and_form(
     wire: WireObject, wire_form: tuple[str, ...] = (), prefix: str = ""
 ) -> tuple[dict[str, Raw], tuple[str, ...]]:
-    """The same as `left` gives it."""
-    own, wire_form = extras_and_wire_form(wire, FAMILY, wire_form, prefix)
-    if wire.unknown is UNSET or b"null" not in (values := [bytes(value) for value in own.values()]):
-        return own, wire_form
-    nulls = [name for name, value in zip(own, values, strict=True) if value == b"null"]
-    others = {name: value for name, value in own.items() if name not in nulls}
-    return others, (*wire_form, *[f"{FAMILY}:null:{name}" for name in nulls])
+    """Return the extras of this family and the wire form, for `collect_chat_extras`."""
+    extras, wire_form = extras_and_wire_form(wire, FAMILY, wire_form, prefix)
+    if wire.unknown is UNSET or b"null" not in (values := [bytes(value) for value in extras.values()]):
+        return extras, wire_form
+    nulls = [name for name, value in zip(extras, values, strict=True) if value == b"null"]
+    remaining = {name: value for name, value in extras.items() if name not in nulls}
+    return remaining, (*wire_form, *[f"{FAMILY}:null:{name}" for name in nulls])
 
 
 def constant_extras(name: str, value: str | UnsetType | None, default: str) -> dict[str, Any]:
-    """What is kept of a word that is always the same, where there is none, or one that we don't know."""
+    """Record a normally constant field, such as `type`, that is absent or has another value."""
     if value == default or value is None:
         return EMPTY
     if value is UNSET:
@@ -218,7 +211,7 @@ def constant_extras(name: str, value: str | UnsetType | None, default: str) -> d
 
 
 def restore_constant(node: Node, name: str, default: str) -> str | UnsetType:
-    """The word, unless what was kept says otherwise."""
+    """Return the constant value, UNSET if the field was absent or the extras hold another value."""
     if f"{FAMILY}:absent:{name}" in node.wire_form or f"{FAMILY}:null:{name}" in node.wire_form:
         return UNSET
     return UNSET if node.extras and name in node.extras.get(FAMILY, {}) else default
@@ -228,7 +221,7 @@ def restore_constant(node: Node, name: str, default: str) -> str | UnsetType:
 
 
 def decode_parts(parts: list[Any], offset: int = 0) -> tuple[Part, ...]:
-    """The parts of a content list; `offset` is how many parts of the message stand before them."""
+    """Decode a content list; `offset` is the number of parts that precede it in the message."""
     decoded = [_DECODERS[type(part)](part) for part in parts]
     if offset:
         decoded = [replace(part, at=f"/content/{index}") for index, part in enumerate(decoded)]
@@ -236,12 +229,14 @@ def decode_parts(parts: list[Any], offset: int = 0) -> tuple[Part, ...]:
 
 
 def _decode_text(part: TextPart) -> Text:
+    """Decode a text part."""
     if part.prompt_cache_breakpoint is UNSET and part.unknown is UNSET and part.nulls is UNSET:
         return Text(text=part.text)
     return Text(text=part.text, cache=decode_cache(part.prompt_cache_breakpoint), **collect_chat_extras(part))
 
 
 def decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
+    """Decode a cache mark."""
     if shape is UNSET:
         return None
     return CacheMark(
@@ -251,6 +246,7 @@ def decode_cache(shape: BreakpointShape | UnsetType) -> CacheMark | None:
 
 
 def _decode_image(part: ImagePart) -> Media:
+    """Decode an image part."""
     image = part.image_url
     if isinstance(image, str):
         source, media_type = source_from_url(image)
@@ -270,32 +266,35 @@ def _decode_image(part: ImagePart) -> Media:
 
 
 def _decode_video(part: VideoPart) -> Media:
+    """Decode a video part."""
     video = part.video_url
     source, media_type = source_from_url(video if isinstance(video, str) else video.url)
-    bare = (BARE_FORM,) if isinstance(video, str) else ()
-    inner = {} if isinstance(video, str) else collect_chat_extras(video, prefix="video_url/")
+    bare_form = (BARE_FORM,) if isinstance(video, str) else ()
+    video_extras = {} if isinstance(video, str) else collect_chat_extras(video, prefix="video_url/")
     cache = decode_cache(part.prompt_cache_breakpoint)
-    rest = merge_extras(collect_chat_extras(part, VIDEO, f"{FAMILY}:name:source=video_url", *bare), inner)
-    return Media(kind="video", source=source, media_type=media_type, cache=cache, **rest)
+    extras = merge_extras(collect_chat_extras(part, VIDEO, f"{FAMILY}:name:source=video_url", *bare_form), video_extras)
+    return Media(kind="video", source=source, media_type=media_type, cache=cache, **extras)
 
 
 def _decode_audio(part: AudioPart) -> Media:
+    """Decode an audio part."""
     audio = part.input_audio
-    names = (f"{FAMILY}:name:source=input_audio", f"{FAMILY}:name:media_type=input_audio/format")
+    wire_names = (f"{FAMILY}:name:source=input_audio", f"{FAMILY}:name:media_type=input_audio/format")
     return Media(
         kind="audio",
         source=Inline(data=audio.data),
         media_type=None if audio.format is UNSET else f"audio/{audio.format}",
         cache=decode_cache(part.prompt_cache_breakpoint),
-        **merge_extras(collect_chat_extras(part, *names), collect_chat_extras(audio, prefix="input_audio/")),
+        **merge_extras(collect_chat_extras(part, *wire_names), collect_chat_extras(audio, prefix="input_audio/")),
     )
 
 
 def _decode_file(part: FilePart) -> Media | OpaquePart:
+    """Decode a file part, opaque if it has neither id nor data."""
     file = part.file
     source: Source
     media_type: str | None = None
-    form: tuple[str, ...] = (FILE, _SOURCE_IN_FILE)
+    wire_form: tuple[str, ...] = (FILE, _SOURCE_IN_FILE)
     if file.file_id is not UNSET:
         source = FileId(issuer=SHARED_FAMILY, id=file.file_id)
     elif file.file_data is UNSET:
@@ -308,29 +307,31 @@ def _decode_file(part: FilePart) -> Media | OpaquePart:
         source, media_type = source_from_url(file.file_data)
     else:
         source = Inline(data=file.file_data)
-        form = (FILE, BARE_FORM, _SOURCE_IN_FILE)
-    both = file.file_id is not UNSET and file.file_data is not UNSET
-    data = {"extras": {FAMILY: {"file/file_data": Raw(msgspec.json.encode(file.file_data))}}} if both else {}
+        wire_form = (FILE, BARE_FORM, _SOURCE_IN_FILE)
+    has_both = file.file_id is not UNSET and file.file_data is not UNSET
+    data_extras = {"extras": {FAMILY: {"file/file_data": Raw(msgspec.json.encode(file.file_data))}}} if has_both else {}
     return Media(
         kind=_MEDIA_KINDS.get((media_type or "").partition("/")[0], "document"),
         source=source,
         media_type=media_type,
         name=unset_to_none(file.filename),
         cache=decode_cache(part.prompt_cache_breakpoint),
-        **merge_extras(collect_chat_extras(part, *form), collect_chat_extras(file, prefix="file/"), data),
+        **merge_extras(collect_chat_extras(part, *wire_form), collect_chat_extras(file, prefix="file/"), data_extras),
     )
 
 
 def _extras_holder(part: FilePart) -> Text:
-    """Something to hold what a part kept, so that it can be written again at once."""
+    """Return a node that holds the extras of a file part, so that it can be encoded again."""
     return Text(text="", **merge_extras(collect_chat_extras(part), collect_chat_extras(part.file, prefix="file/")))
 
 
 def _decode_refusal(part: RefusalPart) -> Refusal:
+    """Decode a refusal part."""
     return Refusal(text=part.refusal, **collect_chat_extras(part, PART))
 
 
 def _decode_thinking(part: ThinkingPart) -> Reasoning | OpaquePart:
+    """Decode a thinking part, opaque if it holds more than text."""
     if isinstance(part.thinking, str):
         content = (ReasoningText(kind="full", text=part.thinking, at="/thinking"),)
         return Reasoning(content=content, **collect_chat_extras(part, THINKING_FORM, STRING))
@@ -346,11 +347,13 @@ def _decode_thinking(part: ThinkingPart) -> Reasoning | OpaquePart:
 
 
 def _with_unknown_fields(part: Any) -> Any:
+    """Return a part for encoding, in raw form if its type is unknown."""
     return part.body if isinstance(part, UnknownVariant) else part
 
 
-def _decode_unknown(other: UnknownVariant) -> OpaquePart:
-    return OpaquePart(protocol=FAMILY, kind=other.tag, body=other.body)
+def _decode_unknown(variant: UnknownVariant) -> OpaquePart:
+    """Decode a part of unknown type as an opaque one."""
+    return OpaquePart(protocol=FAMILY, kind=variant.tag, body=variant.body)
 
 
 _DECODERS: dict[type, Any] = {
@@ -368,101 +371,127 @@ _DECODERS: dict[type, Any] = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
-    found = []
-    for placed in located_parts:
-        if isinstance(placed.part, Media) and isinstance(placed.part.source, Nested):
-            found += encode_parts(expand_nested_document(placed, placed.part, placed.part.source, plan.report), plan)
+    """Encode parts, leaving out those without an equivalent."""
+    encoded = []
+    for located_part in located_parts:
+        if isinstance(located_part.part, Media) and isinstance(located_part.part.source, Nested):
+            encoded += encode_parts(
+                expand_nested_document(located_part, located_part.part, located_part.part.source, plan.report), plan
+            )
             continue
-        part = _ENCODERS[type(placed.part)](placed.part, placed, plan)
+        part = _ENCODERS[type(located_part.part)](located_part.part, located_part, plan)
         if part is not None:
-            found.append(part)
-    return found
+            encoded.append(part)
+    return encoded
 
 
 def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a text part."""
     report_text(part, located_part, plan)
     shape = TextPart(text=part.text, prompt_cache_breakpoint=encode_cache(part.cache, located_part, plan))
     return encode_with_extras(shape, part, FAMILY)
 
 
 def report_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """What a text part has no place for."""
+    """Report what a text part cannot hold."""
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None and not plan.same_protocol:
         plan.report.dropped(located_part.path, "id")
     if part.annotations and not plan.for_client and not plan.same_protocol:
         for index in range(len(part.annotations)):
-            plan.report.dropped((*located_part.path, "annotations", index), "", "a request has no place for citations")
+            plan.report.dropped(
+                (*located_part.path, "annotations", index), "", "requests of the target have no citations"
+            )
 
 
 def encode_cache(cache: CacheMark | None, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a cache mark, UNSET if the host may not support it."""
     if cache is None or (plan.same_protocol and cache.at is not None):
-        return UNSET  # OpenRouter's stands in a field of its own, which is written back whole
+        return UNSET  # OpenRouter's mark is in another field, which is restored from the extras
     ttl = cache.ttl
     if not plan.same_protocol and not plan.target.host.cache_marks:
-        plan.report.dropped((*located_part.path, "cache"), "", "the host may not take cache marks")
+        plan.report.dropped((*located_part.path, "cache"), "", "the host may not support cache marks")
         return UNSET
     if not plan.same_protocol and ttl is not None and ttl not in CACHE_TTLS:
-        why = f"the target can't keep a prefix for {ttl}: it chooses how long"
-        plan.report.approximated((*located_part.path, "cache"), "ttl", why)
+        reason = f"the target has no ttl {ttl}; its default is used"
+        plan.report.approximated((*located_part.path, "cache"), "ttl", reason)
         ttl = None
     shape = BreakpointShape(mode=restore_constant(cache, "mode", "explicit"), ttl=none_to_unset(ttl))
     return encode_with_extras(shape, cache, FAMILY)
 
 
 def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode media, None if the target does not accept it."""
     shape = _encode_media_part(part, located_part, plan)
     if shape is None:
         return None
     if part.signature is not None:
-        plan.report.dropped((*located_part.path, "signature"), "", "a seal goes only to its issuer")
+        plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.detail is not None and not isinstance(shape, ImagePart):
         plan.report.dropped(located_part.path, "detail")
     if part.name is not None and not isinstance(shape, FilePart | TextPart):
         plan.report.dropped(located_part.path, "name")
     if part.media_type is not None and isinstance(part.source, Url) and not plan.same_protocol:
-        plan.report.dropped(located_part.path, "media_type", "the target asks the address for it")
+        plan.report.dropped(located_part.path, "media_type", "the target reads it from the URL")
     shape.prompt_cache_breakpoint = encode_cache(part.cache, located_part, plan)
     return encode_with_extras(shape, part, FAMILY)
 
 
-def _encode_media_part(
-    part: Media, located_part: LocatedPart, plan: EncodingPlan
-) -> ImagePart | VideoPart | AudioPart | FilePart | TextPart | None:
-    """The part that shows it; None, reported, if this protocol has none."""
+def _encode_media_part(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
+    """Return the part for the kind and source of the media, None if there is none."""
+    encoded: _MediaPart | None
     match part.source:
-        case Inline() | Url() as source if VIDEO in part.wire_form:
-            url = source.url if isinstance(source, Url) else data_url(source.data, part.media_type)
-            return VideoPart(video_url=url if BARE_FORM in part.wire_form else VideoShape(url=url))
-        case Inline() as source if part.kind == "image" and FILE not in part.wire_form:
-            return _encode_image(part, data_url(source.data, part.media_type), located_part, plan)
-        case Url() as source if part.kind == "image" and FILE not in part.wire_form:
-            return _encode_image(part, source.url, located_part, plan)
-        case Inline() as source if part.kind == "audio" and FILE not in part.wire_form:
-            if plan.same_protocol:
-                named = UNSET if part.media_type is None else part.media_type.removeprefix("audio/")
-                return AudioPart(input_audio=AudioShape(data=source.data, format=named))
-            if part.media_type in AUDIO_FORMATS:
-                return AudioPart(input_audio=AudioShape(data=source.data, format=AUDIO_FORMATS[part.media_type]))
-        case Inline() as source if part.kind == "document" or FILE in part.wire_form:
-            return _encode_file(part, source, located_part, plan)
-        case Url() as source if FILE in part.wire_form:
-            return FilePart(file=FileShape(file_data=source.url, filename=none_to_unset(part.name)))
+        case Inline() as source:
+            encoded = _encode_inline(part, source, located_part, plan)
+        case Url() as source:
+            encoded = _encode_url(part, source, located_part, plan)
         case FileId() as source if source.issuer == SHARED_FAMILY and (part.kind == "document" or plan.same_protocol):
-            return FilePart(file=FileShape(file_id=source.id, filename=none_to_unset(part.name)))
+            encoded = FilePart(file=FileShape(file_id=source.id, filename=none_to_unset(part.name)))
         case FileId() as source:
-            plan.report.dropped(located_part.path, "", f"a file that only {source.issuer} holds")
+            plan.report.dropped(located_part.path, "", f"file is stored by {source.issuer} only")
             return None
-        case _ if part.kind == "document":
-            return _encode_document_text(part, located_part, plan)
         case _:
-            pass
-    plan.report.dropped(located_part.path, "", f"the target takes no {part.media_type or part.kind} here")
+            encoded = _encode_document_text(part, located_part, plan) if part.kind == "document" else None
+    if encoded is None:
+        plan.report.dropped(located_part.path, "", f"the target does not accept {part.media_type or part.kind} here")
+    return encoded
+
+
+def _encode_inline(part: Media, source: Inline, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
+    """Encode media by content, None if Chat has no part for its type."""
+    if VIDEO in part.wire_form:
+        return _encode_video(part, data_url(source.data, part.media_type))
+    if part.kind == "document" or FILE in part.wire_form:
+        return _encode_file(part, source, located_part, plan)
+    if part.kind == "image":
+        return _encode_image(part, data_url(source.data, part.media_type), located_part, plan)
+    if part.kind == "audio" and plan.same_protocol:
+        audio_format = UNSET if part.media_type is None else part.media_type.removeprefix("audio/")
+        return AudioPart(input_audio=AudioShape(data=source.data, format=audio_format))
+    if part.kind == "audio" and part.media_type in AUDIO_FORMATS:
+        return AudioPart(input_audio=AudioShape(data=source.data, format=AUDIO_FORMATS[part.media_type]))
     return None
 
 
+def _encode_url(part: Media, source: Url, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
+    """Encode media by URL, None if Chat has no part for its type."""
+    if VIDEO in part.wire_form:
+        return _encode_video(part, source.url)
+    if FILE in part.wire_form:
+        return FilePart(file=FileShape(file_data=source.url, filename=none_to_unset(part.name)))
+    if part.kind == "image":
+        return _encode_image(part, source.url, located_part, plan)
+    return _encode_document_text(part, located_part, plan) if part.kind == "document" else None
+
+
+def _encode_video(part: Media, url: str) -> VideoPart:
+    """Encode a video in the form that the client used."""
+    return VideoPart(video_url=url if BARE_FORM in part.wire_form else VideoShape(url=url))
+
+
 def _encode_image(part: Media, url: str, located_part: LocatedPart, plan: EncodingPlan) -> ImagePart:
+    """Encode an image by URL or data URL."""
     if BARE_FORM in part.wire_form and part.detail is None:
         return ImagePart(image_url=url)
     detail = part.detail if plan.same_protocol else encode_detail(part, plan.report, located_part.path)
@@ -470,39 +499,42 @@ def _encode_image(part: Media, url: str, located_part: LocatedPart, plan: Encodi
 
 
 def _encode_file(part: Media, source: Inline, located_part: LocatedPart, plan: EncodingPlan) -> FilePart:
+    """Encode a file by content, with the name that the target requires."""
     name = part.name
     if name is None and not plan.same_protocol:
         name = "document." + ((part.media_type or "").rpartition("/")[2] or "bin")
-        plan.report.added(located_part.path, "", UNLOCATED + name, "the target wants a file name")
+        plan.report.added(located_part.path, "", UNLOCATED + name, f"the target requires a file name; set to {name}")
     data = source.data if BARE_FORM in part.wire_form else data_url(source.data, part.media_type)
     return FilePart(file=FileShape(file_data=data, filename=none_to_unset(name)))
 
 
 def _encode_document_text(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> TextPart:
-    """A document that is text already, or only an address, told as text."""
-    plan.report.approximated(located_part.path, "source", "the target takes no such document: told as text")
+    """Encode a document that is text already, or only an address, as text."""
+    plan.report.approximated(located_part.path, "source", "document sent as text")
     match part.source:
         case PlainText() as source:
-            said = source.text
+            text = source.text
         case Url() as source:
-            said = f"[document at {source.url}]"
+            text = f"[document at {source.url}]"
         case _:
-            said = "[document]"
-    return TextPart(text=f"{part.name}\n{said}" if part.name else said)
+            text = "[document]"
+    return TextPart(text=f"{part.name}\n{text}" if part.name else text)
 
 
 def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode JSON as text."""
     return TextPart(text=bytes(part.json).decode())
 
 
 def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a refusal part."""
     return encode_with_extras(RefusalPart(refusal=part.text), part, FAMILY)
 
 
 def _encode_thinking_part(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Only Mistral's reasoning stands in the content."""
+    """Encode Mistral's reasoning, the only one that is part of the content."""
     if THINKING_FORM not in part.wire_form:
-        plan.report.dropped(located_part.path, "", "reasoning has no place here")
+        plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
         return None
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
     if STRING in part.wire_form:
@@ -512,23 +544,28 @@ def _encode_thinking_part(part: Reasoning, located_part: LocatedPart, plan: Enco
 
 
 def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    plan.report.approximated(located_part.path, "", "the target can't point at tools: the name is told as text")
+    """Encode a tool reference as text."""
+    plan.report.approximated(located_part.path, "", "the target has no tool references; name sent as text")
     return TextPart(text=f"[tool {plan.tool_name(part.name, part.namespace)}]")
 
 
 def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report a tool change."""
     report_tool_change(part, located_part.path, plan.report)
 
 
 def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report a settings change."""
     report_setting_change(part, located_part.path, plan)
 
 
 def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    plan.report.dropped(located_part.path, "id", "what another protocol stored can't be named here")
+    """Drop a reference to an item that another provider stores."""
+    plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode an opaque part: unchanged for Chat, else as text."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, located_part.path, plan)
@@ -547,87 +584,3 @@ _ENCODERS: dict[type, Any] = {
     ItemRef: _encode_item_reference,
     OpaquePart: _encode_opaque,
 }
-
-EMPTY_ANNOTATIONS = "openai-chat:annotations:empty"
-NO_URL_CITATION = "openai-chat:absent:url_citation"
-TEXT_AS_CONTENT = "openai-chat:name:text=content"
-
-_read_citation = Reader[CitationShape](CitationShape, FAMILY).read
-
-
-def decode_citation(raw: Raw, at: str | None = None) -> Citation:
-    shape = _read_citation(raw)
-    kind = constant_extras("type", shape.type, "url_citation")
-    if shape.url_citation is UNSET:
-        return Citation(at=at, **merge_extras(collect_chat_extras(shape), kind, {"wire_form": (NO_URL_CITATION,)}))
-    cited = shape.url_citation
-    return Citation(
-        url=unset_to_none(cited.url),
-        title=unset_to_none(cited.title),
-        quote=unset_to_none(cited.content),
-        start=unset_to_none(cited.start_index),
-        end=unset_to_none(cited.end_index),
-        at=at,
-        **merge_extras(collect_chat_extras(shape), kind, collect_chat_extras(cited, prefix="url_citation/")),
-    )
-
-
-def decode_annotations(annotations: list[Raw], parts: list[Part], extras: dict[str, Raw]) -> tuple[str, ...]:
-    if not annotations:
-        return (EMPTY_ANNOTATIONS,)
-    text = parts[-1] if parts else None
-    if isinstance(text, Text) and text.at == "/content":
-        cited = tuple(map(decode_citation, annotations))
-        parts[-1] = Text(text=text.text, annotations=cited, wire_form=(TEXT_AS_CONTENT,), at="")
-    else:
-        extras["annotations"] = Raw(msgspec.json.encode(annotations))
-    return ()
-
-
-def encode_citation(citation: Citation) -> Any:
-    cited = UrlCitationShape(
-        url=none_to_unset(citation.url), title=none_to_unset(citation.title), content=none_to_unset(citation.quote)
-    )
-    cited.start_index, cited.end_index = none_to_unset(citation.start), none_to_unset(citation.end)
-    kind = restore_constant(citation, "type", "url_citation")
-    shape = CitationShape(type=kind)
-    if (kind == "url_citation" and NO_URL_CITATION not in citation.wire_form) or cited != UrlCitationShape():
-        shape.url_citation = cited
-    return encode_with_extras(shape, citation, FAMILY)
-
-
-def encode_annotations(message: Message, body: dict[str, Any]) -> None:
-    notes = [note for part in message.parts if isinstance(part, Text) for note in part.annotations or ()]
-    if notes or EMPTY_ANNOTATIONS in message.wire_form:
-        body["annotations"] = [encode_citation(note) for note in notes]
-
-
-def encode_foreign_citations(turn: Turn, plan: EncodingPlan, body: dict[str, Any]) -> None:
-    """Citations of another protocol stand on one text of several: here they count characters of all of it."""
-    offset = 0
-    notes: list[Any] = []
-    for placed in turn.parts:
-        part = placed.part
-        if not isinstance(part, Text):
-            continue
-        for index, note in enumerate(part.annotations or ()):
-            trail = (*placed.path, "annotations", index)
-            if (cited := encode_foreign_citation(note, trail, plan, offset, offset + len(part.text))) is not None:
-                notes.append(cited)
-        offset += len(part.text)
-    if notes:
-        body["annotations"] = notes
-
-
-def encode_foreign_citation(citation: Citation, path: SourcePath, plan: EncodingPlan, start: int, end: int) -> Any:
-    """A citation of the text between two places; None, reported, if it cites no page."""
-    if citation.url is None:
-        plan.report.dropped(path, "", "the target cites pages only")
-        return None
-    if citation.quote is not None:
-        plan.report.dropped(path, "quote")
-    if citation.start is not None and citation.end is not None:
-        start, end = start + citation.start, start + citation.end
-    title = citation.title or ""
-    found = {"url": citation.url, "title": title, "start_index": start, "end_index": end}
-    return {"type": "url_citation", "url_citation": found}

@@ -1,9 +1,10 @@
-"""Chat's messages, to canonical messages and back: one for one at home, turns of another protocol as it wants them.
+"""Decode and encode messages: one to one for Chat, and turns of other protocols as Chat messages.
 
-A message of the assistant says its reasoning, then its content, then its refusal, then its calls. Where another
-protocol had another order, text that followed a call now stands before it.
+An assistant message has reasoning, content, refusal and calls, in this order. Text of another protocol that follows
+a call is therefore moved before it.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -40,18 +41,20 @@ from toolwire.protocols.openai_chat.parts.calls import (
     encode_server_result,
     is_plain_call,
 )
+from toolwire.protocols.openai_chat.parts.citations import (
+    TEXT_AS_CONTENT,
+    decode_annotations,
+    encode_annotations,
+    encode_foreign_citations,
+)
 from toolwire.protocols.openai_chat.parts.content import (
     PART,
     STRING,
-    TEXT_AS_CONTENT,
     THINKING_FORM,
     chat_extras_and_form,
     collect_chat_extras,
-    decode_annotations,
     decode_parts,
     decode_reasoning,
-    encode_annotations,
-    encode_foreign_citations,
     encode_parts,
     encode_reasoning,
     encode_text_content,
@@ -62,7 +65,7 @@ from toolwire.protocols.openai_chat.wire import FAMILY, FunctionCallShape, Messa
 
 CONTENT_LIST = "openai-chat:content:list"
 NO_CALLS = "openai-chat:calls:empty"
-# Servers that write every field they know say nothing by an empty one.
+# Some servers send every field they know, and leave unused ones empty.
 NO_REFUSAL = "openai-chat:refusal:empty"
 NO_FUNCTION = "openai-chat:function_call:empty"
 
@@ -85,119 +88,139 @@ _EMPTY_FUNCTION = FunctionCallShape(name="", arguments="")
 
 
 def decode_message(shape: MessageShape, path: str, at: str | None = None) -> Message:
+    """Decode one message; `path` is for error messages, `at` overrides its pointer."""
     role = _ROLES.get(shape.role)
     if role is None:
         if shape.role not in ("tool", "function"):
             raise DecodeError(FAMILY, f"{path}/role", "system, developer, user, assistant or tool", repr(shape.role))
-        found = _with_extras(collect_chat_extras(shape), _unused_fields(shape, _OTHER_ROLE_FIELDS[1:]))
-        return Message(role="user", parts=(decode_result(shape),), at=at, **found)
+        extras = _with_extras(collect_chat_extras(shape), _unused_fields(shape, _OTHER_ROLE_FIELDS[1:]))
+        return Message(role="user", parts=(decode_result(shape),), at=at, **extras)
     if role == "assistant":
         return _decode_assistant(shape, at)
     if isinstance(shape.content, str):
         parts: tuple[Part, ...] = (Text(text=shape.content, at="/content"),)
-        form: tuple[str, ...] = (STRING,)
+        wire_form: tuple[str, ...] = (STRING,)
     else:
         parts = decode_parts(shape.content) if isinstance(shape.content, list) else ()
-        form = (CONTENT_LIST,) if shape.content == [] else ()
-    found = _with_extras(collect_chat_extras(shape, *form), _unused_fields(shape, _OTHER_ROLE_FIELDS))
-    return Message(role=role, parts=parts, name=unset_to_none(shape.name), at=at, **found)
+        wire_form = (CONTENT_LIST,) if shape.content == [] else ()
+    extras = _with_extras(collect_chat_extras(shape, *wire_form), _unused_fields(shape, _OTHER_ROLE_FIELDS))
+    return Message(role=role, parts=parts, name=unset_to_none(shape.name), at=at, **extras)
 
 
 def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
+    """Decode a message of the assistant."""
     parts: list[Part] = []
-    form: tuple[str, ...] = ()
-    extras = _unused_fields(shape, ("tool_call_id",))
+    wire_form: tuple[str, ...] = ()
+    unused = _unused_fields(shape, ("tool_call_id",))
     if shape.reasoning_content is not UNSET or shape.reasoning is not UNSET or shape.unknown is not UNSET:
-        decode_reasoning(shape, parts, extras)
+        decode_reasoning(shape, parts, unused)
     if isinstance(shape.content, str):
         parts.append(Text(text=shape.content, at="/content"))
-        form = (STRING,)
+        wire_form = (STRING,)
     elif isinstance(shape.content, list):
         parts += decode_parts(shape.content, len(parts))
-        form = () if shape.content else (CONTENT_LIST,)
+        wire_form = () if shape.content else (CONTENT_LIST,)
     if isinstance(shape.annotations, list):
-        form += decode_annotations(shape.annotations, parts, extras)
-    if isinstance(shape.refusal, str):
-        form += () if shape.refusal else (NO_REFUSAL,)
-        parts += [Refusal(text=shape.refusal, at="/refusal")] if shape.refusal else []
-    if isinstance(shape.function_call, FunctionCallShape):
-        if shape.function_call == _EMPTY_FUNCTION:
-            form += (NO_FUNCTION,)
-        else:
-            parts.append(decode_legacy(shape.function_call))
+        wire_form += decode_annotations(shape.annotations, parts, unused)
+    if isinstance(shape.refusal, str) or isinstance(shape.function_call, FunctionCallShape):
+        wire_form += _decode_refusal_and_function(shape, parts)
     if isinstance(shape.tool_calls, list):
         parts += [decode_call(call, index) for index, call in enumerate(shape.tool_calls)]
-        form += () if shape.tool_calls else (NO_CALLS,)
-    own, form = chat_extras_and_form(shape, form)
-    own = {**own, **extras} if extras else own
+        wire_form += () if shape.tool_calls else (NO_CALLS,)
+    extras, wire_form = chat_extras_and_form(shape, wire_form)
+    extras = {**extras, **unused} if unused else extras
     return Message(
         role="assistant",
         parts=tuple(parts),
         name=unset_to_none(shape.name),
         at=at,
-        extras={FAMILY: own} if own else None,
-        wire_form=form,
+        extras={FAMILY: extras} if extras else None,
+        wire_form=wire_form,
     )
 
 
+def _decode_refusal_and_function(shape: MessageShape, parts: list[Part]) -> tuple[str, ...]:
+    """Decode `refusal` and the deprecated `function_call` into `parts`, and return the form of empty ones."""
+    wire_form: tuple[str, ...] = ()
+    if isinstance(shape.refusal, str):
+        if shape.refusal:
+            parts.append(Refusal(text=shape.refusal, at="/refusal"))
+        else:
+            wire_form += (NO_REFUSAL,)
+    if isinstance(shape.function_call, FunctionCallShape):
+        if shape.function_call == _EMPTY_FUNCTION:
+            wire_form += (NO_FUNCTION,)
+        else:
+            parts.append(decode_legacy(shape.function_call))
+    return wire_form
+
+
 def _unused_fields(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw]:
-    """Fields that this role has no use for, kept as they are."""
-    found = {}
+    """Return the fields that this role has no use for, as extras."""
+    unused = {}
     for name in names:
         value = getattr(shape, name)
         if value is not UNSET and value is not None:
-            found[name] = Raw(msgspec.json.encode(value))
-    return found
+            unused[name] = Raw(msgspec.json.encode(value))
+    return unused
 
 
-def _with_extras(extras_and_form: dict[str, Any], extras: dict[str, Raw]) -> dict[str, Any]:
+def _with_extras(collected: dict[str, Any], extras: dict[str, Raw]) -> dict[str, Any]:
+    """Add extras of this family to collected ones."""
     if not extras:
-        return extras_and_form
-    before = (extras_and_form.get("extras") or {}).get(FAMILY, {})
-    return {**extras_and_form, "extras": {FAMILY: {**before, **extras}}}
+        return collected
+    collected_extras = (collected.get("extras") or {}).get(FAMILY, {})
+    return {**collected, "extras": {FAMILY: {**collected_extras, **extras}}}
 
 
 # ---- encode
 
 
 def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
-    """The messages of one turn."""
-    if not plan.same_protocol and (ordinary := _encode_fast(turn, plan)) is not None:
-        return ordinary
+    """Encode one turn as zero or more messages."""
+    message = turn.message
+    if not plan.same_protocol and (message is None or message.name is None):
+        parts = message.parts if message is not None and turn.located_parts is None else parts_of(turn)
+        encode_fast = _encode_fast_assistant if turn.role == "assistant" else _encode_fast_results
+        if (encoded := encode_fast(parts, plan)) is not None:
+            return encoded
     if turn.role == "assistant":
         return _encode_assistant(turn, plan)
+    return _encode_results_and_content(turn, plan)
+
+
+def _encode_results_and_content(turn: Turn, plan: EncodingPlan) -> list[Any]:
+    """Encode tool results, then media that they cannot hold, then all other content."""
     messages: list[Any] = []
     hoisted: list[Any] = []
-    others: list[LocatedPart] = []
-    for placed in turn.parts:
-        part = placed.part
+    other_parts: list[LocatedPart] = []
+    for located_part in turn.parts:
+        part = located_part.part
         if isinstance(part, ToolResult) and part.executor == "client":
-            messages.append(encode_result(part, placed, plan, hoisted))
+            messages.append(encode_result(part, located_part, plan, hoisted))
         else:
-            others.append(placed)
+            other_parts.append(located_part)
     if hoisted:
         messages.append({"role": "user", "content": hoisted})
-    if others or not messages:
-        messages += _encode_content_message(turn, others, plan)
+    if other_parts or not messages:
+        messages += _encode_content_message(turn, other_parts, plan)
     if plan.same_protocol and turn.message is not None:
         restore_extras(messages[-1], turn.message, FAMILY)
     return messages
 
 
-def _encode_fast(turn: Turn, plan: EncodingPlan) -> list[Any] | None:
-    """The messages of a turn in which nothing is out of the ordinary: most are like that, and nothing is to be reported
-    of them. None for any other."""
-    message = turn.message
-    if message is not None and message.name is not None:
-        return None
-    parts = message.parts if message is not None and turn.located_parts is None else parts_of(turn)
-    if turn.role != "assistant":
-        results = []
-        for part in parts:
-            if (result := encode_fast_result(part, plan)) is None:
-                return None
-            results.append(result)
-        return results or None
+def _encode_fast_results(parts: Iterable[Part], plan: EncodingPlan) -> list[Any] | None:
+    """Encode a turn of plain tool results only, None for any other; there is nothing to report."""
+    results = []
+    for part in parts:
+        if (result := encode_fast_result(part, plan)) is None:
+            return None
+        results.append(result)
+    return results or None
+
+
+def _encode_fast_assistant(parts: Iterable[Part], plan: EncodingPlan) -> list[Any] | None:
+    """Encode an assistant turn of plain calls and at most one text before them, None for any other."""
     text: str | None = None
     calls: list[Any] = []
     for part in parts:
@@ -217,6 +240,7 @@ def _encode_fast(turn: Turn, plan: EncodingPlan) -> list[Any] | None:
 
 
 def _is_plain_text(part: Text) -> bool:
+    """Tell whether the text has neither cache mark, extras, annotations, signature nor id."""
     return (
         part.cache is None
         and part.extras is None
@@ -227,28 +251,28 @@ def _is_plain_text(part: Text) -> bool:
 
 
 def _encode_content_message(turn: Turn, located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
-    """The message of what is neither a result nor the assistant's."""
-    writer = ContentEncoder(plan)
-    for placed in located_parts:
-        writer.add(placed)
+    """Encode the parts of a user, system or developer turn that are not tool results."""
+    content = ContentEncoder(plan)
+    for located_part in located_parts:
+        content.add(located_part)
     body: dict[str, Any] = {"role": turn.role}
     if plan.same_protocol and turn.message is not None:
-        writer.encode_same_protocol(body, turn.message)
-    elif writer.parts:
-        body["content"] = writer.encode(turn.path)
+        content.encode_same_protocol(body, turn.message)
+    elif content.parts:
+        body["content"] = content.encode(turn.path)
     elif located_parts:
         return []
     else:
         body["content"] = ""
     if turn.role == "developer" and not plan.same_protocol and not plan.target.host.developer_role:
-        plan.report.approximated(turn.path, "role", "the host may know no developer: sent as system")
+        plan.report.approximated(turn.path, "role", "the host may not support the developer role; sent as system")
         body["role"] = "system"
     _encode_name(body, turn, plan)
     return [body]
 
 
 def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> None:
-    """What a message of another protocol says of itself that has no place here."""
+    """Report the message fields of another protocol that Chat lacks."""
     for field in ("id", "phase", "clear_at"):
         if getattr(message, field) is not None:
             plan.report.dropped(path, field)
@@ -257,16 +281,17 @@ def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> No
 
 
 def _encode_name(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> None:
+    """Write `name`, if the host supports it."""
     if turn.message is None or turn.message.name is None:
         return
     if plan.same_protocol or plan.target.host.message_names:
         body["name"] = turn.message.name
     else:
-        plan.report.dropped(turn.path, "name", "the host may take no names of speakers")
+        plan.report.dropped(turn.path, "name", "the host may not support names of speakers")
 
 
 class ContentEncoder:
-    """The content of a message as it grows: a string where that says all of it."""
+    """Collect the content of one message, as a string if it is plain text."""
 
     def __init__(self, plan: EncodingPlan, *, only_text: bool = False) -> None:
         self.parts: list[Any] = []
@@ -276,6 +301,7 @@ class ContentEncoder:
         self._is_plain_text = True
 
     def add(self, located_part: LocatedPart) -> None:
+        """Encode a part and append it."""
         part = located_part.part
         if type(part) is Text and part.cache is None and not part.extras and part.wire_form in _PLAIN_FORMS:
             if part.signature is not None or part.id is not None or part.annotations:
@@ -283,29 +309,34 @@ class ContentEncoder:
             self.parts.append(TextPart(text=part.text))
             return
         if self._only_text and isinstance(part, Media):
-            self._plan.report.dropped(located_part.path, "", "the target's assistant says nothing but text")
+            self._plan.report.dropped(located_part.path, "", "assistant messages of the target are text only")
             return
+        for encoded in self._encode_other(part, located_part):
+            is_plain = type(encoded) is TextPart and encoded.prompt_cache_breakpoint is UNSET
+            self._is_plain_text = self._is_plain_text and is_plain
+            self.parts.append(encoded)
+
+    def _encode_other(self, part: Part, located_part: LocatedPart) -> list[Any]:
+        """Encode a part that is not plain text."""
         if isinstance(part, ToolCall):
-            made = encode_server_call(part, located_part, self._plan)
-            found = [] if made is None else [made]
+            encoded = encode_server_call(part, located_part, self._plan)
         elif isinstance(part, ToolResult):
-            made = encode_server_result(part, located_part, self._plan)
-            found = [] if made is None else [made]
+            encoded = encode_server_result(part, located_part, self._plan)
         else:
-            found = encode_parts([located_part], self._plan)
-        for one in found:
-            self._is_plain_text = self._is_plain_text and type(one) is TextPart and one.prompt_cache_breakpoint is UNSET
-            self.parts.append(one)
+            return encode_parts([located_part], self._plan)
+        return [] if encoded is None else [encoded]
 
     def text(self) -> str | None:
-        """All of it as one string, if it is nothing but text."""
-        return "".join([one.text for one in self.parts]) if self._is_plain_text else None
+        """Return the content as one string, None if it is more than plain text."""
+        return "".join([part.text for part in self.parts]) if self._is_plain_text else None
 
     def encode(self, path: SourcePath) -> Any:
-        # A model's text may come in pieces that break anywhere.
+        """Return the content for another protocol's turn."""
+        # Pieces of a model's text may break anywhere, even inside a word.
         return encode_text_content(self.parts, path, self._plan, "" if self._is_assistant else "\n\n")
 
     def encode_same_protocol(self, body: dict[str, Any], message: Message) -> None:
+        """Write the content in the form that the Chat client used."""
         text = self.text() if STRING in message.wire_form and self.parts else None
         if text is not None:
             body["content"] = text
@@ -314,67 +345,92 @@ class ContentEncoder:
 
 
 def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
+    """Encode a turn of the assistant."""
     body: dict[str, Any] = {"role": "assistant"}
     content = ContentEncoder(plan, only_text=True)
     calls: list[Any] = []
-    for placed in turn.parts:
-        part = placed.part
+    for located_part in turn.parts:
+        part = located_part.part
         if type(part) is ToolCall and part.executor == "client":
             if LEGACY_FORM in part.wire_form and plan.same_protocol:
                 body["function_call"] = restore_extras(encode_function(part), part, FAMILY)
             else:
-                calls.append(encode_call(part, placed, plan))
+                calls.append(encode_call(part, located_part, plan))
         elif type(part) is Reasoning and THINKING_FORM not in part.wire_form:
-            encode_reasoning(part, placed, plan, body)
-        elif (
-            type(part) is Refusal
-            and not plan.same_protocol
-            and not plan.for_client
-            and not plan.target.host.message_names
-        ):
-            plan.report.approximated(placed.path, "", "the host may have no place for refusals: told as text")
-            content.add(LocatedPart(Text(text=part.text), placed.path))
-        elif type(part) is Refusal and PART not in part.wire_form:
-            body["refusal"] = body.get("refusal", "") + part.text
+            encode_reasoning(part, located_part, plan, body)
+        elif type(part) is Refusal:
+            _encode_refusal(part, located_part, plan, body, content)
         elif type(part) is OpaquePart and CALL_FORM in part.wire_form and plan.same_protocol:
             calls.append(part.body)
-        elif type(part) is Text and not part.text and not plan.same_protocol:
-            report_text(part, placed, plan)
         else:
-            if calls and type(part) is Text and not plan.same_protocol:
-                plan.report.approximated(placed.path, "", "text after calls is told before them")
-            content.add(placed)
+            _add_content(located_part, plan, content, follows_calls=bool(calls))
+    if plan.same_protocol and turn.message is not None:
+        _finish_same_protocol_assistant(turn.message, body, content, calls)
+        _encode_name(body, turn, plan)
+        return [restore_extras(body, turn.message, FAMILY)]
     return _finish_assistant(turn, plan, body, content, calls)
+
+
+def _encode_refusal(
+    part: Refusal, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any], content: ContentEncoder
+) -> None:
+    """Encode a refusal: as text if the host may lack the field, else in `refusal` or the content."""
+    if not plan.same_protocol and not plan.for_client and not plan.target.host.message_names:
+        plan.report.approximated(located_part.path, "", "refusal sent as text")
+        content.add(LocatedPart(Text(text=part.text), located_part.path))
+    elif PART not in part.wire_form:
+        body["refusal"] = body.get("refusal", "") + part.text
+    else:
+        content.add(located_part)
+
+
+def _add_content(
+    located_part: LocatedPart, plan: EncodingPlan, content: ContentEncoder, *, follows_calls: bool
+) -> None:
+    """Add a part to the content; empty text of other protocols is left out."""
+    part = located_part.part
+    if type(part) is Text and not plan.same_protocol:
+        if not part.text:
+            report_text(part, located_part, plan)
+            return
+        if follows_calls:
+            plan.report.approximated(located_part.path, "", "text after tool calls moved before them")
+    content.add(located_part)
+
+
+def _finish_same_protocol_assistant(
+    message: Message, body: dict[str, Any], content: ContentEncoder, calls: list[Any]
+) -> None:
+    """Complete an assistant message in the form that the Chat client used."""
+    if calls or NO_CALLS in message.wire_form:
+        body["tool_calls"] = calls
+    content.encode_same_protocol(body, message)
+    encode_annotations(message, body)
+    if NO_REFUSAL in message.wire_form:
+        body.setdefault("refusal", "")
+    if NO_FUNCTION in message.wire_form:
+        body.setdefault("function_call", {"name": "", "arguments": ""})
 
 
 def _finish_assistant(
     turn: Turn, plan: EncodingPlan, body: dict[str, Any], content: ContentEncoder, calls: list[Any]
 ) -> list[Any]:
-    message = turn.message
-    if calls or (plan.same_protocol and message is not None and NO_CALLS in message.wire_form):
+    """Complete the message of another protocol's turn; an empty list if nothing is left of it."""
+    if calls:
         body["tool_calls"] = calls
-    if plan.same_protocol and message is not None:
-        content.encode_same_protocol(body, message)
-        encode_annotations(message, body)
-        if NO_REFUSAL in message.wire_form:
-            body.setdefault("refusal", "")
-        if NO_FUNCTION in message.wire_form:
-            body.setdefault("function_call", {"name": "", "arguments": ""})
-        _encode_name(body, turn, plan)
-        return [restore_extras(body, message, FAMILY)]
     if content.parts:
         body["content"] = content.text() if plan.for_client else content.encode(turn.path)
     elif calls or plan.for_client or "refusal" in body:
         body["content"] = None if plan.for_client or plan.target.host.null_content else ""
-    elif all(isinstance(placed.part, Text) for placed in turn.parts):
+    elif all(isinstance(located_part.part, Text) for located_part in turn.parts):
         body["content"] = ""
     else:
         return []
     if plan.for_client:
         encode_foreign_citations(turn, plan, body)
-    if calls and not plan.for_client and "reasoning_content" not in body and requires_reasoning(plan):
+    elif calls and "reasoning_content" not in body and requires_reasoning(plan):
         body["reasoning_content"] = ""
-        why = "the model wants its reasoning back with calls: there was none"
-        plan.report.added(turn.path, "", f"/messages/{plan.output_index}/reasoning_content", why)
+        reason = "the model requires reasoning_content with tool calls; set to empty"
+        plan.report.added(turn.path, "", f"/messages/{plan.output_index}/reasoning_content", reason)
     _encode_name(body, turn, plan)
     return [body]

@@ -1,1 +1,1 @@
-"""Python that a model wrote, which calls tools as functions."""
+"""Python programs that a model writes, with tools as functions."""

@@ -1,13 +1,9 @@
-"""What bounds a program. The sandbox itself has no bounds.
+"""The `run_code` tool as the model sees it: its limits, typed Python stubs of the tools, and its description.
 
-What a program is told of the tools: a typed function for each, in Python's own words.
-
-1. Names are those of tools where these are names in Python, too, and hide nothing; else they are made so, each another.
-2. Arguments are typed so that nothing valid is refused: what a schema says beyond that is checked when the tool is
-   called. Results are typed as their schema says, if there is one.
-3. Whatever a tool says of itself stays a comment: it can't become code. No schema costs more than the bounds below.
-
-What the model is told of `run_code`: which Python it has, and the functions in it. The tests hold it to that.
+1. A tool whose name is a free Python name keeps it; any other name is changed to a unique Python name.
+2. Argument types accept everything that the schema accepts; the rest is validated when the tool is called. Results are
+   typed by the output schema, if there is one.
+3. Descriptions of tools become comments and can't become code. The effort per schema is bounded.
 """
 
 import builtins
@@ -23,14 +19,16 @@ from toolwire.runtime.tool import Tool
 
 
 class CodeLimits(Struct, frozen=True, kw_only=True):
-    """Bytes of memory, seconds of computing, calls of tools and questions about them, characters of code and of what
-    it prints. `at_once`: how many calls are carried out at the same time."""
+    """The limits of one program."""
 
     memory_bytes: int = 64 * 1024 * 1024
+    # Computing time.
     seconds: float = 10.0
+    # Calls of tools and of helper functions.
     calls: int = 200
     code_characters: int = 100_000
     output_characters: int = 20_000
+    # Calls of tools that run at the same time.
     concurrency: int = 8
 
 
@@ -38,7 +36,7 @@ HELPER_STUBS = {
     "search_tools": "def search_tools(query: str, limit: int = 5) -> list[str]: ...",
     "describe_tool": "def describe_tool(name: str) -> str: ...",
 }
-"""What a program can ask about the tools themselves."""
+"""Functions with which a program can look up tools."""
 
 STUB_IMPORTS = (
     "from collections.abc import Mapping, Sequence\nfrom typing import Any, Literal, NotRequired, TypedDict\n"
@@ -56,26 +54,29 @@ _MAX_DEPTH, _MAX_MEMBERS, _MAX_COMMENT_LENGTH, _MAX_DESCRIPTION_LENGTH = 5, 60, 
 
 
 class Stub(msgspec.Struct, frozen=True):
-    """One tool as a function: `code` declares it, `text` tells it. `whole`: it takes one value in place of named
-    arguments, since some of these have no name in Python, or it takes text."""
+    """A tool as a Python function."""
 
     name: str
     tool: str
+    # The function and its classes, for the type checker.
     declaration: str
+    # The same with comments, for the model.
     description: str
+    # Whether it takes one positional value: text, or arguments whose names are not valid in Python.
     takes_one_value: bool = False
 
 
 def make_stubs(tools: Iterable[Tool]) -> dict[str, Stub]:
-    """A function for each tool, by its name in Python."""
-    made: dict[str, Stub] = {}
+    """Return a stub for each tool, by its Python name."""
+    stubs: dict[str, Stub] = {}
     for tool in tools:
-        name = _python_name(tool.name, made)
-        made[name] = _make_stub(name, tool)
-    return made
+        name = _python_name(tool.name, stubs)
+        stubs[name] = _make_stub(name, tool)
+    return stubs
 
 
 def _python_name(name: str, used_names: Mapping[str, Any]) -> str:
+    """Turn a tool name into an unused Python name."""
     readable = _ILLEGAL_CHARACTER.sub("_", name)
     if not readable[:1].isalpha():
         readable = f"tool_{readable.strip('_')}".rstrip("_")
@@ -87,40 +88,44 @@ def _python_name(name: str, used_names: Mapping[str, Any]) -> str:
 
 
 def _make_stub(name: str, tool: Tool) -> Stub:
+    """Build the stub of a tool."""
     classes: list[str] = []
-    returned = "Any"
+    return_type = "Any"
     if tool.output_schema is not None:
-        returned = _ResultTypes(name, classes, tool.output_schema).annotation(tool.output_schema)
+        return_type = _ResultTypes(name, classes, tool.output_schema).annotation(tool.output_schema)
     properties = _as_properties(tool.parameters.get("properties"))
-    plain = all(_is_python_name(one) for one in properties)
+    has_python_names = all(map(_is_python_name, properties))
     if tool.grammar is not None:
-        taken = "input: str, /"
-    elif not plain or len(properties) > _MAX_MEMBERS:
-        taken = "arguments: Mapping[str, Any], /"
+        parameters = "input: str, /"
+    elif not has_python_names or len(properties) > _MAX_MEMBERS:
+        parameters = "arguments: Mapping[str, Any], /"
     else:
-        taken = _parameter_list(properties, tool.parameters)
-    declared = f"async def {name}({taken}) -> {returned}: ..."
-    code = "\n".join([*classes, declared])
-    lines = [declared, *_describe_tool(tool, properties), *classes]
+        parameters = _parameter_list(properties, tool.parameters)
+    signature = f"async def {name}({parameters}) -> {return_type}: ..."
     return Stub(
-        name, tool.name, code, "\n".join(lines), takes_one_value=tool.grammar is not None or taken.endswith(", /")
+        name,
+        tool.name,
+        declaration="\n".join([*classes, signature]),
+        description="\n".join([signature, *_describe_tool(tool, properties), *classes]),
+        takes_one_value=tool.grammar is not None or parameters.endswith(", /"),
     )
 
 
 def _parameter_list(properties: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    said = schema.get("required")
-    required = set(said) if isinstance(said, list) and all(isinstance(one, str) for one in said) else set()
-    listed = [
+    """Return the keyword parameters of a stub."""
+    names = schema.get("required")
+    required = set(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else set()
+    parameters = [
         f"{name}: {_argument_type(inner)}" + ("" if name in required else " = ...")
         for name, inner in properties.items()
     ]
     if schema.get("additionalProperties") not in (None, False):
-        listed.append("**others: Any")
-    return ", ".join(["*", *listed] if properties else listed)
+        parameters.append("**others: Any")
+    return ", ".join(["*", *parameters] if properties else parameters)
 
 
 def _argument_type(schema: Any, depth: int = 0) -> str:
-    """What may be given: never narrower than the schema."""
+    """Return the type of an argument, never narrower than its schema."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return "Any"
     kind = schema.get("type")
@@ -134,14 +139,14 @@ def _argument_type(schema: Any, depth: int = 0) -> str:
         isinstance(kind, list)
         and kind
         and len(kind) <= len(_SCALAR_TYPES)
-        and all(one in _SCALAR_TYPES for one in kind)
+        and all(name in _SCALAR_TYPES for name in kind)
     ):
-        return " | ".join(_SCALAR_TYPES[one] for one in kind)
+        return " | ".join(_SCALAR_TYPES[name] for name in kind)
     return "Any"
 
 
 class _ResultTypes:
-    """Annotations of what a tool gives; objects become classes of their own."""
+    """Derives the types of results; objects become `TypedDict` classes."""
 
     def __init__(self, function: str, classes: list[str], root: Mapping[str, Any]) -> None:
         self._function = function
@@ -149,18 +154,19 @@ class _ResultTypes:
         self._root = root
 
     def annotation(self, schema: Any, depth: int = 0) -> str:
+        """Return the type of a schema."""
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
             return "Any"
         if isinstance(reference := schema.get("$ref"), str):
             return self.annotation(self._resolve_reference(reference), depth + 1)
         if (values := _literal_type(schema)) is not None:
             return values
-        for word in ("anyOf", "oneOf"):
-            if isinstance(options := schema.get(word), list) and 0 < len(options) <= 8:
+        for union_keyword in ("anyOf", "oneOf"):
+            if isinstance(options := schema.get(union_keyword), list) and 0 < len(options) <= 8:
                 return self._union_type(options, depth)
         kind = schema.get("type")
         if isinstance(kind, list) and 0 < len(kind) <= 8:
-            return self._union_type([{**schema, "type": one} for one in kind], depth)
+            return self._union_type([{**schema, "type": name} for name in kind], depth)
         if kind == "array":
             return f"list[{self.annotation(schema.get('items'), depth + 1)}]"
         if kind == "object":
@@ -168,10 +174,12 @@ class _ResultTypes:
         return _SCALAR_TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
 
     def _union_type(self, options: list[Any], depth: int) -> str:
-        found = dict.fromkeys(self.annotation(one, depth + 1) for one in options)
-        return "Any" if "Any" in found else " | ".join(found)
+        """Return the union of the types of several schemas."""
+        types = dict.fromkeys(self.annotation(option, depth + 1) for option in options)
+        return "Any" if "Any" in types else " | ".join(types)
 
     def _object_type(self, schema: Mapping[str, Any], depth: int) -> str:
+        """Return the type of an object, and add its class if all its properties have Python names."""
         properties = _as_properties(schema.get("properties"))
         if not properties:
             return f"dict[str, {self.annotation(schema.get('additionalProperties'), depth + 1)}]"
@@ -181,8 +189,8 @@ class _ResultTypes:
             or not all(map(_is_python_name, properties))
         ):
             return "dict[str, Any]"
-        said = schema.get("required")
-        required = said if isinstance(said, list) else []
+        required_names = schema.get("required")
+        required = required_names if isinstance(required_names, list) else []
         lines = []
         for name, inner in properties.items():
             annotation = self.annotation(inner, depth + 1)
@@ -192,13 +200,15 @@ class _ResultTypes:
         return name
 
     def _resolve_reference(self, reference: str) -> Any:
-        found: Any = self._root
+        """Return the schema that a local `$ref` points to."""
+        schema: Any = self._root
         for step in reference.removeprefix("#/").split("/") if reference.startswith("#/") else [""]:
-            found = found.get(step) if isinstance(found, Mapping) else None
-        return found
+            schema = schema.get(step) if isinstance(schema, Mapping) else None
+        return schema
 
 
 def _literal_type(schema: Mapping[str, Any]) -> str | None:
+    """Return a `Literal` for `const` or a short `enum`."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list) or not 0 < len(values) <= 40:
         return None
@@ -220,15 +230,16 @@ def _is_python_name(name: str) -> bool:
 
 
 def _describe_tool(tool: Tool, properties: Mapping[str, Any]) -> Iterator[str]:
+    """Return comment lines with the descriptions of a tool and its arguments."""
     if tool.name:
         yield from _comment_lines(f"{tool.name}: {tool.description[:_MAX_DESCRIPTION_LENGTH]}")
     for name, inner in list(properties.items())[:_MAX_MEMBERS]:
-        said = _as_properties(inner)
-        about = [said["description"][:_MAX_COMMENT_LENGTH]] if isinstance(said.get("description"), str) else []
-        if isinstance(values := said.get("enum"), list):
-            about.append(f"one of {msgspec.json.encode(values[:40]).decode()[:_MAX_COMMENT_LENGTH]}")
-        if about:
-            yield from _comment_lines(f"  {name}: {'; '.join(about)}")
+        fields = _as_properties(inner)
+        notes = [fields["description"][:_MAX_COMMENT_LENGTH]] if isinstance(fields.get("description"), str) else []
+        if isinstance(values := fields.get("enum"), list):
+            notes.append(f"one of {msgspec.json.encode(values[:40]).decode()[:_MAX_COMMENT_LENGTH]}")
+        if notes:
+            yield from _comment_lines(f"  {name}: {'; '.join(notes)}")
     if tool.grammar is not None:
         yield from _comment_lines(
             f"  input: {tool.grammar.syntax}: {tool.grammar.definition[:_MAX_DESCRIPTION_LENGTH]}"
@@ -236,6 +247,7 @@ def _describe_tool(tool: Tool, properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _comment_lines(text: str) -> Iterator[str]:
+    """Return a text as comment lines, without control characters."""
     for line in text.splitlines():
         if line.strip():
             yield "# " + "".join(letter if letter.isprintable() else " " for letter in line)
@@ -257,24 +269,25 @@ AVAILABLE_MODULES = (
 )
 
 _DESCRIPTION = """\
-Runs Python that calls tools as functions. Use it where a task needs several calls, or results are to be filtered or \
-summed up: only what the code prints, and the value of its last line, comes back to you.
+Runs Python code that calls tools as functions. Use it when a task needs several calls, or to filter or summarize \
+results: you only get what the code prints and the value of its last line.
 
-Each tool is an async function with named arguments: `rows = await list_orders(customer="7")`. Independent calls go \
+Each tool is an async function with named arguments: `rows = await list_orders(customer="7")`. Run independent calls \
 together: `a, b = await asyncio.gather(f(x=1), f(x=2))` after `import asyncio`. A call that fails raises RuntimeError.
-The code is type-checked before it runs, and nothing is kept from one run to the next. Await at the top level.
+The code is type-checked before it runs. No state is kept between runs. Await at the top level.
 
-It is a sandbox with a part of Python. There are: {works}. Modules: {modules}.
-There are not: {lacks}. No files, no network, no environment, no other modules; sleeping takes no time.
+It is a sandbox with a subset of Python. Supported: {works}. Modules: {modules}.
+Not supported: {lacks}. No files, no network, no environment, no other modules; sleeping takes no time.
 Limits: {seconds:g} seconds of computing, {memory} MB, {calls} calls, {output:,} characters of output."""
 
 _SEARCH_HINT = """
 
-`search_tools("what it should do")` gives the functions that fit, `describe_tool(name)` one of them with all that is \
-known of it: print them in a first run."""
+`search_tools("what it should do")` returns matching functions, and `describe_tool(name)` returns one of them in \
+full: print them in a first run."""
 
 
 def code_tool_description(stubs: Mapping[str, Stub], limits: CodeLimits) -> str:
+    """Return the description of `run_code`, with all stubs if they are short enough."""
     text = _DESCRIPTION.format(
         works=SUPPORTED_SYNTAX,
         lacks=UNSUPPORTED_SYNTAX,
@@ -284,7 +297,7 @@ def code_tool_description(stubs: Mapping[str, Stub], limits: CodeLimits) -> str:
         calls=limits.calls,
         output=limits.output_characters,
     )
-    told = [stub.description for stub in stubs.values()]
-    if sum(map(len, told)) <= _MAX_LISTED_CHARACTERS:
-        return "\n".join([f"{text}\n\nThe functions:\n\n{STUB_IMPORTS}", *told])
+    descriptions = [stub.description for stub in stubs.values()]
+    if sum(map(len, descriptions)) <= _MAX_LISTED_CHARACTERS:
+        return "\n".join([f"{text}\n\nThe functions:\n\n{STUB_IMPORTS}", *descriptions])
     return f"{text}{_SEARCH_HINT} There are {len(stubs):,} functions.\n\n" + "\n".join(HELPER_STUBS.values())

@@ -1,4 +1,4 @@
-"""The sandbox of one run: what its programs wait for is kept with the run's other steps."""
+"""The code sandbox of a durable run: snapshots of its programs are stored with the run's steps."""
 
 import secrets
 from typing import TYPE_CHECKING
@@ -13,15 +13,15 @@ _KEY_STEP = "code/key"
 
 
 def durable_sandbox(steps: StepLog) -> "CodeSandbox":
-    """A snapshot is sealed with a key of the run: whoever can write the journal could change it, nobody else."""
-    from toolwire.runtime.sandbox.code.tool import CodeSandbox, SnapshotStore  # noqa: PLC0415 - only who runs programs needs it
+    """Return a sandbox that signs its snapshots with a key stored in the run's step log."""
+    from toolwire.runtime.sandbox.code.tool import CodeSandbox, SnapshotStore  # noqa: PLC0415 - needed only to run programs
 
     key = steps.outcome(_KEY_STEP)
     if key is None:
         key = secrets.token_bytes(32)
         steps.finish(_KEY_STEP, key)
 
-    def kept(calling: ToolContext) -> StepLog:
+    def run_steps(context: ToolContext) -> StepLog:
         return steps
 
-    return CodeSandbox(snapshots=SnapshotStore(kept, key))
+    return CodeSandbox(snapshots=SnapshotStore(run_steps, key))

@@ -1,15 +1,12 @@
-"""Sealed snapshots: the interpreter believes whatever it is given, so only what we wrote ourselves is given to it.
+"""One program in the Monty sandbox: it runs until it waits for tools, and resumes with their results.
 
-A seal binds a snapshot to the call that it belongs to, and to the version of the interpreter that can read it.
+    start -> ProgramWaiting -> resume -> ProgramWaiting -> ... -> ProgramEnded
 
-One program in the Monty sandbox: it runs until it waits for tools, and goes on with what they gave.
-
-    start -> Waiting -> resume -> Waiting -> ... -> Ended
-
-1. A tool is an asynchronous function. What is gathered is waited for together.
-2. Nothing of this machine is there: no files, network, environment or processes. Sleeping takes no time.
-3. Memory, time, output and the number of calls are bounded, always: the sandbox itself has no bounds.
-4. While it waits, it can be written down whole, and read back elsewhere. It must have been sealed meanwhile.
+1. A tool is an async function. Gathered calls are waited for together.
+2. Nothing of this machine is available: no files, network, environment or processes. Sleeping takes no time.
+3. Memory, time, output and the number of calls are always limited, because the sandbox itself has no limits.
+4. A waiting program can be dumped and loaded elsewhere. The interpreter trusts any snapshot, so snapshots are signed
+   (HMAC) and bound to their call and to the version of the interpreter.
 """
 
 import asyncio
@@ -50,27 +47,30 @@ _SIGNATURE_LENGTH = hashlib.sha256().digest_size
 
 
 class InvalidSnapshot(ToolwireError):
-    """It is not ours, not of this call, or was changed."""
+    """The snapshot is not ours, belongs to another call, or was changed."""
 
 
 def sign_snapshot(snapshot: bytes, key: bytes, purpose: str) -> bytes:
+    """Prefix a snapshot with its signature for this purpose."""
     return _SNAPSHOT_PREFIX + _snapshot_hmac(snapshot, key, purpose) + snapshot
 
 
 def verify_snapshot(signed: bytes, key: bytes, purpose: str) -> bytes:
+    """Return the snapshot if its signature is valid for this purpose."""
     start = len(_SNAPSHOT_PREFIX) + _SIGNATURE_LENGTH
     snapshot = signed[start:]
-    known = signed[: len(_SNAPSHOT_PREFIX)] == _SNAPSHOT_PREFIX
-    if not known or not hmac.compare_digest(
+    has_prefix = signed[: len(_SNAPSHOT_PREFIX)] == _SNAPSHOT_PREFIX
+    if not has_prefix or not hmac.compare_digest(
         signed[len(_SNAPSHOT_PREFIX) : start], _snapshot_hmac(snapshot, key, purpose)
     ):
-        raise InvalidSnapshot("the snapshot of the program was not written here for this call: it is not gone on with")
+        raise InvalidSnapshot("invalid snapshot: it was not written by this run for this call")
     return snapshot
 
 
 def _snapshot_hmac(snapshot: bytes, key: bytes, purpose: str) -> bytes:
-    bound = b"\0".join([_SNAPSHOT_PREFIX, __version__.encode(), hashlib.sha256(purpose.encode()).digest(), snapshot])
-    return hmac.digest(key, bound, "sha256")
+    """Return the HMAC of a snapshot, bound to the purpose and to the interpreter's version."""
+    message = b"\0".join([_SNAPSHOT_PREFIX, __version__.encode(), hashlib.sha256(purpose.encode()).digest(), snapshot])
+    return hmac.digest(key, message, "sha256")
 
 
 _MAX_LOOKUPS = 200
@@ -80,14 +80,15 @@ ProgramErrorKind = Literal["syntax", "types", "error", "limit", "crash"]
 
 
 class ProgramFunctions(Struct, frozen=True):
-    """What a program can call, by its name there: tools, and what answers at once."""
+    """The functions that a program can call, by their Python names."""
 
     stubs: Mapping[str, Stub]
+    # Functions that return at once, without calling a tool.
     helpers: Mapping[str, Callable[..., Any]]
 
 
 class HostCall(Struct, frozen=True):
-    """A tool that the program waits for."""
+    """A tool call that the program waits for."""
 
     id: int
     tool: str
@@ -95,6 +96,8 @@ class HostCall(Struct, frozen=True):
 
 
 class CallReturned(Struct, frozen=True, tag=True):
+    """The call returned this value."""
+
     value: Any
 
 
@@ -108,20 +111,23 @@ HostCallOutcome: TypeAlias = CallReturned | CallRaised
 
 
 class ProgramWaiting(Struct, frozen=True):
+    """The program waits for these calls."""
+
     calls: tuple[HostCall, ...]
     snapshot: FutureSnapshot
 
 
 class ProgramEnded(Struct, frozen=True):
-    """What it returned; or why it did not, in words for who wrote it."""
+    """The program ended, with a value or with an error."""
 
     value: Any = None
     error_kind: ProgramErrorKind | None = None
+    # The message for the author of the program.
     error: str = ""
 
 
 class ProgramSnapshot(Struct):
-    """What must be written down with the interpreter's own snapshot."""
+    """The state of a waiting program: the interpreter's snapshot and our own state."""
 
     snapshot: bytes
     calls: list[HostCall]
@@ -136,8 +142,10 @@ async def open_program(
     limits: CodeLimits,
     code: str,
 ) -> AsyncIterator["Program"]:
-    """A program with a worker process to itself, and a thread that waits for it: the interface for event loops
-    aborts the interpreter now and then when that ends."""
+    """Open a program with its own worker process, and a thread that waits for it.
+
+    A thread is used because Monty's asyncio interface sometimes aborts the interpreter on exit.
+    """
     mentioned = [stub.declaration for name, stub in functions.stubs.items() if name in code]
     session = pool.checkout(
         limits=_resource_limits(limits),
@@ -151,15 +159,17 @@ async def open_program(
         try:
             await asyncio.wrap_future(thread.submit(session.__enter__))
         except TimeoutError:
-            raise ToolError("too much code is running: try again later", "busy") from None
+            raise ToolError("too many programs are running: try again later", "busy") from None
         yield Program(session, thread, functions, limits, code)
     finally:
-        # It may still compute, in its bounds: who was interrupted does not wait for that.
+        # It may still be computing, within its limits: a cancelled caller does not wait for that.
         thread.submit(session.__exit__, None, None, None)
         thread.shutdown(wait=False)
 
 
 class Program:
+    """A program in the sandbox."""
+
     def __init__(
         self,
         session: MontySession,
@@ -179,45 +189,49 @@ class Program:
 
     @property
     def output(self) -> str:
+        """Return what was printed so far."""
         return "".join(self._printer.chunks)
 
     async def start(self) -> ProgramWaiting | ProgramEnded:
+        """Run the program until it waits for tools or ends."""
         if len(self._code) > self._limits.code_characters:
             return ProgramEnded(
-                error_kind="limit", error=f"the code has more than {self._limits.code_characters:,} characters"
+                error_kind="limit", error=f"the code is longer than {self._limits.code_characters:,} characters"
             )
         return await self._run_in_thread(lambda: self._session.feed_start(self._code, print_callback=self._printer))
 
     async def resume(
         self, waiting: ProgramWaiting, outcomes: Mapping[int, HostCallOutcome]
     ) -> ProgramWaiting | ProgramEnded:
-        """Go on with what some of the calls gave."""
+        """Resume the program with the outcomes of some of its calls."""
         for id in outcomes:
             self._pending_calls.pop(id, None)
-        settled = {id: _monty_result(one) for id, one in outcomes.items()}
+        settled = {id: _monty_result(outcome) for id, outcome in outcomes.items()}
         return await self._run_in_thread(lambda: waiting.snapshot.resume(settled))
 
     async def dump(self, waiting: ProgramWaiting) -> bytes:
+        """Return the state of the waiting program as bytes."""
         snapshot = await asyncio.wrap_future(self._thread.submit(waiting.snapshot.dump))
         return msgspec.msgpack.encode(
             ProgramSnapshot(snapshot, list(self._pending_calls.values()), self._call_count, self.output)
         )
 
     async def load(self, dumped: bytes) -> ProgramWaiting | ProgramEnded:
-        """Read it back, where it waits. Only what was sealed may come here."""
-        paused = msgspec.msgpack.decode(dumped, type=ProgramSnapshot)
-        self._pending_calls = {call.id: call for call in paused.calls}
-        self._call_count, self._printer.chunks = paused.call_count, [paused.output]
-        self._printer.remaining -= len(paused.output)
+        """Restore a waiting program. The dump must have been verified with `verify_snapshot`."""
+        restored = msgspec.msgpack.decode(dumped, type=ProgramSnapshot)
+        self._pending_calls = {call.id: call for call in restored.calls}
+        self._call_count, self._printer.chunks = restored.call_count, [restored.output]
+        self._printer.remaining -= len(restored.output)
         return await self._run_in_thread(
-            lambda: self._session.load_snapshot(paused.snapshot, print_callback=self._printer)
+            lambda: self._session.load_snapshot(restored.snapshot, print_callback=self._printer)
         )
 
     async def _run_in_thread(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
+        """Advance the program in its thread."""
         return await asyncio.wrap_future(self._thread.submit(self._advance, begin))
 
     def _advance(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
-        """Run until it waits for tools, or ends."""
+        """Run until the program waits for tools or ends."""
         try:
             state = begin()
             while True:
@@ -236,27 +250,29 @@ class Program:
             return self._error_result(error)
 
     def _resume_lookup(self, state: NameLookupSnapshot) -> SyncSnapshot:
-        """A function that is passed on by its name."""
+        """Resolve a name that the program uses as a value, such as a function passed to another."""
         name = state.variable_name
         if state.object_id is None and (name in self._functions.stubs or name in self._functions.helpers):
             return state.resume(value=_FunctionReference(name))
         return state.resume()
 
     def _resume_call(self, state: FunctionSnapshot) -> SyncSnapshot:
+        """Resume after a function call: with a helper's result, or with a future for a tool's."""
         if state.is_os_function:
             return state.resume_not_handled()
         return state.resume(self._start_call(state))
 
     def _start_call(self, state: FunctionSnapshot) -> ExternalResult:
+        """Start a call of a tool or helper, and return what the program gets for it now."""
         name = state.function_name
         self._call_count += 1
         if self._call_count > self._limits.calls:
-            return {"exc_type": "RuntimeError", "message": f"no more than {self._limits.calls} calls are allowed"}
+            return {"exc_type": "RuntimeError", "message": f"at most {self._limits.calls} calls are allowed"}
         try:
             if (helper := self._functions.helpers.get(name)) is not None:
                 return {"return_value": helper(*state.args, **state.kwargs)}
             if (stub := self._functions.stubs.get(name)) is None:
-                return {"exc_type": "NameError", "message": f"name {name!r} is not defined: no tool has that name"}
+                return {"exc_type": "NameError", "message": f"name {name!r} is not defined: there is no such tool"}
             arguments = _call_arguments(stub, state.args, state.kwargs)
         except (TypeError, ValueError) as error:
             return {"exc_type": "TypeError", "message": str(error)}
@@ -264,29 +280,28 @@ class Program:
         return {"future": ...}
 
     def _error_result(self, error: MontyError) -> ProgramEnded:
+        """Turn an error of the interpreter into the end of the program."""
         if self._printer.is_exceeded:
             return ProgramEnded(
-                error_kind="limit", error=f"it printed more than {self._limits.output_characters:,} characters"
+                error_kind="limit", error=f"printed more than {self._limits.output_characters:,} characters"
             )
         if isinstance(error, MontyTypingError):
-            told = error.display()
+            message = error.display()
             return ProgramEnded(
-                error_kind="syntax" if "invalid-syntax" in told else "types", error=_truncate_trace(told)
+                error_kind="syntax" if "invalid-syntax" in message else "types", error=_truncate_trace(message)
             )
         if isinstance(error, MontySyntaxError):
             return ProgramEnded(error_kind="syntax", error=_truncate_trace(error.display()))
         if isinstance(error, MontyCrashedError):
-            return ProgramEnded(
-                error_kind="limit" if error.timed_out else "crash", error="the sandbox had to be stopped"
-            )
-        told = error.display("type-msg") if isinstance(error, MontyRuntimeError) else str(error)
-        if isinstance(error, MontyRuntimeError) and not _is_limit_error(told):
+            return ProgramEnded(error_kind="limit" if error.timed_out else "crash", error="the sandbox was stopped")
+        message = error.display("type-msg") if isinstance(error, MontyRuntimeError) else str(error)
+        if isinstance(error, MontyRuntimeError) and not _is_limit_error(message):
             return ProgramEnded(error_kind="error", error=_truncate_trace(error.display()))
-        return ProgramEnded(error_kind="limit", error=_truncate_trace(told))
+        return ProgramEnded(error_kind="limit", error=_truncate_trace(message))
 
 
 class _PrintBuffer:
-    """What was printed, up to its bound. What is over it ends the program."""
+    """Collects printed text up to a limit; exceeding the limit ends the program."""
 
     def __init__(self, limit: int) -> None:
         self.chunks: list[str] = []
@@ -305,28 +320,29 @@ class _PrintBuffer:
 
 
 class _FunctionReference:
-    """A function of the host, as a value: only its name crosses."""
+    """A host function as a value in the program: only its name crosses the boundary."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
 
     def __call__(self) -> None:
-        """Never called here: each call is announced by name."""
+        """Do nothing: the interpreter announces each call by name instead."""
 
 
 def _resource_limits(limits: CodeLimits) -> ResourceLimits:
+    """Convert the limits to Monty's."""
     return {
         "max_memory": limits.memory_bytes,
         "max_feed_duration_secs": limits.seconds,
         "max_turn_duration_secs": limits.seconds,
         "max_recursion_depth": 200,
-        # Each call is announced once and waited for once; names are looked up besides.
+        # Each call suspends twice, when it starts and when it is awaited; name lookups suspend too.
         "max_suspensions": 2 * limits.calls + _MAX_LOOKUPS,
     }
 
 
 def _call_arguments(stub: Stub, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What the tool is given, as JSON has it."""
+    """Return the arguments of a call as JSON values."""
     if stub.takes_one_value:
         if len(args) != 1 or kwargs:
             raise TypeError(f"{stub.name} takes one argument")
@@ -337,11 +353,12 @@ def _call_arguments(stub: Stub, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 
 
 def _to_json_value(value: Any) -> Any:
+    """Convert a value to JSON types, or raise TypeError."""
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=_reject_value))
 
 
 def _reject_value(value: Any) -> Any:
-    raise TypeError(f"a tool is given JSON values, not {type(value).__name__}")
+    raise TypeError(f"tools take JSON values, not {type(value).__name__}")
 
 
 def _monty_result(outcome: HostCallOutcome) -> ExternalSettledResult:
@@ -363,5 +380,5 @@ def _is_limit_error(message: str) -> bool:
 
 
 def _truncate_trace(text: str) -> str:
-    """The end of a long trace says what happened."""
+    """Keep the end of a long traceback, which names the error."""
     return text if len(text) <= _MAX_TRACE_LENGTH else f"...{text[-_MAX_TRACE_LENGTH:]}"

@@ -1,10 +1,10 @@
-"""`run_code`: a tool that runs Python, in which the other tools are functions.
+"""The `run_code` tool: runs Python in which the other tools are functions.
 
-1. Each call that the code makes goes through `Calling.call`: it is validated, decided on, bounded and journalled as if
-   the model had made it itself.
-2. Only what the code prints or returns reaches the model; a fault is told so that the model can mend its code.
-3. With `steps`, the program is written down, sealed, whenever it waits for tools. A run that comes back goes on from
-   there: what was carried out is not carried out again, and what somebody changed meanwhile is refused.
+1. Each call that the code makes goes through `ToolContext.call`: it is validated, approved, limited and recorded as if
+   the model had made it.
+2. Only printed text and the last value reach the model. Errors are reported so that the model can fix its code.
+3. With a `SnapshotStore`, the program is saved and signed whenever it waits for tools. A resumed run continues from
+   there: finished calls are not repeated, and an altered snapshot is rejected.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ _MAX_WORKERS = 4
 _GRACE_SECONDS = 5.0
 _DEFAULT_LIMITS = CodeLimits()
 _ERROR_MESSAGES = {
-    "syntax": "The code can't be read.",
-    "types": "The code was not run: its types do not fit.",
+    "syntax": "The code has a syntax error.",
+    "types": "The code was not run: it has type errors.",
     "error": "The code failed.",
-    "limit": "The code was stopped: it went over a limit.",
+    "limit": "The code was stopped: it exceeded a limit.",
     "crash": "The code was stopped.",
 }
 _OUTCOME_DECODER: msgspec.msgpack.Decoder[HostCallOutcome] = msgspec.msgpack.Decoder(CallReturned | CallRaised)
 
 
 class StepLog(Protocol):
-    """What a run remembers: an intent before anything happens, and what came of it."""
+    """The part of the run's step log used here: intents before an effect, outcomes after it."""
 
     def intent(self, name: str) -> bytes | None: ...
     def outcome(self, name: str) -> bytes | None: ...
@@ -59,14 +59,14 @@ class StepLog(Protocol):
 
 
 class SnapshotStore(Struct, frozen=True):
-    """Where programs that wait are written down, and the key that seals them."""
+    """The step log that holds snapshots of waiting programs, and the key that signs them."""
 
     step_log: Callable[[ToolContext], StepLog]
     key: bytes
 
 
 class CodeSandbox:
-    """The worker processes that programs run in; opened on first use, and shared."""
+    """A pool of worker processes that programs run in, opened on first use and shared."""
 
     def __init__(self, limits: CodeLimits = _DEFAULT_LIMITS, snapshots: SnapshotStore | None = None) -> None:
         self.limits = limits
@@ -77,11 +77,12 @@ class CodeSandbox:
         self._cached_tool: Tool | None = None
 
     async def pool(self) -> Monty:
+        """Return the pool, opened if necessary."""
         async with self._open_lock:
             if self._pool is None:
-                patience = self.limits.seconds + _GRACE_SECONDS
-                made = Monty(max_processes=_MAX_WORKERS, request_timeout=patience, checkout_timeout=patience)
-                self._pool = await asyncio.to_thread(made.__enter__)
+                timeout = self.limits.seconds + _GRACE_SECONDS
+                pool = Monty(max_processes=_MAX_WORKERS, request_timeout=timeout, checkout_timeout=timeout)
+                self._pool = await asyncio.to_thread(pool.__enter__)
         return self._pool
 
     async def close(self) -> None:
@@ -90,32 +91,33 @@ class CodeSandbox:
             await asyncio.to_thread(pool.__exit__, None, None, None)
 
     def close_sync(self) -> None:
-        """Close it, where nobody can wait."""
+        """Close the pool without an event loop."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.__exit__(None, None, None)
 
     def tool(self, tools: Sequence[Tool]) -> Tool:
-        """`run_code`, with those of the tools that programs may call."""
-        called = tuple(
+        """Return `run_code` for those of the tools that programs may call. The last one is cached."""
+        callable_tools = tuple(
             tool for tool in tools if takes_program_calls(tool) and tool.name not in (RUN_CODE, SEARCH_TOOL_NAME)
         )
-        known = self._callable_tools
+        cached_tools = self._callable_tools
         if (
             self._cached_tool is None
-            or len(called) != len(known)
-            or any(a is not b for a, b in zip(called, known, strict=True))
+            or len(callable_tools) != len(cached_tools)
+            or any(tool is not cached for tool, cached in zip(callable_tools, cached_tools, strict=True))
         ):
-            self._cached_tool, self._callable_tools = self._make_tool(called), called
+            self._cached_tool, self._callable_tools = self._make_tool(callable_tools), callable_tools
         return self._cached_tool
 
     def _make_tool(self, tools: Sequence[Tool]) -> Tool:
+        """Build `run_code` with these tools as functions."""
         stubs = make_stubs(tools)
         functions = ProgramFunctions(stubs, make_helpers(stubs, tools))
 
-        async def run(arguments: Arguments, calling: ToolContext) -> ToolOutput:
-            running = _CodeCall(self, functions, calling, self._snapshots)
-            return await running.run(arguments["code"])
+        async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+            code_call = _CodeCall(self, functions, context, self._snapshots)
+            return await code_call.run(arguments["code"])
 
         return Tool(
             name=RUN_CODE,
@@ -126,7 +128,7 @@ class CodeSandbox:
             source="toolwire",
             retries=0,
             resumable=self._snapshots is not None,
-            # What the code calls is bounded by itself: this only waits for it, and for a person.
+            # The calls of the code have their own timeouts; this one also covers waiting for approvals.
             timeout=86_400.0,
             output_limit=2 * self.limits.output_characters,
         )
@@ -156,49 +158,54 @@ class _CodeCall:
         self._tasks: dict[int, asyncio.Task[HostCallOutcome]] = {}
 
     async def run(self, code: str) -> ToolOutput:
+        """Run the code, or resume it from its snapshot, until it ends."""
         pool = await self._sandbox.pool()
         async with open_program(pool, self._functions, self._sandbox.limits, code) as program:
             try:
-                written = self._load_snapshot()
-                state = await (program.start() if written is None else program.load(written))
+                snapshot = self._load_snapshot()
+                state = await (program.start() if snapshot is None else program.load(snapshot))
                 while isinstance(state, ProgramWaiting):
                     await self._save_snapshot(program, state)
                     state = await program.resume(state, await self._next_outcomes(state.calls))
-            except InvalidSnapshot as refused:
-                raise ToolError(str(refused), "snapshot") from None
+            except InvalidSnapshot as error:
+                raise ToolError(str(error), "snapshot") from None
             finally:
                 await self._cancel_calls()
             return program_output(program.output, state, self._sandbox.limits)
 
     async def _next_outcomes(self, calls: Sequence[HostCall]) -> dict[int, HostCallOutcome]:
-        """What the calls gave, as soon as one of them did. If each of them waits for a person, the program does: when
-        nothing is under way any more."""
+        """Wait for at least one outcome.
+
+        Raises `CallDeferred` if all remaining calls wait for an approval and nothing else is running.
+        """
         if len(calls) == 1 and not self._tasks:
             return {calls[0].id: await self._recorded_call(calls[0])}
         for call in calls:
             if call.id not in self._tasks:
                 self._tasks[call.id] = asyncio.create_task(self._recorded_call(call))
         while not (done := [call.id for call in calls if _has_outcome(self._tasks[call.id])]):
-            under_way = [task for call in calls if not (task := self._tasks[call.id]).done()]
-            if not under_way:
+            running = [task for call in calls if not (task := self._tasks[call.id]).done()]
+            if not running:
                 raise CallDeferred
-            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         return {id: self._tasks.pop(id).result() for id in done}
 
     async def _recorded_call(self, call: HostCall) -> HostCallOutcome:
+        """Return the recorded outcome of a call, or make the call and record its outcome."""
         name = f"{self._context.idempotency_key}/call/{call.id}"
         if self._step_log is not None:
-            if (known := self._step_log.outcome(name)) is not None:
-                return _OUTCOME_DECODER.decode(verify_snapshot(known, self._key, name))
+            if (recorded := self._step_log.outcome(name)) is not None:
+                return _OUTCOME_DECODER.decode(verify_snapshot(recorded, self._key, name))
             if self._step_log.intent(name) is None:
                 self._step_log.begin(name, msgspec.msgpack.encode(call))
         async with self._call_slots:
-            answer = await self._call_tool(call)
+            outcome = await self._call_tool(call)
         if self._step_log is not None:
-            self._step_log.finish(name, sign_snapshot(msgspec.msgpack.encode(answer), self._key, name))
-        return answer
+            self._step_log.finish(name, sign_snapshot(msgspec.msgpack.encode(outcome), self._key, name))
+        return outcome
 
     async def _call_tool(self, call: HostCall) -> HostCallOutcome:
+        """Call the tool and convert its output to a value or an error."""
         if self._context.call is None:
             return CallRaised("tools can't be called from code here")
         try:
@@ -210,10 +217,10 @@ class _CodeCall:
         try:
             return CallReturned(_output_value(output))
         except (RecursionError, msgspec.DecodeError):
-            return CallRaised("what the tool gave is nested too deeply")
+            return CallRaised("the result of the tool is nested too deeply")
 
     def _load_snapshot(self) -> bytes | None:
-        """The program as it last waited, if this call was begun before."""
+        """Return the last snapshot of this call, if it was started before."""
         if self._step_log is None:
             return None
         last = None
@@ -223,6 +230,7 @@ class _CodeCall:
         return None if last is None else verify_snapshot(last, self._key, self._step_name(self._turn - 1))
 
     async def _save_snapshot(self, program: Program, waiting: ProgramWaiting) -> None:
+        """Store the waiting program, signed, as the next step."""
         if self._step_log is not None:
             name = self._step_name(self._turn)
             self._step_log.begin(name, sign_snapshot(await program.dump(waiting), self._key, name))
@@ -232,34 +240,37 @@ class _CodeCall:
         return f"{self._context.idempotency_key}/code/{turn}"
 
     async def _cancel_calls(self) -> None:
+        """Cancel the calls that are still running."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
 def _has_outcome(task: "asyncio.Task[HostCallOutcome]") -> bool:
+    """Return whether a call has finished and was not deferred."""
     return task.done() and not isinstance(task.exception(), CallDeferred)
 
 
 def make_helpers(stubs: Mapping[str, Stub], tools: Sequence[Tool]) -> dict[str, Callable[..., Any]]:
+    """Return the functions with which a program can look up tools."""
     by_tool = {stub.tool: stub for stub in stubs.values()}
     index = ToolIndex(map(indexed_tool, tools))
 
     def search_tools(query: str, limit: int = 5) -> list[str]:
-        found = index.search_words(str(query)[:500], min(max(int(limit), 1), 50))
-        return [by_tool[name].description.split("\n", 1)[0] for name in found]
+        names = index.search_words(str(query)[:500], min(max(int(limit), 1), 50))
+        return [by_tool[name].description.split("\n", 1)[0] for name in names]
 
     def describe_tool(name: str) -> str:
         stub = stubs.get(name) or by_tool.get(name)
         if stub is None:
-            raise ValueError(f"no tool has the name {name!r}: search_tools finds them")
+            raise ValueError(f"unknown tool {name!r}: use search_tools to find tools")
         return stub.description
 
     return {"search_tools": search_tools, "describe_tool": describe_tool}
 
 
 def _output_value(output: ToolOutput) -> Any:
-    """What the code gets: data where there is data, else text."""
+    """Return the value that the code gets: structured data if there is any, else text."""
     if output.structured is not None:
         return msgspec.to_builtins(output.structured)
     if len(output.content) == 1 and isinstance(part := output.content[0], Data):
@@ -272,6 +283,7 @@ def _content_text(parts: Sequence[Part]) -> str:
 
 
 def _part_text(part: Part) -> str:
+    """Return the text of a part, or a placeholder for media."""
     match part:
         case Text() | Refusal():
             return part.text
@@ -284,21 +296,22 @@ def _part_text(part: Part) -> str:
 
 
 def program_output(printed: str, result: ProgramEnded, limits: CodeLimits) -> ToolOutput:
-    """What the model gets."""
+    """Return the result of `run_code`: printed text and last value, or the error."""
     if result.error_kind is not None:
-        said = f"{_ERROR_MESSAGES[result.error_kind]}\n{result.error}"
-        text = f"{printed.rstrip()}\n\n{said}" if printed else said
+        message = f"{_ERROR_MESSAGES[result.error_kind]}\n{result.error}"
+        text = f"{printed.rstrip()}\n\n{message}" if printed else message
         return ToolOutput(content=(Text(text=text.rstrip()),), is_error=True, error_kind=f"code_{result.error_kind}")
-    value, shown = _render_value(result.value)
-    if len(shown) > limits.output_characters:
-        why = f"the last line gives {len(shown):,} characters, "
-        why += f"more than {limits.output_characters:,}: print what matters of it"
-        return program_output(printed, ProgramEnded(error_kind="limit", error=why), limits)
-    text = "\n".join(filter(None, [printed.rstrip("\n"), shown])) or "The code ran, and gave nothing."
+    value, rendered = _render_value(result.value)
+    if len(rendered) > limits.output_characters:
+        reason = f"the value of the last line has {len(rendered):,} characters, "
+        reason += f"more than {limits.output_characters:,}: print only the relevant part"
+        return program_output(printed, ProgramEnded(error_kind="limit", error=reason), limits)
+    text = "\n".join(filter(None, [printed.rstrip("\n"), rendered])) or "The code ran without output."
     return ToolOutput(content=(Text(text=text),), structured={"printed": printed, "value": value})
 
 
 def _render_value(value: Any) -> tuple[Any, str]:
+    """Return a value as JSON data and as text."""
     if value is None or isinstance(value, str):
         return value, value or ""
     encoded = msgspec.json.encode(value, enc_hook=repr)

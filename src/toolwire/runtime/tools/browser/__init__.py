@@ -1,4 +1,4 @@
-"""A browser for models: canonical actions on real pages in an installed Chromium, within bounds."""
+"""A browser for models: canonical computer actions on pages in an installed Chromium, within limits."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,11 @@ _PLAYWRIGHT_NAMES = {
     "BrowserSession": "session",
     "open_session": "session",
 }
-"""What needs Playwright, which is there only when somebody drives."""
+"""Names that need Playwright, which is an optional dependency."""
 
 
 def __getattr__(name: str) -> Any:
-    if (home := _PLAYWRIGHT_NAMES.get(name)) is None:
+    """Import the names that need Playwright on first use."""
+    if (module := _PLAYWRIGHT_NAMES.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)

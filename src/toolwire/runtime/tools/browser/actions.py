@@ -1,4 +1,4 @@
-"""Mouse and keyboard: each canonical action, done to the page in view."""
+"""Mouse and keyboard: performs each canonical action on the page in view."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -38,31 +38,36 @@ from toolwire.runtime.tools.browser.settings import BrowserSettings
 from toolwire.runtime.tools.browser.tabs import Tabs
 
 RequireApproval = Callable[[str | None], Awaitable[None]]
-"""Is told why a person must agree, if so; raises if nobody does."""
+"""Asks for approval if a reason is given, and raises if it is denied."""
 
 MouseButton = Literal["left", "middle", "right"]
 ActionOutcome = str | tuple[str, ScreenImage]
 DRAG_STEPS = 8
-LIST_HINT = "This is a list; choose with the arrow keys, or type how a choice begins:"
+LIST_HINT = "This is a list; choose with the arrow keys, or type the beginning of a choice:"
 LIST_OPENING_KEYS = frozenset({" ", "Enter", "F4", "Alt"})
 OFF_PAGE = (-10, -10)
 RELEASE_SECONDS = 1
 MAX_KEY_REPEATS = 100
 ADDRESS_BAR_CHORDS = frozenset({("Control", "l"), ("Meta", "l"), ("Alt", "d"), ("F6",)})
-"""What leads to the address bar of a browser that shows one; this one does not, but models expect it."""
+"""Keys that focus the address bar. This browser shows none, but models expect one, so it is emulated."""
 
 
 class BrowserActions:
+    """Performs actions, and keeps the pointer, held keys and the emulated address bar."""
+
     def __init__(self, settings: BrowserSettings, tabs: Tabs, capture: ScreenCapture, guard: Guard) -> None:
         self.settings = settings
         self.tabs = tabs
         self.capture = capture
         self.guard = guard
+        # In pixels of the display.
         self.pointer = (0, 0)
         self.held_keys: set[str] = set()
+        # The text in the address bar while it has the focus.
         self.address_bar: str | None = None
 
     async def perform(self, action: Action, require_approval: RequireApproval) -> ActionOutcome:
+        """Perform one action, and return a text and possibly an image."""
         match action:
             case Screenshot():
                 return "The display.", await self.capture.capture(await self.tabs.view())
@@ -93,7 +98,7 @@ class BrowserActions:
                 assert_never(action)
 
     async def approval_reason(self, action: Action) -> str | None:
-        """As the page is now."""
+        """Return why an action needs approval on the page as it is now; None if it needs none."""
         match action:
             case Click(x=x, y=y) | MouseDown(x=x, y=y) | MouseUp(x=x, y=y):
                 return await self._point_reason(await self.tabs.view(), x, y)
@@ -107,27 +112,27 @@ class BrowserActions:
             case _:
                 return None
 
-    # Pages
+    # ---- pages
 
     async def _wait(self, seconds: float | None) -> str:
-        asked = 1.0 if seconds is None else max(0.0, seconds)
-        given = min(asked, self.settings.limits.wait_seconds)
-        await asyncio.sleep(given)
-        return f"Waited {given:g} seconds{', the longest that is allowed' if given < asked else ''}."
+        requested = 1.0 if seconds is None else max(0.0, seconds)
+        waited = min(requested, self.settings.limits.wait_seconds)
+        await asyncio.sleep(waited)
+        return f"Waited {waited:g} seconds{', the maximum' if waited < requested else ''}."
 
     async def _read_text(self) -> str:
-        longest = self.settings.limits.read_characters
+        max_characters = self.settings.limits.read_characters
         view = await self.tabs.view()
-        text = await view.read_text(longest)
-        return f"{text}\n[cut at {longest} characters]" if len(text) >= longest else text
+        text = await view.read_text(max_characters)
+        return f"{text}\n[cut at {max_characters} characters]" if len(text) >= max_characters else text
 
     def _require_allowed_url(self, url: str) -> str:
-        """The whole address, if a page may be opened there."""
+        """Complete a URL, or raise `ActionRefused` if it may not be opened."""
         url = url.strip()
         if ":" not in url.partition("/")[0] and url:
             url = f"https://{url}"
-        if why := self.settings.network_policy.navigation_refusal(url):
-            raise ActionRefused(why)
+        if reason := self.settings.network_policy.navigation_refusal(url):
+            raise ActionRefused(reason)
         return url
 
     async def _navigate(self, url: str) -> str:
@@ -138,26 +143,30 @@ class BrowserActions:
         return "Opened the page."
 
     async def _go_in_history(self, direction: Literal["go_back", "go_forward", "reload"]) -> str:
+        """Go back, go forward or reload."""
         page = (await self.tabs.view()).page
-        before = page.url
+        previous_url = page.url
         match direction:
             case "go_back":
-                answer = await page.go_back(timeout=0)
+                response = await page.go_back(timeout=0)
             case "go_forward":
-                answer = await page.go_forward(timeout=0)
+                response = await page.go_forward(timeout=0)
             case "reload":
-                answer = await page.reload(timeout=0)
-        if answer is None and page.url == before and direction != "reload":
+                response = await page.reload(timeout=0)
+        if response is None and page.url == previous_url and direction != "reload":
             raise ActionRefused("there is no page to go to")
         return "Opened the page."
 
-    # The address bar
+    # ---- the address bar
 
     async def _type_address(self, text: str, require_approval: RequireApproval) -> str:
-        """Nothing of it reaches the page. A person must agree: no rule about addresses has seen this one."""
-        text, entered, _ = text.partition("\n")
+        """Type into the emulated address bar; nothing of it reaches the page.
+
+        Opening the address needs approval, because no policy rule has seen it.
+        """
+        text, newline, _ = text.partition("\n")
         self.address_bar = (self.address_bar or "") + text
-        if not entered:
+        if not newline:
             return "Typed into the address bar: press Enter to go there."
         text, self.address_bar = self.address_bar, None
         url = self._require_allowed_url(text)
@@ -165,6 +174,7 @@ class BrowserActions:
         return await self._navigate(url)
 
     async def _press_in_address_bar(self, keys: tuple[str, ...], require_approval: RequireApproval) -> str:
+        """Press keys in the emulated address bar."""
         match keys:
             case ("Enter",):
                 return await self._type_address("\n", require_approval)
@@ -172,26 +182,27 @@ class BrowserActions:
                 self.address_bar = (self.address_bar or "")[:-1]
             case ("Control" | "Meta", "a"):
                 self.address_bar = ""
-            case (one,) if types_text(one):
-                return await self._type_address(one, require_approval)
+            case (key,) if types_text(key):
+                return await self._type_address(key, require_approval)
             case _:
                 self.address_bar = None
                 return "Left the address bar."
         return "Pressed."
 
-    # Keyboard
+    # ---- keyboard
 
     async def _type(self, text: str, require_approval: RequireApproval) -> str:
+        """Type a text into the focused element, with approval where needed."""
         if len(text) > self.settings.limits.typed_characters:
-            raise ActionRefused(f"at most {self.settings.limits.typed_characters} characters are typed at once")
+            raise ActionRefused(f"at most {self.settings.limits.typed_characters} characters can be typed at once")
         if self.held_keys:
-            raise ActionRefused("text is not typed while keys are held")
+            raise ActionRefused("text can't be typed while keys are held")
         if self.address_bar is not None:
             return await self._type_address(text, require_approval)
         view = await self.tabs.view()
         reason = self.guard.typing_reason(text, None)
         await require_approval(reason)
-        # A tab or a new line in a text is a key that changes what the rest goes to.
+        # A tab or newline may move the focus, so what follows is checked again.
         for piece in _split_at_control_keys(text):
             if reason is None or piece == "\n":
                 await require_approval(await self._type_reason(view, piece))
@@ -205,6 +216,7 @@ class BrowserActions:
         return f"Typed {len(text)} characters."
 
     async def _type_reason(self, view: PageView, text: str) -> str | None:
+        """Return why typing a text into the focused element needs approval."""
         facts = await view.inspect_focus()
         if text.startswith("\t"):
             return None
@@ -213,6 +225,7 @@ class BrowserActions:
         return self.guard.typing_reason(text, facts)
 
     async def _press_keys(self, action: Keys | KeyDown | KeyUp, require_approval: RequireApproval) -> str:
+        """Press, hold or release keys, with approval where needed."""
         keyboard = (await self.tabs.view()).page.keyboard
         keys = canonical_chord(action.keys if isinstance(action, Keys) else (action.key,))
         if isinstance(action, KeyUp):
@@ -221,11 +234,11 @@ class BrowserActions:
                 self.held_keys.discard(key)
             return "Released."
         if not self.settings.clipboard and uses_clipboard(keys, frozenset(self.held_keys)):
-            raise ActionRefused("the clipboard is off; use the action that types text")
+            raise ActionRefused("the clipboard is disabled; use the action that types text")
         navigates = self.settings.actions is None or "navigate" in self.settings.actions
         if isinstance(action, Keys) and keys in ADDRESS_BAR_CHORDS and navigates:
             self.address_bar = ""
-            return "The address bar has the keyboard: type an address, then press Enter."
+            return "The address bar has the focus: type an address, then press Enter."
         if self.address_bar is not None:
             return await self._press_in_address_bar(keys, require_approval)
         facts = await (await self.tabs.view()).inspect_focus()
@@ -237,46 +250,53 @@ class BrowserActions:
                 await keyboard.down(key)
                 self.held_keys.add(key)
             return "Held down."
-        for _ in range(max(1, min(action.repeat, MAX_KEY_REPEATS))):
+        return await self._press_chord(keys, action.repeat, action.hold)
+
+    async def _press_chord(self, keys: tuple[str, ...], repeat: int, hold: float | None) -> str:
+        """Press keys together, as often and as long as requested within the limits."""
+        for _ in range(max(1, min(repeat, MAX_KEY_REPEATS))):
             async with self._hold_keys(keys):
-                if action.hold:
-                    await asyncio.sleep(min(action.hold, self.settings.limits.wait_seconds))
+                if hold:
+                    await asyncio.sleep(min(hold, self.settings.limits.wait_seconds))
             self.guard.record_typing("".join(key for key in keys if types_text(key)))
         return "Pressed."
 
     def _keys_reason(self, keys: tuple[str, ...], facts: ElementFacts | None) -> str | None:
-        shortcut = bool({"Control", "Alt", "Meta"} & ({*keys} | self.held_keys))
+        """Return why pressing keys in the focused element needs approval."""
+        is_shortcut = bool({"Control", "Alt", "Meta"} & ({*keys} | self.held_keys))
         text = "".join(key for key in keys if types_text(key))
-        if text and not shortcut and (why := self.guard.typing_reason(text, facts)):
-            return why
+        if text and not is_shortcut and (reason := self.guard.typing_reason(text, facts)):
+            return reason
         return self.guard.key_press_reason(keys, facts)
 
     @asynccontextmanager
     async def _hold_keys(self, names: tuple[str, ...]) -> AsyncIterator[None]:
+        """Hold keys down for the duration of the context."""
         keyboard = (await self.tabs.view()).page.keyboard
-        down: list[str] = []
+        pressed: list[str] = []
         try:
             keys = canonical_chord(names) if names else ()
-            modified = not MODIFIERS.isdisjoint({*keys, *self.held_keys})
+            with_modifier = not MODIFIERS.isdisjoint({*keys, *self.held_keys})
             for key in keys:
                 try:
-                    await keyboard.down(physical_key(key, with_modifier=modified))
-                    down.append(physical_key(key, with_modifier=modified))
+                    await keyboard.down(physical_key(key, with_modifier=with_modifier))
+                    pressed.append(physical_key(key, with_modifier=with_modifier))
                 except Error:
-                    # A character that is on no key of the keyboard that Playwright has.
+                    # The character is on no key of Playwright's keyboard layout.
                     if not types_text(key):
                         raise
                     await keyboard.insert_text(key)
             yield
         finally:
-            for key in reversed(down):
+            for key in reversed(pressed):
                 await _release_with_timeout(keyboard.up(key))
 
-    # Mouse
+    # ---- mouse
 
     async def _use_mouse(
         self, action: Click | Move | Drag | Scroll | MouseDown | MouseUp, require_approval: RequireApproval
     ) -> str:
+        """Perform a mouse action, with approval where needed."""
         self.address_bar = None
         match action:
             case Click(x=x, y=y, button=button, count=count, keys=keys):
@@ -297,58 +317,63 @@ class BrowserActions:
             case Drag(path=path, keys=keys):
                 return await self._drag(path, keys, require_approval)
             case MouseDown(x=x, y=y, button=button):
-                view, at = await self._move_pointer(x, y)
-                await require_approval(self.guard.click_reason(await view.inspect_point(*at)))
+                view, point = await self._move_pointer(x, y)
+                await require_approval(self.guard.click_reason(await view.inspect_point(*point)))
                 await view.page.mouse.down(button=_mouse_button(button))
                 return "Pressed the button."
             case MouseUp(x=x, y=y, button=button):
-                view, at = await self._move_pointer(x, y)
-                await require_approval(self.guard.click_reason(await view.inspect_point(*at)))
+                view, point = await self._move_pointer(x, y)
+                await require_approval(self.guard.click_reason(await view.inspect_point(*point)))
                 await view.page.mouse.up(button=_mouse_button(button))
                 return "Released the button."
 
     async def _click(
         self, x: int | None, y: int | None, button: MouseButton, count: int, require_approval: RequireApproval
     ) -> str:
-        """Judged as the page is, and once more when it knows of the pointer and the button but not of the click."""
-        at = self._page_point(x, y)
+        """Click, after checking the element twice.
+
+        It is checked before the button is pressed, and again while it is down, because the page may change under the
+        pointer.
+        """
+        point = self._page_point(x, y)
         view = await self.tabs.view()
         mouse = view.page.mouse
-        # Chromium would answer to this with its next frame; the button does not wait for that.
-        moving = asyncio.ensure_future(mouse.move(*at))
+        # Chromium acknowledges the move with its next frame; the click does not wait for that.
+        move = asyncio.ensure_future(mouse.move(*point))
         try:
-            facts = await view.inspect_point(*at)
-            expected = self.guard.click_reason(facts)
-            await require_approval(expected)
+            facts = await view.inspect_point(*point)
+            reason = self.guard.click_reason(facts)
+            await require_approval(reason)
             choices = facts.choices_text if facts is not None and facts.choices else None
             if choices and button == "left":
-                await view.suppress_dropdown(*at)
+                await view.suppress_dropdown(*point)
             await mouse.down(button=button)
-            found = self.guard.click_reason(await view.inspect_point(*at))
-            if found not in (None, expected):
+            new_reason = self.guard.click_reason(await view.inspect_point(*point))
+            if new_reason not in (None, reason):
                 await mouse.move(*OFF_PAGE)
                 await mouse.up(button=button)
-                await require_approval(found)
-                await mouse.move(*at)
+                await require_approval(new_reason)
+                await mouse.move(*point)
                 await mouse.down(button=button)
             await mouse.up(button=button)
             for number in range(2, count + 1):
                 await mouse.down(button=button, click_count=number)
                 await mouse.up(button=button, click_count=number)
-            await moving
+            await move
             return f"Clicked. {LIST_HINT} {choices}" if choices else "Clicked."
         finally:
-            moving.cancel()
+            move.cancel()
 
     async def _drag(
         self, path: tuple[tuple[int, int], ...], keys: tuple[str, ...], require_approval: RequireApproval
     ) -> str:
+        """Drag along a path, with approval for the element at its start."""
         if len(path) < 2:
-            raise ActionRefused("a drag has at least two points")
+            raise ActionRefused("a drag needs at least two points")
         points = [self.capture.display.to_page(*point) for point in path]
-        view, at = await self._move_pointer(*path[0])
+        view, start = await self._move_pointer(*path[0])
         async with self._hold_keys(keys):
-            await require_approval(self.guard.click_reason(await view.inspect_point(*at)))
+            await require_approval(self.guard.click_reason(await view.inspect_point(*start)))
             await view.page.mouse.down()
             try:
                 for point in points[1:]:
@@ -360,21 +385,23 @@ class BrowserActions:
         return "Dragged."
 
     async def _move_pointer(self, x: int | None, y: int | None) -> tuple[PageView, tuple[float, float]]:
-        """The pointer is there before anything is judged, so that what the page does under it has been done."""
-        at = self._page_point(x, y)
+        """Move the pointer before the element is checked, so that the page has reacted to it."""
+        point = self._page_point(x, y)
         view = await self.tabs.view()
-        await view.page.mouse.move(*at)
-        return view, at
+        await view.page.mouse.move(*point)
+        return view, point
 
     def _page_point(self, x: int | None, y: int | None) -> tuple[float, float]:
-        where = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
-        at = self.capture.display.to_page(*where)
-        self.pointer = where
-        return at
+        """Convert a point of the display to the page, and remember it as the pointer."""
+        position = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
+        point = self.capture.display.to_page(*position)
+        self.pointer = position
+        return point
 
     async def _point_reason(self, view: PageView, x: int | None, y: int | None) -> str | None:
-        where = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
-        return self.guard.click_reason(await view.inspect_point(*self.capture.display.to_page(*where)))
+        """Return why clicking at a point needs approval."""
+        position = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
+        return self.guard.click_reason(await view.inspect_point(*self.capture.display.to_page(*position)))
 
 
 def _mouse_button(name: str) -> MouseButton:
@@ -382,21 +409,22 @@ def _mouse_button(name: str) -> MouseButton:
         case "left" | "middle" | "right":
             return name
         case _:
-            raise ActionRefused(f"the button {name!r} can't be held")
+            raise ActionRefused(f"the button {name!r} is not supported here")
 
 
 async def _release_with_timeout(release: Coroutine[None, None, None]) -> None:
-    """What ends an action that ran out of time must not wait for the same page without end."""
+    """Release a key or button, but do not wait forever for a page that hangs."""
     with suppress(TimeoutError, Error):
         async with asyncio.timeout(RELEASE_SECONDS):
             await release
 
 
 def _split_at_control_keys(text: str) -> list[str]:
+    """Split a text at tabs and newlines, which become parts of their own."""
     pieces = [""]
-    for one in text.replace("\r\n", "\n").replace("\r", "\n"):
-        if one in "\t\n":
-            pieces += [one, ""]
+    for character in text.replace("\r\n", "\n").replace("\r", "\n"):
+        if character in "\t\n":
+            pieces += [character, ""]
         else:
-            pieces[-1] += one
+            pieces[-1] += character
     return [piece for piece in pieces if piece]

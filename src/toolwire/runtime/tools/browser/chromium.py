@@ -1,4 +1,4 @@
-"""An installed Chromium, found and started so that it reaches nobody but through a proxy."""
+"""An installed Chromium: found, and started so that it reaches the network only through a proxy."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from toolwire.canonical.errors import ToolwireError
 
 PROGRAM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
-# Beyond those with which Playwright starts it.
+# In addition to Playwright's own flags.
 PRIVACY_FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -23,7 +23,7 @@ PRIVACY_FLAGS = (
     "--no-pings",
     "--dns-prefetch-disable",
 )
-# What would go past a proxy for TCP, and what asks the user for files or devices.
+# Disable what bypasses a TCP proxy, and what asks the user for files or devices.
 ISOLATION_FLAGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -36,33 +36,34 @@ RENDERING_FLAGS = ("--disable-gpu", "--disable-smooth-scrolling")
 
 
 class ChromiumNotFound(ToolwireError):
-    pass
+    """No usable Chromium is installed."""
 
 
 def find_chromium(configured: str | None) -> str:
+    """Return the path of Chromium, as configured or else from the PATH."""
     if configured is not None:
-        found = shutil.which(configured)
-        if found is None:
-            raise ChromiumNotFound(f"the configured browser {configured!r} is not a program that can be run")
-        return found
+        path = shutil.which(configured)
+        if path is None:
+            raise ChromiumNotFound(f"the configured browser {configured!r} is not an executable program")
+        return path
     for name in PROGRAM_NAMES:
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     raise ChromiumNotFound(
-        "a browser session needs Chromium, and none is on the path. Install it (Debian and Ubuntu: `apt install "
-        "chromium`; macOS: `brew install --cask chromium`), or say in the settings where it is (`chromium`)."
+        "Chromium not found on the PATH. Install it (Debian and Ubuntu: `apt install chromium`; macOS: `brew install "
+        "--cask chromium`), or set `chromium` to its path in the settings."
     )
 
 
 @asynccontextmanager
 async def launch_chromium(program: str, *, headless: bool, proxy_port: int) -> AsyncIterator[Browser]:
-    """With a profile of its own, which is removed at the end."""
+    """Start Chromium with a temporary profile, which is removed at the end."""
     as_root = hasattr(os, "geteuid") and os.geteuid() == 0
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=Path(program),
             headless=headless,
-            # Chromium's own sandbox can't be set up by root, and is never given up otherwise.
+            # Chromium's own sandbox does not work for root; otherwise it is always on.
             chromium_sandbox=not as_root,
             proxy={"server": f"http://127.0.0.1:{proxy_port}", "bypass": "<-loopback>"},
             args=[*PRIVACY_FLAGS, *ISOLATION_FLAGS, *RENDERING_FLAGS],

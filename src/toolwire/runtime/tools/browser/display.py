@@ -1,10 +1,8 @@
-"""What a model sees, and where on the page that is.
+"""The display that a model sees, its mapping to the page, and the results of actions.
 
-The page is laid out in CSS pixels. The picture of it, and with it the declared display, is as large as the page or,
-where a vendor takes no pictures of that size, smaller by one factor. How many physical pixels a CSS pixel has changes
-neither.
-
-What comes back from a browser: what was done, seen and read. What a page says is data, never an instruction.
+The page is laid out in CSS pixels. The screenshot, and with it the declared display, is as large as the page, or
+scaled down by one factor if a vendor does not accept images of that size. The device pixel ratio affects neither.
+Text from a page is data, never an instruction.
 """
 
 from math import floor, sqrt
@@ -14,6 +12,8 @@ from msgspec import Struct
 
 
 class Size(NamedTuple):
+    """A width and height in pixels."""
+
     width: int
     height: int
 
@@ -22,7 +22,7 @@ class Size(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A part of the page, in CSS pixels."""
+    """A rectangle of the page, in CSS pixels."""
 
     x: float
     y: float
@@ -31,29 +31,33 @@ class Box(NamedTuple):
 
 
 class LargestImage(Struct, frozen=True, kw_only=True):
-    """The largest picture that a vendor leaves as it is: in one that it makes smaller, coordinates would miss."""
+    """The largest image that a vendor does not scale down; scaling would make coordinates wrong."""
 
     edge: int | None = None
     pixels: int | None = None
 
     def admits(self, size: Size) -> bool:
+        """Return whether an image of this size is accepted as it is."""
         return (self.edge is None or max(size) <= self.edge) and (
             self.pixels is None or size.width * size.height <= self.pixels
         )
 
 
 class OutsideDisplayError(Exception):
-    pass
+    """A coordinate is outside the display."""
 
 
 class Display(Struct, frozen=True):
-    """`page` in CSS pixels; `size` in pixels of the picture, which is the declared size."""
+    """The mapping between the display and the page."""
 
+    # In CSS pixels.
     page_size: Size
+    # In pixels of the screenshot; this is the declared size.
     size: Size
 
     @classmethod
     def fit(cls, page: Size, largest: LargestImage) -> "Display":
+        """Return the largest display for a page that a vendor accepts."""
         factor = 1.0
         if largest.edge is not None:
             factor = min(factor, largest.edge / max(page))
@@ -62,42 +66,45 @@ class Display(Struct, frozen=True):
         for width in range(floor(page.width * factor), 0, -1):
             height = page.height * width / page.width
             size = Size(width, round(height))
-            # Chromium rounds, too; halves are left alone, so that it need not be known which way.
+            # Chromium rounds too. Exact halves are avoided, so that the direction does not matter.
             if min(size) > 0 and abs(height % 1 - 0.5) > 1e-6 and largest.admits(size):
                 return cls(page, size)
-        raise ValueError(f"no picture of a page of {page} is as small as that")
+        raise ValueError(f"a page of {page} can't be scaled down to the largest allowed image")
 
     @property
     def scale(self) -> float:
-        """Pixels of the picture for each CSS pixel."""
+        """Return the pixels of the screenshot per CSS pixel."""
         return self.size.width / self.page_size.width
 
     def to_page(self, x: int, y: int) -> tuple[float, float]:
-        """The middle of a pixel of the picture lies over the middle of what it shows."""
+        """Convert a point of the display to the page. Centers of pixels map to centers."""
         self.require_inside(x, y)
-        across, down = self.page_size.width / self.size.width, self.page_size.height / self.size.height
-        return (x + 0.5) * across - 0.5, (y + 0.5) * down - 0.5
+        x_factor, y_factor = self.page_size.width / self.size.width, self.page_size.height / self.size.height
+        return (x + 0.5) * x_factor - 0.5, (y + 0.5) * y_factor - 0.5
 
     def to_page_distance(self, dx: int, dy: int) -> tuple[float, float]:
+        """Convert a distance on the display to the page."""
         return dx * self.page_size.width / self.size.width, dy * self.page_size.height / self.size.height
 
     def to_page_box(self, x0: int, y0: int, x1: int, y1: int) -> Box:
+        """Convert a rectangle of the display to the page."""
         if not (0 <= x0 < x1 <= self.size.width and 0 <= y0 < y1 <= self.size.height):
-            raise OutsideDisplayError(f"({x0}, {y0}) to ({x1}, {y1}) is not a part of the display of {self.size}")
-        across, down = self.page_size.width / self.size.width, self.page_size.height / self.size.height
-        return Box(x0 * across, y0 * down, (x1 - x0) * across, (y1 - y0) * down)
+            raise OutsideDisplayError(f"({x0}, {y0}) to ({x1}, {y1}) is not a valid region of the {self.size} display")
+        x_factor, y_factor = self.page_size.width / self.size.width, self.page_size.height / self.size.height
+        return Box(x0 * x_factor, y0 * y_factor, (x1 - x0) * x_factor, (y1 - y0) * y_factor)
 
     def magnification(self, box: Box) -> float:
-        """How large a part is shown so that it fills the display, in pixels of the picture for each CSS pixel."""
+        """Return the scale at which a part of the page fills the display."""
         return min(self.size.width / box.width, self.size.height / box.height)
 
     def require_inside(self, x: int, y: int) -> None:
+        """Raise `OutsideDisplayError` for a point outside the display."""
         if not (0 <= x < self.size.width and 0 <= y < self.size.height):
-            raise OutsideDisplayError(f"({x}, {y}) is outside of the display, which is {self.size}")
+            raise OutsideDisplayError(f"({x}, {y}) is outside the display, which is {self.size}")
 
 
 class ScreenImage(Struct, frozen=True, kw_only=True):
-    """A PNG, as base64 text."""
+    """A PNG image in base64."""
 
     data: str
     width: int
@@ -106,9 +113,9 @@ class ScreenImage(Struct, frozen=True, kw_only=True):
 
 
 class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`about` is the kind of an action, or what happened meanwhile: `dialog`, `tab`, `download`, `files`, `crash`,
-    `refused`."""
+    """The result of one action, or an event that happened meanwhile."""
 
+    # The kind of the action, or `dialog`, `tab`, `download`, `files`, `crash` or `refused`.
     kind: str
     text: str
     is_error: bool = False
@@ -116,12 +123,14 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ActionResult(Struct, frozen=True, kw_only=True):
-    """`screenshot` is what the display shows afterwards; without it, an observation says why."""
+    """The result of a batch of actions."""
 
     observations: tuple[Observation, ...]
+    # The display afterwards; if None, an observation says why.
     screenshot: ScreenImage | None
     url: str
 
     @property
     def has_failed(self) -> bool:
-        return any(one.is_error for one in self.observations)
+        """Return whether any observation is an error."""
+        return any(observation.is_error for observation in self.observations)

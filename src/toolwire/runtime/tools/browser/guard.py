@@ -1,8 +1,8 @@
-"""What a person must agree to before it is done: secrets that are typed, and controls that buy, pay or destroy.
+"""Checks for actions that need approval: typing secrets, and controls that buy, pay or destroy.
 
-It is judged by what the page says about itself, just before each click and key. A page that hides what a control does
-(a picture without a name, a drawing, a shortcut of its own) is not seen through: what must never happen unasked is kept
-out by the hosts and the kinds of action that a session allows.
+The checks rely on what the page says about itself, just before each click and key press. They can't see through a
+page that hides the purpose of a control (an image without a name, a canvas, a custom shortcut). Actions that must
+never happen without approval should be excluded by the allowed hosts and action kinds of a session.
 """
 
 import re
@@ -38,16 +38,20 @@ REDACTED = "[redacted]"
 
 
 class FormField(Struct, frozen=True):
+    """A field of a form, as the page describes it."""
+
     type: str
     autocomplete: str
     hints: tuple[str, ...] = ()
 
     @property
     def is_payment(self) -> bool:
+        """Return whether the field is for payment details."""
         return "cc-" in self.autocomplete or any(CARD_HINT.search(hint) for hint in self.hints)
 
     @property
     def is_secret(self) -> bool:
+        """Return whether the field is for a password or another secret."""
         return (
             self.type == "password"
             or not SECRET_AUTOCOMPLETE.isdisjoint(self.autocomplete.split())
@@ -56,39 +60,50 @@ class FormField(Struct, frozen=True):
 
 
 class ElementFacts(Struct, frozen=True):
-    """What a page says about one of its elements. `choices` are those of a list that would open, `button` is what
-    Enter would press. Of one that is `redacted`, it is judged, and not told."""
+    """The page's own description of one of its elements, as reported by look.js."""
 
+    # Whether the element is a frame, whose content must be inspected separately.
     frame: bool
+    # Whether its texts are checked but never shown.
     redacted: bool
+    # Whether it may have a closed shadow root.
     shadowed: bool
     tag: str
+    # Whether it is a control, and not just an area of the page.
     control: bool
+    # Its labels and texts.
     names: tuple[str, ...]
+    # The element itself if it is a field, and all fields of its form.
     field: FormField | None
     fields: tuple[FormField, ...]
+    # The options of a drop-down list.
     choices: tuple[str, ...]
+    # Whether it submits its form.
     submits: bool
+    # The names of the button that Enter would press.
     button: tuple[str, ...]
 
     @property
     def choices_text(self) -> str:
+        """Return the options as text, redacted if necessary."""
         return REDACTED if self.redacted else "; ".join(self.choices)
 
 
 class Guard:
+    """Decides which actions need approval, and why. `sensitive` is a regular expression for further control names."""
+
     def __init__(self, *, secrets: tuple[str, ...] = (), sensitive: str | None = None) -> None:
         self.secrets = tuple(filter(None, secrets))
         self._sensitive_pattern = re.compile(sensitive, re.IGNORECASE) if sensitive else None
         self._recent_text = ""
 
     def typing_reason(self, text: str, facts: ElementFacts | None) -> str | None:
-        """Why it may not be typed unasked. The reason never says what would be typed."""
-        whole = self._recent_text + text
-        if any(secret in whole for secret in self.secrets):
+        """Return why typing a text needs approval. The reason never contains the text."""
+        recent = self._recent_text + text
+        if any(secret in recent for secret in self.secrets):
             return "this types a text that is configured as a secret"
-        if any(_is_card_number(found) for found in CARD_DIGITS.findall(whole)):
-            return "this types what looks like the number of a payment card"
+        if any(_is_card_number(digits) for digits in CARD_DIGITS.findall(recent)):
+            return "this types what looks like a payment card number"
         field = facts.field if facts is not None else None
         if field is not None and field.is_secret:
             return "this types into a field for a password or another secret"
@@ -97,40 +112,43 @@ class Guard:
         return None
 
     def record_typing(self, text: str) -> None:
-        """Remembers the end, so that a secret in pieces is seen, too."""
-        longest = max([19 * 2, *map(len, self.secrets)])
-        self._recent_text = (self._recent_text + text)[-longest:]
+        """Remember the end of what was typed, so that a secret typed in parts is detected."""
+        max_length = max([19 * 2, *map(len, self.secrets)])
+        self._recent_text = (self._recent_text + text)[-max_length:]
 
     def click_reason(self, facts: ElementFacts | None) -> str | None:
+        """Return why clicking an element needs approval."""
         if facts is None:
             return None
-        # The text of a large area is not the name of what is clicked.
+        # The text of a large area is not a label of the clicked element.
         names = facts.names if facts.control else tuple(name for name in facts.names if len(name) <= MAX_LABEL_LENGTH)
-        if facts.field is None and (why := self._label_reason(names, redacted=facts.redacted)):
-            return why
+        if facts.field is None and (reason := self._label_reason(names, redacted=facts.redacted)):
+            return reason
         if facts.submits and any(field.is_payment for field in facts.fields):
             return "this submits a form with payment details"
         return None
 
     def key_press_reason(self, keys: tuple[str, ...], facts: ElementFacts | None) -> str | None:
-        """Of keys that go to the element with the focus."""
+        """Return why pressing keys in the focused element needs approval."""
         if facts is None:
             return None
         if facts.field is None:
             return self.click_reason(facts) if "Enter" in keys or " " in keys else None
         if "Enter" in keys:
-            if why := self._label_reason(facts.button, redacted=facts.redacted):
-                return why
+            if reason := self._label_reason(facts.button, redacted=facts.redacted):
+                return reason
             if any(field.is_payment for field in facts.fields):
                 return "this submits a form with payment details"
         return None
 
     def redact_secrets(self, text: str) -> str:
+        """Replace the configured secrets in a text."""
         for secret in self.secrets:
             text = text.replace(secret, "[secret]")
         return text
 
     def _label_reason(self, names: tuple[str, ...], *, redacted: bool) -> str | None:
+        """Return why a control with these labels needs approval."""
         for name in names:
             control = f"the control {REDACTED if redacted else repr(name[:MAX_LABEL_LENGTH])}"
             if PAYMENT_LABEL.search(name):
@@ -143,7 +161,7 @@ class Guard:
 
 
 def _is_card_number(text: str) -> bool:
-    """By the check digit that the numbers of all payment cards have."""
-    digits = [int(one) for one in text if one.isdigit()]
+    """Return whether the digits pass the Luhn check of payment cards."""
+    digits = [int(character) for character in text if character.isdigit()]
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
     return len(digits) >= 13 and len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

@@ -1,10 +1,10 @@
-"""Names of keys: the W3C's, and what models call them after xdotool, Playwright and OpenAI's own list."""
+"""Key names: those of the W3C, and the aliases that models use from xdotool, Playwright and OpenAI."""
 
 from toolwire.runtime.tools.browser.network_policy import ActionRefused
 
 MODIFIERS = frozenset({"Control", "Shift", "Alt", "Meta"})
 
-# In lower case, without `_`, `-` and spaces.
+# Aliases in lower case, without `_`, `-` and spaces.
 KEY_ALIASES = {
     "return": "Enter",
     "enter": "Enter",
@@ -124,27 +124,27 @@ KEY_ALIASES = {
 
 
 def canonical_key(name: str) -> str:
-    """A key in the W3C's words, or the one character that it types."""
+    """Return the W3C name of a key, or the character that it types."""
     if len(name) == 1:
         return name
-    found = KEY_ALIASES.get(name.lower().replace("_", "").replace("-", "").replace(" ", ""))
-    if found is None:
-        raise ActionRefused(f"there is no key called {name[:40]!r}")
-    return found
+    key = KEY_ALIASES.get(name.lower().replace("_", "").replace("-", "").replace(" ", ""))
+    if key is None:
+        raise ActionRefused(f"unknown key {name[:40]!r}")
+    return key
 
 
 def canonical_chord(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Also where several were written as one name: `ctrl+shift+t`, `Control+a`, `ctrl++`."""
+    """Return the canonical keys of a chord. Names may also be joined: `ctrl+shift+t`, `Control+a`, `ctrl++`."""
     keys: list[str] = []
     for name in names:
         parts = [name] if len(name) == 1 or name == "+" else name.replace("++", "+plus").split("+")
         keys.extend(canonical_key(part) for part in parts if part)
     if not keys:
-        raise ActionRefused("no key was named")
+        raise ActionRefused("no key was given")
     return tuple(keys)
 
 
-# The keys that carry text between a page and the clipboard.
+# The chords for copy, cut and paste.
 CLIPBOARD_CHORDS = frozenset(
     {
         ("Control", "c"),
@@ -158,18 +158,23 @@ CLIPBOARD_CHORDS = frozenset(
 
 
 def uses_clipboard(keys: tuple[str, ...], held_keys: frozenset[str] = frozenset()) -> bool:
-    down = {key.lower() if len(key) == 1 else key for key in (*keys, *held_keys)}
-    down = {"Control" if key == "Meta" else key for key in down}
-    return any(set(chord) <= down for chord in CLIPBOARD_CHORDS)
+    """Return whether the keys, together with those held, copy, cut or paste."""
+    pressed = {key.lower() if len(key) == 1 else key for key in (*keys, *held_keys)}
+    pressed = {"Control" if key == "Meta" else key for key in pressed}
+    return any(set(chord) <= pressed for chord in CLIPBOARD_CHORDS)
 
 
 def physical_key(key: str, *, with_modifier: bool) -> str:
-    """With a modifier, a letter or digit is the key that it is on, so that Shift makes it a capital and `Control` with
-    `A` is what it is with `a`."""
+    """Return the name of the key to press.
+
+    With a modifier, a letter or digit is pressed as its physical key, so that Shift makes it a capital and `Control`
+    with `A` works as with `a`.
+    """
     if with_modifier and len(key) == 1 and key.isascii() and key.isalnum():
         return f"Digit{key}" if key.isdigit() else f"Key{key.upper()}"
     return key
 
 
 def types_text(key: str) -> bool:
+    """Return whether a key types a character."""
     return len(key) == 1

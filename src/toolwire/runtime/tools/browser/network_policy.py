@@ -1,8 +1,8 @@
-"""Where a browser may go: which addresses, names and schemes.
+"""The network policy of a browser: the hosts, addresses and schemes that it may open.
 
-An address that is not on the public internet is refused, whatever name led to it, unless it was named: by its number or
-as `localhost` among the hosts, or by a name that `private` lists. A name among the hosts alone does not open it: who
-owns a name decides where it points, and can change that at any moment.
+An address that is not on the public internet is refused, whatever name resolves to it, unless it is allowed
+explicitly: as an IP address or `localhost` in `hosts`, or by a name in `private_hosts`. A name in `hosts` is not
+enough, because its owner decides where it resolves to, and can change that at any time.
 """
 
 import ipaddress
@@ -14,8 +14,8 @@ from msgspec import Struct
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# What `is_global` takes for public, in some Pythons: reserved ranges, relays that lead to any IPv4 address, and
-# where a cloud (Azure) answers its own machines.
+# Networks that some Python versions consider global: reserved ranges, relays to any IPv4 address, and Azure's
+# internal services.
 BLOCKED_NETWORKS = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -34,22 +34,26 @@ DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
 class ActionRefused(Exception):
-    """What was asked for is not allowed; the message says what and why."""
+    """The action is not allowed; the message says why."""
 
 
 def is_public(address: IPAddress) -> bool:
+    """Return whether an address is on the public internet."""
     if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped
-        if inner is None and address in NAT64_NETWORK:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
+        embedded = address.ipv4_mapped
+        if embedded is None and address in NAT64_NETWORK:
+            embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if embedded is not None:
+            return is_public(embedded)
         if address.is_site_local:
             return False
-    return address.is_global and not address.is_multicast and not any(address in closed for closed in BLOCKED_NETWORKS)
+    return (
+        address.is_global and not address.is_multicast and not any(address in network for network in BLOCKED_NETWORKS)
+    )
 
 
 def parse_ip(host: str) -> IPAddress | None:
+    """Parse an IP address; None if it is a name."""
     try:
         return ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -57,7 +61,7 @@ def parse_ip(host: str) -> IPAddress | None:
 
 
 def normalize_host(host: str) -> str:
-    """One spelling for each host: a final dot, capitals and other alphabets make no second one."""
+    """Return the canonical spelling of a host: lower case, no final dot, IDNA-encoded."""
     address = parse_ip(host)
     if address is not None:
         return str(address)
@@ -69,7 +73,7 @@ def normalize_host(host: str) -> str:
 
 
 class AllowedHost(Struct, frozen=True):
-    """`example.com`, `*.example.com`, `10.0.0.5:8080`, `[::1]:80`, `*`."""
+    """An entry of an allowlist: `example.com`, `*.example.com`, `10.0.0.5:8080`, `[::1]:80` or `*`."""
 
     host: str
     port: int | None
@@ -79,27 +83,31 @@ class AllowedHost(Struct, frozen=True):
 
     @property
     def allows_private(self) -> bool:
+        """Return whether the entry is explicit enough to allow a private address."""
         return parse_ip(self.host) is not None or self.host == "localhost"
 
 
 @cache
 def parse_allowed_host(text: str) -> AllowedHost:
+    """Parse an entry of an allowlist."""
     if "/" in text or "@" in text or not text:
-        raise ValueError(f"an allowed host is a name, perhaps with * and a port, not {text!r}")
+        raise ValueError(f"invalid host {text!r}: expected a name, optionally with * and a port")
     host, separator, port = text.rpartition(":")
     if parse_ip(text) is not None or not separator:
         return AllowedHost(normalize_host(text), None)
     if not port.isdigit():
-        raise ValueError(f"the port of an allowed host is a number, not {port!r} in {text!r}")
+        raise ValueError(f"invalid host {text!r}: the port {port!r} is not a number")
     return AllowedHost(normalize_host(host), int(port))
 
 
 class NetworkPolicy(Struct, frozen=True, kw_only=True):
-    """`hosts`: where a page may be opened. `resources`: where pages may load from, too. `private`: names that may point
-    to private addresses."""
+    """The hosts that a browser may reach."""
 
+    # Hosts of pages.
     hosts: tuple[str, ...] = ("*",)
+    # Further hosts that pages may load resources from.
     resource_hosts: tuple[str, ...] = ()
+    # Names that may resolve to private addresses.
     private_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -107,36 +115,36 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
             parse_allowed_host(text)
 
     def navigation_refusal(self, url: str) -> str | None:
-        """Why a page may not be opened there, or `None`."""
+        """Return why a page may not be opened; None if it may."""
         try:
             host, port = parse_host_port(url, ("http", "https"))
-        except ActionRefused as refused:
-            return str(refused)
+        except ActionRefused as refusal:
+            return str(refusal)
         if not _matches_any(self.hosts, host, port):
-            return f"{host}:{port} is not among the hosts that may be opened"
+            return f"{host}:{port} is not an allowed host"
         address = parse_ip(host)
         return None if address is None else self.address_refusal(host, port, address)
 
     def request_refusal(self, host: str, port: int) -> str | None:
-        """Why nothing may be asked of that host, or `None`; where its name leads is not looked at."""
+        """Return why nothing may be requested from a host; None if it may. Addresses are not checked."""
         host = normalize_host(host)
         if _matches_any(self.hosts, host, port) or _matches_any(self.resource_hosts, host, port):
             return None
-        return f"{host}:{port} is not among the hosts that pages may load from"
+        return f"{host}:{port} is not an allowed host for resources"
 
     def address_refusal(self, host: str, port: int, address: IPAddress) -> str | None:
-        """Why a connection to where the name led may not be made, or `None`."""
+        """Return why a connection to a resolved address may not be made; None if it may."""
         host = normalize_host(host)
         if is_public(address) or (self.allows_private(host, port) and (host != "localhost" or address.is_loopback)):
             return None
-        return f"{host} is at {address}, which is not on the public internet"
+        return f"{host} resolves to {address}, which is not on the public internet"
 
     def allows_private(self, host: str, port: int) -> bool:
-        """Whether a host is named in a way that opens what is not on the public internet."""
+        """Return whether a host is allowed explicitly enough to have a private address."""
         host = normalize_host(host)
         entries = [parse_allowed_host(text) for text in (*self.hosts, *self.resource_hosts)]
         return _matches_any(self.private_hosts, host, port) or any(
-            one.allows_private and one.matches(host, port) for one in entries
+            entry.allows_private and entry.matches(host, port) for entry in entries
         )
 
 
@@ -145,16 +153,15 @@ def _matches_any(allowed_hosts: tuple[str, ...], host: str, port: int) -> bool:
 
 
 def parse_host_port(url: str, schemes: tuple[str, ...]) -> tuple[str, int]:
-    """The host and port of an address of the web."""
+    """Return host and port of a URL, or raise `ActionRefused`."""
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise ActionRefused("this is not the address of a page") from None
+        raise ActionRefused("invalid URL") from None
     if parts.scheme not in schemes:
-        raise ActionRefused(
-            f"only {' and '.join(schemes)} addresses can be opened, not {parts.scheme or 'one without'}:"
-        )
+        scheme = f"{parts.scheme}:" if parts.scheme else "a URL without a scheme"
+        raise ActionRefused(f"only {' and '.join(schemes)} URLs can be opened, not {scheme}")
     if not host:
-        raise ActionRefused("the address names no host")
+        raise ActionRefused("the URL has no host")
     return normalize_host(host), port or DEFAULT_PORTS[parts.scheme]

@@ -1,6 +1,7 @@
-"""One page in view, looked at from a world of its own that the page's scripts can't reach or change.
+"""One page in view: element inspection, text and screenshots.
 
-Pictures of a page: always of the declared size, and black where they must be.
+Inspection runs in an isolated world, which the scripts of the page can't reach or change. Screenshots always have
+the declared size, and redacted areas are black.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ from toolwire.runtime.tools.browser.settings import BrowserSettings
 INSPECT_ELEMENT = (files(__package__) / "look.js").read_text("utf-8")
 READ_TEXT = (files(__package__) / "read.js").read_text("utf-8")
 INSPECT_POINT = (
-    "function (leftOut, x, y) { const node = document.elementFromPoint(x, y); "
-    f"return node && ({INSPECT_ELEMENT}).call(node, leftOut) }}"
+    "function (redactedSelector, x, y) { const node = document.elementFromPoint(x, y); "
+    f"return node && ({INSPECT_ELEMENT}).call(node, redactedSelector) }}"
 )
 INSPECT_FOCUS = (
-    "function (leftOut) { const node = document.activeElement;"
-    f" return node && ({INSPECT_ELEMENT}).call(node, leftOut) }}"
+    "function (redactedSelector) { const node = document.activeElement;"
+    f" return node && ({INSPECT_ELEMENT}).call(node, redactedSelector) }}"
 )
-# An open list is a window of its own: it is in pictures, but the mouse goes to the page below it.
+# An open drop-down list is a separate window: screenshots show it, but the mouse acts on the page below it.
 SUPPRESS_DROPDOWN = """function () {
   const list = this.closest("select");
   list.addEventListener("mousedown", (event) => event.preventDefault(), {once: true});
@@ -42,7 +43,7 @@ T = TypeVar("T")
 
 
 class PageView:
-    """`left_out` selects what is redacted: no text says what it is."""
+    """A page and its DevTools session. `redacted_selector` selects the elements whose texts are never returned."""
 
     def __init__(self, page: Page, cdp: CDPSession, redacted_selector: str) -> None:
         self.page = page
@@ -54,9 +55,10 @@ class PageView:
 
     @classmethod
     async def open(cls, page: Page, settings: BrowserSettings) -> "PageView":
+        """Attach to a page and set its size."""
         cdp = await page.context.new_cdp_session(page)
         await cdp.send("DOM.enable")
-        # A picture taken by a session leaves the page with that session's metrics: without these, with none.
+        # After a screenshot the page keeps the metrics of the session that took it, so they are set here too.
         size = settings.page_size
         metrics = {"width": size.width, "height": size.height, "screenWidth": size.width, "screenHeight": size.height}
         await cdp.send(
@@ -66,28 +68,29 @@ class PageView:
         return cls(page, cdp, ", ".join(settings.redaction.selectors))
 
     async def inspect_point(self, x: float, y: float) -> ElementFacts | None:
-        """What a click there would hit, in whichever frame it is."""
+        """Return the element that a click at a point would hit, in any frame."""
         return await self._retry_once(self._inspect_point, x, y)
 
     async def inspect_focus(self) -> ElementFacts | None:
-        """What a key would go to."""
+        """Return the element that has the keyboard focus, in any frame."""
         return await self._retry_once(self._inspect_focus)
 
     async def suppress_dropdown(self, x: float, y: float) -> None:
-        """The next press on a list of choices gives it the focus and does not open it."""
-        found = await self._inspect_point_in_frames(x, y)
-        if found is not None:
-            await self._call_function(found[1], found[2], SUPPRESS_DROPDOWN)
+        """Make the next press on a drop-down list focus it without opening it."""
+        hit = await self._inspect_point_in_frames(x, y)
+        if hit is not None:
+            await self._call_function(hit[1], hit[2], SUPPRESS_DROPDOWN)
 
     async def wait_for_paint(self) -> None:
-        """Until what was done can be seen."""
+        """Wait until the page has painted its current state."""
         await self._retry_once(self._wait_for_paint)
 
     async def read_text(self, max_characters: int) -> str:
+        """Return the visible text of the page and its frames."""
         return await self._retry_once(self._read_text, max_characters)
 
     async def _retry_once(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A page that is being replaced takes its worlds with it; the next one has others."""
+        """Run an operation, and retry it once: a navigation invalidates the isolated worlds."""
         try:
             return await operation(*args, **kwargs)
         except Error:
@@ -101,11 +104,11 @@ class PageView:
         facts = await self._inspect_top_frame(INSPECT_POINT, x, y)
         if facts is not None:
             return facts
-        found = await self._inspect_point_in_frames(x, y)
-        return None if found is None else found[0]
+        hit = await self._inspect_point_in_frames(x, y)
+        return None if hit is None else hit[0]
 
     async def _inspect_top_frame(self, function: str, *arguments: float) -> ElementFacts | None:
-        """At once, where no frame and no closed root is in the way; else nothing."""
+        """Inspect with one call; None if the element is a frame or may have a closed shadow root."""
         call = {
             "functionDeclaration": function,
             "executionContextId": await self._world_id(self.cdp, await self.root_frame()),
@@ -116,53 +119,55 @@ class PageView:
         return None if facts is None or facts.frame or facts.shadowed else facts
 
     async def _inspect_point_in_frames(self, x: float, y: float) -> tuple[ElementFacts, CDPSession, str] | None:
+        """Find the element at a point through frames and shadow roots."""
         cdp = self.cdp
         for _ in range(MAX_FRAME_DEPTH):
             try:
-                found = await cdp.send("DOM.getNodeForLocation", {"x": round(x), "y": round(y)})
+                location = await cdp.send("DOM.getNodeForLocation", {"x": round(x), "y": round(y)})
             except Error as error:
                 if "No node found" in str(error):
                     return None
                 raise
-            node = found["backendNodeId"]
-            resolved = await self._resolve_node(cdp, node, found["frameId"])
-            facts = await self._element_facts(cdp, resolved)
+            node = location["backendNodeId"]
+            object_id = await self._resolve_node(cdp, node, location["frameId"])
+            facts = await self._element_facts(cdp, object_id)
             if facts is None:
                 return None
-            inner = await self._session_of_node(cdp, node) if facts.frame else None
-            if inner is None:
-                return facts, cdp, resolved
+            frame_session = await self._session_of_node(cdp, node) if facts.frame else None
+            if frame_session is None:
+                return facts, cdp, object_id
             corner = (await cdp.send("DOM.getBoxModel", {"backendNodeId": node}))["model"]["content"]
-            x, y, cdp = x - corner[0], y - corner[1], inner[0]
+            x, y, cdp = x - corner[0], y - corner[1], frame_session[0]
         return None
 
     async def _inspect_focus(self) -> ElementFacts | None:
         return await self._inspect_top_frame(INSPECT_FOCUS) or await self._inspect_focus_in_frames()
 
     async def _inspect_focus_in_frames(self) -> ElementFacts | None:
+        """Find the focused element through frames and shadow roots."""
         cdp, frame = self.cdp, await self.root_frame()
         document = {"expression": "document", "contextId": await self._world_id(cdp, frame)}
         root = (await cdp.send("Runtime.evaluate", document))["result"]["objectId"]
         for _ in range(MAX_FRAME_DEPTH):
-            found = await self._call_function(
+            element = await self._call_function(
                 cdp, root, "function () { return this.activeElement ?? this.body }", by_value=False
             )
-            if "objectId" not in found:
+            if "objectId" not in element:
                 return None
-            facts = await self._element_facts(cdp, found["objectId"])
+            facts = await self._element_facts(cdp, element["objectId"])
             if facts is None or not (facts.frame or facts.shadowed):
                 return facts
-            described = {"objectId": found["objectId"], "depth": 1, "pierce": True}
-            node = (await cdp.send("DOM.describeNode", described))["node"]
-            below = node.get("contentDocument") or next(iter(node.get("shadowRoots", ())), None)
-            if below is not None and below.get("shadowRootType") != "user-agent":
+            request = {"objectId": element["objectId"], "depth": 1, "pierce": True}
+            node = (await cdp.send("DOM.describeNode", request))["node"]
+            child_root = node.get("contentDocument") or next(iter(node.get("shadowRoots", ())), None)
+            if child_root is not None and child_root.get("shadowRootType") != "user-agent":
                 frame = node.get("frameId", frame)
-                root = await self._resolve_node(cdp, below["backendNodeId"], frame)
+                root = await self._resolve_node(cdp, child_root["backendNodeId"], frame)
                 continue
-            inner = await self._session_of_frame(node["frameId"]) if facts.frame and "frameId" in node else None
-            if inner is None:
+            frame_session = await self._session_of_frame(node["frameId"]) if facts.frame and "frameId" in node else None
+            if frame_session is None:
                 return facts
-            cdp, frame = inner
+            cdp, frame = frame_session
             document = {"expression": "document", "contextId": await self._world_id(cdp, frame)}
             root = (await cdp.send("Runtime.evaluate", document))["result"]["objectId"]
         return None
@@ -175,16 +180,16 @@ class PageView:
 
     async def _read_text(self, max_characters: int) -> str:
         texts: list[str] = []
-        places = [(self.cdp, frame) for frame in await self._frame_ids(self.cdp)]
-        for inner, _ in await self._all_frame_sessions():
-            places.extend((inner, frame) for frame in await self._frame_ids(inner))
-        for cdp, frame in places:
-            if (left := max_characters - sum(map(len, texts))) <= 0:
+        frames = [(self.cdp, frame) for frame in await self._frame_ids(self.cdp)]
+        for frame_session, _ in await self._all_frame_sessions():
+            frames.extend((frame_session, frame) for frame in await self._frame_ids(frame_session))
+        for cdp, frame in frames:
+            if (remaining := max_characters - sum(map(len, texts))) <= 0:
                 break
             call = {
                 "functionDeclaration": READ_TEXT,
                 "executionContextId": await self._world_id(cdp, frame),
-                "arguments": [{"value": self._redacted_selector}, {"value": left}],
+                "arguments": [{"value": self._redacted_selector}, {"value": remaining}],
                 "returnByValue": True,
             }
             text = _result_value(await cdp.send("Runtime.callFunctionOn", call))
@@ -193,22 +198,25 @@ class PageView:
         return "\n".join(texts)[:max_characters]
 
     async def _frame_ids(self, cdp: CDPSession) -> list[str]:
-        found: list[str] = []
+        """Return the ids of all frames of a session."""
+        frame_ids: list[str] = []
 
         def collect(tree: dict[str, Any]) -> None:
-            found.append(tree["frame"]["id"])
+            frame_ids.append(tree["frame"]["id"])
             for child in tree.get("childFrames", ()):
                 collect(child)
 
         collect((await cdp.send("Page.getFrameTree"))["frameTree"])
-        return found
+        return frame_ids
 
     async def _resolve_node(self, cdp: CDPSession, node: int, frame: str) -> str:
-        asked = {"backendNodeId": node, "executionContextId": await self._world_id(cdp, frame)}
-        resolved: str = (await cdp.send("DOM.resolveNode", asked))["object"]["objectId"]
-        return resolved
+        """Return the object id of a node in the isolated world of its frame."""
+        params = {"backendNodeId": node, "executionContextId": await self._world_id(cdp, frame)}
+        object_id: str = (await cdp.send("DOM.resolveNode", params))["object"]["objectId"]
+        return object_id
 
     async def _element_facts(self, cdp: CDPSession, object_id: str) -> ElementFacts | None:
+        """Inspect an element."""
         return msgspec.convert(
             await self._call_function(cdp, object_id, INSPECT_ELEMENT, self._redacted_selector), ElementFacts | None
         )
@@ -216,17 +224,24 @@ class PageView:
     async def _call_function(
         self, cdp: CDPSession, object_id: str, function: str, *arguments: str, by_value: bool = True
     ) -> Any:
-        given = [{"value": argument} for argument in arguments]
-        asked = {"functionDeclaration": function, "objectId": object_id, "arguments": given, "returnByValue": by_value}
-        answer = await cdp.send("Runtime.callFunctionOn", asked)
-        return _result_value(answer) if by_value else answer["result"]
+        """Call a JavaScript function on an element."""
+        values = [{"value": argument} for argument in arguments]
+        params = {
+            "functionDeclaration": function,
+            "objectId": object_id,
+            "arguments": values,
+            "returnByValue": by_value,
+        }
+        response = await cdp.send("Runtime.callFunctionOn", params)
+        return _result_value(response) if by_value else response["result"]
 
     async def _world_id(self, cdp: CDPSession, frame: str) -> int:
-        known = self._worlds.get((cdp, frame))
-        if known is None:
-            made = await cdp.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": WORLD_NAME})
-            known = self._worlds[cdp, frame] = made["executionContextId"]
-        return known
+        """Return the isolated world of a frame, created if necessary."""
+        world_id = self._worlds.get((cdp, frame))
+        if world_id is None:
+            response = await cdp.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": WORLD_NAME})
+            world_id = self._worlds[cdp, frame] = response["executionContextId"]
+        return world_id
 
     async def root_frame(self) -> str:
         if self._root_frame_id is None:
@@ -234,32 +249,35 @@ class PageView:
         return self._root_frame_id
 
     async def _session_of_node(self, cdp: CDPSession, node: int) -> tuple[CDPSession, str] | None:
-        described = (await cdp.send("DOM.describeNode", {"backendNodeId": node}))["node"]
-        return await self._session_of_frame(described["frameId"]) if "frameId" in described else None
+        """Return the session of a frame element, if its content is in another process."""
+        description = (await cdp.send("DOM.describeNode", {"backendNodeId": node}))["node"]
+        return await self._session_of_frame(description["frameId"]) if "frameId" in description else None
 
     async def _session_of_frame(self, frame: str) -> tuple[CDPSession, str] | None:
-        """The way to a frame of another site, which lives in a process of its own."""
-        return next((found for found in await self._all_frame_sessions() if found[1] == frame), None)
+        """Return the session of a cross-site frame, which has its own process."""
+        return next((session for session in await self._all_frame_sessions() if session[1] == frame), None)
 
     async def _all_frame_sessions(self) -> list[tuple[CDPSession, str]]:
+        """Return session and frame id of all frames that have their own process."""
         for frame in self.page.frames[1:]:
             if frame not in self._frame_sessions:
                 try:
                     cdp = await self.page.context.new_cdp_session(frame)
                 except Error:
-                    continue  # it shares its parent's
+                    continue  # it shares the session of its parent
                 await cdp.send("DOM.enable")
                 self._frame_sessions[frame] = cdp, (await self._frame_ids(cdp))[0]
         return [self._frame_sessions[frame] for frame in self.page.frames if frame in self._frame_sessions]
 
 
-def _result_value(answer: dict[str, Any]) -> Any:
-    if "exceptionDetails" in answer:
-        raise Error(str(answer["exceptionDetails"].get("text", "the page could not be looked at")))
-    return answer["result"].get("value")
+def _result_value(response: dict[str, Any]) -> Any:
+    """Return the value of an evaluation, or raise the error of the page."""
+    if "exceptionDetails" in response:
+        raise Error(str(response["exceptionDetails"].get("text", "the page could not be inspected")))
+    return response["result"].get("value")
 
 
-# In a page of our own, which never loaded anything: no script of the page in view sees the picture or the boxes.
+# Runs in a blank page of our own, so that no script of the page in view sees the image or the boxes.
 PAINT_BLACK = """async ([data, boxes]) => {
   const picture = new Image();
   picture.src = "data:image/png;base64," + data;
@@ -276,10 +294,12 @@ PAINT_BLACK = """async ([data, boxes]) => {
 
 
 class ImageSizeError(Exception):
-    pass
+    """The screenshot does not have the declared size."""
 
 
 class ScreenCapture:
+    """Takes screenshots, with redacted areas painted black."""
+
     def __init__(self, display: Display, settings: BrowserSettings, redaction_page: Page | None) -> None:
         self.display = display
         self.redaction = settings.redaction
@@ -287,46 +307,51 @@ class ScreenCapture:
         self.redaction_page = redaction_page
 
     async def capture(self, view: PageView) -> ScreenImage:
-        taken = await self._capture(view, Box(0, 0, *self.display.page_size), self.display.scale)
-        if (taken.width, taken.height) != self.display.size:
-            raise ImageSizeError(f"the picture is {taken.width}x{taken.height}, but the display is {self.display.size}")
-        return taken
+        """Take a screenshot of the display."""
+        image = await self._capture(view, Box(0, 0, *self.display.page_size), self.display.scale)
+        if (image.width, image.height) != self.display.size:
+            raise ImageSizeError(
+                f"the screenshot is {image.width}x{image.height}, but the display is {self.display.size}"
+            )
+        return image
 
     async def capture_box(self, view: PageView, box: Box) -> ScreenImage:
-        """Drawn anew at its size, so that it shows more than the whole picture does."""
+        """Take a screenshot of a part of the page, rendered at a higher resolution."""
         return await self._capture(view, box, self.display.magnification(box))
 
     async def _capture(self, view: PageView, box: Box, scale: float) -> ScreenImage:
+        """Take a screenshot of a box at a scale."""
         hidden = await self._redacted_boxes(view)
-        # A clip counts from where the document begins, which is above the view once it is scrolled.
-        shown = (await view.cdp.send("Page.getLayoutMetrics"))["cssVisualViewport"]
-        x, y = box.x + shown["pageX"], box.y + shown["pageY"]
+        # The clip is relative to the document, not to the scrolled viewport.
+        viewport = (await view.cdp.send("Page.getLayoutMetrics"))["cssVisualViewport"]
+        x, y = box.x + viewport["pageX"], box.y + viewport["pageY"]
         clip = {"x": x, "y": y, "width": box.width, "height": box.height}
-        asked: dict[str, Any] = {
+        params: dict[str, Any] = {
             "format": "png",
             "clip": {**clip, "scale": scale / self.device_scale},
         }
-        data: str = (await view.cdp.send("Page.captureScreenshot", asked))["data"]
+        data: str = (await view.cdp.send("Page.captureScreenshot", params))["data"]
         if self.redaction_page is not None:
-            # What moved meanwhile is black at both of its places.
+            # An element that moved meanwhile is painted black at both positions.
             hidden += await self._redacted_boxes(view)
-            boxes = [_to_image_pixels(box, scale, one) for one in hidden]
+            boxes = [_to_image_pixels(box, scale, hidden_box) for hidden_box in hidden]
             data = await self.redaction_page.evaluate(PAINT_BLACK, [data, boxes])
         width, height = struct.unpack(">II", base64.b64decode(data[:32])[16:24])
         return ScreenImage(data=data, width=width, height=height)
 
     async def _redacted_boxes(self, view: PageView) -> list[Box]:
+        """Return the boxes to paint black: configured areas and selected elements."""
         if self.redaction_page is None:
             return []
         boxes = [Box(*area) for area in self.redaction.areas]
         for selector in self.redaction.selectors:
             for frame in view.page.frames:
                 elements = await frame.query_selector_all(selector)
-                boxes += [Box(**found) for one in elements if (found := await one.bounding_box()) is not None]
+                boxes += [Box(**bounds) for element in elements if (bounds := await element.bounding_box()) is not None]
         return boxes
 
 
 def _to_image_pixels(clip: Box, scale: float, box: Box) -> tuple[float, float, float, float]:
-    """In pixels of the picture, one wider on every side than what rounding could leave bare."""
+    """Convert a box to pixels of the screenshot, one pixel larger on each side to allow for rounding."""
     x, y = (box.x - clip.x) * scale - 1, (box.y - clip.y) * scale - 1
     return x, y, box.width * scale + 2, box.height * scale + 2

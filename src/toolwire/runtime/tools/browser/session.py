@@ -1,4 +1,4 @@
-"""A browser that a model drives: batches of actions in, observations and a fresh picture out."""
+"""A browser session for a model: batches of actions in, observations and a fresh screenshot out."""
 
 import asyncio
 import time
@@ -26,16 +26,18 @@ from toolwire.runtime.tools.browser.settings import BrowserSettings
 from toolwire.runtime.tools.browser.tabs import PageCrashed, Tabs
 
 ApproveAction = Callable[[Action, str], Awaitable[bool]]
-"""Asks a person whether an action may be done, with the reason why it is asked."""
+"""Asks the user whether an action may be performed, with the reason for asking."""
 
 ACTION_ERRORS = (Error, ActionRefused, OutsideDisplayError, PageCrashed, ImageSizeError, TimeoutError)
 
 
 class ApprovalDenied(Exception):
-    pass
+    """The action was not approved."""
 
 
 class BrowserSession:
+    """A session with one browser, limited in actions and time."""
+
     def __init__(self, settings: BrowserSettings, tabs: Tabs, capture: ScreenCapture, guard: Guard) -> None:
         self.settings = settings
         self._tabs = tabs
@@ -48,116 +50,122 @@ class BrowserSession:
 
     @property
     def size(self) -> Size:
-        """The declared display, which every picture has."""
+        """Return the size of the declared display, which every screenshot has."""
         return self._capture.display.size
 
     async def approval_reason(self, action: Action) -> str | None:
-        """Why a person must agree to an action, as the page is now."""
+        """Return why an action needs approval on the page as it is now."""
         async with asyncio.timeout(self.settings.limits.action_seconds):
             return await self._actions.approval_reason(action)
 
     async def perform(self, actions: Sequence[Action], approve: ApproveAction | None = None) -> ActionResult:
-        """In order; what fails or is refused ends the batch. What needs a person's consent is not done without it."""
+        """Perform actions in order, until one fails, is refused or is not approved."""
         async with self._batch_lock:
             return await self._perform_batch(actions, approve)
 
     async def _perform_batch(self, actions: Sequence[Action], approve: ApproveAction | None) -> ActionResult:
+        """Perform the actions, and collect observations and the final screenshot."""
         self._tabs.forget_requests()
         observations: list[Observation] = []
         for index, action in enumerate(actions):
             if index == len(actions) - 1 and isinstance(action, Screenshot) and self._refusal(index, action) is None:
                 self._action_count += 1
-                observations.append(Observation(kind="screenshot", text="The display is in the picture below."))
+                observations.append(Observation(kind="screenshot", text="The display is in the screenshot below."))
                 break
             observation = await self._perform_action(index, action, approve)
-            meanwhile = self._tabs.take_notes()
-            # The tab that a click opens may be there before the click is over.
-            tabs = [note for note in meanwhile if note.kind == "tab"]
-            observations += [*[note for note in meanwhile if note.kind != "tab"], observation, *tabs]
+            notes = self._tabs.take_notes()
+            # A tab that a click opens may appear before the click is finished.
+            tabs = [note for note in notes if note.kind == "tab"]
+            observations += [*[note for note in notes if note.kind != "tab"], observation, *tabs]
             if observation.is_error:
-                if left := len(actions) - index - 1:
-                    text = f"{left} more of the actions were not done, because this one failed."
+                if remaining := len(actions) - index - 1:
+                    text = f"{remaining} more actions were not performed, because this one failed."
                     observations.append(Observation(kind="refused", text=text, is_error=True))
                 break
-        picture = await self._final_screenshot(observations)
+        screenshot = await self._final_screenshot(observations)
         observations += self._tabs.take_notes()
         url = self._guard.redact_secrets(self._tabs.url)
-        return ActionResult(observations=tuple(observations), screenshot=picture, url=url)
+        return ActionResult(observations=tuple(observations), screenshot=screenshot, url=url)
 
     def _refusal(self, index: int, action: object) -> str | None:
-        bounds, allowed = self.settings.limits, self.settings.actions
+        """Return why an action may not be performed at all; None if it may."""
+        limits, allowed = self.settings.limits, self.settings.actions
         if not isinstance(action, ComputerAction):
-            return f"there is no action like {type(action).__name__}"
+            return f"unknown action {type(action).__name__}"
         if allowed is not None and (missing := _required_kinds(action) - allowed):
             return f"the action {missing.pop()} is not allowed here"
-        if index >= bounds.batch_actions:
-            return f"at most {bounds.batch_actions} actions are done at once"
-        if self._action_count >= bounds.actions:
-            return f"all {bounds.actions} actions of this session are used up"
+        if index >= limits.batch_actions:
+            return f"at most {limits.batch_actions} actions can be performed at once"
+        if self._action_count >= limits.actions:
+            return f"all {limits.actions} actions of this session are used up"
         if time.monotonic() >= self._deadline:
-            return f"the {bounds.session_seconds:g} seconds of this session are over"
+            return f"the session has exceeded its {limits.session_seconds:g} seconds"
         return None
 
     async def _perform_action(self, index: int, action: Action, approve: ApproveAction | None) -> Observation:
-        about = _action_kind(action)
-        if why := self._refusal(index, action):
-            return Observation(kind=about, text=f"Refused: {why}.", is_error=True)
+        """Perform one action, and return its observation."""
+        kind = _action_kind(action)
+        if reason := self._refusal(index, action):
+            return Observation(kind=kind, text=f"Refused: {reason}.", is_error=True)
         self._action_count += 1
         try:
-            done = await self._perform_with_timeout(action, approve)
-        except ApprovalDenied as refused:
-            return Observation(kind=about, text=f"Not done: {refused}.", is_error=True)
+            outcome = await self._perform_with_timeout(action, approve)
+        except ApprovalDenied as denial:
+            return Observation(kind=kind, text=f"Not performed: {denial}.", is_error=True)
         except ACTION_ERRORS as failure:
-            return Observation(kind=about, text=self._failure_text(failure), is_error=True)
-        text, picture = (done, None) if isinstance(done, str) else done
-        return Observation(kind=about, text=self._guard.redact_secrets(text), image=picture)
+            return Observation(kind=kind, text=self._failure_text(failure), is_error=True)
+        text, image = (outcome, None) if isinstance(outcome, str) else outcome
+        return Observation(kind=kind, text=self._guard.redact_secrets(text), image=image)
 
     async def _perform_with_timeout(self, action: Action, approve: ApproveAction | None) -> ActionOutcome:
+        """Perform an action within its time. Waiting for approval does not count."""
         seconds = max(0.0, min(self.settings.limits.action_seconds, self._deadline - time.monotonic()))
         async with asyncio.timeout(seconds) as timer:
 
-            async def ask(reason: str | None) -> None:
+            async def require_approval(reason: str | None) -> None:
                 if reason is None:
                     return
                 if approve is None:
-                    raise ApprovalDenied(f"{reason}, and there is nobody to ask")
-                asked, due = time.monotonic(), timer.when()
+                    raise ApprovalDenied(f"{reason}, and no approver is available")
+                asked_at, deadline = time.monotonic(), timer.when()
                 timer.reschedule(None)
-                agreed = await approve(action, reason)
-                waited = time.monotonic() - asked
-                self._deadline += waited
-                timer.reschedule(None if due is None else due + waited)
-                if not agreed:
-                    raise ApprovalDenied(f"{reason}, and it was not agreed to")
+                approved = await approve(action, reason)
+                waiting_time = time.monotonic() - asked_at
+                self._deadline += waiting_time
+                timer.reschedule(None if deadline is None else deadline + waiting_time)
+                if not approved:
+                    raise ApprovalDenied(f"{reason}, and it was not approved")
 
-            return await self._perform_on_page(action, ask)
+            return await self._perform_on_page(action, require_approval)
 
     async def _perform_on_page(self, action: Action, require_approval: RequireApproval) -> ActionOutcome:
+        """Perform an action on the page in view, which the action may close."""
         view = await self._tabs.view() if not isinstance(action, Navigate) else None
         try:
             return await self._actions.perform(action, require_approval)
         except Error:
-            # A click can close the tab it is in before it is told that it was done.
+            # A click may close its tab before Playwright reports that it is done.
             if view is None or not await _has_closed(view):
                 raise
             return "Done."
 
     async def _final_screenshot(self, observations: list[Observation]) -> ScreenImage | None:
-        bounds = self.settings.limits
+        """Take the screenshot after a batch; on failure, add an observation that says why."""
+        limits = self.settings.limits
         try:
-            async with asyncio.timeout(bounds.action_seconds):
-                picture = await self._settled_screenshot()
-                return await self._settled_screenshot() if self._tabs.is_busy or picture is None else picture
+            async with asyncio.timeout(limits.action_seconds):
+                screenshot = await self._settled_screenshot()
+                return await self._settled_screenshot() if self._tabs.is_busy or screenshot is None else screenshot
         except TimeoutError:
             await self._tabs.abandon_page()
-            text = "There is no picture: the page does not answer any more, and was closed."
+            text = "No screenshot: the page does not respond and was closed."
         except ACTION_ERRORS as failure:
-            text = f"There is no picture. {self._failure_text(failure)}"
+            text = f"No screenshot. {self._failure_text(failure)}"
         observations.append(Observation(kind="screenshot", text=text, is_error=True))
         return None
 
     async def _settled_screenshot(self) -> ScreenImage | None:
-        """Nothing, if the tab was closed meanwhile."""
+        """Take a screenshot when the page has settled; None if the tab was closed meanwhile."""
         await self._tabs.wait_until_settled(self.settings.limits.settle_seconds)
         view = await self._tabs.view()
         try:
@@ -168,64 +176,66 @@ class BrowserSession:
             return None
 
     def _failure_text(self, failure: BaseException) -> str:
+        """Describe a failed action in one sentence."""
         if isinstance(failure, TimeoutError):
-            return f"This took longer than the {self.settings.limits.action_seconds:g} seconds that an action has."
-        # What Playwright adds below its first line is a log of what it tried.
+            return f"The action timed out after {self.settings.limits.action_seconds:g} seconds."
+        # After its first line, Playwright's message is a log.
         text = (str(failure).strip() or type(failure).__name__).splitlines()[0][:500]
         return self._guard.redact_secrets(f"{'Refused' if isinstance(failure, ActionRefused) else 'Failed'}: {text}.")
 
 
 async def _has_closed(view: PageView) -> bool:
-    """The word of it may come a moment after what it made fail."""
+    """Return whether the page has closed. The event may arrive shortly after the failure it caused."""
     await asyncio.sleep(0.05)
     return view.page.is_closed()
 
 
 def _action_kind(action: object) -> str:
+    """Return the kind of an action."""
     return str(action.__struct_config__.tag) if isinstance(action, ComputerAction) else "unknown"
 
 
 def _required_kinds(action: object) -> set[str]:
-    """What must be allowed: some buttons of a mouse do what other actions do."""
-    moves = {action.button} & {"back", "forward"} if isinstance(action, Click) else set()
-    return {_action_kind(action), *moves}
+    """Return the kinds that must be allowed for an action. Some mouse buttons act as other kinds."""
+    history_kinds = {action.button} & {"back", "forward"} if isinstance(action, Click) else set()
+    return {_action_kind(action), *history_kinds}
 
 
 @asynccontextmanager
 async def open_session(settings: BrowserSettings) -> AsyncIterator[BrowserSession]:
-    """With a Chromium, a profile and a way to the network of its own, which end with it."""
+    """Open a session with its own Chromium, profile and proxy, which are closed at the end."""
     program = find_chromium(settings.chromium)
     guard = Guard(secrets=settings.secrets, sensitive=settings.sensitive)
     display = Display.fit(settings.page_size, settings.largest_image)
-    notes: list[Tabs] = []
+    reporting_tabs: list[Tabs] = []
 
     def report(text: str) -> None:
-        for tabs in notes:
+        for tabs in reporting_tabs:
             tabs.add_note("refused", text)
 
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(run_proxy(settings.network_policy, report))
-        # What Chromium itself would tell its maker is none of the pages' and gets nowhere.
-        nowhere = await stack.enter_async_context(run_proxy(NetworkPolicy(hosts=()), lambda _: None))
-        chromium = launch_chromium(program, headless=settings.headless, proxy_port=nowhere)
+        # Chromium's own background traffic goes to a proxy that refuses everything.
+        blocking_port = await stack.enter_async_context(run_proxy(NetworkPolicy(hosts=()), lambda _: None))
+        chromium = launch_chromium(program, headless=settings.headless, proxy_port=blocking_port)
         browser = await stack.enter_async_context(chromium)
-        darkroom: Page | None = None
+        redaction_page: Page | None = None
         if settings.redaction.areas or settings.redaction.selectors:
-            darkroom = await (await browser.new_context(offline=True)).new_page()
+            redaction_page = await (await browser.new_context(offline=True)).new_page()
         context = await browser.new_context(
             viewport={"width": settings.page_size.width, "height": settings.page_size.height},
             device_scale_factor=settings.device_scale,
             accept_downloads=False,
             service_workers="block",
             permissions=[],
-            # Loopback would go past the proxy if it were not taken out of the exceptions.
+            # By default, loopback addresses bypass the proxy.
             proxy={"server": f"http://127.0.0.1:{port}", "bypass": "<-loopback>"},
         )
         tabs = Tabs(context, settings, guard.redact_secrets)
-        notes.append(tabs)
-        telling = await browser.new_browser_cdp_session()
-        await tabs.guard_navigation(telling)
+        reporting_tabs.append(tabs)
+        browser_session = await browser.new_browser_cdp_session()
+        await tabs.guard_navigation(browser_session)
         stack.push_async_callback(tabs.close)
         await context.new_page()
-        await tabs.watch_targets(telling)
-        yield BrowserSession(settings, tabs, ScreenCapture(display, settings, darkroom), guard)
+        await tabs.watch_targets(browser_session)
+        yield BrowserSession(settings, tabs, ScreenCapture(display, settings, redaction_page), guard)

@@ -1,4 +1,4 @@
-"""Which page is in view, what happens in the pages meanwhile, and where they may not go."""
+"""The tabs of a session: the page in view, events in pages, and checks of navigation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,16 +22,16 @@ from toolwire.runtime.tools.browser.page_view import PageView
 from toolwire.runtime.tools.browser.settings import BrowserSettings
 
 MAX_NOTES = 20
-# What a page shows depends on these; pictures and sounds may come later.
+# The content of a page depends on these; images and media may load later.
 AWAITED_RESOURCES = frozenset({"document", "script", "stylesheet", "xhr", "fetch"})
 
 
 class PageCrashed(Exception):
-    pass
+    """The page in view has crashed."""
 
 
 class Tabs:
-    """A new tab comes into view; when it is closed, the one before it does."""
+    """The open tabs. A new tab comes into view; when it is closed, the previous one does."""
 
     def __init__(self, context: BrowserContext, settings: BrowserSettings, redact: Callable[[str], str]) -> None:
         self.context = context
@@ -53,7 +53,7 @@ class Tabs:
         context.on("requestfailed", self._discard_pending)
 
     async def guard_navigation(self, browser: CDPSession) -> None:
-        """Every document is asked for here first, also in new tabs and after each redirect."""
+        """Check every document request against the policy, also in new tabs and after redirects."""
         browser.on(
             "Fetch.requestPaused",
             lambda paused: self._run_in_background(partial(self._check_navigation, browser, paused)),
@@ -62,25 +62,27 @@ class Tabs:
         await browser.send("Fetch.enable", {"patterns": [pattern]})
 
     async def watch_targets(self, browser: CDPSession) -> None:
-        """Playwright tells of a new tab when it has something to show; the browser tells at once."""
-        mine = {"targetId": await (await self.view()).root_frame()}
-        context = (await browser.send("Target.getTargetInfo", mine))["targetInfo"]["browserContextId"]
-        browser.on("Target.targetCreated", lambda told: self._on_target_created(told["targetInfo"], context))
-        browser.on("Target.targetDestroyed", lambda told: self._discard_pending(told["targetId"]))
+        """Track new tabs as soon as the browser creates them, which is before Playwright reports them."""
+        params = {"targetId": await (await self.view()).root_frame()}
+        context = (await browser.send("Target.getTargetInfo", params))["targetInfo"]["browserContextId"]
+        browser.on("Target.targetCreated", lambda event: self._on_target_created(event["targetInfo"], context))
+        browser.on("Target.targetDestroyed", lambda event: self._discard_pending(event["targetId"]))
         await browser.send("Target.setDiscoverTargets", {"discover": True})
 
     def _on_target_created(self, target: dict[str, Any], context: str) -> None:
-        known = target["targetId"] in self._known_targets or target.get("browserContextId") != context
-        if target["type"] == "page" and not known:
+        is_irrelevant = target["targetId"] in self._known_targets or target.get("browserContextId") != context
+        if target["type"] == "page" and not is_irrelevant:
             self._pending.add(target["targetId"])
             self._idle.clear()
 
     def _discard_pending(self, pending: Request | str) -> None:
+        """Remove a finished request or opened tab from the pending ones."""
         self._pending.discard(pending)
         if not self._pending:
             self._idle.set()
 
     async def view(self) -> PageView:
+        """Return the page in view; a new one if none is open."""
         if not self._pages:
             await self.context.new_page()
         page = self._pages[-1]
@@ -91,38 +93,44 @@ class Tabs:
         return self._views[page]
 
     async def close_crashed(self) -> None:
+        """Close the tabs whose pages have crashed."""
         for page in [page for page in self._pages if page in self._crashed]:
             await page.close()
 
     async def abandon_page(self) -> None:
-        """Gives up a page that no longer answers; its process would stay busy."""
+        """Close a page that no longer responds, without waiting for it."""
         for page in self._pages[-1:]:
             self._remove_page(page)
             self._run_in_background(page.close)
 
     @property
     def url(self) -> str:
+        """Return the URL of the page in view."""
         return self._pages[-1].url if self._pages else "about:blank"
 
     def add_note(self, kind: str, text: str, *, is_error: bool = False) -> None:
-        told = Observation(kind=kind, text=self._redact(text), is_error=is_error)
-        if len(self._notes) < MAX_NOTES and told not in self._notes:
-            self._notes.append(told)
+        """Record an event for the next result. Duplicates and events over the limit are dropped."""
+        note = Observation(kind=kind, text=self._redact(text), is_error=is_error)
+        if len(self._notes) < MAX_NOTES and note not in self._notes:
+            self._notes.append(note)
 
     def take_notes(self) -> list[Observation]:
-        taken, self._notes = self._notes, []
-        return taken
+        """Return the recorded events, and clear them."""
+        notes, self._notes = self._notes, []
+        return notes
 
     @property
     def is_busy(self) -> bool:
+        """Return whether requests or new tabs are pending."""
         return bool(self._pending)
 
     def forget_requests(self) -> None:
+        """Stop waiting for pending requests, at the start of a batch."""
         self._pending.clear()
         self._idle.set()
 
     async def wait_until_settled(self, seconds: float) -> None:
-        """Until what was asked of servers since the batch began is there, or long enough."""
+        """Wait until the requests of this batch have finished, at most `seconds`."""
         with suppress(TimeoutError, Error):
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -140,11 +148,13 @@ class Tabs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _run_in_background(self, work: Callable[[], Awaitable[None]]) -> None:
-        async def quietly() -> None:
-            with suppress(Error):  # the page, or the whole browser, is gone
+        """Run a coroutine in a task, ignoring errors of closed pages."""
+
+        async def run_quietly() -> None:
+            with suppress(Error):  # the page or the browser has closed
                 await work()
 
-        task = asyncio.ensure_future(quietly())
+        task = asyncio.ensure_future(run_quietly())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -160,10 +170,11 @@ class Tabs:
         page.on("close", self._on_close)
         page.on("crash", self._on_crash)
         page.on("download", self._refuse_download)
-        # With a listener, no picker is ever shown; nobody chooses, so none gets a file.
+        # With a listener, Chromium shows no file picker, and no file is ever chosen.
         page.on("filechooser", self._refuse_files)
 
     async def _attach_view(self, page: Page) -> None:
+        """Open the view of a new page."""
         view = self._views[page] = await PageView.open(page, self.settings)
         target = await view.root_frame()
         self._known_targets.add(target)
@@ -185,15 +196,18 @@ class Tabs:
         self.add_note("crash", "The page has crashed.", is_error=True)
 
     def _refuse_download(self, download: Download) -> None:
+        """Report a download, which is never accepted."""
         self.add_note(
-            "download", f"The page offered the file {download.suggested_filename[:100]!r}; downloads are off."
+            "download", f"The page offered the file {download.suggested_filename[:100]!r}; downloads are disabled."
         )
 
     def _refuse_files(self, chooser: FileChooser) -> None:
-        self.add_note("files", "The page asked for a file; choosing files is off.")
+        """Report a request for a file, which is never granted."""
+        self.add_note("files", "The page asked for a file; file uploads are disabled.")
 
     async def _answer_dialog(self, dialog: Dialog) -> None:
-        # To dismiss a warning about leaving would be to stay for ever.
+        """Accept or dismiss a dialog, and report it."""
+        # Dismissing a `beforeunload` dialog would block navigation for good.
         accepted = self.settings.accept_dialogs or dialog.type == "beforeunload"
         answer = "accepted" if accepted else "dismissed"
         self.add_note(
@@ -207,19 +221,20 @@ class Tabs:
             self._idle.clear()
 
     async def _check_navigation(self, browser: CDPSession, paused: dict[str, Any]) -> None:
+        """Continue or block a paused document request. Documents in frames are checked by the proxy only."""
         url, request = paused["request"]["url"], {"requestId": paused["requestId"]}
-        why = self.settings.network_policy.navigation_refusal(url)
-        if why is None or not await _is_top_frame(browser, paused["frameId"]):
+        reason = self.settings.network_policy.navigation_refusal(url)
+        if reason is None or not await _is_top_frame(browser, paused["frameId"]):
             await browser.send("Fetch.continueRequest", request)
             return
-        self.add_note("refused", f"A page was not opened: {why}.", is_error=True)
+        self.add_note("refused", f"A page was not opened: {reason}.", is_error=True)
         await browser.send("Fetch.failRequest", {**request, "errorReason": "BlockedByClient"})
 
 
 async def _is_top_frame(browser: CDPSession, frame: str) -> bool:
-    """A page's own frame has the id of its tab; any other id belongs to a frame inside a page."""
+    """Return whether a frame id is that of a tab, and not of a frame inside a page."""
     try:
-        found = await browser.send("Target.getTargetInfo", {"targetId": frame})
+        response = await browser.send("Target.getTargetInfo", {"targetId": frame})
     except Error:
         return False
-    return bool(found["targetInfo"]["type"] != "iframe")
+    return bool(response["targetInfo"]["type"] != "iframe")

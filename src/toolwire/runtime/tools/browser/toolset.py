@@ -1,10 +1,10 @@
-"""The browser as a tool of an agent: whatever vendor's form a call came in, it is common actions here.
+"""The browser as a tool of an agent. Calls arrive as canonical actions, whatever vendor's format they came in.
 
-1. A call is decided on action by action: rules see `kind` and what else an action says, such as `url`. What only looks
-   needs no rule; everything else asks.
-2. A safety check of the provider's is put to a person, with the call it came with; only then is it acknowledged, in
-   that call's result. What the page says about an element may ask once more, at the moment itself.
-3. Each run has a browser of its own, opened by its first call and closed with it. What pages say stays in results.
+1. The policy decides on each action: rules see `kind` and the other fields of an action, such as `url`. Read-only
+   actions need no rule; all others need approval.
+2. A safety check of the provider is shown to the user with its call, and acknowledged in the result of that call only
+   if the user approves. The guard may ask again when the action is performed.
+3. Each run has its own browser, opened by its first call and closed with the run.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolwire.runtime.tools.browser.session import BrowserSession
 
 READ_ONLY_ACTIONS = frozenset({"screenshot", "zoom", "read_text", "cursor_position", "scroll", "move", "wait"})
-"""They change nothing but what is in view."""
+"""Actions that change nothing but the view."""
 
 _DAY_SECONDS = 86_400.0
 _ADDRESS_BAR_KEYS = (Keys(keys=("Control", "l")), Keys(keys=("Meta", "l")))
@@ -35,35 +35,35 @@ _ENTER_KEY = Keys(keys=("Enter",))
 
 
 class PlaywrightNotInstalled(ToolwireError):
-    """The browser needs what is not installed."""
+    """Playwright, which the browser needs, is not installed."""
 
 
 class Browser:
-    """`start` is the page that it opens first; `hosts` are where it may go, in place of those of the settings."""
+    """A toolset with one browser per run. `start` is its first page; `hosts` override those of the settings."""
 
     name = "browser"
 
     def __init__(
         self, start: str | None = None, *, hosts: Sequence[str] = (), settings: BrowserSettings | None = None
     ) -> None:
-        given = settings or BrowserSettings()
+        base = settings or BrowserSettings()
         self.settings = (
-            replace(given, network_policy=replace(given.network_policy, hosts=tuple(hosts))) if hosts else given
+            replace(base, network_policy=replace(base.network_policy, hosts=tuple(hosts))) if hosts else base
         )
         self.start = start
         self._sessions: dict[str, _SessionTask] = {}
         self._display_size = Display.fit(self.settings.page_size, self.settings.largest_image).size
-        if start is not None and (why := self.settings.network_policy.navigation_refusal(start)):
-            raise ToolwireError(f"the browser can't start at {start}: {why}")
+        if start is not None and (reason := self.settings.network_policy.navigation_refusal(start)):
+            raise ToolwireError(f"the browser can't open {start}: {reason}")
 
     async def open(self) -> None:
-        """Only looks for what it takes: a browser is started when it is first needed."""
+        """Check that Playwright and Chromium are installed. A browser is started on its first use."""
         try:
             from toolwire.runtime.tools.browser.chromium import find_chromium  # noqa: PLC0415 - Playwright is optional
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] != "playwright":
                 raise
-            raise PlaywrightNotInstalled("it needs Playwright: pip install 'toolwire[browser]'") from None
+            raise PlaywrightNotInstalled("the browser needs Playwright: pip install 'toolwire[browser]'") from None
         find_chromium(self.settings.chromium)
 
     def static_tools(self) -> Sequence[Tool]:
@@ -73,8 +73,9 @@ class Browser:
         return self.static_tools()
 
     async def end_run(self, run: str) -> None:
-        if (opened := self._sessions.pop(run, None)) is not None:
-            await opened.close()
+        """Close the browser of a run."""
+        if (session_task := self._sessions.pop(run, None)) is not None:
+            await session_task.close()
 
     async def close(self) -> None:
         for run in list(self._sessions):
@@ -82,6 +83,7 @@ class Browser:
 
     @property
     def _tool(self) -> Tool:
+        """Return the tool, with the allowed kinds of actions."""
         kinds = tuple(kind for kind in ACTION_KINDS if self.settings.actions is None or kind in self.settings.actions)
         return Tool(
             name=COMPUTER_FUNCTION_NAME,
@@ -90,12 +92,12 @@ class Browser:
             run=self._run,
             annotations=Annotations(open_world=True),
             source=self.name,
-            timeout=_DAY_SECONDS,  # a person may be asked meanwhile: each action has a time of its own
+            timeout=_DAY_SECONDS,  # includes waiting for approval; each action has its own timeout
             retries=0,
             allowed_callers=("direct",),
             resources=lambda _: frozenset({self.name}),
             subcalls=_subcalls,
-            is_read_only=lambda one: isinstance(one, Mapping) and one.get("kind") in READ_ONLY_ACTIONS,
+            is_read_only=lambda action: isinstance(action, Mapping) and action.get("kind") in READ_ONLY_ACTIONS,
             approval_reason=_safety_check_reason,
             requires_human=lambda arguments: _safety_check_reason(arguments) is not None,
             preview=_preview,
@@ -103,40 +105,42 @@ class Browser:
         )
 
     async def _run(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Perform the actions of a call in the browser of its run."""
         actions = _decode_actions(arguments)
-        opened = self._sessions.get(context.run)
-        fresh = opened is None
-        if opened is None:
-            opened = self._sessions[context.run] = _SessionTask(self.settings)
+        session_task = self._sessions.get(context.run)
+        is_new = session_task is None
+        if session_task is None:
+            session_task = self._sessions[context.run] = _SessionTask(self.settings)
         try:
-            session = await opened.session()
+            session = await session_task.session()
         except ToolError:
             del self._sessions[context.run]
             raise
-        said: list[str] = []
-        if fresh:
-            said += await self._open_start_page(session)
+        notes: list[str] = []
+        if is_new:
+            notes += await self._open_start_page(session)
 
         async def approve(action: Action, reason: str) -> bool:
             text = msgspec.json.encode(action).decode()
-            ask = ApprovalRequest(
+            request = ApprovalRequest(
                 run=context.run, call_id=context.id, tool=COMPUTER_FUNCTION_NAME, arguments=text, reason=reason
             )
-            return await context.approver.approve(ask) in ("yes", "always")
+            return await context.approver.approve(request) in ("yes", "always")
 
-        done = await session.perform(actions, approve)
-        return _make_output(done, said, acknowledged=_safety_check_reason(arguments) is not None)
+        result = await session.perform(actions, approve)
+        return _make_output(result, notes, acknowledged=_safety_check_reason(arguments) is not None)
 
     async def _open_start_page(self, session: "BrowserSession") -> list[str]:
+        """Open the start page, and return notes about it."""
         if self.start is None:
-            return ["The browser has just been opened, and shows no page yet."]
-        done = await session.perform([Navigate(url=self.start)])
-        told = [one for one in done.observations if one.is_error or one.kind != "navigate"]
-        return [f"The browser has just been opened at {self.start}", *map(_format_observation, told)]
+            return ["The browser has just been opened and shows no page yet."]
+        result = await session.perform([Navigate(url=self.start)])
+        observations = [item for item in result.observations if item.is_error or item.kind != "navigate"]
+        return [f"The browser has just been opened at {self.start}", *map(_format_observation, observations)]
 
 
 class _SessionTask:
-    """A session in a task of its own: neither the time of a call nor its end is that of the browser."""
+    """A session in its own task, so that the timeout or cancellation of a call does not close the browser."""
 
     def __init__(self, settings: BrowserSettings) -> None:
         self._settings = settings
@@ -145,6 +149,7 @@ class _SessionTask:
         self._task = asyncio.create_task(self._run_session())
 
     async def session(self) -> "BrowserSession":
+        """Wait until the session is open, and return it."""
         return await asyncio.shield(self._ready)
 
     async def close(self) -> None:
@@ -158,15 +163,16 @@ class _SessionTask:
             async with open_session(self._settings) as session:
                 self._ready.set_result(session)
                 await self._closing.wait()
-        except Exception as error:  # noqa: BLE001 - it is the call's that waits for it
+        except Exception as error:  # noqa: BLE001 - raised in the call that waits for the session
             if not self._ready.done():
                 self._ready.set_exception(ToolError(f"the browser could not be opened: {error}", "transient"))
 
 
-# ---- what a call says
+# ---- arguments
 
 
 def _parameters(kinds: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON Schema of the arguments."""
     action = {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "required": ["kind"]}
     return {
         "type": "object",
@@ -180,59 +186,68 @@ def _parameters(kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def _decode_actions(arguments: Arguments) -> list[Action]:
-    """The actions, where a form without a word for it wrote out how one goes to an address."""
+    """Decode the actions.
+
+    Some formats have no navigate action and type a URL into the address bar; that becomes `Navigate`.
+    """
     try:
-        said = msgspec.convert(arguments["actions"], list[Action])
+        remaining = msgspec.convert(arguments["actions"], list[Action])
     except msgspec.ValidationError as error:
-        raise ToolError(f"the actions can't be read, and none was done: {error}", "schema") from None
-    meant: list[Action] = []
-    while said:
-        match said:
+        raise ToolError(f"invalid actions, none was performed: {error}", "schema") from None
+    actions: list[Action] = []
+    while remaining:
+        match remaining:
             case [first, Type(text=url), last, *_] if first in _ADDRESS_BAR_KEYS and last == _ENTER_KEY:
-                meant.append(Navigate(url=url))
-                said = said[3:]
+                actions.append(Navigate(url=url))
+                remaining = remaining[3:]
             case _:
-                meant.append(said.pop(0))
-    return meant
+                actions.append(remaining.pop(0))
+    return actions
 
 
 def _subcalls(arguments: Arguments) -> list[Arguments] | None:
+    """Return each action as a call of its own, for the policy."""
     try:
-        return [msgspec.to_builtins(one) for one in _decode_actions(arguments)]
+        return [msgspec.to_builtins(action) for action in _decode_actions(arguments)]
     except ToolError:
         return None
 
 
 def _safety_check_reason(arguments: Arguments) -> str | None:
+    """Return the provider's safety checks as a reason for approval, if there are any."""
     try:
         checks = msgspec.convert(arguments.get("checks", []), list[SafetyCheck])
     except msgspec.ValidationError:
-        return "the provider wants a person to agree, and it can't be read why"
-    told = [one.message or one.code or "it does not say why" for one in checks]
-    return f"the provider wants a person to agree: {'; '.join(told)}" if told else None
+        return "the provider requires a person's approval, for a reason that can't be decoded"
+    messages = [check.message or check.code or "no reason given" for check in checks]
+    return f"the provider requires a person's approval: {'; '.join(messages)}" if messages else None
 
 
 def _preview(arguments: Arguments) -> str | None:
-    amounts = _subcalls(arguments)
-    return None if amounts is None else "\n".join(map(_format_action, amounts))
+    """Format the actions for the approval prompt, one per line."""
+    actions = _subcalls(arguments)
+    return None if actions is None else "\n".join(map(_format_action, actions))
 
 
 def _format_action(action: dict[str, Any]) -> str:
     return " ".join([action.pop("kind"), *(f"{name}={value}" for name, value in action.items())])
 
 
-# ---- what comes of it
+# ---- results
 
 
 def _make_output(result: ActionResult, notes: list[str], *, acknowledged: bool) -> ToolOutput:
-    told = [*notes, *map(_format_observation, result.observations)]
-    content: list[Part] = [Text(text="\n".join([*told, f"The page is at {result.url}"]))]
-    content += [_image_part(one.image) for one in result.observations if one.image is not None]
+    """Return the observations and screenshots as a tool result."""
+    lines = [*notes, *map(_format_observation, result.observations)]
+    content: list[Part] = [Text(text="\n".join([*lines, f"The page is at {result.url}"]))]
+    content += [_image_part(item.image) for item in result.observations if item.image is not None]
     if result.screenshot is not None:
         content.append(_image_part(result.screenshot))
     screen = ScreenObservation(url=result.url, acknowledged=acknowledged)
-    failed = result.has_failed
-    return ToolOutput(content=tuple(content), is_error=failed, error_kind="tool" if failed else "", screen=screen)
+    has_failed = result.has_failed
+    return ToolOutput(
+        content=tuple(content), is_error=has_failed, error_kind="tool" if has_failed else "", screen=screen
+    )
 
 
 def _format_observation(observation: Observation) -> str:

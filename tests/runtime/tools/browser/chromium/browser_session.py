@@ -1,4 +1,4 @@
-"""A session on a page, and what its pictures show."""
+"""Helpers: a session on a page, and analysis of screenshots."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ SessionScenario = Callable[[BrowserSession], Awaitable[None]]
 
 
 def run_in_session(work: SessionScenario, *sites: Site, **settings: Any) -> None:
-    """With the sites among the hosts, if no other reach is given."""
+    """Run in a session whose policy allows the sites, unless another policy is given."""
     settings.setdefault("reach", NetworkPolicy(hosts=tuple(site.name for site in sites)))
 
     async def whole() -> None:
@@ -40,7 +40,7 @@ async def evaluate(session: BrowserSession, expression: str) -> Any:
 
 
 async def perform_all(session: BrowserSession, *actions: Action) -> list[str]:
-    """The texts, of actions that must all succeed."""
+    """Perform actions that must all succeed, and return their texts."""
     done = await session.perform(actions)
     assert [one for one in done.observations if one.is_error] == []
     assert done.screenshot is not None
@@ -105,6 +105,6 @@ async def colors_at(
 
 
 async def color_centers(session: BrowserSession, picture: ScreenImage) -> dict[int, tuple[int, int, int]]:
-    """For each colour of a picture how many pixels have it, and the middle of them."""
+    """Return, for each color of an image, the number of its pixels and their center."""
     found = await _read_pixels(session, picture, None)
     return {colour: (count, round(x), round(y)) for colour, count, x, y in found}

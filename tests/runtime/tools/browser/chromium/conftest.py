@@ -1,4 +1,4 @@
-"""These tests drive a real Chromium; without one, nothing here can be said."""
+"""These tests drive a real Chromium and fail without one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each action, on a page that tells what reached it."""
+"""Each action, on a page that reports what reached it."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ from toolwire.canonical.computer import (
 )
 from toolwire.runtime.tools.browser import BrowserSession, SessionLimits
 
-# Everything is where its style says, so that the tests need not look for it.
+# Elements have fixed positions, so that the tests know where they are.
 FORM = """<!doctype html>
 <style>body > * { position: absolute; margin: 0 } input, textarea { width: 200px; height: 20px }</style>
 <body style="margin:0;height:3000px">
@@ -68,7 +68,7 @@ PAGES: dict[str, str | SitePage] = {"/": FORM, "/second": SECOND}
 
 
 def perform(*actions: Action) -> dict[str, object]:
-    """What the page knows afterwards."""
+    """Perform actions, and return the state of the page afterwards."""
     state: dict[str, object] = {}
 
     async def work(session: BrowserSession) -> None:
@@ -110,12 +110,12 @@ def test_clicks_of_every_kind() -> None:
     ]
 
 
-def test_a_double_click_takes_a_word_and_a_triple_click_all_of_it() -> None:
+def test_double_and_triple_clicks_select_text() -> None:
     assert str(perform(Click(x=15, y=208, count=2))["selected"]).strip() == "one"
     assert str(perform(Click(x=15, y=208, count=3))["selected"]).strip() == "one two three four"
 
 
-def test_keys_by_any_name() -> None:
+def test_keys_by_alias() -> None:
     state = perform(
         Click(x=20, y=20),
         Type(text="hello"),
@@ -132,12 +132,12 @@ def test_keys_by_any_name() -> None:
     assert state["name"] == "X1!é"
 
 
-def test_keys_that_are_held() -> None:
+def test_held_keys() -> None:
     state = perform(KeyDown(key="Shift"), KeyUp(key="Shift"), Keys(keys=("a", "b"), hold=0.2))
     assert state["keys"] == ["+Shift", "-Shift", "+a", "+b", "-b", "-a"]
 
 
-def test_a_held_key_counts_for_the_next_click() -> None:
+def test_held_key_modifies_the_next_click() -> None:
     state = perform(KeyDown(key="Shift"), Click(x=15, y=208), KeyUp(key="Shift"))
     assert state["events"] == [["click", 0, 1, True, False]]
 
@@ -148,24 +148,24 @@ def test_drag_along_a_path() -> None:
     assert [200, 310] in list(state["path"] or [])  # type: ignore[call-overload]
 
 
-def test_drag_by_the_buttons_alone() -> None:
+def test_drag_with_mouse_down_and_up() -> None:
     state = perform(MouseDown(x=20, y=310), Move(x=100, y=310), MouseUp(x=120, y=340))
     assert state["box"] == [110, 330]
 
 
-def test_scroll_the_page_and_what_is_under_the_pointer() -> None:
+def test_scroll_page_and_element_under_pointer() -> None:
     assert perform(Scroll(x=20, y=700, dy=400))["y"] == 400
     state = perform(Scroll(x=650, y=350, dx=120, dy=80))
     assert (state["y"], state["inner"]) == (0, [120, 80])
 
 
-def test_move_hovers_and_is_where_the_next_click_goes() -> None:
+def test_move_hovers_and_sets_the_next_click() -> None:
     state = perform(Move(x=15, y=208), Click())
     assert state["colour"] == "green"
     assert state["events"] == [["click", 0, 1, False, False]]
 
 
-def test_drag_and_drop_as_html_has_it() -> None:
+def test_html_drag_and_drop() -> None:
     page = """<!doctype html><body style="margin:0"><div draggable=true style="width:50px;height:50px;background:red"
       ondragstart="event.dataTransfer.setData('text', 'the box')"></div>
       <div style="position:absolute;left:300px;top:0;width:100px;height:100px" ondragover="event.preventDefault()"
@@ -187,32 +187,32 @@ LISTS = """<!doctype html><style>select { position: absolute; left: 20px; width:
 <option>one<option>two</select>"></iframe>"""
 
 
-def test_a_list_of_choices_does_not_open_over_what_the_mouse_would_hit() -> None:
-    told = "Clicked. This is a list; choose with the arrow keys, or type how a choice begins:"
+def test_drop_down_list_does_not_open() -> None:
+    hint = "Clicked. This is a list; choose with the arrow keys, or type the beginning of a choice:"
 
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         below = [(150, 50), (150, 75), (150, 100)]
         before = (await session.perform([])).screenshot
         done = await session.perform([Click(x=50, y=30)])
-        assert [one.text for one in done.observations] == [f"{told} red (chosen); green; blue"]
+        assert [one.text for one in done.observations] == [f"{hint} red (chosen); green; blue"]
         assert before is not None
         assert done.screenshot is not None
         assert await colors_at(session, done.screenshot, *below) == await colors_at(session, before, *below)
         await perform_all(session, Keys(keys=("Down",)), Type(text="b"))
         assert await evaluate(session, "[document.title, colour.value]") == ["greenblue", "blue"]
-        assert await perform_all(session, Click(x=15, y=215)) == [f"{told} one (chosen); two"]
+        assert await perform_all(session, Click(x=15, y=215)) == [f"{hint} one (chosen); two"]
         await perform_all(session, Keys(keys=("Down",)))
         assert await evaluate(session, "document.title") == "two"
         for opening in ("space", "Enter", "alt+Down"):
             (answer,) = await perform_all(session, Keys(keys=(opening,)))
-            assert answer == f"The list stays closed. {told.removeprefix('Clicked. ')} one; two (chosen)"
+            assert answer == f"The list stays closed. {hint.removeprefix('Clicked. ')} one; two (chosen)"
 
     with serve_site({"/": LISTS}) as site:
         run_in_session(work, site)
 
 
-def test_where_a_link_leads_and_back_again() -> None:
+def test_follow_link_and_go_back() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([Click(x=15, y=508)])
@@ -224,16 +224,16 @@ def test_where_a_link_leads_and_back_again() -> None:
         assert await evaluate(session, "location.pathname") == "/second"
         await perform_all(session, Click(button="back"))
         assert await evaluate(session, "location.pathname") == "/"
-        asked = len(site.requests)
+        request_count = len(site.requests)
         await perform_all(session, Reload())
-        assert site.requests[asked:] == ["GET /"]
+        assert site.requests[request_count:] == ["GET /"]
         assert "no page" in (await perform_until_error(session, Back(), Back(), Back())).text
 
     with serve_site(PAGES) as site:
         run_in_session(work, site)
 
 
-def test_text_is_what_a_person_would_read() -> None:
+def test_read_text_returns_visible_text() -> None:
     page = """<!doctype html><h1>Hello   there</h1><script>let x = "no"</script><style>p {}</style>
       <p style="display:none">no</p>
       <p style="visibility:hidden">no</p><p>one<br>two <b>three</b></p><ul><li>first<li>second</ul>
@@ -259,7 +259,7 @@ def test_text_is_what_a_person_would_read() -> None:
         run_in_session(work, site)
 
 
-def test_text_has_an_end() -> None:
+def test_read_text_is_limited() -> None:
     async def work(session: BrowserSession) -> None:
         (_, text) = await perform_all(session, Navigate(url=f"{site.root}/"), ReadText())
         assert text == "x" * 100 + "\n[cut at 100 characters]"
@@ -268,21 +268,21 @@ def test_text_has_an_end() -> None:
         run_in_session(work, site, bounds=SessionLimits(read_characters=100))
 
 
-def test_waiting_has_an_end() -> None:
+def test_wait_is_limited() -> None:
     async def work(session: BrowserSession) -> None:
-        assert await perform_all(session, Wait(seconds=60)) == ["Waited 0.3 seconds, the longest that is allowed."]
+        assert await perform_all(session, Wait(seconds=60)) == ["Waited 0.3 seconds, the maximum."]
 
     run_in_session(work, bounds=SessionLimits(wait_seconds=0.3))
 
 
-def test_the_pointer_is_where_the_model_put_it() -> None:
+def test_cursor_position_is_reported() -> None:
     async def work(session: BrowserSession) -> None:
         assert (await perform_all(session, Move(x=17, y=31), CursorPosition()))[1] == "The pointer is at (17, 31)."
 
     run_in_session(work)
 
 
-def test_what_a_click_starts_is_in_the_picture() -> None:
+def test_screenshot_shows_effects_of_the_click() -> None:
     slow = SitePage("<!doctype html><body style='background:#00ff00'>", delay=0.5)
     page = """<!doctype html><a href=/slow style="position:absolute;left:0;top:0">slow</a>
       <button style="position:absolute;left:100px;top:0"
@@ -298,7 +298,7 @@ def test_what_a_click_starts_is_in_the_picture() -> None:
         run_in_session(work, site)
 
 
-def test_a_picture_in_the_middle_of_a_batch_and_one_at_its_end() -> None:
+def test_screenshots_within_and_after_a_batch() -> None:
     async def work(session: BrowserSession) -> None:
         done = await session.perform([Navigate(url=f"{site.root}/"), Screenshot(), Click(x=15, y=508), Screenshot()])
         first, second = done.observations[1], done.observations[3]

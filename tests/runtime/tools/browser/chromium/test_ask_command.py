@@ -1,4 +1,4 @@
-"""`toolwire ask --browser`, and what its runs show afterwards."""
+"""`toolwire ask --browser`, and the reports of its runs."""
 
 import json
 import re
@@ -17,13 +17,13 @@ PLAYED = [
 ]
 
 
-def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
+def test_task_is_performed_shown_and_replayed(tmp_path: Path) -> None:
     write_script(tmp_path, *PLAYED)
     with serve_form(with_dialog=True) as site:
         done = run_toolwire(tmp_path, "ask", "Send the <form>.", "--browser", site.root, "--allow", "computer")
         assert (done.code, done.out) == (0, "It is done.\n"), done.err
         assert DONE in site.requests
-        asked = len(site.requests)
+        request_count = len(site.requests)
         assert run_toolwire(tmp_path, "runs", "show", "last").out.count("[image, 1280 x 800]") == 8
         seen = run_toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
         assert seen.out == "8 pictures: seen/index.html\n", seen.err
@@ -31,7 +31,7 @@ def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
             configuration.write('[browser]\nchromium = "none is needed"\n')
         replayed = run_toolwire(tmp_path, "runs", "replay", "last")
         assert (replayed.code, replayed.out.splitlines()[-1]) == (0, "no difference"), replayed.err
-        assert len(site.requests) == asked
+        assert len(site.requests) == request_count
     page = (tmp_path / "seen" / "index.html").read_text("utf-8")
     assert "Send the &lt;form&gt;." in page
     assert INJECTED_ORDERS in page
@@ -48,16 +48,16 @@ def test_a_task_is_done_shown_and_replayed(tmp_path: Path) -> None:
     assert sizes == {(1280, 800)}
 
 
-def test_the_simulated_model_does_what_it_is_told_without_a_script(tmp_path: Path) -> None:
+def test_simulated_model_performs_actions_without_script(tmp_path: Path) -> None:
     with serve_form() as site:
-        said = 'computer {"actions": [{"kind": "click", "x": 140, "y": 520}, {"kind": "read_text"}]}'
-        done = run_toolwire(tmp_path, "ask", said, "--browser", site.root, "--allow", "computer")
+        prompt = 'computer {"actions": [{"kind": "click", "x": 140, "y": 520}, {"kind": "read_text"}]}'
+        done = run_toolwire(tmp_path, "ask", prompt, "--browser", site.root, "--allow", "computer")
         assert done.code == 0, done.err
         assert "Order 4711 is on its way." in done.out
         assert "GET /done?name=&handle=100&list=0" in site.requests
 
 
-def test_what_no_rule_allows_is_not_done_and_looking_is(tmp_path: Path) -> None:
+def test_only_read_only_actions_run_without_rules(tmp_path: Path) -> None:
     write_script(tmp_path, *PLAYED)
     with serve_form() as site:
         done = run_toolwire(tmp_path, "ask", "Send the form.", "--browser", site.root, "--json")
@@ -67,7 +67,7 @@ def test_what_no_rule_allows_is_not_done_and_looking_is(tmp_path: Path) -> None:
     assert statuses == ["ok", "denied", "denied", "denied", "denied", "ok", "denied", "ok"]
 
 
-def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -> None:
+def test_configuration_sets_size_and_hosts(tmp_path: Path) -> None:
     with serve_form() as site:
         elsewhere = {"actions": [{"kind": "navigate", "url": site.root}]}
         more = '[browser]\nwidth = 800\nheight = 600\nredact = ["#send"]\nactions = ["navigate", "read_text"]\n'
@@ -77,8 +77,8 @@ def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -
         )
         assert (done.code, done.out) == (0, "Done.\n"), done.err
         assert "GET /" in site.requests
-    told = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)
-    read = told["turns"][1]["calls"][0]["result"]
+    report = json.loads(run_toolwire(tmp_path, "runs", "show", "last", "--json").out)
+    read = report["turns"][1]["calls"][0]["result"]
     assert "a long list" in read
     assert "Send" not in read
     run_toolwire(tmp_path, "runs", "show", "last", "--pictures", "seen")
@@ -86,17 +86,19 @@ def test_the_configuration_says_how_it_looks_and_where_it_goes(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("start", "more", "why"),
+    ("start", "more", "message"),
     [
-        ("file:///etc/passwd", "", "the browser can't start at file:///etc/passwd: only http and https"),
+        ("file:///etc/passwd", "", "the browser can't open file:///etc/passwd: only http and https"),
         ("http://127.0.0.1/", '[browser]\nchromium = "no-such-program"\n', "'no-such-program' is not a program"),
     ],
 )
-def test_what_can_not_begin_is_said_before_a_model_is_asked(tmp_path: Path, start: str, more: str, why: str) -> None:
+def test_browser_errors_are_reported_before_the_model_is_called(
+    tmp_path: Path, start: str, more: str, message: str
+) -> None:
     write_script(tmp_path, {"text": "Done."}, extra_config=more)
     done = run_toolwire(tmp_path, "ask", "Look.", "--browser", start)
     assert (done.code, done.out) == (2, "")
-    assert why in done.err
+    assert message in done.err
 
 
 def test_hosts_without_a_browser_are_bad_input(tmp_path: Path) -> None:

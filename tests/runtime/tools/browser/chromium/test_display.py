@@ -1,4 +1,4 @@
-"""What a model points at in a picture is what it hits."""
+"""A click hits what the screenshot shows at that point."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.support.servers.sites import serve_site
 from toolwire.canonical.computer import Click, Navigate, Scroll, Zoom
 from toolwire.runtime.tools.browser import BrowserSession, LargestImage, Size
 
-# Each target has a colour of its own, which is its number; in corners, on odd pixels, in a frame, and below the fold.
+# Each target's color is its number. Targets are in corners, on odd pixels, in a frame, and below the fold.
 PLACES = [
     (0, 0),
     (1270, 0),
@@ -52,7 +52,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("largest", LIMITS.values(), ids=LIMITS)
 @pytest.mark.parametrize("scale", [1, 1.5, 2, 3])
-def test_a_click_hits_what_the_picture_shows_there(scale: float, largest: LargestImage) -> None:
+def test_click_hits_what_the_screenshot_shows(scale: float, largest: LargestImage) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         for below in (0, 900):
@@ -62,11 +62,11 @@ def test_a_click_hits_what_the_picture_shows_there(scale: float, largest: Larges
             shown = (await session.perform([])).screenshot
             assert shown is not None
             assert largest.admits(Size(shown.width, shown.height))
-            found = await color_centers(session, shown)
-            seen = [number for number in (*NUMBERS, FRAMED) if number in found]
+            centers = await color_centers(session, shown)
+            seen = [number for number in (*NUMBERS, FRAMED) if number in centers]
             assert len(seen) == (2 if below else 9)
             for number in seen:
-                _, x, y = found[number]
+                _, x, y = centers[number]
                 await perform_all(session, Click(x=x, y=y))
             assert await evaluate(session, "hits.splice(0)") == seen
         assert await evaluate(session, "devicePixelRatio") == scale
@@ -87,7 +87,7 @@ def test_a_click_hits_what_the_picture_shows_there(scale: float, largest: Larges
     ],
     ids=str,
 )
-def test_the_declared_size_is_that_of_the_picture(page: Size, scale: float, largest: LargestImage) -> None:
+def test_declared_size_equals_screenshot_size(page: Size, scale: float, largest: LargestImage) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         assert await evaluate(session, "[innerWidth, innerHeight, devicePixelRatio]") == [*page, scale]
@@ -110,7 +110,7 @@ FINE = """<!doctype html><body style="margin:0;height:2000px"><script>
 
 
 @pytest.mark.parametrize("scale", [1, 2])
-def test_a_part_is_shown_with_what_the_whole_picture_is_too_small_for(scale: float) -> None:
+def test_zoom_shows_more_detail(scale: float) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), Scroll(x=50, y=50, dy=50))
         whole = await session.perform([Zoom(x0=310, y0=210, x1=390, y1=290)])
@@ -118,7 +118,7 @@ def test_a_part_is_shown_with_what_the_whole_picture_is_too_small_for(scale: flo
         assert whole.screenshot is not None
         assert part is not None
         assert (whole.screenshot.width, part.width, part.height) == (640, 400, 400)
-        # Squares of one pixel are grey at half the size, and black and white when they are looked at closely.
+        # One-pixel squares are gray at half size, and black and white when zoomed.
         small, close = await color_centers(session, whole.screenshot), await color_centers(session, part)
         assert small.get(0x000000, (0,))[0] < 1000
         assert close[0x000000][0] > 60_000
@@ -128,7 +128,7 @@ def test_a_part_is_shown_with_what_the_whole_picture_is_too_small_for(scale: flo
         run_in_session(work, site, device_scale=scale, largest_picture=LargestImage(edge=640))
 
 
-def test_a_picture_changes_nothing_that_the_page_can_see() -> None:
+def test_screenshot_is_invisible_to_the_page() -> None:
     page = """<!doctype html><script>
       seen = []; onresize = () => seen.push(innerWidth); onscroll = () => seen.push(scrollY)</script>"""
 

@@ -1,4 +1,4 @@
-"""The guide's program, which needs a browser, does what the guide says."""
+"""The program in the browser guide works as described."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 GUIDE = Path(__file__).parents[5] / "docs" / "guides" / "browser.md"
 
 
-def test_the_program_in_the_guide_runs(tmp_path: Path) -> None:
+def test_program_in_the_guide_runs(tmp_path: Path) -> None:
     (program,) = re.findall(r"^```text\n(import .*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     path = tmp_path / "example.py"
     path.write_text(program, "utf-8")

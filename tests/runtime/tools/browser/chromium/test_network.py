@@ -1,4 +1,4 @@
-"""Where pages can not go, whatever they try."""
+"""Network isolation of pages, whatever they try."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.support.servers.sites import PortTrap, SitePage, serve_site, trap_por
 from toolwire.canonical.computer import Click, Navigate, ReadText
 from toolwire.runtime.tools.browser import BrowserSession, NetworkPolicy
 
-# Every way that a page has to make a browser ask something of another server.
+# Every way in which a page can make a browser send a request to another server.
 ATTEMPTS = {
     "picture": "new Image().src = `${web}/picture`",
     "fetch": "fetch(`${web}/fetch`, {mode: 'no-cors'}).catch(() => 0)",
@@ -54,15 +54,15 @@ ATTEMPTS = {
 
 
 def page(host: str, attempts: list[str]) -> str:
-    tried = "\n".join(f"try {{ {ATTEMPTS[name]} }} catch (error) {{ }}" for name in attempts)
+    attempt_requests = "\n".join(f"try {{ {ATTEMPTS[name]} }} catch (error) {{ }}" for name in attempts)
     return f"""<!doctype html><body><script>
       const host = "{host}", web = `http://${{host}}`;
       const add = (tag, fields) => document.body.append(Object.assign(document.createElement(tag), fields));
-      {tried}
+      {attempt_requests}
     </script>"""
 
 
-def tried(
+def attempt_requests(
     host: str, reach: NetworkPolicy, attempts: list[str], caught: PortTrap, wanted: Callable[[], bool] | None = None
 ) -> list[str]:
     """`wanted`: until this holds; without it, for a while in which nothing may be touched."""
@@ -79,13 +79,13 @@ def tried(
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_a_private_address_is_reached_in_no_way(name: str) -> None:
+def test_private_address_is_unreachable(name: str) -> None:
     with trap_port() as caught:
-        assert tried(f"{name}:{caught.port}", NetworkPolicy(hosts=("*",)), list(ATTEMPTS), caught) == []
+        assert attempt_requests(f"{name}:{caught.port}", NetworkPolicy(hosts=("*",)), list(ATTEMPTS), caught) == []
 
 
-def test_the_same_page_reaches_it_where_it_is_named() -> None:
-    """Without this, the test above could pass because nothing was tried."""
+def test_explicitly_allowed_private_address_is_reachable() -> None:
+    """Proves that the requests of the previous test are really attempted."""
     web = [name for name in ATTEMPTS if name not in ("stun", "turn", "webtransport", "prerender", "icon", "manifest")]
     with trap_port() as caught:
         host = f"127.0.0.1:{caught.port}"
@@ -96,13 +96,13 @@ def test_the_same_page_reaches_it_where_it_is_named() -> None:
             seen = " ".join(caught.connections)
             return all(path in seen for path in paths)
 
-        tried(host, NetworkPolicy(hosts=("*",), resource_hosts=(host,)), web, caught, reached)
+        attempt_requests(host, NetworkPolicy(hosts=("*",), resource_hosts=(host,)), web, caught, reached)
         assert reached()
 
 
-def test_hosts_that_are_not_listed_are_reached_in_no_way() -> None:
+def test_unlisted_hosts_are_unreachable() -> None:
     with trap_port() as caught:
-        assert tried(f"127.0.0.1:{caught.port}", NetworkPolicy(hosts=()), list(ATTEMPTS), caught) == []
+        assert attempt_requests(f"127.0.0.1:{caught.port}", NetworkPolicy(hosts=()), list(ATTEMPTS), caught) == []
 
 
 REFUSED = """<!doctype html><style>a { position: absolute; left: 0 }</style>
@@ -120,7 +120,7 @@ REFUSED = """<!doctype html><style>a { position: absolute; left: 0 }</style>
 
 
 @pytest.mark.parametrize("top", range(0, 300, 30))
-def test_a_page_that_is_not_listed_is_not_opened_although_pages_may_load_from_it(top: int) -> None:
+def test_resource_host_can_not_be_opened_as_a_page(top: int) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([Click(x=5, y=top + 8)])
@@ -129,7 +129,7 @@ def test_a_page_that_is_not_listed_is_not_opened_although_pages_may_load_from_it
         assert (await session.perform([])).url in (f"{site.root}/", "chrome-error://chromewebdata/")
         if top < 210:
             refused = [one.text for one in done.observations if one.kind == "refused"]
-            assert refused == [f"A page was not opened: {other.name} is not among the hosts that may be opened."]
+            assert refused == [f"A page was not opened: {other.name} is not an allowed host."]
         assert len(session._tabs._pages) == 1
 
     with serve_site({"/": "other"}) as other, serve_site({}, "127.0.0.2") as site:
@@ -138,7 +138,7 @@ def test_a_page_that_is_not_listed_is_not_opened_although_pages_may_load_from_it
         run_in_session(work, reach=NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,)))
 
 
-def test_a_frame_of_another_host_is_part_of_the_page() -> None:
+def test_frame_of_resource_host_is_loaded() -> None:
     async def work(session: BrowserSession) -> None:
         (_, text) = await perform_all(session, Navigate(url=f"{site.root}/"), ReadText())
         assert text == "outside\nframed"
@@ -148,19 +148,19 @@ def test_a_frame_of_another_host_is_part_of_the_page() -> None:
         run_in_session(work, reach=NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,)))
 
 
-def test_what_was_refused_is_told() -> None:
+def test_refusals_are_reported() -> None:
     async def work(session: BrowserSession) -> None:
         assert "not among the hosts" in (await perform_until_error(session, Navigate(url="http://example.com/"))).text
         assert "only http and https" in (await perform_until_error(session, Navigate(url="file:///etc/passwd"))).text
         assert await side_observations(session, Navigate(url=f"{site.root}/")) == [
-            "A request to 127.0.0.9:8081 was refused: 127.0.0.9:8081 is not among the hosts that pages may load from."
+            "A request to 127.0.0.9:8081 was refused: 127.0.0.9:8081 is not an allowed host for resources."
         ]
 
     with serve_site({"/": "<img src='http://127.0.0.9:8081/'>"}) as site:
         run_in_session(work, site)
 
 
-def test_the_address_of_a_machines_secrets_is_not_opened() -> None:
+def test_cloud_metadata_address_is_refused() -> None:
     async def work(session: BrowserSession) -> None:
         assert (
             "not on the public internet"
@@ -170,8 +170,8 @@ def test_the_address_of_a_machines_secrets_is_not_opened() -> None:
     run_in_session(work, reach=NetworkPolicy(hosts=("*",)))
 
 
-def test_chromium_itself_asks_nobody() -> None:
-    """Its own questions would be among what the proxy refused."""
+def test_chromium_makes_no_background_requests() -> None:
+    """The proxy would have refused and reported them."""
 
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), Click(x=10, y=10))
@@ -201,7 +201,7 @@ POWERS = """async () => {
 }"""
 
 
-def test_pages_have_no_powers() -> None:
+def test_pages_have_no_permissions() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), Click(x=100, y=100))
         powers = await current_page(session).evaluate(POWERS)
@@ -221,7 +221,7 @@ def test_pages_have_no_powers() -> None:
         run_in_session(work, site)
 
 
-def test_no_file_comes_or_goes() -> None:
+def test_downloads_and_uploads_are_disabled() -> None:
     page = """<!doctype html><style>a, input { position: absolute; left: 0 }</style><input type=file style="top:0">
       <a style="top:50px" href="/file">download</a><a style="top:80px" href="/x.txt" download>download</a>"""
     file = SitePage("data", headers={"Content-Disposition": "attachment; filename=evil.exe"})
@@ -229,13 +229,13 @@ def test_no_file_comes_or_goes() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         assert await side_observations(session, Click(x=20, y=10)) == [
-            "The page asked for a file; choosing files is off."
+            "The page asked for a file; file uploads are disabled."
         ]
         assert await side_observations(session, Click(x=5, y=58)) == [
-            "The page offered the file 'evil.exe'; downloads are off."
+            "The page offered the file 'evil.exe'; downloads are disabled."
         ]
         assert await side_observations(session, Click(x=5, y=88)) == [
-            "The page offered the file 'x.txt'; downloads are off."
+            "The page offered the file 'x.txt'; downloads are disabled."
         ]
         assert await evaluate(session, "document.querySelector('input').files.length") == 0
 

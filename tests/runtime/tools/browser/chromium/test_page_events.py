@@ -1,4 +1,4 @@
-"""What happens besides: tabs, dialogs, crashes; and where it all ends."""
+"""Events in pages: tabs, dialogs, crashes; and limits."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ PRESS = Click(x=10, y=10)
 
 
 @pytest.mark.parametrize("path", ["/tab", "/slow"])
-def test_a_link_to_a_new_tab_without_an_opener(path: str) -> None:
+def test_link_to_new_tab_without_opener(path: str) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([PRESS])
@@ -62,7 +62,7 @@ def test_a_link_to_a_new_tab_without_an_opener(path: str) -> None:
 @pytest.mark.parametrize(
     "opened", ["window.open('/tab')", "window.open('/slow')", "window.open('/tab', 'x', 'width=300,height=200')"]
 )
-def test_a_new_tab_comes_into_view_and_goes_again(opened: str) -> None:
+def test_new_tab_comes_into_view_until_closed(opened: str) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([PRESS])
@@ -82,7 +82,7 @@ def test_a_new_tab_comes_into_view_and_goes_again(opened: str) -> None:
         run_in_session(work, site)
 
 
-def test_there_are_not_too_many_tabs() -> None:
+def test_number_of_tabs_is_limited() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         assert "A new tab was closed, because too many are open." in await side_observations(session, PRESS)
@@ -100,7 +100,7 @@ def test_there_are_not_too_many_tabs() -> None:
         ("document.title = prompt('words', 'x')", "prompt", "null"),
     ],
 )
-def test_a_dialog_is_dismissed_and_told(script: str, kind: str, answer: str) -> None:
+def test_dialog_is_dismissed_and_reported(script: str, kind: str, answer: str) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         texts = await perform_all(session, PRESS)
@@ -111,7 +111,7 @@ def test_a_dialog_is_dismissed_and_told(script: str, kind: str, answer: str) -> 
         run_in_session(work, site)
 
 
-def test_a_dialog_is_accepted_if_that_is_wanted() -> None:
+def test_dialog_is_accepted_if_configured() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), PRESS)
         assert await evaluate(session, "document.title") == "true"
@@ -120,7 +120,7 @@ def test_a_dialog_is_accepted_if_that_is_wanted() -> None:
         run_in_session(work, site, accept_dialogs=True)
 
 
-def test_a_page_can_not_keep_the_model_from_leaving() -> None:
+def test_beforeunload_does_not_block_navigation() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"), PRESS, Navigate(url=f"{site.root}/other"))
         assert await perform_all(session, ReadText()) == ["other"]
@@ -129,7 +129,7 @@ def test_a_page_can_not_keep_the_model_from_leaving() -> None:
         run_in_session(work, site)
 
 
-def test_a_crash_is_told_and_another_page_can_be_opened() -> None:
+def test_crash_is_reported_and_another_page_can_be_opened() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         view = await session._tabs.view()
@@ -161,13 +161,13 @@ def test_a_crash_is_told_and_another_page_can_be_opened() -> None:
         ("onwheel", Scroll(x=10, y=10, dy=10)),
     ],
 )
-def test_a_page_that_never_answers_is_given_up(event: str, action: Action) -> None:
+def test_unresponsive_page_is_closed(event: str, action: Action) -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([action, Type(text="x")])
         assert [one.is_error for one in done.observations] == [True, True, True]
-        assert "longer than the 5 seconds" in done.observations[0].text
-        assert "1 more of the actions" in done.observations[1].text
+        assert "timed out after 5 seconds" in done.observations[0].text
+        assert "1 more actions" in done.observations[1].text
         assert "does not answer" in done.observations[2].text
         await perform_all(session, Navigate(url=f"{site.root}/other"))
 
@@ -176,10 +176,10 @@ def test_a_page_that_never_answers_is_given_up(event: str, action: Action) -> No
         run_in_session(work, site, bounds=SessionLimits(action_seconds=5))
 
 
-def test_a_server_that_never_answers_is_not_waited_for() -> None:
+def test_unresponsive_server_is_not_waited_for() -> None:
     async def work(session: BrowserSession) -> None:
         assert (
-            "longer than the 1 seconds" in (await perform_until_error(session, Navigate(url=f"{site.root}/slow"))).text
+            "timed out after 1 seconds" in (await perform_until_error(session, Navigate(url=f"{site.root}/slow"))).text
         )
 
     with serve_site({"/slow": SitePage("x", delay=4)}) as site:
@@ -192,7 +192,7 @@ def test_a_server_that_never_answers_is_not_waited_for() -> None:
         (
             {"bounds": SessionLimits(batch_actions=2)},
             [Wait(seconds=0), Wait(seconds=0), Wait(seconds=0), Wait(seconds=0)],
-            ["Waited", "Waited", "Refused: at most 2 actions are done at once.", "1 more of the actions"],
+            ["Waited", "Waited", "Refused: at most 2 actions can be performed at once.", "1 more actions"],
         ),
         (
             {"bounds": SessionLimits(actions=1)},
@@ -202,7 +202,7 @@ def test_a_server_that_never_answers_is_not_waited_for() -> None:
         (
             {"bounds": SessionLimits(session_seconds=0)},
             [Wait(seconds=0)],
-            ["Refused: the 0 seconds of this session are over."],
+            ["Refused: the session has exceeded its 0 seconds."],
         ),
         (
             {"actions": frozenset({"wait"})},
@@ -214,19 +214,23 @@ def test_a_server_that_never_answers_is_not_waited_for() -> None:
             [Click(x=5, y=5, button="back")],
             ["Refused: the action back is not allowed here."],
         ),
-        ({}, [object()], ["Refused: there is no action like object."]),
-        ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside of the display, which is 1280x800."]),
-        ({}, [Zoom(x0=5, y0=5, x1=5, y1=9)], ["Failed: (5, 5) to (5, 9) is not a part of the display of 1280x800."]),
-        ({}, [Keys(keys=("Frobnicate",))], ["Refused: there is no key called 'Frobnicate'."]),
-        ({}, [Keys(keys=("ctrl", "v"))], ["Refused: the clipboard is off; use the action that types text."]),
+        ({}, [object()], ["Refused: unknown action object."]),
+        ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside the display, which is 1280x800."]),
+        (
+            {},
+            [Zoom(x0=5, y0=5, x1=5, y1=9)],
+            ["Failed: (5, 5) to (5, 9) is not a valid region of the 1280x800 display."],
+        ),
+        ({}, [Keys(keys=("Frobnicate",))], ["Refused: unknown key 'Frobnicate'."]),
+        ({}, [Keys(keys=("ctrl", "v"))], ["Refused: the clipboard is disabled; use the action that types text."]),
         (
             {"bounds": SessionLimits(typed_characters=3)},
             [Type(text="long")],
-            ["Refused: at most 3 characters are typed at once."],
+            ["Refused: at most 3 characters can be typed at once."],
         ),
     ],
 )
-def test_what_is_not_done_says_why_and_ends_the_batch(
+def test_refused_action_ends_the_batch_with_a_reason(
     settings: dict[str, Any], actions: list[Action], texts: list[str]
 ) -> None:
     async def work(session: BrowserSession) -> None:
@@ -240,7 +244,7 @@ def test_what_is_not_done_says_why_and_ends_the_batch(
     run_in_session(work, **settings)
 
 
-def test_without_a_chromium_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_chromium_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     async def whole(settings: BrowserSettings) -> None:
         async with open_session(settings):
             pass
@@ -252,14 +256,14 @@ def test_without_a_chromium_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
         asyncio.run(whole(BrowserSettings()))
 
 
-def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A short path: Chromium puts a socket below it.
+def test_no_processes_or_files_remain(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A short path, because Chromium creates a socket below it.
     with tempfile.TemporaryDirectory(prefix="left") as folder:
         monkeypatch.setenv("TMPDIR", folder)
-        _look_for_rests(Path(folder))
+        _assert_nothing_remains(Path(folder))
 
 
-def _look_for_rests(folder: Path) -> None:
+def _assert_nothing_remains(folder: Path) -> None:
     seen: list[str] = []
 
     def running() -> list[str]:

@@ -1,4 +1,4 @@
-"""What is black in every picture, and absent from every text."""
+"""Redacted elements are black in screenshots and absent from texts."""
 
 import pytest
 
@@ -22,7 +22,7 @@ REDACTION = Redaction(selectors=(".secret",), areas=((900, 600, 100, 100),))
 
 
 @pytest.mark.parametrize("scale", [1, 2])
-def test_elements_and_areas_are_black(scale: float) -> None:
+def test_redacted_elements_and_areas_are_black(scale: float) -> None:
     async def work(session: BrowserSession) -> None:
         done = await session.perform([Navigate(url=f"{site.root}/"), Screenshot(), Zoom(x0=40, y0=40, x1=120, y1=90)])
         assert done.screenshot is not None
@@ -41,7 +41,7 @@ def test_elements_and_areas_are_black(scale: float) -> None:
         run_in_session(work, site, redaction=REDACTION, device_scale=scale, largest_picture=LargestImage(edge=640))
 
 
-def test_elements_stay_black_where_they_go() -> None:
+def test_moved_elements_stay_black() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
         done = await session.perform([Scroll(x=10, y=10, dy=60)])
@@ -53,7 +53,7 @@ def test_elements_stay_black_where_they_go() -> None:
         run_in_session(work, site, redaction=REDACTION)
 
 
-def test_elements_are_absent_from_texts() -> None:
+def test_redacted_elements_are_absent_from_text() -> None:
     async def work(session: BrowserSession) -> None:
         (_, text) = await perform_all(session, Navigate(url=f"{site.root}/"), ReadText())
         assert text.split("\n") == ["[redacted]", "number 4712", "[redacted]"]
@@ -67,21 +67,21 @@ CHOOSING = """<!doctype html><style>select, button { position: absolute; left: 0
 <button style="top:50px">Pay from 4711</button></div><select style="top:100px"><option>one<option>two</select>"""
 
 
-def test_elements_are_absent_from_what_is_told_of_a_click() -> None:
+def test_redacted_elements_are_absent_from_click_results() -> None:
     async def work(session: BrowserSession) -> None:
         await perform_all(session, Navigate(url=f"{site.root}/"))
-        told = [*await perform_all(session, Click(x=50, y=10)), *await perform_all(session, Keys(keys=("Enter",)))]
-        assert [text.rpartition(": ")[2] for text in told] == ["[redacted]", "[redacted]"]
+        texts = [*await perform_all(session, Click(x=50, y=10)), *await perform_all(session, Keys(keys=("Enter",)))]
+        assert [text.rpartition(": ")[2] for text in texts] == ["[redacted]", "[redacted]"]
         (told_of_other,) = await perform_all(session, Click(x=50, y=110))
         assert told_of_other.endswith(": one (chosen); two")
         refused = await perform_until_error(session, Click(x=50, y=60))
-        assert refused.text.startswith("Not done: the control [redacted] looks like it spends money")
+        assert refused.text.startswith("Not performed: the control [redacted] looks like it spends money")
 
     with serve_site({"/": CHOOSING}) as site:
         run_in_session(work, site, redaction=Redaction(selectors=(".secret",)))
 
 
-def test_a_selector_that_is_none_gives_no_picture_at_all() -> None:
+def test_invalid_selector_gives_no_screenshot() -> None:
     async def work(session: BrowserSession) -> None:
         done = await session.perform([Navigate(url=f"{site.root}/")])
         assert done.has_failed

@@ -1,4 +1,4 @@
-"""A client that runs one vendor's form itself, with that vendor's SDK, on a model that speaks another's."""
+"""A client that uses one vendor's SDK and computer tool, with a model of another vendor."""
 
 import json
 import re
@@ -46,8 +46,8 @@ STATE = """({
 FINAL = {"name": "Ada L.", "handle": 400, "list": 300, "told": RESULT}
 CHECK = SafetyCheck(id="sc_1", code="irreversible", message="It sends an order.")
 
-# What was not told, or not as it was said, in a whole conversation: of the tool, the calls and their results. The state
-# of a browser is told in words; of what several calls show that were one to the model, the last.
+# Expected losses of a conversation, of the tool, the calls and their results. The browser state becomes text. Of
+# several calls that were one to the model, only the last screenshot is kept.
 STATES = {f"approximated /messages/{turn}/content/0/content/1" for turn in (2, 6, 8, 10, 12)}
 FIRST = "approximated /messages/4/content/{}/content/1"
 SIZE = {"dropped /tools/0/display_width_px", "dropped /tools/0/display_height_px"}
@@ -66,7 +66,7 @@ CROSSED: list[tuple[type[Client], str, set[str]]] = [
         "dropped /contents/4/parts/2/functionResponse/response",
         "dropped /contents/4/parts/0/functionResponse/parts/0",
         "dropped /contents/4/parts/1/functionResponse/parts/0"}),
-    # It has no word for typing alone: it clicks where the pointer is.
+    # It has no action for typing alone, so it clicks at the pointer first.
     (GeminiEarlier, "anthropic", {"approximated /content/1/input"}),
     (GeminiEarlier, "openai-responses", ADDRESSES | {"dropped /contents/4/parts/0/functionResponse/parts/0"}),
 ]  # fmt: skip
@@ -78,7 +78,7 @@ ABOUT_THE_SCREEN = re.compile(
 
 @contextmanager
 def upstream(protocol: str, *said: ScriptedTurn) -> Iterator[tuple[str, RecordingSimulator]]:
-    """A gateway in front of a strict model, which goes by its own name there."""
+    """Serve a gateway in front of a strict simulator under its own name."""
     with serve_model(protocol, *said) as asked:
         host, port = asked.url.removeprefix("http://").split(":")
         config = (
@@ -92,7 +92,7 @@ def upstream(protocol: str, *said: ScriptedTurn) -> Iterator[tuple[str, Recordin
 
 
 class Exchanges:
-    """Those of a client with the gateway, and what the gateway says was lost in them."""
+    """The exchanges of a client with the gateway, and the reported losses."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -111,7 +111,7 @@ class Exchanges:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("client", "protocol", "lost"), CROSSED)
-def test_the_page_ends_as_it_does_in_the_clients_own_form(
+def test_page_state_equals_native_client_run(
     client: type[Client], protocol: str, lost: set[str], *, stream: bool
 ) -> None:
     with serve_form() as site, upstream(protocol, *task_turns()) as (url, asked), open_page(site.root) as page:
@@ -125,8 +125,8 @@ def test_the_page_ends_as_it_does_in_the_clients_own_form(
 
 
 @pytest.mark.parametrize("client", [Anthropic, Openai, Gemini])
-def test_and_that_is_what_it_does_there(client: type[Client]) -> None:
-    """The same clients, on models of their own vendors."""
+def test_native_client_run_has_the_expected_state(client: type[Client]) -> None:
+    """The same clients, with models of their own vendors."""
     protocol = {Anthropic: "anthropic", Openai: "openai-responses", Gemini: "gemini"}[client]
     with serve_form() as site, upstream(protocol, *task_turns()) as (url, _), open_page(site.root) as page:
         exchanges = Exchanges(url)
@@ -140,9 +140,7 @@ def test_and_that_is_what_it_does_there(client: type[Client]) -> None:
     ("client", "protocol", "acknowledged"),
     [(Openai, "gemini", "safety_acknowledgement"), (Gemini, "openai-responses", "acknowledged_safety_checks")],
 )
-def test_what_the_clients_person_agreed_to_is_acknowledged(
-    client: type[Client], protocol: str, acknowledged: str
-) -> None:
+def test_check_approved_in_the_client_is_acknowledged(client: type[Client], protocol: str, acknowledged: str) -> None:
     with (
         serve_form() as site,
         upstream(protocol, *task_turns(checks=(CHECK,))) as (url, asked),
@@ -154,7 +152,7 @@ def test_what_the_clients_person_agreed_to_is_acknowledged(
 
 
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini"])
-def test_a_check_that_a_client_has_no_words_for_stops_it(protocol: str) -> None:
+def test_check_without_client_support_stops_the_run(protocol: str) -> None:
     with (
         serve_form() as site,
         upstream(protocol, *task_turns(checks=(CHECK,))) as (url, _),

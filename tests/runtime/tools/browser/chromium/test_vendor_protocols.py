@@ -1,4 +1,4 @@
-"""The same task on the same page, by a model of any vendor, in the vendor's own form or in another's."""
+"""The same task on the same page, by models of any vendor, in the vendor's own format or in another's."""
 
 import asyncio
 import json
@@ -58,8 +58,8 @@ CHECKING = [
 ]
 
 
-class Somebody:
-    """Says the same to everything, and keeps what was asked."""
+class FixedApprover:
+    """An approver that always gives the same answer, and records the requests."""
 
     name = "somebody"
 
@@ -79,76 +79,78 @@ def results(run: Run) -> list[ToolResult]:
     return [part for message in run.messages for part in message.parts if isinstance(part, ToolResult)]
 
 
-def said_in(result: ToolResult) -> str:
+def result_text(result: ToolResult) -> str:
     return "".join(part.text for part in result.content or () if isinstance(part, Text))
 
 
-def sent(site: Site) -> list[str]:
+def submitted_requests(site: Site) -> list[str]:
     return [asked for asked in site.requests if "/done" in asked]
 
 
-def finished(run: Run) -> None:
+def assert_finished(run: Run) -> None:
     assert (run.stopped, run.text, run.reason) == ("finished", "It is done.", "")
     assert [one.status for one in results(run)] == ["ok"] * len(results(run))
     assert all(any(isinstance(part, Media) for part in one.content or ()) for one in results(run))
 
 
 @pytest.mark.parametrize(("protocol", "name", "declared"), FORMS)
-def test_the_task_is_done_in_the_vendors_own_form(protocol: str, name: str, declared: str) -> None:
+def test_task_in_native_vendor_format(protocol: str, name: str, declared: str) -> None:
     with serve_form() as site, serve_model(protocol, *task_turns()) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name)
-        finished(run)
-        assert sent(site) == [DONE]
+        assert_finished(run)
+        assert submitted_requests(site) == [DONE]
         assert declared in json.dumps(upstream.bodies[0]["tools"])
         assert len(upstream.bodies) == len(STEPS) + 1
-        assert sum(RESULT in said_in(one) for one in results(run)) == (0 if _only_looks(protocol, name) else 1)
+        assert sum(RESULT in result_text(one) for one in results(run)) == (0 if _only_looks(protocol, name) else 1)
 
 
 def _only_looks(protocol: str, name: str) -> bool:
-    """Its form has no word for reading a text: it takes another picture."""
+    """Return turns without a read action, which the format lacks: they take a screenshot instead."""
     return protocol.startswith(("gemini", "openai-responses")) or name == "claude-opus-4-8"
 
 
 @pytest.mark.parametrize(("client", "name", "upstream"), CROSSED)
-def test_the_task_is_done_in_another_vendors_form(client: str, name: str, upstream: str) -> None:
+def test_task_in_another_vendor_format(client: str, name: str, upstream: str) -> None:
     with (
         serve_form() as site,
         serve_model(upstream, *task_turns()) as asked,
         serve_gateway_for(upstream, asked.url) as url,
     ):
         run = run_task(provider_config(client, url, name), site, name)
-        finished(run)
-        assert sent(site) == [DONE]
+        assert_finished(run)
+        assert submitted_requests(site) == [DONE]
         assert len(asked.bodies) == len(STEPS) + 1
 
 
 @pytest.mark.parametrize(("protocol", "name", "acknowledged"), CHECKING)
-@pytest.mark.parametrize("person", [None, AutoApprover(), Somebody("no")], ids=["nobody", "--yes", "somebody says no"])
-def test_a_safety_check_is_not_acknowledged_without_a_person(
+@pytest.mark.parametrize(
+    "person", [None, AutoApprover(), FixedApprover("no")], ids=["nobody", "--yes", "somebody says no"]
+)
+def test_safety_check_is_not_acknowledged_without_a_person(
     protocol: str, name: str, acknowledged: str, person: Any
 ) -> None:
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person)
-        assert sent(site) == []
+        assert submitted_requests(site) == []
         assert [one.status for one in results(run)].count("denied") == 1
         assert acknowledged not in json.dumps(upstream.bodies)
 
 
 @pytest.mark.parametrize(("protocol", "name", "acknowledged"), CHECKING)
-def test_a_safety_check_that_a_person_agreed_to_is_acknowledged(protocol: str, name: str, acknowledged: str) -> None:
-    person = Somebody("always")
+def test_approved_safety_check_is_acknowledged(protocol: str, name: str, acknowledged: str) -> None:
+    person = FixedApprover("always")
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person)
-        finished(run)
-        assert sent(site) == [DONE]
+        assert_finished(run)
+        assert submitted_requests(site) == [DONE]
         (ask,) = person.asked
         assert ask.requires_human
         assert "It sends an order." in ask.reason
         assert acknowledged in json.dumps(upstream.bodies[-1])
 
 
-def test_an_earlier_always_does_not_acknowledge_a_safety_check() -> None:
-    class OnceAlways(Somebody):
+def test_earlier_always_does_not_acknowledge_a_safety_check() -> None:
+    class OnceAlways(FixedApprover):
         async def approve(self, ask: ApprovalRequest) -> ApprovalAnswer:
             self.asked.append(ask)
             return "no" if ask.requires_human else "always"
@@ -158,42 +160,42 @@ def test_an_earlier_always_does_not_acknowledge_a_safety_check() -> None:
         run_task(
             provider_config("openai-responses", upstream.url, "gpt-5.5"), site, "gpt-5.5", person=person, policy=None
         )
-        assert sent(site) == []
+        assert submitted_requests(site) == []
         assert [ask.requires_human for ask in person.asked] == [False, True]
 
 
 @pytest.mark.parametrize(("client", "name", "upstream"), [("openai-responses", "gpt-5.5", "gemini")])
-def test_a_safety_check_crosses_to_the_person(client: str, name: str, upstream: str) -> None:
-    person = Somebody("yes")
+def test_safety_check_is_translated_to_an_approval(client: str, name: str, upstream: str) -> None:
+    person = FixedApprover("yes")
     with (
         serve_form() as site,
         serve_model(upstream, *task_turns(checks=(CHECK,))) as asked,
         serve_gateway_for(upstream, asked.url) as url,
     ):
-        finished(run_task(provider_config(client, url, name), site, name, person=person))
-        assert sent(site) == [DONE]
+        assert_finished(run_task(provider_config(client, url, name), site, name, person=person))
+        assert submitted_requests(site) == [DONE]
         assert "It sends an order." in person.asked[0].reason
         assert "safety_acknowledgement" in json.dumps(asked.bodies[-1])
 
 
 @pytest.mark.parametrize(("protocol", "name", "_"), FORMS)
-def test_what_a_page_orders_changes_nothing(protocol: str, name: str, _: str) -> None:
-    """Even where the model obeys: it does not get there, and what is said in a page is said in results only."""
+def test_instructions_in_a_page_have_no_effect(protocol: str, name: str, _: str) -> None:
+    """Even if the model obeys, the action is not allowed, and page text appears only in results."""
     obeying = ScriptedTurn(actions=(Navigate(url="http://evil.example/"),))
     script = (ScriptedTurn(actions=(ReadText(),)), obeying, *task_turns())
     with serve_form(with_dialog=True) as site, serve_model(protocol, *script) as upstream:
         run = run_task(provider_config(protocol, upstream.url, name), site, name)
         assert run.stopped == "finished"
-        assert sent(site) == [DONE]
-        assert [said_in(one).count("not among the hosts") for one in results(run) if one.status != "ok"] == [1]
+        assert submitted_requests(site) == [DONE]
+        assert [result_text(one).count("not among the hosts") for one in results(run) if one.status != "ok"] == [1]
         told = [body for body in upstream.bodies if INJECTED_ORDERS in json.dumps(body)]
         assert len(told) == len(upstream.bodies) - 1
         for body in told:
-            assert [text for text in spoken(body) if INJECTED_ORDERS in text] == []
+            assert [text for text in prompt_texts(body) if INJECTED_ORDERS in text] == []
 
 
-def spoken(body: dict[str, Any]) -> list[str]:
-    """What a user or the system says in a request, in any form."""
+def prompt_texts(body: dict[str, Any]) -> list[str]:
+    """Return the user and system text of a request, in any format."""
     found: list[Any] = [
         body.get(name) for name in ("system", "instructions", "systemInstruction", "system_instruction")
     ]
@@ -206,17 +208,17 @@ def spoken(body: dict[str, Any]) -> list[str]:
     return [json.dumps(one) for one in found if one]
 
 
-def test_nothing_is_done_that_no_rule_allows() -> None:
+def test_actions_without_rule_are_not_performed() -> None:
     with serve_form() as site, serve_model("anthropic", *task_turns()) as upstream:
         run = run_task(provider_config("anthropic", upstream.url, "claude-opus-6"), site, "claude-opus-6", policy=None)
         statuses = [one.status for one in results(run)]
         assert statuses == ["ok", "denied", "denied", "denied", "denied", "ok", "denied", "ok"]
-        assert sent(site) == []
+        assert submitted_requests(site) == []
 
 
-def test_an_address_that_is_typed_asks_a_person() -> None:
-    """In a form that has a call for each key, no rule about addresses sees one."""
-    person, name = Somebody("no"), "claude-opus-4-8"
+def test_typed_address_needs_approval() -> None:
+    """In a format with one call per key, no rule about URLs sees the address."""
+    person, name = FixedApprover("no"), "claude-opus-4-8"
     with serve_form() as site:
         said = (ScriptedTurn(actions=(Navigate(url=f"{site.root}/elsewhere"),)), ScriptedTurn(text="It is done."))
         with serve_model("anthropic", *said) as upstream:
@@ -226,18 +228,18 @@ def test_an_address_that_is_typed_asks_a_person() -> None:
         assert "GET /elsewhere" not in site.requests
         person.says = "yes"
         with serve_model("anthropic", *said) as upstream:
-            finished(run_task(provider_config("anthropic", upstream.url, name), site, name, person=person))
+            assert_finished(run_task(provider_config("anthropic", upstream.url, name), site, name, person=person))
         assert "GET /elsewhere" in site.requests
 
 
-def test_each_run_has_a_browser_of_its_own_which_ends_with_it() -> None:
+def test_each_run_has_its_own_browser() -> None:
     async def twice(config: Config, site: Site) -> None:
         browser = Browser(site.root, hosts=[site.name])
         async with Agent("up/gpt-5.5", tools=[browser], config=config, policy=ALLOWED) as agent:
             for _ in range(2):
-                finished(await agent.run("Send the form."))
+                assert_finished(await agent.run("Send the form."))
                 assert browser._sessions == {}
 
     with serve_form() as site, serve_model("openai-responses", *task_turns(), *task_turns()) as upstream:
         asyncio.run(twice(provider_config("openai-responses", upstream.url, "gpt-5.5"), site))
-        assert sent(site) == [DONE, DONE]  # in the same page the name would be there twice
+        assert submitted_requests(site) == [DONE, DONE]  # in the same page the name would be there twice

@@ -1,4 +1,4 @@
-"""Clients as each vendor's users write them: its SDK, its form of computer use, and bare Playwright."""
+"""Clients as users of each vendor write them: the vendor's SDK, its computer tool, and plain Playwright."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ Seen = Callable[[Any], None]
 
 @contextmanager
 def open_page(url: str) -> Iterator[Page]:
-    """A page in a browser that is not guarded in any way."""
+    """Open a page in a browser without any guard."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(None), args=["--disable-gpu", "--disable-smooth-scrolling"]
@@ -33,7 +33,7 @@ def open_page(url: str) -> Iterator[Page]:
 
 
 class Client:
-    """One conversation about one page. `seen` is told every answer of the gateway, for its headers."""
+    """One conversation about one page. `seen` receives the headers of every gateway response."""
 
     http: ClassVar[Any] = httpx.Client
 
@@ -45,7 +45,7 @@ class Client:
         self.hooks = {"response": [seen]}
 
     def work(self) -> str:
-        """Until the model only says something, which is given back."""
+        """Run until the model responds with text only, and return it."""
         with self.http(timeout=30, event_hooks=self.hooks) as http:
             return self.converse(http)
 
@@ -72,7 +72,7 @@ class Client:
 
 
 class Anthropic(Client):
-    """The browser toolset: a member for each action, targets, and a state of the browser beside each picture."""
+    """Anthropic's browser toolset: a tool per action, with the browser state beside each screenshot."""
 
     tool: ClassVar[dict[str, Any]] = {"type": "browser_toolset_20260801"}
     model = "claude-opus-6"
@@ -128,7 +128,7 @@ class Anthropic(Client):
 
 
 class AnthropicSingle(Anthropic):
-    """The tool before there were toolsets: one name, an `action`, and a declared display."""
+    """Anthropic's earlier computer tool: one tool with an `action` and a declared display."""
 
     tool: ClassVar[dict[str, Any]] = {
         "type": "computer_20251124",
@@ -151,7 +151,7 @@ class AnthropicSingle(Anthropic):
 
 
 class Openai(Client):
-    """`computer` calls with several actions each; what was said before is known by the response's id."""
+    """OpenAI's `computer` calls with several actions each; history by `previous_response_id`."""
 
     def converse(self, http: Any) -> str:
         client = openai.OpenAI(base_url=f"{self.url}/v1", api_key="key", max_retries=0, http_client=http)
@@ -202,7 +202,7 @@ class Openai(Client):
 
 
 class Gemini(Client):
-    """Google's functions on a grid of 1000 by 1000, with the address beside each picture."""
+    """Google's functions on a grid of 1000 by 1000, with the URL beside each screenshot."""
 
     model = "gemini-3.8-flash"
 
@@ -262,7 +262,7 @@ class Gemini(Client):
 
 
 class GeminiEarlier(Gemini):
-    """The functions before Gemini 3.5."""
+    """Google's functions before Gemini 3.5."""
 
     model = "gemini-2.5-computer-use-preview-10-2025"
 
