@@ -368,6 +368,7 @@ def test_pointer_escaping_round_trips(name: str) -> None:
 def test_a_number_that_python_cannot_hold_is_kept_as_it_is_written(number: bytes) -> None:
     text = b'{"a":[%b,1.5,"x"],"b":{"c":%b}}' % (number, number)
     assert msgspec.json.encode(decode_json(b" " + text)) == text
+    assert msgspec.json.encode(decode_json(text.decode())) == text
 
 
 @pytest.mark.parametrize("text", [b"[1e999,]", b'{"a":1e999', b'[1e999,"\\ud83d"]'])

@@ -128,12 +128,12 @@ def validate_json(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
         raise DecodeError(protocol, path, "JSON", str(error)) from None
 
 
-def decode_json(data: bytes | Raw) -> Any:
-    """The value as plain data. A number that Python can't hold, such as 1e999, is kept as `Raw`."""
+def decode_json(data: bytes | str | Raw) -> Any:
+    """Return the value as plain data. A number that Python can't hold, such as 1e999, is kept as `Raw`."""
     try:
         return _decode_any(data)
     except msgspec.ValidationError:  # an untyped value has no other
-        return _decode_open(Raw(bytes(data).strip()))
+        return _decode_open(Raw((data.encode() if isinstance(data, str) else bytes(data)).strip()))
 
 
 def _decode_open(raw: Raw) -> Any:
@@ -142,10 +142,11 @@ def _decode_open(raw: Raw) -> Any:
             return {name: _decode_open(value) for name, value in _decode_object(raw).items()}
         case b"[":
             return [_decode_open(value) for value in _decode_array(raw)]
-    try:
-        return _decode_any(raw)
-    except msgspec.ValidationError:
-        return raw
+        case _:
+            try:
+                return _decode_any(raw)
+            except msgspec.ValidationError:
+                return raw
 
 
 def describe_json(raw: Raw) -> str:
