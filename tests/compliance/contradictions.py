@@ -2,12 +2,12 @@
 
 FACTS: dict[tuple[str, str, str], str] = {
     ("openai-chat", "openai-chat", "chat-reasoning-summary"): (
-        "It asks with `reasoning`, which is the Responses API's: OpenAI's Chat Completions has `reasoning_effort` "
-        "alone, and refuses what it does not know with 400. To its own provider a request goes as it is."
+        "The test sends `reasoning`, a field of the Responses API. OpenAI's Chat Completions has only "
+        "`reasoning_effort`, and rejects unknown fields with 400. Requests of the same protocol pass through unchanged."
     ),
     ("google-interactions", "gemini", "interactions-thinking"): (
-        "It asks with `thinking_level` alone and wants a thought. `generateContent` shows thoughts only where "
-        "`includeThoughts` asks for them, and signs calls: of an answer that is all text there is no thought to tell."
+        "The test sends only `thinking_level` and expects a thought. `generateContent` returns thoughts only with "
+        "`includeThoughts`, and signs calls, so a response of text alone has no thought to translate."
     ),
 }
 """By format, upstream and test."""

@@ -16,7 +16,7 @@ MARKERS = ("<!-- {name}: written by python -m tests.documentation.figures -->\n"
 def fixture_counts() -> dict[str, dict[str, int]]:
     """How many fixtures each protocol has of each kind, and how many rows of the wire facts they show."""
     return {
-        protocol: {kind: len(fixtures(protocol, kind)) for kind in KINDS} | {"rows shown": len(COVERAGE[protocol])}
+        protocol: {kind: len(fixtures(protocol, kind)) for kind in KINDS} | {"rows covered": len(COVERAGE[protocol])}
         for protocol in PROTOCOLS
     }
 
@@ -29,19 +29,20 @@ def markdown_table(rows: dict[str, dict[str, int]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-LONE_HOSTED_TOOL = "refused: a hosted tool and no other"
+LONE_HOSTED_TOOL = "refused: only a hosted tool"
 
 
 def refusals() -> dict[str, dict[str, int]]:
-    """Of the recorded requests of each protocol: how many crossings to others were tried, and how many refused."""
+    """Of the recorded requests of each protocol: how many translations to others were tried, and how many refused."""
     rows = {
-        protocol: {"recorded requests": 0, "crossings": 0, "refused": 0, LONE_HOSTED_TOOL: 0} for protocol in PROTOCOLS
+        protocol: {"recorded requests": 0, "translations": 0, "refused": 0, LONE_HOSTED_TOOL: 0}
+        for protocol in PROTOCOLS
     }
     for source, target in recorded_bodies.PAIRS:
         recorded = [body for name, body in recorded_bodies.requests(source).items() if "#" in name]
         row = rows[source]
         row["recorded requests"] = len(recorded)
-        row["crossings"] += len(recorded)
+        row["translations"] += len(recorded)
         for body in recorded:
             try:
                 tw.translate(body, source, target, **recorded_bodies.address_options(source, "request"))

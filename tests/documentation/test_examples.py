@@ -111,5 +111,10 @@ def test_links_lead_somewhere(document: Path) -> None:
 def test_every_protocol_has_a_page_of_the_same_shape(protocol: str) -> None:
     page = (ROOT / "docs" / "protocols" / f"{protocol}.md").read_text(encoding="utf-8")
     assert re.match(rf"# .*: `{protocol}`\n", page)
-    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["From others", "To others", "Only here", "Refused"]
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [
+        "From other protocols",
+        "To other protocols",
+        "Protocol-specific fields",
+        "Refused translations",
+    ]
     assert f"| `{protocol}` |" in (ROOT / "README.md").read_text(encoding="utf-8")

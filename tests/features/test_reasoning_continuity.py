@@ -187,7 +187,7 @@ def test_where_there_is_no_field_each_proof_is_a_reported_loss(case: str, client
 def test_the_documentation_says_where_each_client_has_its_carries() -> None:
     page = (Path(__file__).parents[2] / "docs" / "concepts" / "continuity.md").read_text(encoding="utf-8")
     said = dict(re.findall(r"^\| `([a-z-]+)` \| `?([a-z_A-Z-]+)`? \|", page, re.MULTILINE))
-    found = dict.fromkeys(PROTOCOLS, "-")
+    found = dict.fromkeys(PROTOCOLS, "none")
     for case, client in CYCLES:
         (found[client],) = {path.rpartition("/")[2] for path, _ in signature_fields_in(told(case, client))}
     assert said == found

@@ -126,9 +126,9 @@ def _folded(protocol: str, wire: bytes) -> validation.Summary | str:
 def test_few_recorded_bodies_are_refused() -> None:
     """Those that offer nothing but a tool that the target lacks are counted apart: nothing else could be done."""
     counted = figures.refusals()
-    refused, crossings = (sum(row[name] for row in counted.values()) for name in ("refused", "crossings"))
-    assert crossings
-    assert refused <= LIMIT_REFUSED * crossings
+    refused, translations = (sum(row[name] for row in counted.values()) for name in ("refused", "translations"))
+    assert translations
+    assert refused <= LIMIT_REFUSED * translations
     assert figures.published_table("refusals") == figures.markdown_table(counted), (
         "python -m tests.documentation.figures writes them anew"
     )

@@ -191,4 +191,4 @@ def test_what_a_script_drives_must_be_declared() -> None:
     with serve_app(Simulator(script=script(TASK))) as url:
         body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go"}]}
         answer = http_client.post(f"{url}/v1/messages", json=body)
-        assert (answer.status_code, "no tool of the request does" in answer.text) == (500, True)
+        assert (answer.status_code, "the request has no computer tool" in answer.text) == (500, True)

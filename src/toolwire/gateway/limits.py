@@ -2,7 +2,7 @@
 
 Large bodies are decoded and encoded in threads, so that other requests need not wait. A thread that runs Python yields
 the GIL every few milliseconds, but one that decodes a single long string does not: `limits.body` keeps that short. See
-docs/decisions/0018-large-bodies-leave-the-event-loop.md.
+docs/decisions/0018-large-bodies-in-worker-threads.md.
 """
 
 import asyncio

@@ -244,7 +244,7 @@ def test_search_ids_are_unique_and_well_formed() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"pattern": "("}, "can't be read"), ({"pattern": "x" * 201}, "200 characters"), ({}, "no query given")],
+    [({"pattern": "("}, "invalid pattern"), ({"pattern": "x" * 201}, "200 characters"), ({}, "no query given")],
 )
 def test_invalid_search_is_an_error_for_client_and_model(arguments: dict[str, str], message: str) -> None:
     async def work() -> None:

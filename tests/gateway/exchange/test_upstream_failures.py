@@ -37,7 +37,7 @@ MOVED = "location: http://127.0.0.1:9/\r\n"
 BEFORE: dict[str, tuple[Handler, int, str]] = {
     "reset": (reply_with(b"", keep_open=False), 502, "closed the connection"),
     "garbage": (reply_with(b"\x00\x01\x02\r\n\r\n", keep_open=False), 502, "sent invalid HTTP"),
-    "stalled": (reply_with(b""), 504, "was silent"),
+    "stalled": (reply_with(b""), 504, "sent nothing"),
     "html for success": (reply_with(http_response("200 OK", HTML, "text/html")), 502, ""),
     "empty success": (reply_with(http_response("200 OK", b"")), 502, ""),
     "truncated": (
@@ -155,7 +155,7 @@ def cut_after(*pieces: bytes, keep: bool = False) -> Handler:
 DURING: dict[str, tuple[Handler, str]] = {
     "cut": (cut_after(STREAM_START), "closed the connection"),
     "ended without an end": (reply_with(SSE_HEAD + transfer_chunk(STREAM_START) + b"0\r\n\r\n"), "ended before"),
-    "stalled": (cut_after(STREAM_START, keep=True), "was silent"),
+    "stalled": (cut_after(STREAM_START, keep=True), "sent nothing"),
     "garbage": (
         reply_with(SSE_HEAD + transfer_chunk(STREAM_START) + b"zz\r\n", keep_open=False),
         "sent invalid HTTP",

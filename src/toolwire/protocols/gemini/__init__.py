@@ -1,4 +1,4 @@
-"""Gemini `generateContent`: the codec and its HTTP surface."""
+"""Gemini generateContent."""
 
 from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec

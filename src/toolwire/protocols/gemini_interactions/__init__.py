@@ -1,4 +1,4 @@
-"""Gemini Interactions API: the codec and its HTTP surface."""
+"""Gemini Interactions."""
 
 from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec

@@ -1,4 +1,4 @@
-"""Ollama's native chat API: the codec and its HTTP surface."""
+"""Ollama chat."""
 
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface

@@ -1,4 +1,4 @@
-"""The codec of the OpenAI Responses API."""
+"""OpenAI Responses."""
 
 from toolwire.codec.encoding.fallbacks import compaction_error
 from toolwire.codec.envelope import EnvelopeField

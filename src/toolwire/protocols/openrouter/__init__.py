@@ -1,4 +1,4 @@
-"""The codec of OpenRouter, a dialect of Chat Completions.
+"""OpenRouter chat.
 
 This package holds only what OpenRouter adds; everything else is in `openai_chat`, whose extras family it shares.
 """
