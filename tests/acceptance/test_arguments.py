@@ -1,4 +1,4 @@
-"""Argument JSON: AR-1 to AR-13."""
+"""JSON of tool arguments (AR-1 to AR-13)."""
 
 import json
 from typing import Any
@@ -35,16 +35,16 @@ from tests.support.protocols import (
 )
 from tests.support.translation import loss_kinds, translate_body, translated_body
 
-OBJECTS = (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA)
-"""Where arguments are an object, not its text."""
+OBJECT_PROTOCOLS = (ANTHROPIC, GEMINI, INTERACTIONS, OLLAMA)
+"""Protocols with arguments as an object, not as text."""
 
-BIG = 10_000_000_000_000_001  # above 2**53: a float would make it even
-HUGE = 123_456_789_012_345_678_901_234_567_890
+BIG_INTEGER = 10_000_000_000_000_001  # above 2**53: a float would round it
+HUGE_INTEGER = 123_456_789_012_345_678_901_234_567_890
 
 
 @pytest.mark.parametrize("empty", ["", " \n", None, "null"])
-@pytest.mark.parametrize("target", OBJECTS)
-def test_ar_1_no_arguments_are_an_empty_object(empty: str | None, target: str) -> None:
+@pytest.mark.parametrize("target", OBJECT_PROTOCOLS)
+def test_ar_1_missing_arguments_are_an_empty_object(empty: str | None, target: str) -> None:
     body = chat_turn([chat_call("call_1", arguments=empty)], [chat_result("call_1")])
     assert tool_calls_in(target, translated_body(body, CHAT, target))[0]["arguments"] == {}
     source = request_with_arguments(target, "{}")
@@ -52,16 +52,16 @@ def test_ar_1_no_arguments_are_an_empty_object(empty: str | None, target: str) -
     assert translated_body(source, target, RESPONSES)["input"][1]["arguments"] == "{}"
 
 
-@pytest.mark.parametrize("number", [BIG, HUGE, -BIG])
+@pytest.mark.parametrize("number", [BIG_INTEGER, HUGE_INTEGER, -BIG_INTEGER])
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_3_integers_of_any_size_are_exact(source: str, target: str, number: int) -> None:
     wire = json.dumps(request_with_arguments(source, f'{{"n":{number}}}')).encode()
-    made = translate_body(wire, source, target)
-    assert str(number).encode() in made.to_bytes()
-    assert tool_calls_in(target, made.value)[0]["arguments"] == {"n": number}
+    translated = translate_body(wire, source, target)
+    assert str(number).encode() in translated.to_bytes()
+    assert tool_calls_in(target, translated.value)[0]["arguments"] == {"n": number}
 
 
-COUNTING: dict[str, Any] = {
+INTEGER_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "timeout": {"type": "integer"},
@@ -84,34 +84,36 @@ INTEGERS = (
 )
 
 
-def written(protocol: str, made: bytes) -> str:
-    """The arguments of the one call of an answer, as their text."""
-    (call,) = toolwire.parse_tool_calls(made, protocol)
+def arguments_text(protocol: str, response: bytes) -> str:
+    """Return the arguments of the only call of a response as text."""
+    (call,) = toolwire.parse_tool_calls(response, protocol)
     return str(call["arguments"])
 
 
 @pytest.mark.parametrize("client", [client for client in ALL_PROTOCOLS if client != GEMINI])
-def test_ar_4_a_whole_number_is_an_integer_where_the_schema_says_so(client: str) -> None:
-    asked = request_with_tools(client, {"run": COUNTING})
+def test_ar_4_integral_floats_become_integers_where_the_schema_has_integers(client: str) -> None:
+    request = request_with_tools(client, {"run": INTEGER_SCHEMA})
     parts = f'{{"functionCall":{{"id":"call_1","name":"run","args":{FLOATS}}}}}'
-    answer = json.dumps(gemini_response({"text": "?"})).replace('{"text": "?"}', parts).encode()
-    made = toolwire.translate(answer, GEMINI, client, "response", request=asked)
-    assert written(client, made.to_bytes()) == INTEGERS
-    unasked = toolwire.translate(answer, GEMINI, client, "response")
-    assert written(client, unasked.to_bytes()) == FLOATS
-    own = request_with_tools(GEMINI, {"run": COUNTING})
-    assert toolwire.translate(answer, GEMINI, GEMINI, "response", request=own).value == json.loads(answer)
+    response = json.dumps(gemini_response({"text": "?"})).replace('{"text": "?"}', parts).encode()
+    translated = toolwire.translate(response, GEMINI, client, "response", request=request)
+    assert arguments_text(client, translated.to_bytes()) == INTEGERS
+    without_request = toolwire.translate(response, GEMINI, client, "response")
+    assert arguments_text(client, without_request.to_bytes()) == FLOATS
+    gemini_request = request_with_tools(GEMINI, {"run": INTEGER_SCHEMA})
+    assert toolwire.translate(response, GEMINI, GEMINI, "response", request=gemini_request).value == json.loads(
+        response
+    )
     for size in (1, 7, 1000):
         pieces = [FLOATS[at : at + size] for at in range(0, len(FLOATS), size)]
-        opened = chat_fragment(0, pieces[0], id="call_1", name="run")
-        wire = chat_stream(opened, *(chat_fragment(0, piece) for piece in pieces[1:]))
+        first_fragment = chat_fragment(0, pieces[0], id="call_1", name="run")
+        wire = chat_stream(first_fragment, *(chat_fragment(0, piece) for piece in pieces[1:]))
         if client != CHAT:
-            told = b"".join(toolwire.translate_stream([wire], CHAT, client, asked))
-            assert "".join(argument_pieces(client, told)) == INTEGERS
+            streamed = b"".join(toolwire.translate_stream([wire], CHAT, client, request))
+            assert "".join(argument_pieces(client, streamed)) == INTEGERS
 
 
 def argument_pieces(protocol: str, wire: bytes) -> list[str]:
-    """The text of the arguments of a stream with one call, in order."""
+    """Return the argument fragments of a stream with one call."""
     match protocol:
         case "anthropic":
             deltas = [frame.get("delta", {}) for frame in stream_frames(wire)]
@@ -132,35 +134,35 @@ def argument_pieces(protocol: str, wire: bytes) -> list[str]:
 
 @pytest.mark.parametrize("broken", ['{"city":', "[1,2]", "5", "not json"])
 @pytest.mark.parametrize("source", [CHAT, RESPONSES, OPENROUTER])
-@pytest.mark.parametrize("target", OBJECTS)
-def test_ar_6_arguments_that_are_no_object_are_wrapped_reported_and_come_back(
+@pytest.mark.parametrize("target", OBJECT_PROTOCOLS)
+def test_ar_6_arguments_that_are_not_an_object_are_wrapped_reported_and_restored(
     source: str, target: str, broken: str
 ) -> None:
     body = request_with_arguments(source, broken)
-    made = translated_body(body, source, target)
-    assert tool_calls_in(target, made)[0]["arguments"] == {"_raw": broken}
+    translated = translated_body(body, source, target)
+    assert tool_calls_in(target, translated)[0]["arguments"] == {"_raw": broken}
     path = "/input/1/arguments" if source == RESPONSES else "/messages/1/tool_calls/0/function/arguments"
     assert loss_kinds(body, source, target)[path] == "approximated"
-    back = translated_body(made, target, source)
-    held = back["input"][1] if source == RESPONSES else back["messages"][1]["tool_calls"][0]["function"]
-    assert held["arguments"] == broken
+    restored = translated_body(translated, target, source)
+    call = restored["input"][1] if source == RESPONSES else restored["messages"][1]["tool_calls"][0]["function"]
+    assert call["arguments"] == broken
 
 
 @pytest.mark.parametrize("finish_reason", ["length", "tool_calls"])
-def test_ar_7_truncated_arguments_are_marked_and_not_mended(finish_reason: str) -> None:
-    asked = chat_assistant(chat_call("call_1", arguments='{"path":"/tmp/a","content":"hel'))
-    (call,) = toolwire.parse_tool_calls(chat_response(asked, finish_reason), CHAT)
+def test_ar_7_truncated_arguments_are_marked_and_not_repaired(finish_reason: str) -> None:
+    message = chat_assistant(chat_call("call_1", arguments='{"path":"/tmp/a","content":"hel'))
+    (call,) = toolwire.parse_tool_calls(chat_response(message, finish_reason), CHAT)
     assert call["arguments"] == '{"path":"/tmp/a","content":"hel'
     assert call["complete"] is False
 
 
 def test_ar_10_null_arguments_are_an_empty_object() -> None:
-    answer = chat_response(chat_assistant(chat_call("call_1", arguments=None)))
-    assert tool_calls_in(ANTHROPIC, translated_body(answer, CHAT, ANTHROPIC, "response"))[0]["arguments"] == {}
+    response = chat_response(chat_assistant(chat_call("call_1", arguments=None)))
+    assert tool_calls_in(ANTHROPIC, translated_body(response, CHAT, ANTHROPIC, "response"))[0]["arguments"] == {}
     for protocol in (CHAT, OPENROUTER):
-        assert toolwire.parse_tool_calls(answer, protocol)[0]["arguments"] == ""
-    for target in OBJECTS:
-        assert tool_calls_in(target, translated_body(answer, OPENROUTER, target, "response"))[0]["arguments"] == {}
+        assert toolwire.parse_tool_calls(response, protocol)[0]["arguments"] == ""
+    for target in OBJECT_PROTOCOLS:
+        assert tool_calls_in(target, translated_body(response, OPENROUTER, target, "response"))[0]["arguments"] == {}
 
 
 FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "list": [], "object": {}}
@@ -168,24 +170,24 @@ FALSY: dict[str, Any] = {"zero": 0, "no": False, "nothing": None, "text": "", "l
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
 def test_ar_11_falsy_values_are_values(source: str, target: str) -> None:
-    made = translated_body(request_with_arguments(source, json.dumps(FALSY)), source, target)
-    assert tool_calls_in(target, made)[0]["arguments"] == FALSY
+    translated = translated_body(request_with_arguments(source, json.dumps(FALSY)), source, target)
+    assert tool_calls_in(target, translated)[0]["arguments"] == FALSY
     zero = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace("result 0", "0"))
     assert tool_results_in(target, translated_body(zero, source, target)) == [("call_1", "0")]
 
 
-ODD = '{"__proto__":{"polluted":true},"__class__":"x"}'
-DOUBLED = '{"a":1,"a":2}'
+UNUSUAL_KEYS = '{"__proto__":{"polluted":true},"__class__":"x"}'
+DUPLICATE_KEYS = '{"a":1,"a":2}'
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_ar_12_odd_keys_are_data_and_doubled_keys_are_kept(source: str, target: str) -> None:
-    made = translated_body(request_with_arguments(source, ODD), source, target)
-    assert tool_calls_in(target, made)[0]["arguments"] == json.loads(ODD)
-    written = DOUBLED if source in (CHAT, RESPONSES, OPENROUTER) else '{"a":1}'
-    wire = json.dumps(request_with_arguments(source, written), separators=(",", ":"))
-    sent = translate_body(wire.replace('{"a":1}', DOUBLED).encode(), source, target).to_bytes().decode()
-    assert (DOUBLED if target in OBJECTS else json.dumps(DOUBLED)) in sent
+def test_ar_12_unusual_keys_are_data_and_duplicate_keys_are_kept(source: str, target: str) -> None:
+    translated = translated_body(request_with_arguments(source, UNUSUAL_KEYS), source, target)
+    assert tool_calls_in(target, translated)[0]["arguments"] == json.loads(UNUSUAL_KEYS)
+    arguments = DUPLICATE_KEYS if source in (CHAT, RESPONSES, OPENROUTER) else '{"a":1}'
+    wire = json.dumps(request_with_arguments(source, arguments), separators=(",", ":"))
+    encoded = translate_body(wire.replace('{"a":1}', DUPLICATE_KEYS).encode(), source, target).to_bytes().decode()
+    assert (DUPLICATE_KEYS if target in OBJECT_PROTOCOLS else json.dumps(DUPLICATE_KEYS)) in encoded
 
 
 NOT_JSON = ['{"cut": [1, 2', "{plist = 1;}", "[not json", '{"a": 1}', "[1]"]
@@ -193,33 +195,33 @@ NOT_JSON = ['{"cut": [1, 2', "{plist = 1;}", "[not json", '{"a": 1}', "[1]"]
 
 @pytest.mark.parametrize("output", NOT_JSON)
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
-def test_ar_8_output_that_looks_like_json_is_sent_as_the_text_that_it_is(source: str, output: str) -> None:
+def test_ar_8_output_that_looks_like_json_is_sent_as_text(source: str, output: str) -> None:
     body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(output)))
-    made = translated_body(body, source, GEMINI)
-    assert gemini_parts(made)[2]["functionResponse"]["response"] == {"output": output}
-    assert tool_results_in(INTERACTIONS, translated_body(made, GEMINI, INTERACTIONS)) == [("call_1", output)]
+    translated = translated_body(body, source, GEMINI)
+    assert gemini_parts(translated)[2]["functionResponse"]["response"] == {"output": output}
+    assert tool_results_in(INTERACTIONS, translated_body(translated, GEMINI, INTERACTIONS)) == [("call_1", output)]
 
 
-REFERRING = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}
+OUTPUT_WITH_REFERENCE = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != GEMINI])
 def test_ar_9_references_in_an_output_are_text(source: str) -> None:
-    text = json.dumps(REFERRING, separators=(",", ":"))
-    whole: Any = REFERRING if source == INTERACTIONS else text
-    body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(whole)))
-    made = translated_body(body, source, GEMINI)
-    assert gemini_parts(made)[2]["functionResponse"]["response"] == {"output": text}
+    text = json.dumps(OUTPUT_WITH_REFERENCE, separators=(",", ":"))
+    output: Any = OUTPUT_WITH_REFERENCE if source == INTERACTIONS else text
+    body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace('"result 0"', json.dumps(output)))
+    translated = translated_body(body, source, GEMINI)
+    assert gemini_parts(translated)[2]["functionResponse"]["response"] == {"output": text}
     plain = json.loads(json.dumps(tool_cycle_request(INTERACTIONS, "call_1")).replace('"result 0"', '{"temp": 18}'))
-    held = gemini_parts(translated_body(plain, INTERACTIONS, GEMINI))[2]["functionResponse"]["response"]
-    assert held == {"output": {"temp": 18}}
+    response = gemini_parts(translated_body(plain, INTERACTIONS, GEMINI))[2]["functionResponse"]["response"]
+    assert response == {"output": {"temp": 18}}
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 def test_ar_13_a_tool_with_an_open_map_is_not_marked_strict(target: str) -> None:
     labels = {"type": "object", "additionalProperties": {"type": "string"}}
     schema = {"type": "object", "properties": {"labels": labels}, "required": ["labels"]}
-    made = translated_body(anthropic_request(tools=[anthropic_tool(schema=schema)]), ANTHROPIC, target)["tools"][0]
-    declared = made["function"] if target == CHAT else made
+    tool = translated_body(anthropic_request(tools=[anthropic_tool(schema=schema)]), ANTHROPIC, target)["tools"][0]
+    declared = tool["function"] if target == CHAT else tool
     assert declared.get("strict") is (None if target == CHAT else False)
     assert declared["parameters"] == schema

@@ -1,4 +1,4 @@
-"""Tool choice, parallel flags and system messages: TC-1 to TC-10, SY-1 to SY-7."""
+"""Tool choice, parallel calls and system messages (TC-1 to TC-10, SY-1 to SY-7)."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ FETCH: dict[str, Any] = {"type": "web_fetch_20250910", "name": "web_fetch"}
 REMINDER: dict[str, Any] = {"role": "system", "content": "Answer in French."}
 
 
-def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
-    """A request with two tools and this tool choice."""
+def request_with_choice(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
+    """Build a request with two tools and this tool choice."""
     match protocol:
         case "anthropic":
             return anthropic_request(tools=[anthropic_tool("a"), anthropic_tool("b")], tool_choice=choice, **fields)
@@ -45,10 +45,10 @@ def choosing(protocol: str, choice: Any, **fields: Any) -> dict[str, Any]:
 
 
 def test_tc_1_any_is_read_as_required() -> None:
-    assert translated_body(choosing(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
-    assert translated_body(choosing(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
-    made = translated_body(choosing(OPENROUTER, "any"), OPENROUTER, GEMINI)
-    assert made["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
+    assert translated_body(request_with_choice(CHAT, "any"), CHAT, ANTHROPIC)["tool_choice"] == {"type": "any"}
+    assert translated_body(request_with_choice(CHAT, "any"), CHAT, RESPONSES)["tool_choice"] == "required"
+    translated = translated_body(request_with_choice(OPENROUTER, "any"), OPENROUTER, GEMINI)
+    assert translated["toolConfig"] == {"functionCallingConfig": {"mode": "ANY"}}
 
 
 @pytest.mark.parametrize(
@@ -59,38 +59,38 @@ def test_tc_1_any_is_read_as_required() -> None:
         ([SEARCH, FETCH], {"type": "auto", "disable_parallel_tool_use": True}),
     ],
 )
-def test_tc_2_choice_and_parallel_flag_are_left_out_when_no_tool_is_left(declared: list[Any], choice: Any) -> None:
+def test_tc_2_choice_and_parallel_flag_are_omitted_when_no_tool_remains(declared: list[Any], choice: Any) -> None:
     body = anthropic_request(tools=declared, tool_choice=choice)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & translated_body(body, ANTHROPIC, CHAT).keys()
     assert not {"tools", "tool_choice"} & translated_body(body, ANTHROPIC, OLLAMA).keys()
-    if not declared:  # Google has a search of its own
+    if not declared:  # Google has a search tool
         assert not {"tools", "toolConfig"} & translated_body(body, ANTHROPIC, GEMINI).keys()
 
 
 @pytest.mark.parametrize("source", [CHAT, RESPONSES])
-def test_tc_3_the_parallel_flag_alone_makes_a_whole_choice(source: str) -> None:
-    body = choosing(source, "auto", parallel_tool_calls=False)
+def test_tc_3_the_parallel_flag_alone_makes_a_complete_choice(source: str) -> None:
+    body = request_with_choice(source, "auto", parallel_tool_calls=False)
     del body["tool_choice"]
-    made = translated_body(body, source, ANTHROPIC)
-    assert made["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    translated = translated_body(body, source, ANTHROPIC)
+    assert translated["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
-def test_tc_4_choice_and_flag_stand_in_one_place() -> None:
-    made = translated_body(choosing(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
-    assert made["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
-    assert "parallel_tool_calls" not in made
+def test_tc_4_choice_and_flag_are_sent_in_one_place() -> None:
+    translated = translated_body(request_with_choice(CHAT, "required", parallel_tool_calls=False), CHAT, ANTHROPIC)
+    assert translated["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
+    assert "parallel_tool_calls" not in translated
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 @pytest.mark.parametrize("choice", [{"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "a"}])
-def test_tc_5_the_parallel_switch_is_kept_both_ways(target: str, choice: dict[str, Any]) -> None:
+def test_tc_5_the_parallel_switch_is_kept_in_both_directions(target: str, choice: dict[str, Any]) -> None:
     switched = {**choice, "disable_parallel_tool_use": True}
-    made = translated_body(choosing(ANTHROPIC, switched), ANTHROPIC, target)
-    assert made["parallel_tool_calls"] is False
-    assert translated_body(made, target, ANTHROPIC)["tool_choice"] == switched
+    translated = translated_body(request_with_choice(ANTHROPIC, switched), ANTHROPIC, target)
+    assert translated["parallel_tool_calls"] is False
+    assert translated_body(translated, target, ANTHROPIC)["tool_choice"] == switched
 
 
-def test_tc_6_a_choice_goes_with_its_tool() -> None:
+def test_tc_6_a_choice_follows_its_tool() -> None:
     body = anthropic_request(tools=[SEARCH, anthropic_tool()], tool_choice={"type": "tool", "name": "web_search"})
     with pytest.raises(toolwire.LossyTranslationError, match="/tools/0: web_search must be called"):
         translated_body(body, ANTHROPIC, CHAT)
@@ -107,12 +107,12 @@ def test_tc_7_a_choice_among_some_tools_offers_only_these(source: str) -> None:
     chat_form = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "b"}}]}
     responses_form = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "b"}]}
     forms = {CHAT: {"type": "allowed_tools", "allowed_tools": chat_form}, RESPONSES: responses_form}
-    body = choosing(source, forms[source])
+    body = request_with_choice(source, forms[source])
     assert list(declared_schemas(ANTHROPIC, translated_body(body, source, ANTHROPIC))) == ["b"]
     other = RESPONSES if source == CHAT else CHAT
-    made = translated_body(body, source, other)
-    assert made["tool_choice"] == forms[other]
-    assert list(declared_schemas(other, made)) == ["a", "b"]
+    translated = translated_body(body, source, other)
+    assert translated["tool_choice"] == forms[other]
+    assert list(declared_schemas(other, translated)) == ["a", "b"]
     google = translated_body(body, source, GEMINI)
     assert google["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == ["b"]
     assert list(declared_schemas(OLLAMA, translated_body(body, source, OLLAMA))) == ["b"]
@@ -130,11 +130,11 @@ CHOICES = [
         INTERACTIONS: {"allowed_tools": {"mode": "any", "tools": ["b"]}},
     },
 ]
-CHOOSING = [protocol for protocol in ALL_PROTOCOLS if protocol != OLLAMA]
+CHOICE_PROTOCOLS = [protocol for protocol in ALL_PROTOCOLS if protocol != OLLAMA]
 
 
-def chosen(protocol: str, body: Any) -> Any:
-    """What a request says of the choice."""
+def choice_in(protocol: str, body: Any) -> Any:
+    """Return the tool choice of a request."""
     match protocol:
         case "gemini":
             return body["toolConfig"]["functionCallingConfig"]
@@ -145,14 +145,14 @@ def chosen(protocol: str, body: Any) -> Any:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize(("source", "target"), [(a, b) for a in CHOOSING for b in CHOOSING if a != b])
+@pytest.mark.parametrize(("source", "target"), [(a, b) for a in CHOICE_PROTOCOLS for b in CHOICE_PROTOCOLS if a != b])
 def test_tc_9_every_choice_is_mapped_exactly(source: str, target: str, choice: dict[str, Any]) -> None:
-    spoken = {**choice, OPENROUTER: choice[CHAT]}
-    body = choosing(source, spoken[source])
-    assert chosen(target, translated_body(body, source, target)) == spoken[target]
+    choices = {**choice, OPENROUTER: choice[CHAT]}
+    body = request_with_choice(source, choices[source])
+    assert choice_in(target, translated_body(body, source, target)) == choices[target]
     offered = {"none": [], "any": ["a", "b"], "auto": ["a", "b"], "tool": ["b"]}[choice[ANTHROPIC]["type"]]
-    made = translated_body(body, source, OLLAMA)  # without words for it, a choice is kept by what is offered
-    assert list(declared_schemas(OLLAMA, made)) == offered
+    translated = translated_body(body, source, OLLAMA)  # without a tool choice, only the chosen tools are sent
+    assert list(declared_schemas(OLLAMA, translated)) == offered
 
 
 AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
@@ -171,7 +171,7 @@ AUDIO = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "w
         ),
     ],
 )
-def test_tc_10_what_has_no_counterpart_is_reported_never_dropped_silently(body: dict[str, Any], path: str) -> None:
+def test_tc_10_settings_without_equivalent_are_reported(body: dict[str, Any], path: str) -> None:
     assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), path)
 
 
@@ -180,11 +180,11 @@ MID_CONVERSATION = anthropic_request(
 )
 
 
-def test_sy_1_system_text_in_the_middle_keeps_its_place_in_chat() -> None:
+def test_sy_1_system_text_in_the_middle_keeps_its_position_in_chat() -> None:
     for target in (CHAT, OLLAMA, OPENROUTER):
-        made = translated_body(MID_CONVERSATION, ANTHROPIC, target)
-        assert message_roles(made) == ["user", "assistant", "tool", "system", "assistant"]
-        assert made["messages"][3]["content"] == "Answer in French."
+        translated = translated_body(MID_CONVERSATION, ANTHROPIC, target)
+        assert message_roles(translated) == ["user", "assistant", "tool", "system", "assistant"]
+        assert translated["messages"][3]["content"] == "Answer in French."
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != ANTHROPIC])
@@ -192,10 +192,10 @@ def test_sy_2_system_text_is_never_dropped(target: str) -> None:
     assert str(translated_body(MID_CONVERSATION, ANTHROPIC, target)).count("Answer in French.") == 1
 
 
-def test_sy_3_system_text_in_the_middle_is_a_developer_item_of_responses() -> None:
-    made = responses_items(translated_body(MID_CONVERSATION, ANTHROPIC, RESPONSES))
-    (said,) = [item for item in made if "Answer in French." in str(item.get("content"))]
-    assert (said["role"], made.index(said)) == ("developer", 3)
+def test_sy_3_system_text_in_the_middle_is_a_developer_item_in_responses() -> None:
+    items = responses_items(translated_body(MID_CONVERSATION, ANTHROPIC, RESPONSES))
+    (developer_item,) = [item for item in items if "Answer in French." in str(item.get("content"))]
+    assert (developer_item["role"], items.index(developer_item)) == ("developer", 3)
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
@@ -203,11 +203,11 @@ def test_sy_3_system_text_in_the_middle_is_a_developer_item_of_responses() -> No
 def test_sy_4_leading_system_text_is_lifted_and_later_text_is_placed_legally(source: str, role: str) -> None:
     messages = [{"role": role, "content": "Be brief."}, USER_MESSAGE, {"role": role, "content": "Answer in French."}]
     body = chat_request(*messages) if source == CHAT else responses_request(*messages)
-    made = translated_body(body, source, ANTHROPIC)
-    assert content_text(made["system"]) == "Be brief."
+    translated = translated_body(body, source, ANTHROPIC)
+    assert content_text(translated["system"]) == "Be brief."
     reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
-    assert [content_text(message["content"]) for message in made["messages"]] == ["Go on.", reminder]
-    assert message_roles(made) == ["user", "user"]
+    assert [content_text(message["content"]) for message in translated["messages"]] == ["Go on.", reminder]
+    assert message_roles(translated) == ["user", "user"]
 
 
 def test_sy_5_null_instructions_are_no_instructions() -> None:
@@ -223,9 +223,9 @@ def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
         {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}},
     ]
     body = anthropic_request(system=blocks)
-    made = translated_body(body, ANTHROPIC, CHAT)
-    assert "cache_control" not in str(made)
-    assert made["messages"][0]["content"] == [
+    translated = translated_body(body, ANTHROPIC, CHAT)
+    assert "cache_control" not in str(translated)
+    assert translated["messages"][0]["content"] == [
         {"type": "text", "text": "Be brief."},
         {"type": "text", "text": "Be kind.", "prompt_cache_breakpoint": {"mode": "explicit"}},
     ]
@@ -237,27 +237,27 @@ def test_sy_6_system_blocks_with_cache_marks_lose_only_the_marks() -> None:
         assert loss_kinds(body, ANTHROPIC, target)["/system/1/cache_control"] == "dropped"
 
 
-IN_THE_MIDDLE = {
+MID_CONVERSATION_REQUESTS = {
     protocol: chat_request(
         {"role": "system", "content": "Be brief."}, USER_MESSAGE, REMINDER, {"role": "user", "content": "And?"}
     )
     for protocol in (CHAT, OLLAMA, OPENROUTER)
 }
-IN_THE_MIDDLE[RESPONSES] = responses_request(
+MID_CONVERSATION_REQUESTS[RESPONSES] = responses_request(
     USER_MESSAGE, {**REMINDER, "role": "developer"}, {"role": "user", "content": "And?"}, instructions="Be brief."
 )
-IN_THE_MIDDLE[ANTHROPIC] = anthropic_request(
+MID_CONVERSATION_REQUESTS[ANTHROPIC] = anthropic_request(
     USER_MESSAGE, REMINDER, {"role": "user", "content": "And?"}, system="Be brief."
 )
 
 
-@pytest.mark.parametrize("source", list(IN_THE_MIDDLE))
+@pytest.mark.parametrize("source", list(MID_CONVERSATION_REQUESTS))
 def test_sy_7_system_text_is_an_instruction_or_a_reminder(source: str) -> None:
-    body = IN_THE_MIDDLE[source]
+    body = MID_CONVERSATION_REQUESTS[source]
     reminder = "<system-reminder>\nAnswer in French.\n</system-reminder>"
-    made = translated_body(body, source, GEMINI)
-    assert made["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
-    assert [(one["role"], one["parts"]) for one in made["contents"]] == [
+    translated = translated_body(body, source, GEMINI)
+    assert translated["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
+    assert [(content["role"], content["parts"]) for content in translated["contents"]] == [
         ("user", [{"text": "Go on."}]),
         ("user", [{"text": reminder}]),
         ("user", [{"text": "And?"}]),

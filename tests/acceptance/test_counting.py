@@ -1,4 +1,4 @@
-"""Counting tokens, CT-1 to CT-5: a real gateway in front of the simulator, or of a server without that address."""
+"""Token counting (CT-1 to CT-5): a gateway in front of the simulator, or of a server that cannot count."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import parse_origin
 from toolwire.upstream.simulator.app import Simulator
 
-COUNTING = ["anthropic", "openai-responses", "gemini"]
+COUNTING_PROTOCOLS = ["anthropic", "openai-responses", "gemini"]
 PATHS = {
     "anthropic": "/v1/messages/count_tokens",
     "openai-responses": "/v1/responses/input_tokens",
@@ -38,42 +38,42 @@ PATHS = {
 NOT_FOUND = http_response("404 Not Found", openai_error_body("there is no such address", "not_found_error"))
 
 
-def tokens_of(client: str, body: bytes) -> int:
-    answer = json.loads(body)
+def parse_count(client: str, body: bytes) -> int:
+    response = json.loads(body)
     if client == "gemini":
-        assert list(answer) == ["totalTokens"]
-        count = answer["totalTokens"]
+        assert list(response) == ["totalTokens"]
+        count = response["totalTokens"]
     else:
-        assert answer.pop("object", None) == ("response.input_tokens" if client == "openai-responses" else None)
-        assert list(answer) == ["input_tokens"]
-        count = answer["input_tokens"]
+        assert response.pop("object", None) == ("response.input_tokens" if client == "openai-responses" else None)
+        assert list(response) == ["input_tokens"]
+        count = response["input_tokens"]
     assert type(count) is int
     return count
 
 
 async def count(gateway: RunningGateway, client: str, body: bytes, query: str = "") -> tuple[int, str]:
-    answer = await gateway.post(PATHS[client] + query, body)
-    read = await answer.read(10_000)
-    assert answer.status == 200, read
-    return tokens_of(client, read), answer.headers["toolwire-tokens"]
+    response = await gateway.post(PATHS[client] + query, body)
+    read = await response.read(10_000)
+    assert response.status == 200, read
+    return parse_count(client, read), response.headers["toolwire-tokens"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", COUNTING)
-def test_ct_1_every_client_can_count_in_front_of_every_provider(client: str, protocol: str) -> None:
-    async def work(base_url: str) -> None:
+@pytest.mark.parametrize("client", COUNTING_PROTOCOLS)
+def test_ct_1_every_client_can_count_tokens_with_every_provider(client: str, protocol: str) -> None:
+    async def scenario(base_url: str) -> None:
         async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
             _, body = question_request(client)
-            tokens, how = await count(gateway, client, body, "?beta=true")
+            tokens, method = await count(gateway, client, body, "?beta=true")
             assert tokens > 10
-            assert how == ("counted" if protocol in COUNTING else "estimated")
+            assert method == ("counted" if protocol in COUNTING_PROTOCOLS else "estimated")
 
     with serve_app(Simulator()) as base_url:
-        run_async(work(base_url))
+        run_async(scenario(base_url))
 
 
-def test_a_model_that_nobody_knows_is_no_404() -> None:
-    async def work() -> None:
+def test_counting_for_an_unknown_model_is_not_a_404() -> None:
+    async def scenario() -> None:
         providers = "".join(
             f'[providers.{name}]\nprotocol = "{name}"\nbase_url = "http://127.0.0.{number}:9"\n'
             for number, name in enumerate(("anthropic", "gemini"), 1)
@@ -82,13 +82,13 @@ def test_a_model_that_nobody_knows_is_no_404() -> None:
             _, body = question_request("anthropic")
             assert await count(gateway, "anthropic", body) == (estimate_tokens(body), "estimated")
 
-    run_async(work())
+    run_async(scenario())
 
 
 SYSTEM, DESCRIPTION = "Speak like a pirate. " * 50, "What the weather is like. " * 50
 
 
-def described() -> dict[str, Any]:
+def request_with_tool() -> dict[str, Any]:
     function = {"name": "weather", "description": DESCRIPTION, "parameters": {"type": "object"}}
     return {
         "model": "m",
@@ -98,14 +98,14 @@ def described() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", COUNTING)
+@pytest.mark.parametrize("client", COUNTING_PROTOCOLS)
 def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> None:
-    async def work(base_url: str) -> None:
+    async def scenario(base_url: str) -> None:
         async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
-            everything = described()
+            everything = request_with_tool()
             body = tw.translate(everything, "openai-chat", client, model="m").to_bytes()
-            tokens, how = await count(gateway, client, body)
-            added = 0 if how == "counted" else TOKENS_WITH_TOOLS
+            tokens, method = await count(gateway, client, body)
+            added = 0 if method == "counted" else TOKENS_WITH_TOOLS
             assert tokens - added > (len(SYSTEM) + len(DESCRIPTION)) // 4
             del everything["tools"]
             less, _ = await count(
@@ -114,12 +114,12 @@ def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> N
             assert tokens - added - less > len(DESCRIPTION) // 4
 
     with serve_app(Simulator()) as base_url:
-        run_async(work(base_url))
+        run_async(scenario(base_url))
 
 
-@pytest.mark.parametrize("protocol", COUNTING)
+@pytest.mark.parametrize("protocol", COUNTING_PROTOCOLS)
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         NOT_FOUND,
         http_response("500 Oh", openai_error_body("went wrong")),
@@ -130,18 +130,18 @@ def test_ct_2_system_text_and_tools_are_counted(client: str, protocol: str) -> N
     ],
     ids=["404", "500", "401", "no JSON", "no number", "no HTTP"],
 )
-def test_ct_3_a_provider_that_can_not_count_is_asked_all_the_same(answer: bytes, protocol: str) -> None:
-    """The estimate takes its place, and the next exchange goes there at once, with no try in between."""
+def test_ct_3_a_provider_that_cannot_count_stays_in_service(response: bytes, protocol: str) -> None:
+    """The gateway estimates, and the next exchange goes to the provider at once."""
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(
-            answer,
+            response,
             http_response("200 OK", tw.translate(CHAT_BODY, "openai-chat", protocol, kind="response").to_bytes()),
         )
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             _, body = question_request("anthropic")
-            tokens, how = await count(gateway, "anthropic", body)
-            assert (how, tokens > TOKENS_WITH_TOOLS) == ("estimated", True)
+            tokens, method = await count(gateway, "anthropic", body)
+            assert (method, tokens > TOKENS_WITH_TOOLS) == ("estimated", True)
             assert len(script.requests) == 1
             exchange = await gateway.send_question("anthropic")
             assert (exchange.status, len(script.requests)) == (200, 2)
@@ -149,32 +149,32 @@ def test_ct_3_a_provider_that_can_not_count_is_asked_all_the_same(answer: bytes,
             metrics = (await gateway.get("/metrics"))[1]
             assert b'client="anthropic",provider="up",status="200"} 2' in metrics
 
-    run_async(work())
+    run_async(scenario())
 
 
-@pytest.mark.parametrize("protocol", COUNTING)
-@pytest.mark.parametrize("client", COUNTING)
-def test_ct_4_the_providers_own_count_is_what_the_exchange_then_takes(client: str, protocol: str) -> None:
-    async def work(base_url: str) -> None:
+@pytest.mark.parametrize("protocol", COUNTING_PROTOCOLS)
+@pytest.mark.parametrize("client", COUNTING_PROTOCOLS)
+def test_ct_4_the_count_of_the_provider_matches_the_exchange(client: str, protocol: str) -> None:
+    async def scenario(base_url: str) -> None:
         async with run_gateway(one_provider_config(parse_origin(base_url), protocol)) as gateway:
             path, body = question_request(client)
-            tokens, how = await count(gateway, client, body)
-            answer = await gateway.post(path, body)
-            read = await answer.read(100_000)
-            assert answer.status == 200, read
+            tokens, method = await count(gateway, client, body)
+            response = await gateway.post(path, body)
+            read = await response.read(100_000)
+            assert response.status == 200, read
             usage = PROTOCOLS[client].decode_response(read, ResponseContext()).usage
             assert usage is not None
-            assert (tokens, how) == (usage.input_tokens, "counted")
+            assert (tokens, method) == (usage.input_tokens, "counted")
 
     with serve_app(Simulator()) as base_url:
-        run_async(work(base_url))
+        run_async(scenario(base_url))
 
 
-@pytest.mark.parametrize("protocol", COUNTING)
-def test_ct_5_what_is_counted_is_what_would_be_sent(protocol: str) -> None:
-    """History with calls, hosted tools and settings, translated as for the exchange; less what only an answer needs."""
+@pytest.mark.parametrize("protocol", COUNTING_PROTOCOLS)
+def test_ct_5_the_counted_request_is_the_request_that_would_be_sent(protocol: str) -> None:
+    """Calls, hosted tools and settings are translated as for the exchange, without fields for the response."""
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", b'{"input_tokens": 77, "totalTokens": 77}'), NOT_FOUND)
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin, protocol)) as gateway:
             call = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}}
@@ -195,29 +195,29 @@ def test_ct_5_what_is_counted_is_what_would_be_sent(protocol: str) -> None:
             }
             assert await count(gateway, "anthropic", json.dumps(body).encode()) == (77, "counted")
             await gateway.post("/v1/messages", json.dumps(body).encode())
-        counted, sent = script.bodies
+        counted, sent_body = script.bodies
         if protocol == "gemini":
             counted = counted["generateContentRequest"]
             assert counted.pop("model") == "models/m"
-        assert counted == {name: value for name, value in sent.items() if name in counted}
-        only_for_an_answer = {"max_tokens", "max_output_tokens", "stream", "store", "include"}
-        assert sent.keys() - counted.keys() <= only_for_an_answer
-        assert counted.keys() & only_for_an_answer == set()
+        assert counted == {name: value for name, value in sent_body.items() if name in counted}
+        response_fields = {"max_tokens", "max_output_tokens", "stream", "store", "include"}
+        assert sent_body.keys() - counted.keys() <= response_fields
+        assert counted.keys() & response_fields == set()
 
-    run_async(work())
+    run_async(scenario())
 
 
-def test_the_official_clients_take_the_counts() -> None:
+def test_the_official_sdks_accept_the_counts() -> None:
     with serve_app(Simulator()) as base_url:
         gateway = build_gateway(
             parse_config(one_provider_config(parse_origin(base_url), "ollama"), {}), None, {"HOME": "/nonexistent"}
         )
-        said: list[Any] = [{"role": "user", "content": "Hi"}]
+        messages: list[Any] = [{"role": "user", "content": "Hi"}]
         with serve_app(gateway.app) as root:
             with anthropic.Anthropic(base_url=root, api_key="none") as claude:
-                counted = claude.messages.count_tokens(model="m", messages=said, system="Be kind.")
+                counted = claude.messages.count_tokens(model="m", messages=messages, system="Be kind.")
                 assert counted.input_tokens > 5
             with openai.OpenAI(base_url=f"{root}/v1", api_key="none") as gpt:
-                assert gpt.responses.input_tokens.count(model="m", input=said).input_tokens > 5
+                assert gpt.responses.input_tokens.count(model="m", input=messages).input_tokens > 5
             with genai.Client(api_key="none", http_options=HttpOptions(base_url=root)) as gemini:
                 assert (gemini.models.count_tokens(model="m", contents="Hi").total_tokens or 0) > 5

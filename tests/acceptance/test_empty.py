@@ -1,4 +1,4 @@
-"""Empty and null content: EM-1 to EM-9."""
+"""Empty and null content (EM-1 to EM-9)."""
 
 import json
 from typing import Any
@@ -43,31 +43,31 @@ from tests.support.translation import has_loss_at, loss_paths, translate_stream_
 
 @pytest.mark.parametrize("target", [CHAT, OPENROUTER])
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source not in (CHAT, OPENROUTER)])
-def test_em_1_an_assistant_that_only_calls_has_null_content(source: str, target: str) -> None:
-    made = translated_body(tool_cycle_request(source, "call_1"), source, target)
-    assert made["messages"][1]["content"] is None
+def test_em_1_an_assistant_turn_with_only_calls_has_null_content(source: str, target: str) -> None:
+    translated = translated_body(tool_cycle_request(source, "call_1"), source, target)
+    assert translated["messages"][1]["content"] is None
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != CHAT])
 def test_em_2_null_content_beside_calls_keeps_the_message(target: str) -> None:
-    made = translated_body(tool_cycle_request(CHAT, "call_1"), CHAT, target)
-    assert [call["id"] for call in tool_calls_in(target, made)] == ["call_1"]
+    translated = translated_body(tool_cycle_request(CHAT, "call_1"), CHAT, target)
+    assert [call["id"] for call in tool_calls_in(target, translated)] == ["call_1"]
 
 
 @pytest.mark.parametrize("empty", ["", [{"type": "text", "text": ""}]])
-def test_em_3_no_empty_block_is_sent_and_the_change_is_reported(empty: Any) -> None:
+def test_em_3_empty_blocks_are_not_sent_and_the_change_is_reported(empty: Any) -> None:
     body = chat_request(
         USER_MESSAGE, {"role": "assistant", "content": empty}, {"role": "user", "content": "Still there?"}
     )
-    made = translated_body(body, CHAT, ANTHROPIC)
-    for message in made["messages"]:
+    translated = translated_body(body, CHAT, ANTHROPIC)
+    for message in translated["messages"]:
         assert message["content"]
         blocks = message["content"] if isinstance(message["content"], list) else []
         assert all(block["text"] for block in blocks if block["type"] == "text")
     assert has_loss_at(loss_paths(body, CHAT, ANTHROPIC), "/messages/1")
 
 
-EMPTY: dict[str, Any] = {
+EMPTY_RESULTS: dict[str, Any] = {
     CHAT: {"role": "tool", "tool_call_id": "toolu_1", "content": ""},
     RESPONSES: {"type": "function_call_output", "call_id": "toolu_1", "output": ""},
     GEMINI: {
@@ -80,16 +80,16 @@ EMPTY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("target", list(EMPTY))
-def test_em_4_a_result_without_content_is_an_empty_one(target: str) -> None:
-    answer = {"type": "tool_result", "tool_use_id": "toolu_1"}
-    made = translated_body(anthropic_turn([anthropic_call("toolu_1")], [answer]), ANTHROPIC, target)
-    held = made.get("messages") or made.get("input") or made["contents"]
-    assert held[-1] == EMPTY[target]
+@pytest.mark.parametrize("target", list(EMPTY_RESULTS))
+def test_em_4_a_result_without_content_is_an_empty_result(target: str) -> None:
+    result = {"type": "tool_result", "tool_use_id": "toolu_1"}
+    translated = translated_body(anthropic_turn([anthropic_call("toolu_1")], [result]), ANTHROPIC, target)
+    history = translated.get("messages") or translated.get("input") or translated["contents"]
+    assert history[-1] == EMPTY_RESULTS[target]
 
 
-# All that the model was allowed to say went into its thoughts.
-CUT: dict[str, Any] = {
+# Responses whose thinking used up all tokens.
+EMPTY_TRUNCATED_RESPONSES: dict[str, Any] = {
     ANTHROPIC: anthropic_response(stop_reason="max_tokens"),
     CHAT: chat_response({"role": "assistant", "content": None}, "length"),
     RESPONSES: responses_response(
@@ -103,47 +103,47 @@ CUT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_em_5_an_answer_with_nothing_in_it_is_still_one_answer_that_was_cut(source: str, target: str) -> None:
-    made = translated_body(CUT[source], source, target, "response")
-    said = summary(target, made)
-    assert (said["text"], said["calls"], said["stop"]) == ("", [], "max_tokens")
+def test_em_5_an_empty_response_that_was_cut_is_still_one_response(source: str, target: str) -> None:
+    translated = translated_body(EMPTY_TRUNCATED_RESPONSES[source], source, target, "response")
+    content = summary(target, translated)
+    assert (content["text"], content["calls"], content["stop"]) == ("", [], "max_tokens")
     if target in (CHAT, OPENROUTER):
-        (choice,) = made["choices"]
+        (choice,) = translated["choices"]
         assert (choice["message"].get("content") or "", choice["finish_reason"]) == ("", "length")
     if target == GEMINI:
-        assert [one["finishReason"] for one in made["candidates"]] == ["MAX_TOKENS"]
+        assert [candidate["finishReason"] for candidate in translated["candidates"]] == ["MAX_TOKENS"]
 
 
-def test_em_6_an_empty_answer_that_was_cut_says_so() -> None:
+def test_em_6_an_empty_truncated_response_reports_its_stop_reason() -> None:
     body = chat_response({"role": "assistant", "content": ""}, "length")
     assert translated_body(body, CHAT, ANTHROPIC, "response")["stop_reason"] == "max_tokens"
-    made = translated_body(body, CHAT, RESPONSES, "response")
-    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    translated = translated_body(body, CHAT, RESPONSES, "response")
+    assert (translated["status"], translated["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     wire = chat_stream({"content": ""}, finish_reason="length")
     for target in ALL_PROTOCOLS:
-        said = fold_stream(target, translate_stream_bytes(wire, CHAT, target))
-        assert (said["text"], said["stop"]) == ("", "max_tokens")
+        folded = fold_stream(target, translate_stream_bytes(wire, CHAT, target))
+        assert (folded["text"], folded["stop"]) == ("", "max_tokens")
 
 
 def test_em_7_empty_text_beside_calls_makes_no_message() -> None:
     blocks = [{"type": "text", "text": ""}, anthropic_call("toolu_1")]
-    made = translated_body(anthropic_turn(blocks, [anthropic_result("toolu_1")]), ANTHROPIC, CHAT)
-    assert message_roles(made) == ["user", "assistant", "tool"]
-    said = {
+    translated = translated_body(anthropic_turn(blocks, [anthropic_result("toolu_1")]), ANTHROPIC, CHAT)
+    assert message_roles(translated) == ["user", "assistant", "tool"]
+    empty_message = {
         "type": "message",
         "role": "assistant",
         "content": [{"type": "output_text", "text": "", "annotations": []}],
     }
-    body = responses_request(USER_MESSAGE, said, responses_call("call_1"), responses_output("call_1"))
+    body = responses_request(USER_MESSAGE, empty_message, responses_call("call_1"), responses_output("call_1"))
     assert message_roles(translated_body(body, RESPONSES, CHAT)) == ["user", "assistant", "tool"]
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_em_8_an_empty_description_arrives_as_it_is(source: str, target: str) -> None:
-    """Only Bedrock refuses it; nothing is made up for the others."""
+def test_em_8_an_empty_description_passes_unchanged(source: str, target: str) -> None:
+    """Only Bedrock rejects it, and none is invented for the others."""
     body = json.loads(json.dumps(request_with_tools(source, {"get_weather": None})).replace('"Weather."', '""'))
-    made = translated_body(body, source, target)["tools"][0]
-    declared = made["functionDeclarations"][0] if target == GEMINI else made.get("function", made)
+    tool = translated_body(body, source, target)["tools"][0]
+    declared = tool["functionDeclarations"][0] if target == GEMINI else tool.get("function", tool)
     assert declared["description"] == ""
     assert not any("description" in path for path in loss_paths(body, source, target))
 
@@ -153,8 +153,8 @@ def test_em_9_only_the_end_of_a_final_assistant_text_is_trimmed() -> None:
     body = chat_request(
         USER_MESSAGE, earlier, {"role": "user", "content": "More"}, {"role": "assistant", "content": "Two: \n"}
     )
-    made = translated_body(body, CHAT, ANTHROPIC)
-    assert [content_text(message["content"]) for message in made["messages"]] == [
+    translated = translated_body(body, CHAT, ANTHROPIC)
+    assert [content_text(message["content"]) for message in translated["messages"]] == [
         "Go on.",
         "One: ",
         "More",
@@ -165,11 +165,11 @@ def test_em_9_only_the_end_of_a_final_assistant_text_is_trimmed() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_an_empty_result_is_a_result(source: str, target: str) -> None:
+def test_an_empty_result_is_kept(source: str, target: str) -> None:
     body = json.loads(json.dumps(tool_cycle_request(source, "call_1")).replace("result 0", ""))
     assert tool_results_in(target, translated_body(body, source, target)) == [("call_1", "")]
 
 
-def test_a_response_without_output_is_an_answer() -> None:
-    made = translated_body(responses_response(), RESPONSES, CHAT, "response")
-    assert made["choices"][0]["finish_reason"] == "stop"
+def test_a_response_without_output_is_valid() -> None:
+    translated = translated_body(responses_response(), RESPONSES, CHAT, "response")
+    assert translated["choices"][0]["finish_reason"] == "stop"

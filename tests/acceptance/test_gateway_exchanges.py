@@ -1,4 +1,4 @@
-"""What goes wrong between a client, the gateway and its upstreams: ST-19, ST-27, EX and CA."""
+"""Failures between a client, the gateway and its upstreams (ST-19, ST-27, EX and CA)."""
 
 import asyncio
 import gzip
@@ -41,13 +41,13 @@ from toolwire.gateway.server.app import App
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
-streamed_or_not = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+streamed_or_not = pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 every_client = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
 # ---- streams
 
-SLOW = b"""
+SCRIPT = b"""
 [[turns]]
 when = "think"
 repeat = 0
@@ -61,12 +61,12 @@ error = {kind = "invalid_request", message = "That makes no sense."}
 
 
 @pytest.fixture(scope="module")
-def patient() -> Iterator[GatewaySetup]:
-    with serve_gateway(Simulator(script=parse_script(SLOW, "script")), "[limits]\nheartbeat = 0.02") as place:
-        yield place
+def heartbeat_setup() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(script=parse_script(SCRIPT, "script")), "[limits]\nheartbeat = 0.02") as setup:
+        yield setup
 
 
-BEATS = {
+HEARTBEATS = {
     "anthropic": b'event: ping\ndata: {"type":"ping"}\n\n',
     "openai-chat": b": ping\n\n",
     "openai-responses": b": ping\n\n",
@@ -77,8 +77,8 @@ BEATS = {
 }
 
 
-# What an SDK says of an error that comes when the head is out, where it doesn't say what the error says.
-IN_THE_STREAM = {
+# The message of an SDK for an error after the response head, if it differs from the error itself.
+SDK_STREAM_ERRORS = {
     "openai-responses": "Didn't receive a `response.completed` event",
     "gemini-interactions": None,
     "openrouter": None,
@@ -86,36 +86,38 @@ IN_THE_STREAM = {
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
-def test_st_19_silence_is_filled_from_before_the_first_event_as_each_sdk_takes_it(
-    patient: GatewaySetup, client: str
+def test_st_19_silence_is_filled_with_heartbeats_that_each_sdk_accepts(
+    heartbeat_setup: GatewaySetup, client: str
 ) -> None:
     for upstream_protocol in ("openai-chat", client):
-        patient.reset()
-        patient.upstream.hold(lambda _, __: patient.gateway.exchanges[-1].response_body.count(BEATS[client]) < 2)
-        heard = SDK_CLIENTS[client][0](patient.base_url, routed_model(upstream_protocol), stream=True).send_text(
+        heartbeat_setup.reset()
+        heartbeat_setup.upstream.hold(
+            lambda _, __: heartbeat_setup.gateway.exchanges[-1].response_body.count(HEARTBEATS[client]) < 2
+        )
+        turn = SDK_CLIENTS[client][0](heartbeat_setup.base_url, routed_model(upstream_protocol), stream=True).send_text(
             "think"
         )
-        assert heard.text == "at last"
-        wire = patient.gateway.exchanges[-1].response_body
-        assert wire.startswith(BEATS[client] * 2)
+        assert turn.text == "at last"
+        wire = heartbeat_setup.gateway.exchanges[-1].response_body
+        assert wire.startswith(HEARTBEATS[client] * 2)
         events = decode_events(client, wire)
         assert isinstance(events[-1], ResponseEnd)
-    asking = SDK_CLIENTS[client][0](patient.base_url, routed_model(client), stream=True)
-    patient.reset()
-    patient.upstream.hold(lambda _, __: not patient.gateway.exchanges[-1].response_body)
-    if (said := IN_THE_STREAM.get(client, "makes no sense")) is None:
-        assert asking.send_text("fail").text == ""
+    sdk_client = SDK_CLIENTS[client][0](heartbeat_setup.base_url, routed_model(client), stream=True)
+    heartbeat_setup.reset()
+    heartbeat_setup.upstream.hold(lambda _, __: not heartbeat_setup.gateway.exchanges[-1].response_body)
+    if (message := SDK_STREAM_ERRORS.get(client, "makes no sense")) is None:
+        assert sdk_client.send_text("fail").text == ""
     else:
-        with pytest.raises(Exception, match=said):
-            asking.send_text("fail")
-    seen = patient.gateway.exchanges[-1]
-    (failed,) = [event for event in decode_events(client, seen.response_body) if isinstance(event, ResponseFailed)]
-    assert (seen.status, failed.error.message) == (200, "That makes no sense.")
+        with pytest.raises(Exception, match=message):
+            sdk_client.send_text("fail")
+    exchange = heartbeat_setup.gateway.exchanges[-1]
+    (failed,) = [event for event in decode_events(client, exchange.response_body) if isinstance(event, ResponseFailed)]
+    assert (exchange.status, failed.error.message) == (200, "That makes no sense.")
 
 
 @streamed_or_not
 @pytest.mark.parametrize(
-    ("encoding", "pack"),
+    ("encoding", "compress"),
     [
         ("gzip", gzip.compress),
         ("deflate", zlib.compress),
@@ -123,30 +125,30 @@ def test_st_19_silence_is_filled_from_before_the_first_event_as_each_sdk_takes_i
     ],
     ids=["gzip", "deflate", "stacked"],
 )
-def test_st_27_a_packed_answer_is_unpacked_and_no_header_says_otherwise(
-    encoding: str, pack: object, stream: bool
+def test_st_27_a_compressed_response_is_decompressed_and_its_header_removed(
+    encoding: str, compress: object, stream: bool
 ) -> None:
-    assert callable(pack)
+    assert callable(compress)
     kind = "text/event-stream" if stream else "application/json"
-    body = pack(STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n" if stream else CHAT_BODY)
+    body = compress(STREAM_START + chat_sse_event({}, "stop") + b"data: [DONE]\n\n" if stream else CHAT_BODY)
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", body, kind, f"content-encoding: {encoding}\r\n"))
         async with run_gateway_with(script) as gateway:
             for client in ("openai-chat", "anthropic"):
-                answer = await gateway.send_question(client, stream=stream)
-                said = await answer.read(10_000)
-                assert "content-encoding" not in answer.headers
-                assert (b"sunny" if stream else b"fine") in said
-                assert int(answer.headers.get("content-length", len(said))) == len(said)
+                response = await gateway.send_question(client, stream=stream)
+                content = await response.read(10_000)
+                assert "content-encoding" not in response.headers
+                assert (b"sunny" if stream else b"fine") in content
+                assert int(response.headers.get("content-length", len(content))) == len(content)
             assert b"accept-encoding: identity" in script.requests[0]
         unknown = http_response("200 OK", b"x", kind, "content-encoding: br\r\n")
         async with run_gateway_with(ScriptedUpstream(unknown), extra_config="[limits]\nretries = 0") as gateway:
-            answer = await gateway.send_question("anthropic", stream=stream)
-            assert answer.status == 502
-            assert "'br'" in decode_error("anthropic", 502, await answer.read(10_000)).message
+            response = await gateway.send_question("anthropic", stream=stream)
+            assert response.status == 502
+            assert "'br'" in decode_error("anthropic", 502, await response.read(10_000)).message
 
-    run_async(work())
+    run_async(scenario())
 
 
 # ---- errors
@@ -157,7 +159,7 @@ def anthropic_overloaded(*before: object) -> bytes:
     return SSE_HEAD + transfer_chunk(anthropic_events(*before, error)) + b"0\r\n\r\n"  # type: ignore[arg-type]
 
 
-OPENED = {
+MESSAGE_START = {
     "type": "message_start",
     "message": {
         "id": "msg_1",
@@ -170,91 +172,91 @@ OPENED = {
         "usage": {"input_tokens": 10, "output_tokens": 1},
     },
 }
-BLOCK = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "sunny"}}
+BLOCK_START = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+TEXT_DELTA = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "sunny"}}
 
 
 @every_client
 def test_ex_1_overloaded_after_200_is_a_529_before_output_and_a_typed_error_after(protocol: str) -> None:
-    async def work() -> None:
-        more = "[limits]\nretries = 0"
+    async def scenario() -> None:
+        limits = "[limits]\nretries = 0"
         early, late = (
             ScriptedUpstream(anthropic_overloaded()),
-            ScriptedUpstream(anthropic_overloaded(OPENED, BLOCK, DELTA)),
+            ScriptedUpstream(anthropic_overloaded(MESSAGE_START, BLOCK_START, TEXT_DELTA)),
         )
         async with (
             serve_upstream(early) as origin,
-            run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
+            run_gateway(one_provider_config(origin, "anthropic", limits)) as gateway,
         ):
-            answer = await gateway.send_question(protocol, stream=True)
-            assert answer.status == {"anthropic": 529}.get(protocol, 503)
-            assert "Overloaded" in decode_error(protocol, answer.status, await answer.read(10_000)).message
+            response = await gateway.send_question(protocol, stream=True)
+            assert response.status == {"anthropic": 529}.get(protocol, 503)
+            assert "Overloaded" in decode_error(protocol, response.status, await response.read(10_000)).message
         async with (
             serve_upstream(late) as origin,
-            run_gateway(one_provider_config(origin, "anthropic", more)) as gateway,
+            run_gateway(one_provider_config(origin, "anthropic", limits)) as gateway,
         ):
             wire = await (await gateway.send_question(protocol, stream=True)).read(10_000)
             (failed,) = [event for event in decode_events(protocol, wire) if isinstance(event, ResponseFailed)]
             assert b"sunny" in wire
             assert "Overloaded" in failed.error.message
 
-    run_async(work())
+    run_async(scenario())
 
 
-def test_ex_5_the_first_event_is_fetched_while_the_next_upstream_can_be_asked() -> None:
+def test_ex_5_the_first_event_is_awaited_while_failover_is_possible() -> None:
     limited = (
         SSE_HEAD
         + transfer_chunk(b"data: " + openai_error_body("slow down", "rate_limit_error") + b"\n\n")
         + b"0\r\n\r\n"
     )
 
-    async def work() -> None:
+    async def scenario() -> None:
         first, second = ScriptedUpstream(limited), ScriptedUpstream(CHAT_STREAM)
         async with run_gateway_with(first, second, extra_config="[limits]\nretries = 1") as gateway:
-            answer = await gateway.send_question("anthropic", stream=True)
-            assert answer.status == 200
-            assert b"sunny" in await answer.read(10_000)
+            response = await gateway.send_question("anthropic", stream=True)
+            assert response.status == 200
+            assert b"sunny" in await response.read(10_000)
             assert (len(first.requests), len(second.requests)) == (1, 1)
         only = ScriptedUpstream(limited)
         async with run_gateway_with(only, extra_config="[limits]\nretries = 0") as gateway:
-            answer = await gateway.send_question("anthropic", stream=True)
-            assert decode_error("anthropic", answer.status, await answer.read(10_000)).kind == "rate_limit"
+            response = await gateway.send_question("anthropic", stream=True)
+            assert decode_error("anthropic", response.status, await response.read(10_000)).kind == "rate_limit"
 
-    run_async(work())
+    run_async(scenario())
 
 
 @every_client
 @streamed_or_not
-def test_ex_6_an_upstream_that_refuses_connections_is_a_502_of_the_servers_kind(protocol: str, stream: bool) -> None:
-    async def work() -> None:
+def test_ex_6_a_refused_connection_is_a_502_server_error(protocol: str, stream: bool) -> None:
+    async def scenario() -> None:
         async with serve_upstream(reply_with()) as origin:
             pass
         async with run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 0")) as gateway:
-            answer = await gateway.send_question(protocol, stream=stream)
-            error = decode_error(protocol, answer.status, await answer.read(10_000))
-            assert (answer.status, error.kind) == (502, "server")
+            response = await gateway.send_question(protocol, stream=stream)
+            error = decode_error(protocol, response.status, await response.read(10_000))
+            assert (response.status, error.kind) == (502, "server")
             assert "can't connect to" in error.message
 
-    run_async(work())
+    run_async(scenario())
 
 
 @every_client
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
 def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol: str, kind: str) -> None:
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(
             http_response("400 Bad", openai_error_body("temperature: too hot", "invalid_request_error"), kind)
         )
         async with run_gateway_with(script) as gateway:
-            answer = await gateway.send_question(protocol, stream=True)
-            assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
-            assert "too hot" in decode_error(protocol, 400, await answer.read(10_000)).message
+            response = await gateway.send_question(protocol, stream=True)
+            assert (response.status, response.headers["content-type"]) == (400, "application/json")
+            assert "too hot" in decode_error(protocol, 400, await response.read(10_000)).message
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize(
-    ("fault", "asked"),
+    ("fault", "request_counts"),
     [
         (http_response("400 Bad", openai_error_body("no good", "invalid_request_error")), (1, 0)),
         (http_response("413 Large", openai_error_body("too long", "invalid_request_error")), (1, 0)),
@@ -264,19 +266,21 @@ def test_ex_7_an_error_to_a_streaming_request_is_an_error_not_a_stream(protocol:
     ],
     ids=["request", "size", "credential", "provider", "busy provider"],
 )
-def test_ex_8_a_fault_of_the_request_is_nobody_elses_and_leaves_no_mark(fault: bytes, asked: tuple[int, int]) -> None:
-    async def work() -> None:
+def test_ex_8_client_errors_do_not_fail_over_or_mark_the_provider(
+    fault: bytes, request_counts: tuple[int, int]
+) -> None:
+    async def scenario() -> None:
         first, second = ScriptedUpstream(fault, fault, CHAT_RESPONSE), ScriptedUpstream(CHAT_RESPONSE)
-        if asked[0] == 1:
+        if request_counts[0] == 1:
             first = ScriptedUpstream(fault, CHAT_RESPONSE)
         async with run_gateway_with(first, second, extra_config="[limits]\nretries = 1") as gateway:
             status = (await gateway.send_question("anthropic")).status
-            assert status == (200 if asked[1] else int(fault[9:12]))
-            assert (len(first.requests), len(second.requests)) == asked
+            assert status == (200 if request_counts[1] else int(fault[9:12]))
+            assert (len(first.requests), len(second.requests)) == request_counts
             assert (await gateway.send_question("anthropic")).status == 200
-            assert len(first.requests) == asked[0] + 1  # it is still the first to be asked
+            assert len(first.requests) == request_counts[0] + 1  # it is still tried first
 
-    run_async(work())
+    run_async(scenario())
 
 
 @every_client
@@ -288,103 +292,103 @@ def test_ex_9_retry_after_is_passed_on_across_protocols(protocol: str, upstream_
         "gemini": b'{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED"}}',
     }
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("429 Slow", bodies[upstream_protocol], headers="retry-after: 33\r\n"))
         async with (
             serve_upstream(script) as origin,
             run_gateway(one_provider_config(origin, upstream_protocol)) as gateway,
         ):
-            answer = await gateway.send_question(protocol)
-            assert (answer.status, answer.headers["retry-after"]) == (429, "33")
-            assert decode_error(protocol, 429, await answer.read(10_000)).kind == "rate_limit"
+            response = await gateway.send_question(protocol)
+            assert (response.status, response.headers["retry-after"]) == (429, "33")
+            assert decode_error(protocol, 429, await response.read(10_000)).kind == "rate_limit"
 
-    run_async(work())
+    run_async(scenario())
 
 
-def test_ex_10_waiting_to_try_again_ends_when_the_client_leaves(clock: Clock) -> None:
-    async def work() -> None:
+def test_ex_10_waiting_to_retry_ends_when_the_client_leaves(clock: Clock) -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("503 Busy", openai_error_body("busy"), headers="retry-after: 0.5\r\n"))
         async with run_gateway_with(script) as gateway:
-            asking = asyncio.create_task(gateway.send_question("anthropic"))
+            question = asyncio.create_task(gateway.send_question("anthropic"))
             await wait_until_async(lambda: script.requests)
             await run_event_loop()
-            asking.cancel()
+            question.cancel()
             await run_event_loop()
             clock.advance(3600)
             await run_event_loop()
             assert len(script.requests) == 1
 
-    run_async(work())
+    run_async(scenario())
 
 
 # ---- clients that leave
 
 
-class Held:
-    """An upstream that answers so much and then waits; `left`: nobody reads its answer any more."""
+class HeldUpstream:
+    """An upstream that sends some bytes and then waits until its client disconnects."""
 
-    def __init__(self, said: bytes = b"") -> None:
-        self.said = said
-        self.asked = 0
-        self.begun = asyncio.Event()
-        self.left = asyncio.Event()
+    def __init__(self, sent: bytes = b"") -> None:
+        self.sent = sent
+        self.request_count = 0
+        self.started = asyncio.Event()
+        self.disconnected = asyncio.Event()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_http_request(reader)
-        self.asked += 1
-        writer.write(self.said)
-        self.begun.set()
+        self.request_count += 1
+        writer.write(self.sent)
+        self.started.set()
         await reader.read()
-        self.left.set()
+        self.disconnected.set()
 
 
 @asynccontextmanager
-async def left(gateway: RunningGateway, held: Held, *, stream: bool) -> AsyncIterator[None]:
-    """A client that asked, and left."""
-    asking = asyncio.create_task(gateway.send_question("openai-responses", stream=stream))
-    await held.begun.wait()
+async def departed_client(gateway: RunningGateway, upstream: HeldUpstream, *, stream: bool) -> AsyncIterator[None]:
+    """Send a request and leave before the response is complete."""
+    question = asyncio.create_task(gateway.send_question("openai-responses", stream=stream))
+    await upstream.started.wait()
     await run_event_loop()
-    if asking.done():
-        answer = asking.result()
-        await answer.next()
-        answer.close()
+    if question.done():
+        response = question.result()
+        await response.next()
+        response.close()
     else:
-        asking.cancel()
-    await held.left.wait()
+        question.cancel()
+    await upstream.disconnected.wait()
     yield
 
 
-SAYINGS: dict[str, tuple[bytes, bool]] = {
+DEPARTURES: dict[str, tuple[bytes, bool]] = {
     "before the first byte": (b"", True),
     "after the head": (SSE_HEAD, True),
     "during the stream": (SSE_HEAD + transfer_chunk(STREAM_START), True),
     "not streaming": (b"", False),
-    "within a whole answer": (b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{", False),
+    "during a body": (b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{", False),
 }
 
 
-@pytest.mark.parametrize("when", SAYINGS)
+@pytest.mark.parametrize("when", DEPARTURES)
 def test_ca_1_the_upstream_is_cancelled_on_every_path(when: str) -> None:
-    said, stream = SAYINGS[when]
+    sent, stream = DEPARTURES[when]
 
-    async def work() -> None:
-        held = Held(said)
+    async def scenario() -> None:
+        upstream = HeldUpstream(sent)
         async with (
-            serve_upstream(held) as origin,
+            serve_upstream(upstream) as origin,
             run_gateway(one_provider_config(origin, timeout=NO_TIMEOUT)) as gateway,
-            left(gateway, held, stream=stream),
+            departed_client(gateway, upstream, stream=stream),
         ):
-            assert held.asked == 1
+            assert upstream.request_count == 1
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6, 8, 100])
-def test_ca_2_the_client_is_watched_from_the_time_it_is_let_in(turns: int) -> None:
-    async def work() -> None:
-        held = Held()
+def test_ca_2_the_client_is_watched_from_admission(turns: int) -> None:
+    async def scenario() -> None:
+        upstream = HeldUpstream()
         async with (
-            serve_upstream(held) as origin,
+            serve_upstream(upstream) as origin,
             run_gateway(one_provider_config(origin, timeout=NO_TIMEOUT)) as gateway,
         ):
             path, body = question_request("openai-responses", stream=True)
@@ -396,20 +400,20 @@ def test_ca_2_the_client_is_watched_from_the_time_it_is_let_in(turns: int) -> No
             while b"toolwire_streams 0\n" not in (await gateway.get("/metrics"))[1]:
                 await run_event_loop()
             await run_event_loop()
-            if held.asked:
-                await held.left.wait()
+            if upstream.request_count:
+                await upstream.disconnected.wait()
 
-    run_async(work())
+    run_async(scenario())
 
 
-def test_ca_3_nothing_stands_between_the_server_and_the_application() -> None:
-    async def work() -> None:
+def test_ca_3_no_middleware_hides_the_disconnect() -> None:
+    async def scenario() -> None:
         async with serve_upstream(reply_with()) as origin, run_gateway(one_provider_config(origin)) as gateway:
-            assert type(gateway.gateway.app) is App  # the server calls it itself, so that it hears of a disconnect
-            heard: list[str] = []
+            assert type(gateway.gateway.app) is App  # the server calls the application directly
+            received: list[str] = []
 
             async def receive() -> dict[str, object]:
-                heard.append("asked")
+                received.append("receive")
                 await asyncio.sleep(0)
                 return {"type": "http.disconnect"}
 
@@ -419,43 +423,41 @@ def test_ca_3_nothing_stands_between_the_server_and_the_application() -> None:
             scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": []}
             scope["headers"] = [(b"host", b"localhost")]
             await gateway.gateway.app(scope, receive, send)
-            assert heard == ["asked"]
+            assert received == ["receive"]
 
-    run_async(work())
+    run_async(scenario())
 
 
-def test_ca_4_what_a_cancelled_stream_had_cost_is_counted() -> None:
-    async def work() -> None:
-        held = Held(SSE_HEAD + transfer_chunk(anthropic_events(OPENED, BLOCK, DELTA)))
+def test_ca_4_the_usage_of_a_cancelled_stream_is_counted() -> None:
+    async def scenario() -> None:
+        upstream = HeldUpstream(SSE_HEAD + transfer_chunk(anthropic_events(MESSAGE_START, BLOCK_START, TEXT_DELTA)))
         async with (
-            serve_upstream(held) as origin,
+            serve_upstream(upstream) as origin,
             run_gateway(one_provider_config(origin, "anthropic", timeout=NO_TIMEOUT)) as gateway,
         ):
-            async with left(gateway, held, stream=True):
+            async with departed_client(gateway, upstream, stream=True):
                 while "toolwire_tokens_total" not in (text := (await gateway.get("/metrics"))[1].decode()):
                     await run_event_loop()
             assert 'toolwire_tokens_total{provider="up",kind="input"} 10' in text
             assert 'toolwire_tokens_total{provider="up",kind="output"} 1' in text
 
-    run_async(work())
+    run_async(scenario())
 
 
-def test_ca_5_nobody_else_is_tried_for_a_client_that_is_gone(clock: Clock) -> None:
-    async def work() -> None:
-        held, second = Held(), ScriptedUpstream(CHAT_RESPONSE)
-        async with serve_upstream(held) as one, serve_upstream(second) as two:
-            config = one_provider_config(one, extra_config="[limits]\nretries = 0")
+def test_ca_5_no_other_provider_is_tried_for_a_client_that_left(clock: Clock) -> None:
+    async def scenario() -> None:
+        upstream, second = HeldUpstream(), ScriptedUpstream(CHAT_RESPONSE)
+        async with serve_upstream(upstream) as first_origin, serve_upstream(second) as second_origin:
+            config = one_provider_config(first_origin, extra_config="[limits]\nretries = 0")
             config = config.replace('provider = "up"', 'providers = ["up", "next"]')
-            config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{two.authority}"'
+            config += f'[providers.next]\nprotocol = "openai-chat"\nbase_url = "http://{second_origin.authority}"'
             async with run_gateway(config) as gateway:
-                async with left(gateway, held, stream=False):
+                async with departed_client(gateway, upstream, stream=False):
                     await run_event_loop()
                     clock.advance(3600)
                     await run_event_loop()
                 assert second.requests == []
-                assert (
-                    await clock.advance_until_done(gateway.send_question("anthropic"))
-                ).status == 200  # as it would have been
+                assert (await clock.advance_until_done(gateway.send_question("anthropic"))).status == 200
                 assert len(second.requests) == 1
 
-    run_async(work())
+    run_async(scenario())

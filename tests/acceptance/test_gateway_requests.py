@@ -1,4 +1,4 @@
-"""What only the gateway knows when it sends: the model's own rules, and what a provider is known to refuse."""
+"""Requests that only the gateway can translate: rules of a model, and requests that a provider is known to reject."""
 
 import json
 from collections.abc import AsyncIterator
@@ -37,7 +37,10 @@ PATHS = {ANTHROPIC: "/v1/messages", CHAT: "/v1/chat/completions", RESPONSES: "/v
 
 
 @asynccontextmanager
-async def before(script: ScriptedUpstream, protocol: str, model: str = "m") -> AsyncIterator[RunningGateway]:
+async def gateway_in_front_of(
+    script: ScriptedUpstream, protocol: str, model: str = "m"
+) -> AsyncIterator[RunningGateway]:
+    """Run a gateway in front of a scripted upstream."""
     async with (
         serve_upstream(script) as origin,
         run_gateway(one_provider_config(origin, protocol) + f'model = "{model}"') as gateway,
@@ -45,21 +48,21 @@ async def before(script: ScriptedUpstream, protocol: str, model: str = "m") -> A
         yield gateway
 
 
-async def told(gateway: RunningGateway, protocol: str, body: Any) -> tuple[int, list[str], bytes]:
-    """What is answered, and where losses are reported."""
-    answer = await gateway.post(PATHS[protocol], json.dumps(body).encode())
-    losses = json.loads(answer.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
-    return answer.status, [loss.get("path", "") for loss in losses], await answer.read(100_000)
+async def send(gateway: RunningGateway, protocol: str, body: Any) -> tuple[int, list[str], bytes]:
+    """Send a request, and return the status, the paths of its losses and the body."""
+    response = await gateway.post(PATHS[protocol], json.dumps(body).encode())
+    losses = json.loads(response.headers.get("toolwire-losses", '{"losses":[]}'))["losses"]
+    return response.status, [loss.get("path", "") for loss in losses], await response.read(100_000)
 
 
-ANSWERED = http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1")))).encode())
+CALL_RESPONSE = http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1")))).encode())
 
 
-# ---- what a model wants
+# ---- rules of models
 
 
 @pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
-def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: str) -> None:
+def test_or_11_each_result_follows_a_message_with_only_its_call(client: str) -> None:
     parallel = {
         CHAT: chat_request(
             {"role": "user", "content": "Go."},
@@ -74,67 +77,68 @@ def test_or_11_each_result_follows_a_message_that_makes_only_its_call(client: st
         ),
     }
 
-    async def work() -> None:
-        script = ScriptedUpstream(ANSWERED)
-        async with before(script, CHAT, "databricks-claude-sonnet-4") as gateway:
-            status, paths, _ = await told(gateway, client, parallel[client])
-        said = script.bodies[0]["messages"]
+    async def scenario() -> None:
+        script = ScriptedUpstream(CALL_RESPONSE)
+        async with gateway_in_front_of(script, CHAT, "databricks-claude-sonnet-4") as gateway:
+            status, paths, _ = await send(gateway, client, parallel[client])
+        messages = script.bodies[0]["messages"]
         ids = [
-            message.get("tool_call_id") or [call["id"] for call in message.get("tool_calls", ())] for message in said
+            message.get("tool_call_id") or [call["id"] for call in message.get("tool_calls", ())]
+            for message in messages
         ]
         assert ids == [[], ["call_1"], "call_1", ["call_2"], "call_2", []]
-        nothing = None if client == CHAT else ""  # which every host takes beside calls
-        assert [message["content"] for message in said[1:]] == ["Both.", "one", nothing, "two", "And?"]
+        empty_content = None if client == CHAT else ""  # every host accepts it beside calls
+        assert [message["content"] for message in messages[1:]] == ["Both.", "one", empty_content, "two", "And?"]
         assert (status, "/messages/1" in paths) == (200, True)
-        async with before(script, CHAT, "gpt-5.5") as gateway:
-            await told(gateway, client, parallel[client])
+        async with gateway_in_front_of(script, CHAT, "gpt-5.5") as gateway:
+            await send(gateway, client, parallel[client])
         assert [len(message.get("tool_calls", ())) for message in script.bodies[1]["messages"]] == [0, 2, 0, 0, 0]
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize(
     ("model", "strict"),
     [("claude-sonnet-4-0", False), ("claude-3-7-sonnet-latest", False), ("claude-sonnet-4-5", True)],
 )
-def test_sc_16_strict_goes_only_to_models_that_have_it(model: str, strict: bool) -> None:
+def test_sc_16_strict_is_sent_only_to_models_that_support_it(model: str, strict: bool) -> None:
     schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
     body = responses_request(USER_MESSAGE, tools=[responses_tool("f", parameters=schema, strict=True)])
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", b"{}"))
-        async with before(script, ANTHROPIC, model) as gateway:
-            answer = await gateway.post(
+        async with gateway_in_front_of(script, ANTHROPIC, model) as gateway:
+            response = await gateway.post(
                 "/toolwire/translate", json.dumps({"protocol": RESPONSES, "body": body}).encode()
             )
-            made = json.loads(await answer.read(100_000))
-        assert ("strict" in made["body"]["tools"][0]) is strict
-        assert ("/tools/0/strict" in [loss["path"] for loss in made["losses"]]) is not strict
+            report = json.loads(await response.read(100_000))
+        assert ("strict" in report["body"]["tools"][0]) is strict
+        assert ("/tools/0/strict" in [loss["path"] for loss in report["losses"]]) is not strict
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("model", ["deepseek-v4-flash", "kimi-k2-thinking"])
 @pytest.mark.parametrize("client", [ANTHROPIC, RESPONSES])
-def test_th_13_the_reasoning_before_a_call_goes_back_with_it(client: str, model: str) -> None:
+def test_th_13_the_reasoning_before_a_call_is_sent_back_with_it(client: str, model: str) -> None:
     thought = chat_response(chat_assistant(chat_call("call_1"), reasoning_content="Hm, Paris."))
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", json.dumps(thought).encode()))
-        async with before(script, CHAT, model) as gateway:
-            asked = anthropic_request() if client == ANTHROPIC else responses_request(USER_MESSAGE)
-            answered = json.loads((await told(gateway, client, asked))[2])
-            following = toolwire.continue_request(asked, answered, [{"id": "call_1", "output": "sunny"}], client)
-            await told(gateway, client, following)
+        async with gateway_in_front_of(script, CHAT, model) as gateway:
+            request = anthropic_request() if client == ANTHROPIC else responses_request(USER_MESSAGE)
+            response = json.loads((await send(gateway, client, request))[2])
+            next_request = toolwire.continue_request(request, response, [{"id": "call_1", "output": "sunny"}], client)
+            await send(gateway, client, next_request)
         assistant = next(message for message in script.bodies[1]["messages"] if message["role"] == "assistant")
         assert assistant["reasoning_content"] == "Hm, Paris."
         assert assistant["tool_calls"][0]["id"] == "call_1"
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("client", [CHAT, ANTHROPIC])
-def test_tc_8_a_forced_call_is_not_thought_about_by_who_refuses_both(client: str) -> None:
+def test_tc_8_thinking_is_disabled_for_a_forced_call_where_both_are_rejected(client: str) -> None:
     forced: dict[str, tuple[Any, str]] = {
         CHAT: (
             chat_request(
@@ -156,114 +160,120 @@ def test_tc_8_a_forced_call_is_not_thought_about_by_who_refuses_both(client: str
     }
     body, lost = forced[client]
 
-    async def work() -> None:
-        script = ScriptedUpstream(ANSWERED)
-        async with before(script, CHAT, "deepseek-v4-flash") as gateway:
-            status, paths, _ = await told(gateway, client, body)
+    async def scenario() -> None:
+        script = ScriptedUpstream(CALL_RESPONSE)
+        async with gateway_in_front_of(script, CHAT, "deepseek-v4-flash") as gateway:
+            status, paths, _ = await send(gateway, client, body)
             assert (status, lost in paths) == (200, True)
-            await told(gateway, client, {**body, "tool_choice": "auto" if client == CHAT else {"type": "auto"}})
+            await send(gateway, client, {**body, "tool_choice": "auto" if client == CHAT else {"type": "auto"}})
         assert script.bodies[0]["tool_choice"] == "required"
         assert script.bodies[0]["thinking"] == {"type": "disabled"}
         assert "reasoning_effort" not in script.bodies[0]
         assert "thinking" not in script.bodies[1]
 
-    run_async(work())
+    run_async(scenario())
 
 
-# ---- what a provider is known to refuse
+# ---- requests that a provider rejects
 
 
-def refused(body: Any, rule: str) -> bool:
+def breaks_rule(body: Any, rule: str) -> bool:
     return any(finding.rule.endswith(rule) for finding in toolwire.check(body, ANTHROPIC))
 
 
-def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_that_is_not() -> None:
+def test_us_8_a_cache_mark_on_a_deferred_tool_moves_to_the_last_loaded_tool() -> None:
     mark = {"type": "ephemeral", "ttl": "1h"}
     tools = [anthropic_tool("a"), anthropic_tool("b"), anthropic_tool("c", defer_loading=True, cache_control=mark)]
     body = anthropic_request(tools=tools)
-    assert refused(body, "tool-deferred-cached")
+    assert breaks_rule(body, "tool-deferred-cached")
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(http_response("200 OK", b"{}"))
-        async with before(script, ANTHROPIC) as gateway:
-            _, paths, _ = await told(gateway, ANTHROPIC, body)
-            assert paths == []  # the answer is none: losses are told with answers
-            run_dry = await gateway.post(
+        async with gateway_in_front_of(script, ANTHROPIC) as gateway:
+            _, paths, _ = await send(gateway, ANTHROPIC, body)
+            assert paths == []  # losses are reported with a valid response only
+            dry_run = await gateway.post(
                 "/toolwire/translate", json.dumps({"protocol": ANTHROPIC, "body": body}).encode()
             )
-            losses = json.loads(await run_dry.read(100_000))["losses"]
-        sent = script.bodies[0]
-        assert [tool.get("cache_control") for tool in sent["tools"]] == [None, mark, None]
-        assert sent["tools"][2]["defer_loading"] is True
-        assert not refused(sent, "tool-deferred-cached")
+            losses = json.loads(await dry_run.read(100_000))["losses"]
+        upstream_body = script.bodies[0]
+        assert [tool.get("cache_control") for tool in upstream_body["tools"]] == [None, mark, None]
+        assert upstream_body["tools"][2]["defer_loading"] is True
+        assert not breaks_rule(upstream_body, "tool-deferred-cached")
         assert [(loss["kind"], loss["path"]) for loss in losses] == [("approximated", "/tools/2/cache_control")]
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize(
     ("url", "status"),
     [("http://images.example/cat.png", 400), ("https://images.example/cat.png", 200)],
 )
-def test_im_7_an_image_that_google_can_not_fetch_is_refused_and_never_fetched_by_us(url: str, status: int) -> None:
+def test_im_7_an_image_url_that_gemini_cannot_fetch_is_refused_and_never_fetched(url: str, status: int) -> None:
     image = {"type": "image_url", "image_url": {"url": url}}
     body = chat_request({"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]})
-    answered = {"candidates": [{"content": {"parts": [{"text": "A cat."}], "role": "model"}, "finishReason": "STOP"}]}
+    response = {"candidates": [{"content": {"parts": [{"text": "A cat."}], "role": "model"}, "finishReason": "STOP"}]}
 
-    async def work() -> None:
-        script = ScriptedUpstream(http_response("200 OK", json.dumps(answered).encode()))
-        async with before(script, GEMINI, "gemini-3-pro") as gateway:
-            found, _, said = await told(gateway, CHAT, body)
-        assert found == status
+    async def scenario() -> None:
+        script = ScriptedUpstream(http_response("200 OK", json.dumps(response).encode()))
+        async with gateway_in_front_of(script, GEMINI, "gemini-3-pro") as gateway:
+            actual_status, _, response_body = await send(gateway, CHAT, body)
+        assert actual_status == status
         if status == 400:
-            assert "/messages/0/content/1" in decode_error(CHAT, 400, said).message
+            assert "/messages/0/content/1" in decode_error(CHAT, 400, response_body).message
             assert script.requests == []
         else:
             assert script.bodies[0]["contents"][0]["parts"][1]["fileData"] == {"fileUri": url, "mimeType": "image/png"}
 
-    run_async(work())
+    run_async(scenario())
 
 
-# ---- tools of others
+# ---- tools of other providers
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_sv_2_a_search_of_the_upstream_is_shown_as_the_clients_own_blocks(stream: bool) -> None:
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
+def test_sv_2_a_provider_search_is_shown_as_native_blocks_of_the_client(stream: bool) -> None:
     tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
     body = anthropic_request(tools=[tool], stream=stream)
     action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
-    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
-    said = responses_message("Found.")
-    output = {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": [searched, said]}
+    search_call = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    message = responses_message("Found.")
+    output = {
+        "id": "resp_1",
+        "object": "response",
+        "status": "completed",
+        "model": "m",
+        "output": [search_call, message],
+    }
     streamed = responses_stream(
-        *responses_item_events(0, searched), *responses_item_events(1, said), output=[searched, said]
+        *responses_item_events(0, search_call), *responses_item_events(1, message), output=[search_call, message]
     )
 
-    async def work() -> None:
-        answered = (
+    async def scenario() -> None:
+        response = (
             SSE_HEAD + transfer_chunk(streamed) + b"0\r\n\r\n"
             if stream
             else http_response("200 OK", json.dumps(output).encode())
         )
-        script = ScriptedUpstream(answered)
-        async with before(script, RESPONSES) as gateway:
-            _, _, wire = await told(gateway, ANTHROPIC, body)
+        script = ScriptedUpstream(response)
+        async with gateway_in_front_of(script, RESPONSES) as gateway:
+            _, _, wire = await send(gateway, ANTHROPIC, body)
         assert script.bodies[0]["tools"][0]["type"] == "web_search"
         if stream:
             events = stream_frames(wire)
             kinds = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
             usage = next(event["usage"] for event in events if event["type"] == "message_delta")
         else:
-            whole_answer = json.loads(wire)
-            kinds, usage = [block["type"] for block in whole_answer["content"]], whole_answer["usage"]
+            message = json.loads(wire)
+            kinds, usage = [block["type"] for block in message["content"]], message["usage"]
         assert kinds == ["server_tool_use", "web_search_tool_result", "text"]
         assert usage["server_tool_use"]["web_search_requests"] == 1
 
-    run_async(work())
+    run_async(scenario())
 
 
 @pytest.mark.parametrize("target", [name for name in PROTOCOL_NAMES if name not in (RESPONSES, ANTHROPIC)])
-def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(target: str) -> None:
+def test_sv_5_deferred_tools_are_callable_where_the_target_has_no_search(target: str) -> None:
     hidden = {
         "type": "namespace",
         "name": "mcp__w",
@@ -273,44 +283,44 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
     tools = [{"type": "tool_search"}, responses_tool("found", defer_loading=True), hidden]
     body = responses_request(USER_MESSAGE, tools=tools)
 
-    async def work() -> None:
-        async with before(ScriptedUpstream(CHAT_RESPONSE), target) as gateway:
-            asked = json.dumps({"protocol": RESPONSES, "body": body}).encode()
-            made = json.loads(await (await gateway.post("/toolwire/translate", asked)).read(100_000))
-        text = json.dumps(made["body"]["tools"])
+    async def declaration_scenario() -> None:
+        async with gateway_in_front_of(ScriptedUpstream(CHAT_RESPONSE), target) as gateway:
+            request_body = json.dumps({"protocol": RESPONSES, "body": body}).encode()
+            report = json.loads(await (await gateway.post("/toolwire/translate", request_body)).read(100_000))
+        text = json.dumps(report["body"]["tools"])
         assert '"name": "tool_search"' in text
         assert "found" not in text.replace("found can be", "")
         assert "defer_loading" not in text
-        assert [loss["path"] for loss in made["losses"]] == ["/tools/0"]
+        assert [loss["path"] for loss in report["losses"]] == ["/tools/0"]
 
-    async def searched() -> None:
-        look = chat_call("call_1", "tool_search", '{"query":"get"}')
-        answers = [
-            chat_response(chat_assistant(look)),
+    async def search_scenario() -> None:
+        search_call = chat_call("call_1", "tool_search", '{"query":"get"}')
+        responses = [
+            chat_response(chat_assistant(search_call)),
             chat_response(chat_assistant(chat_call("call_2", "mcp__w__get"))),
         ]
-        script = ScriptedUpstream(*(http_response("200 OK", json.dumps(one).encode()) for one in answers))
-        async with before(script, CHAT) as gateway:
-            _, _, said = await told(gateway, RESPONSES, body)
-        assert [one["function"]["name"] for one in script.bodies[1]["tools"]] == ["tool_search", "mcp__w__get"]
-        kinds = [item["type"] for item in json.loads(said)["output"]]
+        script = ScriptedUpstream(*(http_response("200 OK", json.dumps(response).encode()) for response in responses))
+        async with gateway_in_front_of(script, CHAT) as gateway:
+            _, _, response_body = await send(gateway, RESPONSES, body)
+        assert [tool["function"]["name"] for tool in script.bodies[1]["tools"]] == ["tool_search", "mcp__w__get"]
+        kinds = [item["type"] for item in json.loads(response_body)["output"]]
         assert kinds == ["tool_search_call", "tool_search_output", "function_call"]
 
-    async def called() -> None:
+    async def call_scenario() -> None:
         call = chat_call("call_1", "mcp__w__get")
         script = ScriptedUpstream(http_response("200 OK", json.dumps(chat_response(chat_assistant(call))).encode()))
-        async with before(script, CHAT) as gateway:
-            _, _, said = await told(gateway, RESPONSES, body)
-        (item,) = [item for item in json.loads(said)["output"] if item["type"] == "function_call"]
+        async with gateway_in_front_of(script, CHAT) as gateway:
+            _, _, response_body = await send(gateway, RESPONSES, body)
+        (item,) = [item for item in json.loads(response_body)["output"] if item["type"] == "function_call"]
         assert (item["name"], item["namespace"]) == ("get", "mcp__w")
 
-    run_async(work())
-    run_async(searched())
-    run_async(called())
+    run_async(declaration_scenario())
+    run_async(search_scenario())
+    run_async(call_scenario())
 
 
 @pytest.mark.parametrize(
-    ("said", "name", "namespace"),
+    ("alias", "name", "namespace"),
     [
         ("mcp__w__get_weather", "get_weather", "mcp__w"),
         ("mcp__w__mcp__w__get_weather", "get_weather", "mcp__w"),
@@ -320,17 +330,17 @@ def test_sv_5_deferred_tools_can_be_called_where_there_is_no_search_for_them(tar
         ("other", "other", None),
     ],
 )
-def test_na_5_an_alias_whose_beginning_is_said_twice_is_understood(said: str, name: str, namespace: str | None) -> None:
+def test_na_5_an_alias_with_a_repeated_prefix_is_understood(alias: str, name: str, namespace: str | None) -> None:
     group = {"type": "namespace", "name": "mcp__w", "description": "w", "tools": [responses_tool("get_weather")]}
     body = responses_request(USER_MESSAGE, tools=[group, responses_tool("mcp__x"), responses_tool("mcp__mcp__x")])
 
-    async def work() -> None:
+    async def scenario() -> None:
         script = ScriptedUpstream(
-            http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1", said)))).encode())
+            http_response("200 OK", json.dumps(chat_response(chat_assistant(chat_call("call_1", alias)))).encode())
         )
-        async with before(script, CHAT) as gateway:
-            _, _, wire = await told(gateway, RESPONSES, body)
+        async with gateway_in_front_of(script, CHAT) as gateway:
+            _, _, wire = await send(gateway, RESPONSES, body)
         (item,) = [item for item in json.loads(wire)["output"] if item["type"] == "function_call"]
         assert (item["name"], item.get("namespace")) == (name, namespace)
 
-    run_async(work())
+    run_async(scenario())

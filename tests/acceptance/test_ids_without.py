@@ -1,4 +1,4 @@
-"""Protocols that pair by name, or issue no ids: ID-7 to ID-10, ID-17 and ID-18."""
+"""Protocols that pair by name or issue no ids (ID-7 to ID-10, ID-17 and ID-18)."""
 
 from typing import Any
 
@@ -65,12 +65,12 @@ from tests.support.protocols import (
 from tests.support.sdk.validation import Call, fold_stream
 from tests.support.translation import loss_kinds, translate_stream_bytes, translated_body
 
-NAMING = (GEMINI, INTERACTIONS, OLLAMA)
-TO_NAMING = [(source, target) for source, target in ALL_PAIRS if target in NAMING]
+NAMING_PROTOCOLS = (GEMINI, INTERACTIONS, OLLAMA)
+PAIRS_TO_NAMING = [(source, target) for source, target in ALL_PAIRS if target in NAMING_PROTOCOLS]
 
 
-def by_id_only(source: str) -> dict[str, Any]:
-    """A history whose result says only which call it answers, as far as its protocol can leave out the name."""
+def history_without_names(source: str) -> dict[str, Any]:
+    """Build a history whose result has only the id of its call, where the protocol permits it."""
     body = tool_cycle_request(source, "call_1")
     if source == OLLAMA:
         del body["messages"][2]["tool_name"]
@@ -97,7 +97,7 @@ ORPHANS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def user_text(protocol: str, body: Any) -> str:
-    """All that the user says in a request."""
+    """Return all text of the user in a request."""
     match protocol:
         case "gemini":
             return "".join(part.get("text", "") for part in gemini_parts(body))
@@ -110,108 +110,110 @@ def user_text(protocol: str, body: Any) -> str:
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_id_7_a_result_has_the_name_of_its_call_and_without_a_call_it_is_text(source: str, target: str) -> None:
-    made = translated_body(by_id_only(source), source, target)
-    assert declared_names(target, made) == ["get_weather" if target in NAMING else None]
+def test_id_7_results_carry_the_name_of_their_call_and_become_text_without_one(source: str, target: str) -> None:
+    translated = translated_body(history_without_names(source), source, target)
+    assert declared_names(target, translated) == ["get_weather" if target in NAMING_PROTOCOLS else None]
     body, path = ORPHANS[source]
-    lone = translated_body(body, source, target)
-    assert tool_results_in(target, lone) == []
-    told = "get_weather" if source in NAMING else "a tool"
-    assert user_text(target, lone) == f"Go on.[result of {told}, call call_9]18C"
+    orphan = translated_body(body, source, target)
+    assert tool_results_in(target, orphan) == []
+    name = "get_weather" if source in NAMING_PROTOCOLS else "a tool"
+    assert user_text(target, orphan) == f"Go on.[result of {name}, call call_9]18C"
     assert loss_kinds(body, source, target)[path] == "approximated"
 
 
-def two_tools(source: str) -> dict[str, Any]:
-    """Calls of two tools, whose results stand the other way round."""
+def history_of_two_tools(source: str) -> dict[str, Any]:
+    """Build a history with calls of two tools and results in the opposite order."""
     tools = (("call_1", "first"), ("call_2", "second"))
-    answers = (("call_2", "of second"), ("call_1", "of first"))
+    results = (("call_2", "of second"), ("call_1", "of first"))
     match source:
         case "anthropic":
             return anthropic_turn(
-                [anthropic_call(*tool) for tool in tools], [anthropic_result(*one) for one in answers]
+                [anthropic_call(*tool) for tool in tools], [anthropic_result(*result) for result in results]
             )
         case "openai-responses":
             return responses_turn(
-                [responses_call(*tool) for tool in tools], [responses_output(*one) for one in answers]
+                [responses_call(*tool) for tool in tools], [responses_output(*result) for result in results]
             )
         case "gemini":
-            named = [gemini_result(*one, name=one[1].removeprefix("of ")) for one in answers]
-            return gemini_turn([gemini_call(*tool) for tool in tools], named)
+            named_results = [gemini_result(*result, name=result[1].removeprefix("of ")) for result in results]
+            return gemini_turn([gemini_call(*tool) for tool in tools], named_results)
         case "gemini-interactions":
-            named = [interactions_result(*one, name=one[1].removeprefix("of ")) for one in answers]
-            return interactions_turn([interactions_call(*tool) for tool in tools], named)
+            named_results = [interactions_result(*result, name=result[1].removeprefix("of ")) for result in results]
+            return interactions_turn([interactions_call(*tool) for tool in tools], named_results)
         case "ollama":
-            named = [ollama_result(*one, name=one[1].removeprefix("of ")) for one in answers]
-            return ollama_turn([ollama_call(*tool) for tool in tools], named)
+            named_results = [ollama_result(*result, name=result[1].removeprefix("of ")) for result in results]
+            return ollama_turn([ollama_call(*tool) for tool in tools], named_results)
         case _:
-            return chat_turn([chat_call(*tool) for tool in tools], [chat_result(*one) for one in answers])
+            return chat_turn([chat_call(*tool) for tool in tools], [chat_result(*result) for result in results])
 
 
-@pytest.mark.parametrize(("source", "target"), TO_NAMING)
-def test_id_8_results_are_named_after_the_calls_that_they_answer(source: str, target: str) -> None:
-    made = translated_body(two_tools(source), source, target)
-    assert declared_names(target, made) == ["first", "second"]
-    assert tool_results_in(target, made) == [("call_1", "of first"), ("call_2", "of second")]
+@pytest.mark.parametrize(("source", "target"), PAIRS_TO_NAMING)
+def test_id_8_results_are_named_after_the_calls_they_answer(source: str, target: str) -> None:
+    translated = translated_body(history_of_two_tools(source), source, target)
+    assert declared_names(target, translated) == ["first", "second"]
+    assert tool_results_in(target, translated) == [("call_1", "of first"), ("call_2", "of second")]
 
 
-@pytest.mark.parametrize(("source", "target"), TO_NAMING)
-def test_id_9_an_id_that_was_issued_is_on_call_and_result(source: str, target: str) -> None:
-    made = translated_body(tool_cycle_request(source, "call_7"), source, target)
-    assert [call["id"] for call in tool_calls_in(target, made)] == ["call_7"]
-    assert tool_results_in(target, made) == [("call_7", "result 0")]
+@pytest.mark.parametrize(("source", "target"), PAIRS_TO_NAMING)
+def test_id_9_ids_from_the_provider_stand_on_call_and_result(source: str, target: str) -> None:
+    translated = translated_body(tool_cycle_request(source, "call_7"), source, target)
+    assert [call["id"] for call in tool_calls_in(target, translated)] == ["call_7"]
+    assert tool_results_in(target, translated) == [("call_7", "result 0")]
 
 
 GEMINI_TWICE = gemini_turn([gemini_call(), gemini_call()], [gemini_result(output="one"), gemini_result(output="two")])
 OLLAMA_TWICE = ollama_turn([ollama_call(), ollama_call()], [ollama_result(content="one"), ollama_result(content="two")])
-LATER: dict[str, Any] = {GEMINI: {"role": "model", "parts": [{"text": "18C."}]}, OLLAMA: USER_MESSAGE}
-ISSUING = (ANTHROPIC, CHAT, RESPONSES, INTERACTIONS, OPENROUTER)
+NEXT_TURNS: dict[str, Any] = {GEMINI: {"role": "model", "parts": [{"text": "18C."}]}, OLLAMA: USER_MESSAGE}
+PROTOCOLS_WITH_IDS = (ANTHROPIC, CHAT, RESPONSES, INTERACTIONS, OPENROUTER)
 
 
-def paired(protocol: str, body: Any) -> list[str]:
-    """The ids of the calls of a request, after a look that its two results are paired by them, in order."""
-    asked = [str(call["id"]) for call in tool_calls_in(protocol, body)]
-    assert tool_results_in(protocol, body) == [(asked[0], "one"), (asked[1], "two")]
-    return asked
+def paired_call_ids(protocol: str, body: Any) -> list[str]:
+    """Return the call ids of a request, after checking that its two results follow them in order."""
+    call_ids = [str(call["id"]) for call in tool_calls_in(protocol, body)]
+    assert tool_results_in(protocol, body) == [(call_ids[0], "one"), (call_ids[1], "two")]
+    return call_ids
 
 
-def ids_are_stable(body: dict[str, Any], source: str, target: str, history: str) -> list[str]:
-    """Ids of a history without any: two, the same each time and when it goes on; and none is sent back."""
+def check_stable_ids(body: dict[str, Any], source: str, target: str, history: str) -> list[str]:
+    """Check that calls without ids get two stable ids, which are not sent back."""
     first = translated_body(body, source, target)
-    asked = paired(target, first)
-    assert len(set(asked)) == 2
+    call_ids = paired_call_ids(target, first)
+    assert len(set(call_ids)) == 2
     assert translated_body(body, source, target) == first
-    longer = {**body, history: [*body[history], LATER[source]]}
-    assert paired(target, translated_body(longer, source, target)) == asked
-    back = translated_body(first, target, source)
-    assert [call["id"] for call in tool_calls_in(source, back)] == [None, None]
-    assert tool_results_in(source, back) == [(None, "one"), (None, "two")]
-    return asked
+    longer = {**body, history: [*body[history], NEXT_TURNS[source]]}
+    assert paired_call_ids(target, translated_body(longer, source, target)) == call_ids
+    restored = translated_body(first, target, source)
+    assert [call["id"] for call in tool_calls_in(source, restored)] == [None, None]
+    assert tool_results_in(source, restored) == [(None, "one"), (None, "two")]
+    return call_ids
 
 
-@pytest.mark.parametrize("target", ISSUING)
-def test_id_10_calls_without_ids_get_the_same_ones_each_time_and_none_goes_back(target: str) -> None:
-    ids_are_stable(GEMINI_TWICE, GEMINI, target, "contents")
-    once = fold_stream(target, translate_stream_bytes(gemini_stream(gemini_call(), gemini_call()), GEMINI, target))[
-        "calls"
-    ]
-    assert len({call["id"] for call in once} - {None, ""}) == 2
-    whole = translated_body(gemini_response(gemini_call(), gemini_call()), GEMINI, target, "response")
-    assert [call["id"] for call in tool_calls_in(target, whole)] == [call["id"] for call in once]
+@pytest.mark.parametrize("target", PROTOCOLS_WITH_IDS)
+def test_id_10_calls_without_ids_get_stable_ids_that_are_not_sent_back(target: str) -> None:
+    check_stable_ids(GEMINI_TWICE, GEMINI, target, "contents")
+    streamed_calls = fold_stream(
+        target, translate_stream_bytes(gemini_stream(gemini_call(), gemini_call()), GEMINI, target)
+    )["calls"]
+    assert len({call["id"] for call in streamed_calls} - {None, ""}) == 2
+    full_body = translated_body(gemini_response(gemini_call(), gemini_call()), GEMINI, target, "response")
+    assert [call["id"] for call in tool_calls_in(target, full_body)] == [call["id"] for call in streamed_calls]
 
 
-@pytest.mark.parametrize("target", ISSUING)
-def test_id_17_parallel_calls_of_one_tool_get_ids_of_their_own_and_go_back_by_name(target: str) -> None:
-    ids_are_stable(OLLAMA_TWICE, OLLAMA, target, "messages")
-    back = translated_body(translated_body(OLLAMA_TWICE, OLLAMA, target), target, OLLAMA)
-    assert declared_names(OLLAMA, back) == ["get_weather", "get_weather"]
-    whole = translated_body(ollama_response(ollama_assistant(ollama_call(), ollama_call())), OLLAMA, target, "response")
-    assert len({call["id"] for call in tool_calls_in(target, whole)} - {None, ""}) == 2
+@pytest.mark.parametrize("target", PROTOCOLS_WITH_IDS)
+def test_id_17_parallel_calls_of_one_tool_get_distinct_ids_and_return_by_name(target: str) -> None:
+    check_stable_ids(OLLAMA_TWICE, OLLAMA, target, "messages")
+    restored = translated_body(translated_body(OLLAMA_TWICE, OLLAMA, target), target, OLLAMA)
+    assert declared_names(OLLAMA, restored) == ["get_weather", "get_weather"]
+    full_body = translated_body(
+        ollama_response(ollama_assistant(ollama_call(), ollama_call())), OLLAMA, target, "response"
+    )
+    assert len({call["id"] for call in tool_calls_in(target, full_body)} - {None, ""}) == 2
     lines = [ollama_assistant(ollama_call()), ollama_assistant(ollama_call())]
-    said: list[Call] = fold_stream(target, translate_stream_bytes(ollama_stream(*lines), OLLAMA, target))["calls"]
-    assert len({call["id"] for call in said} - {None, ""}) == 2
+    calls: list[Call] = fold_stream(target, translate_stream_bytes(ollama_stream(*lines), OLLAMA, target))["calls"]
+    assert len({call["id"] for call in calls} - {None, ""}) == 2
 
 
-# Where each of the two results says which call it answers.
+# The paths of the call ids of both results.
 RESULT_IDS = {
     ANTHROPIC: ["/messages/2/content/0/tool_use_id", "/messages/2/content/1/tool_use_id"],
     CHAT: ["/messages/2/tool_call_id", "/messages/3/tool_call_id"],
@@ -222,8 +224,8 @@ RESULT_IDS = {
 }
 
 
-def other_way_round(source: str) -> dict[str, Any]:
-    """Two calls of one tool, answered in the opposite order."""
+def history_with_reversed_results(source: str) -> dict[str, Any]:
+    """Build a history with two calls of one tool and results in the opposite order."""
     body = tool_cycle_request(source, "call_1", "call_2")
     match source:
         case "anthropic":
@@ -238,16 +240,16 @@ def other_way_round(source: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", list(RESULT_IDS))
-def test_id_18_results_of_one_tool_stand_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
-    body = other_way_round(source)
-    made = translated_body(body, source, OLLAMA)
-    assert tool_results_in(OLLAMA, made) == [("call_1", "result 0"), ("call_2", "result 1")]
-    found = loss_kinds(body, source, OLLAMA)
-    assert [found.get(path) for path in RESULT_IDS[source]] == ["approximated", "approximated"]
+def test_id_18_results_of_one_tool_stay_in_call_order_and_the_ambiguity_is_reported(source: str) -> None:
+    body = history_with_reversed_results(source)
+    translated = translated_body(body, source, OLLAMA)
+    assert tool_results_in(OLLAMA, translated) == [("call_1", "result 0"), ("call_2", "result 1")]
+    kinds = loss_kinds(body, source, OLLAMA)
+    assert [kinds.get(path) for path in RESULT_IDS[source]] == ["approximated", "approximated"]
     assert loss_kinds(tool_cycle_request(source, "call_1"), source, OLLAMA) == {}
-    assert loss_kinds(two_tools(source), source, OLLAMA) == {}
+    assert loss_kinds(history_of_two_tools(source), source, OLLAMA) == {}
 
 
-def test_every_protocol_has_its_situation() -> None:
+def test_every_protocol_is_covered() -> None:
     assert set(ORPHANS) == set(ALL_PROTOCOLS)
     assert set(RESULT_IDS) == set(ALL_PROTOCOLS) - {OLLAMA}

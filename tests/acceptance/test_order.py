@@ -1,4 +1,4 @@
-"""Ordering and adjacency: OR-1 to OR-16."""
+"""Order and adjacency of calls and results (OR-1 to OR-16)."""
 
 import json
 from typing import Any
@@ -60,32 +60,32 @@ SEARCH: dict[str, Any] = {
     "name": "web_search",
     "input": {"query": "x"},
 }
-FOUND: dict[str, Any] = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-ASKED: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_2", "name": "advisor", "input": {}}
-ADVISED: dict[str, Any] = {
+SEARCH_RESULT: dict[str, Any] = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+ADVISOR_CALL: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_2", "name": "advisor", "input": {}}
+ADVISOR_RESULT: dict[str, Any] = {
     "type": "advisor_tool_result",
     "tool_use_id": "srvtoolu_2",
     "content": {"type": "advisor_result", "text": "Yes."},
 }
 NOTE: dict[str, Any] = {"type": "text", "text": "A note."}
-ABROAD = [protocol for protocol in ALL_PROTOCOLS if protocol != ANTHROPIC]
+OTHER_PROTOCOLS = [protocol for protocol in ALL_PROTOCOLS if protocol != ANTHROPIC]
 
 
 @pytest.mark.parametrize("target", [CHAT, "ollama", OPENROUTER])
-def test_or_1_tool_messages_come_before_the_users_text(target: str) -> None:
+def test_or_1_tool_messages_precede_the_text_of_the_user(target: str) -> None:
     body = anthropic_turn([anthropic_call("toolu_1")], [NOTE, anthropic_result("toolu_1")])
-    made = translated_body(body, ANTHROPIC, target)
-    assert message_roles(made) == ["user", "assistant", "tool", "user"]
-    assert content_text(made["messages"][-1]["content"]) == "A note."
+    translated = translated_body(body, ANTHROPIC, target)
+    assert message_roles(translated) == ["user", "assistant", "tool", "user"]
+    assert content_text(translated["messages"][-1]["content"]) == "A note."
 
 
 def test_or_2_results_around_a_text_stay_together() -> None:
-    answers = [anthropic_result("toolu_1", "one"), NOTE, anthropic_result("toolu_2", "two")]
-    body = anthropic_turn([anthropic_call("toolu_1"), anthropic_call("toolu_2")], answers)
+    results = [anthropic_result("toolu_1", "one"), NOTE, anthropic_result("toolu_2", "two")]
+    body = anthropic_turn([anthropic_call("toolu_1"), anthropic_call("toolu_2")], results)
     chat = translated_body(body, ANTHROPIC, CHAT)
     assert message_roles(chat) == ["user", "assistant", "tool", "tool", "user"]
-    made = translated_body(body, ANTHROPIC, RESPONSES)
-    kinds = [item.get("type", "message") for item in responses_items(made)]
+    translated = translated_body(body, ANTHROPIC, RESPONSES)
+    kinds = [item.get("type", "message") for item in responses_items(translated)]
     assert kinds == [
         "message",
         "function_call",
@@ -94,12 +94,12 @@ def test_or_2_results_around_a_text_stay_together() -> None:
         "function_call_output",
         "message",
     ]
-    assert tool_results_in(RESPONSES, made) == [("toolu_1", "one"), ("toolu_2", "two")]
+    assert tool_results_in(RESPONSES, translated) == [("toolu_1", "one"), ("toolu_2", "two")]
     kinds_of_steps = [step["type"] for step in interaction_steps(translated_body(body, ANTHROPIC, INTERACTIONS))]
     assert kinds_of_steps == ["user_input", "function_call", "function_call", *["function_result"] * 2, "user_input"]
 
 
-def test_or_3_nothing_is_put_before_the_results() -> None:
+def test_or_3_nothing_is_inserted_before_the_results() -> None:
     reminder = {"role": "system", "content": "Today is Monday."}
     history = [
         USER_MESSAGE,
@@ -108,15 +108,15 @@ def test_or_3_nothing_is_put_before_the_results() -> None:
         reminder,
         {"role": "user", "content": "And?"},
     ]
-    made = translated_body(chat_request(*history), CHAT, ANTHROPIC)
-    answer = made["messages"][2]
-    assert (answer["role"], answer["content"][0]["type"]) == ("user", "tool_result")
-    assert [block["type"] for block in answer["content"]] == ["tool_result"]
-    assert "Today is Monday." in content_text(made["messages"][3]["content"])
+    translated = translated_body(chat_request(*history), CHAT, ANTHROPIC)
+    result_message = translated["messages"][2]
+    assert (result_message["role"], result_message["content"][0]["type"]) == ("user", "tool_result")
+    assert [block["type"] for block in result_message["content"]] == ["tool_result"]
+    assert "Today is Monday." in content_text(translated["messages"][3]["content"])
 
 
-# A request of which the second call is not answered, and where that call stands.
-UNANSWERED: dict[str, tuple[list[str | int], str]] = {
+# The list that holds the second result, and the path of the second call.
+UNANSWERED_CALLS: dict[str, tuple[list[str | int], str]] = {
     ANTHROPIC: (["messages", 2, "content"], "/messages/1/content/1"),
     CHAT: (["messages"], "/messages/1/tool_calls/1"),
     RESPONSES: (["input"], "/input/2"),
@@ -128,33 +128,35 @@ UNANSWERED: dict[str, tuple[list[str | int], str]] = {
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_or_4_results_share_one_turn_and_an_unanswered_call_gets_a_placeholder(source: str, target: str) -> None:
-    made = translated_body(tool_cycle_request(source, "call_1", "call_2"), source, target)
+def test_or_4_results_share_one_turn_and_unanswered_calls_get_a_placeholder(source: str, target: str) -> None:
+    translated = translated_body(tool_cycle_request(source, "call_1", "call_2"), source, target)
     if target == ANTHROPIC:
-        assert message_roles(made) == ["user", "assistant", "user"]
+        assert message_roles(translated) == ["user", "assistant", "user"]
     orphan = tool_cycle_request(source, "call_1", "call_2")
-    place, path = UNANSWERED[source]
-    held: Any = orphan
-    for step in place:
-        held = held[step]
-    held.pop()
-    told = tool_results_in(target, translated_body(orphan, source, target))
-    assert told == [("call_1", "result 0"), ("call_2", "[no result was recorded for this call]")]
+    steps, path = UNANSWERED_CALLS[source]
+    result_list: Any = orphan
+    for step in steps:
+        result_list = result_list[step]
+    result_list.pop()
+    results = tool_results_in(target, translated_body(orphan, source, target))
+    assert results == [("call_1", "result 0"), ("call_2", "[no result was recorded for this call]")]
     repaired = toolwire.translate(orphan, source, target, model="gemini-2.5-flash" if source == GEMINI else None)
     (invented,) = [loss for loss in repaired.losses if loss.kind == "added" and loss.path == path]
-    assert json.dumps(resolved(repaired.value, invented.target or "")) == '"[no result was recorded for this call]"'
+    assert (
+        json.dumps(resolve_pointer(repaired.value, invented.target or "")) == '"[no result was recorded for this call]"'
+    )
 
 
-def resolved(body: Any, pointer: str) -> Any:
-    """What stands at a JSON pointer."""
+def resolve_pointer(body: Any, pointer: str) -> Any:
+    """Return the value at a JSON pointer."""
     for step in pointer.split("/")[1:]:
         body = body[int(step)] if isinstance(body, list) else body[step]
     return body
 
 
-def test_or_5_of_two_results_the_last_stands_at_the_place_of_the_first() -> None:
-    answers = [chat_result("call_1", "first"), chat_result("call_2", "other"), chat_result("call_1", "last")]
-    body = chat_turn([chat_call("call_1"), chat_call("call_2")], answers)
+def test_or_5_of_two_results_the_last_replaces_the_first() -> None:
+    results = [chat_result("call_1", "first"), chat_result("call_2", "other"), chat_result("call_1", "last")]
+    body = chat_turn([chat_call("call_1"), chat_call("call_2")], results)
     assert tool_results_in(ANTHROPIC, translated_body(body, CHAT, ANTHROPIC)) == [
         ("call_1", "last"),
         ("call_2", "other"),
@@ -190,20 +192,24 @@ def test_or_6_results_stand_in_call_order(source: str, body: dict[str, Any]) -> 
 TO_GEMINI = [source for source in ALL_PROTOCOLS if source != GEMINI]
 
 
-def contents(body: Any) -> list[tuple[str, list[str]]]:
-    """The role of each content, and the kinds of its parts."""
-    return [(one["role"], [next(iter(part)) for part in one["parts"]]) for one in body["contents"]]
+def roles_and_parts(body: Any) -> list[tuple[str, list[str]]]:
+    """Return the role of each content and the kinds of its parts."""
+    return [(block["role"], [next(iter(part)) for part in block["parts"]]) for block in body["contents"]]
 
 
 @pytest.mark.parametrize("source", TO_GEMINI)
 def test_or_7_all_results_of_a_turn_are_in_one_content(source: str) -> None:
-    made = translated_body(tool_cycle_request(source, "call_1", "call_2", "call_3"), source, GEMINI)
-    assert contents(made) == [
+    translated = translated_body(tool_cycle_request(source, "call_1", "call_2", "call_3"), source, GEMINI)
+    assert roles_and_parts(translated) == [
         ("user", ["text"]),
         ("model", ["functionCall"] * 3),
         ("user", ["functionResponse"] * 3),
     ]
-    assert tool_results_in(GEMINI, made) == [("call_1", "result 0"), ("call_2", "result 1"), ("call_3", "result 2")]
+    assert tool_results_in(GEMINI, translated) == [
+        ("call_1", "result 0"),
+        ("call_2", "result 1"),
+        ("call_3", "result 2"),
+    ]
 
 
 @pytest.mark.parametrize("source", TO_GEMINI)
@@ -217,13 +223,13 @@ def test_or_8_nothing_stands_beside_the_results(source: str) -> None:
         body["input"].append(interactions_input("A note."))
     else:
         body["messages"].append({"role": "user", "content": "A note."})
-    made = translated_body(body, source, GEMINI)
-    assert contents(made)[2:] == [("user", ["functionResponse"]), ("user", ["text"])]
-    assert made["contents"][2]["parts"][0]["functionResponse"]["response"] == {"output": "result 0"}
-    assert made["contents"][3]["parts"] == [{"text": "A note."}]
+    translated = translated_body(body, source, GEMINI)
+    assert roles_and_parts(translated)[2:] == [("user", ["functionResponse"]), ("user", ["text"])]
+    assert translated["contents"][2]["parts"][0]["functionResponse"]["response"] == {"output": "result 0"}
+    assert translated["contents"][3]["parts"] == [{"text": "A note."}]
 
 
-CALLED_FIRST = {
+CALLS_BEFORE_TEXT = {
     ANTHROPIC: anthropic_turn(
         [anthropic_call("call_1"), {"type": "text", "text": "I called."}], [anthropic_result("call_1")]
     ),
@@ -239,24 +245,28 @@ CALLED_FIRST = {
 }
 
 
-@pytest.mark.parametrize("source", list(CALLED_FIRST))
+@pytest.mark.parametrize("source", list(CALLS_BEFORE_TEXT))
 def test_or_9_calls_come_last_in_the_turn_of_the_model(source: str) -> None:
-    made = translated_body(CALLED_FIRST[source], source, GEMINI)
-    assert contents(made)[1] == ("model", ["text", "functionCall"])
-    own = gemini_turn([gemini_call("call_1"), {"text": "I called."}], [gemini_result("call_1")])
-    assert translated_body(own, GEMINI, GEMINI) == own
+    translated = translated_body(CALLS_BEFORE_TEXT[source], source, GEMINI)
+    assert roles_and_parts(translated)[1] == ("model", ["text", "functionCall"])
+    turn = gemini_turn([gemini_call("call_1"), {"text": "I called."}], [gemini_result("call_1")])
+    assert translated_body(turn, GEMINI, GEMINI) == turn
 
 
 def test_or_10_client_and_server_calls_keep_their_order() -> None:
-    body = anthropic_turn([SEARCH, FOUND, anthropic_call("toolu_1"), ASKED, ADVISED], [anthropic_result("toolu_1")])
+    body = anthropic_turn(
+        [SEARCH, SEARCH_RESULT, anthropic_call("toolu_1"), ADVISOR_CALL, ADVISOR_RESULT], [anthropic_result("toolu_1")]
+    )
     assert translated_body(body, ANTHROPIC, ANTHROPIC) == body
 
 
-@pytest.mark.parametrize("target", ABROAD)
-def test_or_12_a_server_call_and_its_result_go_together(target: str) -> None:
-    body = anthropic_request(USER_MESSAGE, {"role": "assistant", "content": [ASKED, ADVISED, NOTE]}, USER_MESSAGE)
-    made = translated_body(body, ANTHROPIC, target)
-    assert "srvtoolu_2" not in str(made)
+@pytest.mark.parametrize("target", OTHER_PROTOCOLS)
+def test_or_12_server_calls_and_their_results_are_dropped_together(target: str) -> None:
+    body = anthropic_request(
+        USER_MESSAGE, {"role": "assistant", "content": [ADVISOR_CALL, ADVISOR_RESULT, NOTE]}, USER_MESSAGE
+    )
+    translated = translated_body(body, ANTHROPIC, target)
+    assert "srvtoolu_2" not in str(translated)
     paths = loss_paths(body, ANTHROPIC, target)
     assert has_loss_at(paths, "/messages/1/content/0")
     assert has_loss_at(paths, "/messages/1/content/1")
@@ -264,26 +274,26 @@ def test_or_12_a_server_call_and_its_result_go_together(target: str) -> None:
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
 def test_or_14_results_are_written_in_call_order_not_in_completion_order(protocol: str) -> None:
-    asked = [{"id": f"call_{n}", "name": "get_weather", "arguments": "{}"} for n in (1, 2, 3)]
+    calls = [{"id": f"call_{n}", "name": "get_weather", "arguments": "{}"} for n in (1, 2, 3)]
     outputs = [{"id": f"call_{n}", "output": f"result {n}"} for n in (3, 1, 2)]
-    written = toolwire.format_tool_results(asked, outputs, protocol)
-    holder = {RESPONSES: "input", INTERACTIONS: "input", GEMINI: "contents"}.get(protocol, "messages")
-    body = {holder: written}
+    results = toolwire.format_tool_results(calls, outputs, protocol)
+    field = {RESPONSES: "input", INTERACTIONS: "input", GEMINI: "contents"}.get(protocol, "messages")
+    body = {field: results}
     assert [text for _, text in tool_results_in(protocol, body)] == ["result 1", "result 2", "result 3"]
 
 
-def test_or_15_turns_of_one_role_are_coalesced() -> None:
+def test_or_15_consecutive_turns_of_one_role_are_merged() -> None:
     body = chat_request(
         USER_MESSAGE, {"role": "user", "content": "Please."}, {"role": "assistant", "content": "Well."}, USER_MESSAGE
     )
-    made = translated_body(body, CHAT, ANTHROPIC)
-    assert message_roles(made) == ["user", "assistant", "user"]
-    assert [block["text"] for block in made["messages"][0]["content"]] == ["Go on.", "Please."]
+    translated = translated_body(body, CHAT, ANTHROPIC)
+    assert message_roles(translated) == ["user", "assistant", "user"]
+    assert [block["text"] for block in translated["messages"][0]["content"]] == ["Go on.", "Please."]
 
 
-@pytest.mark.parametrize("target", ABROAD)
+@pytest.mark.parametrize("target", OTHER_PROTOCOLS)
 def test_or_16_a_history_with_calls_needs_no_declared_tools(target: str) -> None:
-    """Only Bedrock demands declarations here; for the others none is made up."""
-    made = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, target)
-    assert "tools" not in made
-    assert [call["id"] for call in tool_calls_in(target, made)] == ["toolu_1"]
+    """Only Bedrock requires declarations, and none are invented for the others."""
+    translated = translated_body(tool_cycle_request(ANTHROPIC, "toolu_1"), ANTHROPIC, target)
+    assert "tools" not in translated
+    assert [call["id"] for call in tool_calls_in(target, translated)] == ["toolu_1"]

@@ -1,4 +1,4 @@
-"""Parallel calls: PA-1 to PA-11."""
+"""Parallel tool calls (PA-1 to PA-9, PA-11)."""
 
 from typing import Any
 
@@ -33,37 +33,37 @@ from tests.support.sdk.validation import fold_body, fold_stream
 from tests.support.translation import translate_stream_bytes, translated_body
 
 ROME = '{"city":"Rome"}'
-BOTH: list[Any] = [
+BOTH_CALLS: list[Any] = [
     {"id": "call_1", "name": "get_weather", "arguments": {"city": "Paris"}},
     {"id": "call_2", "name": "get_weather", "arguments": {"city": "Rome"}},
 ]
-CHAT_BOTH = chat_stream(
+CHAT_BOTH_CALLS = chat_stream(
     chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather"),
     chat_fragment(1, ROME, id="call_2", name="get_weather"),
 )
-GEMINI_BOTH = [gemini_call("call_1"), gemini_call("call_2", arguments={"city": "Rome"})]
-ITEMS = [
+GEMINI_BOTH_CALLS = [gemini_call("call_1"), gemini_call("call_2", arguments={"city": "Rome"})]
+CALL_ITEMS = [
     responses_call("call_1", id="fc_1", status="completed"),
     responses_call("call_2", arguments=ROME, id="fc_2", status="completed"),
 ]
 
 
-def test_pa_1_each_call_has_a_block_of_its_own() -> None:
-    wire = translate_stream_bytes(CHAT_BOTH, CHAT, ANTHROPIC)
+def test_pa_1_each_call_has_its_own_block() -> None:
+    wire = translate_stream_bytes(CHAT_BOTH_CALLS, CHAT, ANTHROPIC)
     starts = [frame for frame in stream_frames(wire) if frame["type"] == "content_block_start"]
     assert [(start["index"], start["content_block"]["id"]) for start in starts] == [
         (0, "call_1"),
         (1, "call_2"),
     ]
-    assert fold_stream(ANTHROPIC, wire)["calls"] == BOTH
+    assert fold_stream(ANTHROPIC, wire)["calls"] == BOTH_CALLS
 
 
-ANTHROPIC_BOTH = [*anthropic_call_block(0, "call_1"), *anthropic_call_block(1, "call_2", ROME)]
+ANTHROPIC_BOTH_CALLS = [*anthropic_call_block(0, "call_1"), *anthropic_call_block(1, "call_2", ROME)]
 
 
-def test_pa_2_one_choice_and_no_empty_call_objects() -> None:
-    wire = translate_stream_bytes(anthropic_stream(*ANTHROPIC_BOTH), ANTHROPIC, CHAT)
-    assert fold_stream(CHAT, wire)["calls"] == BOTH
+def test_pa_2_parallel_calls_are_one_choice_without_empty_call_objects() -> None:
+    wire = translate_stream_bytes(anthropic_stream(*ANTHROPIC_BOTH_CALLS), ANTHROPIC, CHAT)
+    assert fold_stream(CHAT, wire)["calls"] == BOTH_CALLS
     chunks = stream_frames(wire)
     assert {choice["index"] for chunk in chunks for choice in chunk["choices"]} == {0}
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
@@ -83,7 +83,7 @@ def test_pa_3_the_call_index_counts_calls_only(source: str) -> None:
     later = [*anthropic_call_block(2, "call_1"), *anthropic_call_block(3, "call_2", ROME)]
     thinking = {
         ANTHROPIC: anthropic_stream(*thought, *anthropic_text_block(1, "Well."), *later),
-        GEMINI: gemini_stream({"text": "Hm.", "thought": True}, {"text": "Well."}, *GEMINI_BOTH),
+        GEMINI: gemini_stream({"text": "Hm.", "thought": True}, {"text": "Well."}, *GEMINI_BOTH_CALLS),
         INTERACTIONS: interactions_stream(
             {"type": "thought", "summary": [{"type": "text", "text": "Hm."}]},
             interactions_text("Well."),
@@ -101,7 +101,7 @@ def test_pa_3_the_call_index_counts_calls_only(source: str) -> None:
     deltas = [choice["delta"] for chunk in stream_frames(wire) for choice in chunk["choices"]]
     opened = [part["index"] for delta in deltas for part in delta.get("tool_calls") or () if part.get("id")]
     assert opened == [0, 1]
-    assert fold_stream(CHAT, wire)["calls"] == BOTH
+    assert fold_stream(CHAT, wire)["calls"] == BOTH_CALLS
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != CHAT])
@@ -110,7 +110,7 @@ def test_pa_4_a_new_id_at_the_same_index_is_a_new_call(target: str) -> None:
         chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather"),
         chat_fragment(0, ROME, id="call_2", name="get_weather"),
     )
-    assert fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"] == BOTH
+    assert fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"] == BOTH_CALLS
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != CHAT])
@@ -121,7 +121,7 @@ def test_pa_5_interleaved_fragments_follow_their_index(target: str) -> None:
         chat_fragment(0, '"Paris"}'),
         chat_fragment(1, '"Rome"}'),
     )
-    assert fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"] == BOTH
+    assert fold_stream(target, translate_stream_bytes(wire, CHAT, target))["calls"] == BOTH_CALLS
 
 
 def argument_delta(index: int, delta: str) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def argument_delta(index: int, delta: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 @pytest.mark.parametrize("late", [False, True])
-def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: str, late: bool) -> None:
-    first, _, _, first_done = responses_item_events(0, ITEMS[0])
-    second, _, _, second_done = responses_item_events(1, ITEMS[1])
+def test_pa_6_deltas_are_routed_by_item_even_before_the_item_is_added(target: str, late: bool) -> None:
+    first, _, _, first_done = responses_item_events(0, CALL_ITEMS[0])
+    second, _, _, second_done = responses_item_events(1, CALL_ITEMS[1])
     early = [argument_delta(1, '{"city":'), second] if late else [second, argument_delta(1, '{"city":')]
     wire = responses_stream(
         *(
@@ -144,48 +144,52 @@ def test_pa_6_deltas_are_routed_by_item_even_before_their_item_is_added(target: 
             argument_delta(1, '"Rome"}'),
         ),
         *(first_done, second_done),
-        output=ITEMS,
+        output=CALL_ITEMS,
     )
-    assert fold_stream(target, translate_stream_bytes(wire, RESPONSES, target))["calls"] == BOTH
+    assert fold_stream(target, translate_stream_bytes(wire, RESPONSES, target))["calls"] == BOTH_CALLS
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != GEMINI])
-def test_pa_7_parallel_calls_of_one_chunk_are_calls_of_their_own(target: str) -> None:
-    asked = GEMINI_BOTH
-    assert tool_calls_in(target, translated_body(gemini_response(*asked), GEMINI, target, "response")) == BOTH
-    at_once = gemini_events(gemini_response(*asked))
-    for wire in (at_once, gemini_stream(*asked)):
-        assert fold_stream(target, translate_stream_bytes(wire, GEMINI, target))["calls"] == BOTH
+def test_pa_7_parallel_calls_in_one_chunk_stay_separate(target: str) -> None:
+    calls = GEMINI_BOTH_CALLS
+    assert tool_calls_in(target, translated_body(gemini_response(*calls), GEMINI, target, "response")) == BOTH_CALLS
+    at_once = gemini_events(gemini_response(*calls))
+    for wire in (at_once, gemini_stream(*calls)):
+        assert fold_stream(target, translate_stream_bytes(wire, GEMINI, target))["calls"] == BOTH_CALLS
 
 
 @pytest.mark.parametrize(("source", "target"), ALL_PAIRS)
-def test_pa_8_every_call_of_a_whole_response_is_kept(source: str, target: str) -> None:
+def test_pa_8_every_call_of_a_response_is_kept(source: str, target: str) -> None:
     body = response_body(source, "", ("call_1", "Paris"), ("call_2", "Rome"))
-    assert tool_calls_in(target, translated_body(body, source, target, "response")) == BOTH
+    assert tool_calls_in(target, translated_body(body, source, target, "response")) == BOTH_CALLS
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
-def test_pa_9_the_answer_ends_with_the_response_not_with_its_first_item(target: str) -> None:
-    wire = responses_stream(*responses_item_events(0, ITEMS[0]), *responses_item_events(1, ITEMS[1]), output=ITEMS)
-    made = translate_stream_bytes(wire, RESPONSES, target)
-    assert fold_stream(target, made)["calls"] == BOTH
+def test_pa_9_the_stream_ends_with_the_response_not_with_its_first_item(target: str) -> None:
+    wire = responses_stream(
+        *responses_item_events(0, CALL_ITEMS[0]), *responses_item_events(1, CALL_ITEMS[1]), output=CALL_ITEMS
+    )
+    translated = translate_stream_bytes(wire, RESPONSES, target)
+    assert fold_stream(target, translated)["calls"] == BOTH_CALLS
     if target == ANTHROPIC:
-        assert frame_types(made)[-2:] == ["message_delta", "message_stop"]
+        assert frame_types(translated)[-2:] == ["message_delta", "message_stop"]
     else:
-        reasons = [choice["finish_reason"] for chunk in stream_frames(made) for choice in chunk["choices"]]
+        reasons = [choice["finish_reason"] for chunk in stream_frames(translated) for choice in chunk["choices"]]
         assert reasons[-1] == "tool_calls"
         assert set(reasons[:-1]) == {None}
 
 
-def test_pa_11_output_indices_are_counted_over_all_kinds_of_items() -> None:
+def test_pa_11_output_indices_count_all_kinds_of_items() -> None:
     wire = chat_stream(
         {"reasoning_content": "Hm."},
         {"content": "Well."},
         chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather"),
         chat_fragment(1, ROME, id="call_2", name="get_weather"),
     )
-    made = translate_stream_bytes(wire, CHAT, RESPONSES)
-    added = [frame["output_index"] for frame in stream_frames(made) if frame["type"] == "response.output_item.added"]
+    translated = translate_stream_bytes(wire, CHAT, RESPONSES)
+    added = [
+        frame["output_index"] for frame in stream_frames(translated) if frame["type"] == "response.output_item.added"
+    ]
     assert added == [0, 1, 2, 3]
-    output = fold_body(RESPONSES, made)["output"]
+    output = fold_body(RESPONSES, translated)["output"]
     assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]

@@ -1,4 +1,4 @@
-"""Schema dialects to Gemini, Ollama and OpenAI's strict mode: SC-1 to SC-8 and SC-14."""
+"""Schema dialects of Gemini and Ollama, and OpenAI's strict mode (SC-1 to SC-8 and SC-14)."""
 
 from typing import Any
 
@@ -22,98 +22,98 @@ from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
 from tests.support.translation import translate_stream_bytes
 
 SOURCES = (ANTHROPIC, CHAT, RESPONSES)
-OLD = "gemini-2.0-flash"
-"""A model that takes the older schemas only."""
+OLDER_MODEL = "gemini-2.0-flash"
+"""A model that only accepts the older schema dialect."""
 
-BELOW = {
+SCHEMA_PATHS = {
     ANTHROPIC: "/tools/0/input_schema",
     CHAT: "/tools/0/function/parameters",
     RESPONSES: "/tools/0/parameters",
 }
 
-each = pytest.mark.parametrize("source", SOURCES)
+every_source = pytest.mark.parametrize("source", SOURCES)
 
 
 def to_gemini(schema: dict[str, Any], source: str = ANTHROPIC, model: str = "gemini-3-pro") -> tuple[Any, list[Any]]:
-    """What is declared, and the kinds and places of losses below the schema."""
-    made = tw.translate(request_with_schemas(source, schema), source, "gemini", model=model)
-    (function,) = made.value["tools"][0]["functionDeclarations"]
-    field = "parameters" if model == OLD else "parametersJsonSchema"
+    """Return the declared schema, and the kinds and paths of losses below it."""
+    translated = tw.translate(request_with_schemas(source, schema), source, "gemini", model=model)
+    (function,) = translated.value["tools"][0]["functionDeclarations"]
+    field = "parameters" if model == OLDER_MODEL else "parametersJsonSchema"
     assert {"parameters", "parametersJsonSchema"} & function.keys() == {field}
-    return function[field], below(made, source)
+    return function[field], losses_below_schema(translated, source)
 
 
-def below(made: Any, source: str) -> list[Any]:
-    start = BELOW[source]
-    return [(loss.kind, loss.path.removeprefix(start)) for loss in made.losses if loss.path.startswith(start)]
+def losses_below_schema(translation: Any, source: str) -> list[Any]:
+    start = SCHEMA_PATHS[source]
+    return [(loss.kind, loss.path.removeprefix(start)) for loss in translation.losses if loss.path.startswith(start)]
 
 
-def of(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+def object_schema(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **more}
 
 
 ROW = {"type": "object", "properties": {"id": {"type": "integer"}}}
 
 
-@each
-def test_sc_1_references_are_kept_where_the_target_has_them_and_else_written_out(source: str) -> None:
+@every_source
+def test_sc_1_references_are_kept_where_supported_and_inlined_elsewhere(source: str) -> None:
     rows = {"type": "array", "items": {"$ref": "#/definitions/row"}}
-    schema = of({"rows": rows, "more": {"$ref": "#/properties/rows"}}, definitions={"row": ROW})
+    schema = object_schema({"rows": rows, "more": {"$ref": "#/properties/rows"}}, definitions={"row": ROW})
     row = {"$ref": "#/$defs/row"}
-    made, losses = to_gemini(schema, source)
-    assert made == of(
+    gemini_schema, losses = to_gemini(schema, source)
+    assert gemini_schema == object_schema(
         {"rows": {"type": "array", "items": row}, "more": {"$ref": "#/$defs/properties_rows"}},
         **{"$defs": {"row": ROW, "properties_rows": {"type": "array", "items": row}}},
     )
     references = [("approximated", "/properties/rows/items/$ref"), ("approximated", "/properties/more/$ref")]
     assert sorted(losses) == sorted([*references, ("approximated", "/definitions")])
-    written = {"type": "array", "items": ROW}
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"rows": written, "more": written})
+    inlined = {"type": "array", "items": ROW}
+    gemini_schema, losses = to_gemini(schema, source, OLDER_MODEL)
+    assert gemini_schema == object_schema({"rows": inlined, "more": inlined})
     assert losses == references
 
 
 @pytest.mark.parametrize("reference", ["https://example.com/row.json", "#/$defs/missing", "row.json#/a", "#nowhere"])
-def test_a_reference_that_leads_out_of_the_schema_is_dropped_and_never_fetched(reference: str) -> None:
-    made, losses = to_gemini(of({"row": {"$ref": reference, "description": "A row."}}))
-    assert made == of({"row": {"description": "A row."}})
+def test_an_external_reference_is_dropped_and_never_fetched(reference: str) -> None:
+    gemini_schema, losses = to_gemini(object_schema({"row": {"$ref": reference, "description": "A row."}}))
+    assert gemini_schema == object_schema({"row": {"description": "A row."}})
     assert losses == [("dropped", "/properties/row/$ref")]
 
 
-@each
-def test_sc_2_what_stands_beside_a_reference_is_kept_and_the_reference_too(source: str) -> None:
-    schema = of({"row": {"$ref": "#/$defs/row", "description": "The row."}}, **{"$defs": {"row": ROW}})
-    made, losses = to_gemini(schema, source)
+@every_source
+def test_sc_2_keywords_beside_a_reference_are_kept(source: str) -> None:
+    schema = object_schema({"row": {"$ref": "#/$defs/row", "description": "The row."}}, **{"$defs": {"row": ROW}})
+    gemini_schema, losses = to_gemini(schema, source)
     union = {"anyOf": [{"$ref": "#/$defs/row"}], "description": "The row."}
-    assert made == {**schema, "properties": {"row": union}}
+    assert gemini_schema == {**schema, "properties": {"row": union}}
     assert losses == [("approximated", "/properties/row/$ref")]
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"row": {"description": "The row.", **ROW}})
+    gemini_schema, losses = to_gemini(schema, source, OLDER_MODEL)
+    assert gemini_schema == object_schema({"row": {"description": "The row.", **ROW}})
     assert losses == [("approximated", "/properties/row/$ref")]
 
 
-def test_what_binds_beside_a_reference_binds_with_it() -> None:
-    beside = {"$ref": "#/$defs/row", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-    made, _ = to_gemini(of({"row": beside}, **{"$defs": {"row": {**ROW, "required": ["id"]}}}))
-    both = {"name": {"type": "string"}, "id": {"type": "integer"}}
-    assert made["properties"]["row"] == {"type": "object", "properties": both, "required": ["name", "id"]}
+def test_constraints_beside_a_reference_are_merged_with_it() -> None:
+    schema = {"$ref": "#/$defs/row", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    gemini_schema, _ = to_gemini(object_schema({"row": schema}, **{"$defs": {"row": {**ROW, "required": ["id"]}}}))
+    merged = {"name": {"type": "string"}, "id": {"type": "integer"}}
+    assert gemini_schema["properties"]["row"] == {"type": "object", "properties": merged, "required": ["name", "id"]}
 
 
-NODE = of({"next": {"$ref": "#/$defs/node"}})
-TREE = of({"root": {"$ref": "#/$defs/node"}}, required=["root"], **{"$defs": {"node": NODE}})
+NODE = object_schema({"next": {"$ref": "#/$defs/node"}})
+TREE = object_schema({"root": {"$ref": "#/$defs/node"}}, required=["root"], **{"$defs": {"node": NODE}})
 
 
-@each
-def test_sc_3_recursion_is_kept_where_the_target_has_it_and_else_left_open(source: str) -> None:
+@every_source
+def test_sc_3_recursion_is_kept_where_supported_and_left_open_elsewhere(source: str) -> None:
     assert to_gemini(TREE, source) == (TREE, [])
-    made, losses = to_gemini(TREE, source, OLD)
-    assert made == of({"root": of({"next": {"type": "object"}})}, required=["root"])
+    gemini_schema, losses = to_gemini(TREE, source, OLDER_MODEL)
+    assert gemini_schema == object_schema({"root": object_schema({"next": {"type": "object"}})}, required=["root"])
     assert losses == [("approximated", "/properties/root/$ref"), ("approximated", "/$defs/node/properties/next/$ref")]
 
 
-def test_recursion_that_never_ends_is_made_optional_for_gemini() -> None:
-    made, losses = to_gemini({**TREE, "$defs": {"node": {**NODE, "required": ["next"]}}})
-    assert made == TREE
+def test_required_recursion_becomes_optional_for_gemini() -> None:
+    gemini_schema, losses = to_gemini({**TREE, "$defs": {"node": {**NODE, "required": ["next"]}}})
+    assert gemini_schema == TREE
     assert losses == [("approximated", "/$defs/node/required/0")]
 
 
@@ -122,61 +122,61 @@ def test_an_exploding_schema_stays_small(target: str) -> None:
     definitions: dict[str, Any] = {"d0": {"type": "string"}}
     for level in range(1, 40):
         two = {"a": {"$ref": f"#/$defs/d{level - 1}"}, "b": {"$ref": f"#/$defs/d{level - 1}"}}
-        definitions[f"d{level}"] = of(two)
-    schema = of({"x": {"$ref": "#/$defs/d39"}}, **{"$defs": definitions})
-    made = tw.translate(request_with_schemas(ANTHROPIC, schema), ANTHROPIC, target, model=OLD)
-    assert len(made.to_bytes()) < 200_000
-    assert ("approximated", "/$defs/d39/properties/a/$ref") in below(made, ANTHROPIC)
+        definitions[f"d{level}"] = object_schema(two)
+    schema = object_schema({"x": {"$ref": "#/$defs/d39"}}, **{"$defs": definitions})
+    translated = tw.translate(request_with_schemas(ANTHROPIC, schema), ANTHROPIC, target, model=OLDER_MODEL)
+    assert len(translated.to_bytes()) < 200_000
+    assert ("approximated", "/$defs/d39/properties/a/$ref") in losses_below_schema(translated, ANTHROPIC)
 
 
-@each
-def test_sc_4_an_enum_that_is_not_of_strings_is_told_in_words_and_keeps_its_type(source: str) -> None:
-    schema = of({"n": {"type": "integer", "enum": [15, 60]}, "on": {"type": "boolean", "enum": [True]}})
-    told = {"type": "boolean", "description": "enum: [true]"}
-    made, losses = to_gemini(schema, source)
-    assert made == of({"n": {"type": "integer", "enum": [15, 60]}, "on": told})
+@every_source
+def test_sc_4_an_enum_of_other_types_moves_to_the_description_and_keeps_its_type(source: str) -> None:
+    schema = object_schema({"n": {"type": "integer", "enum": [15, 60]}, "on": {"type": "boolean", "enum": [True]}})
+    described = {"type": "boolean", "description": "enum: [true]"}
+    gemini_schema, losses = to_gemini(schema, source)
+    assert gemini_schema == object_schema({"n": {"type": "integer", "enum": [15, 60]}, "on": described})
     assert losses == [("approximated", "/properties/on/enum/0")]
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"n": {"type": "integer", "description": "enum: [15,60]"}, "on": told})
+    gemini_schema, losses = to_gemini(schema, source, OLDER_MODEL)
+    assert gemini_schema == object_schema({"n": {"type": "integer", "description": "enum: [15,60]"}, "on": described})
     assert losses == [("approximated", f"/properties/{path}") for path in ("n/enum/0", "n/enum/1", "on/enum/0")]
 
 
-@each
+@every_source
 def test_sc_5_null_leaves_the_enum_and_stays_allowed(source: str) -> None:
-    schema = of({"color": {"type": ["string", "null"], "enum": ["red", None]}})
-    made, losses = to_gemini(schema, source)
-    assert made == of({"color": {"anyOf": [{"type": "string", "enum": ["red"]}, {"type": "null"}]}})
+    schema = object_schema({"color": {"type": ["string", "null"], "enum": ["red", None]}})
+    gemini_schema, losses = to_gemini(schema, source)
+    assert gemini_schema == object_schema({"color": {"anyOf": [{"type": "string", "enum": ["red"]}, {"type": "null"}]}})
     assert losses == [("approximated", "/properties/color")]
-    made, losses = to_gemini(schema, source, OLD)
-    assert made == of({"color": {"type": "string", "enum": ["red"], "nullable": True}})
+    gemini_schema, losses = to_gemini(schema, source, OLDER_MODEL)
+    assert gemini_schema == object_schema({"color": {"type": "string", "enum": ["red"], "nullable": True}})
     assert ("approximated", "/properties/color") in losses
 
 
 def test_sc_6_any_stays_any_and_a_null_branch_becomes_nullable() -> None:
     union = {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "Perhaps."}
-    schema = of({"any": {"anyOf": [{}, {"type": "null"}]}, "text": union})
+    schema = object_schema({"any": {"anyOf": [{}, {"type": "null"}]}, "text": union})
     assert to_gemini(schema) == (schema, [])
-    made, losses = to_gemini(schema, model=OLD)
-    assert made["properties"]["any"] == {}
-    assert made["properties"]["text"] == {"type": "string", "description": "Perhaps.", "nullable": True}
+    gemini_schema, losses = to_gemini(schema, model=OLDER_MODEL)
+    assert gemini_schema["properties"]["any"] == {}
+    assert gemini_schema["properties"]["text"] == {"type": "string", "description": "Perhaps.", "nullable": True}
     assert losses == [("approximated", f"/properties/{name}/anyOf/1") for name in ("any", "text")]
 
 
-def test_nullable_is_a_type_to_all_who_do_not_know_the_word() -> None:
-    function = {"name": "f", "parameters": of({"a": {"type": "STRING", "nullable": True, "enum": ["x"]}})}
+def test_nullable_becomes_a_null_type_where_the_keyword_is_unknown() -> None:
+    function = {"name": "f", "parameters": object_schema({"a": {"type": "STRING", "nullable": True, "enum": ["x"]}})}
     body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"functionDeclarations": [function]}]}
-    made = tw.translate(body, "gemini", ANTHROPIC, model="gemini-2.5-pro")
+    translated = tw.translate(body, "gemini", ANTHROPIC, model="gemini-2.5-pro")
     nullable = {"type": ["string", "null"], "enum": ["x", None]}
-    assert made.value["tools"][0]["input_schema"] == of({"a": nullable})
-    assert [loss.path for loss in made.losses if loss.path.startswith("/tools")] == []
+    assert translated.value["tools"][0]["input_schema"] == object_schema({"a": nullable})
+    assert [loss.path for loss in translated.losses if loss.path.startswith("/tools")] == []
     assert tw.translate(body, "gemini", "gemini").value == body
 
 
-def test_sc_7_types_in_a_list_and_numbers_in_other_spellings_are_normalised() -> None:
+def test_sc_7_lists_of_types_and_numbers_as_strings_are_normalized() -> None:
     mixed = {"type": ["string", "array"], "items": {"type": "string"}, "minLength": "1", "maxItems": 4.0}
-    made, losses = to_gemini(of({"a": mixed}), model=OLD)
+    gemini_schema, losses = to_gemini(object_schema({"a": mixed}), model=OLDER_MODEL)
     array = {"type": "array", "items": {"type": "string"}, "maxItems": 4}
-    assert made == of({"a": {"anyOf": [{"type": "string", "minLength": 1}, array]}})
+    assert gemini_schema == object_schema({"a": {"anyOf": [{"type": "string", "minLength": 1}, array]}})
     assert sorted(losses) == [
         ("approximated", "/properties/a/maxItems"),
         ("approximated", "/properties/a/minLength"),
@@ -185,56 +185,58 @@ def test_sc_7_types_in_a_list_and_numbers_in_other_spellings_are_normalised() ->
     ]
 
 
-@each
-def test_sc_8_conditions_are_told_in_the_description_and_boolean_schemas_read(source: str) -> None:
+@every_source
+def test_sc_8_conditions_move_to_the_description_and_boolean_schemas_are_decoded(source: str) -> None:
     condition = {"if": {"required": ["a"]}, "then": {"required": ["b"]}, "not": {"required": ["c"]}}
-    schema = of({"a": True, "b": {"type": "string"}, "c": False}, description="Either.", **condition)
-    made, losses = to_gemini(schema, source)
-    words = 'if: {"required":["a"]}, then: {"required":["b"]}, not: {"required":["c"]}'
-    assert made == of({"a": {}, "b": {"type": "string"}}, description=f"Either. ({words})")
-    places = ("/properties/a", "/properties/c", "/if", "/then", "/not")
-    assert losses == [("approximated", place) for place in places]
+    schema = object_schema({"a": True, "b": {"type": "string"}, "c": False}, description="Either.", **condition)
+    gemini_schema, losses = to_gemini(schema, source)
+    text = 'if: {"required":["a"]}, then: {"required":["b"]}, not: {"required":["c"]}'
+    assert gemini_schema == object_schema({"a": {}, "b": {"type": "string"}}, description=f"Either. ({text})")
+    paths = ("/properties/a", "/properties/c", "/if", "/then", "/not")
+    assert losses == [("approximated", path) for path in paths]
 
 
-def test_a_malformed_schema_is_left_out_by_name() -> None:
-    made, losses = to_gemini(of({"a": "text", "b": {"type": 99, "items": 3}}, required="a"))
-    assert made == of({"a": {}, "b": {"items": {}}})
+def test_a_malformed_schema_is_dropped_and_named() -> None:
+    gemini_schema, losses = to_gemini(object_schema({"a": "text", "b": {"type": 99, "items": 3}}, required="a"))
+    assert gemini_schema == object_schema({"a": {}, "b": {"items": {}}})
     dropped = ("/properties/a", "/properties/b/type", "/properties/b/items", "/required")
-    assert sorted(losses) == sorted(("dropped", place) for place in dropped)
+    assert sorted(losses) == sorted(("dropped", path) for path in dropped)
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES, "openrouter"])
 def test_sc_14_a_strict_schema_is_completed_for_the_target(target: str) -> None:
     city, unit = {"type": "string"}, {"type": "string", "enum": ["c", "f"]}
-    schema = of({"city": city, "unit": unit}, required=["city"], additionalProperties=False)
+    schema = object_schema({"city": city, "unit": unit}, required=["city"], additionalProperties=False)
     body = anthropic_request(tools=[anthropic_tool(schema=schema, strict=True)])
-    made = tw.translate(body, ANTHROPIC, target)
-    (tool,) = made.value["tools"]
+    translated = tw.translate(body, ANTHROPIC, target)
+    (tool,) = translated.value["tools"]
     declared = tool if target == RESPONSES else tool["function"]
     assert declared["strict"] is True
     nullable = {"type": ["string", "null"], "enum": ["c", "f", None]}
     properties = {"city": city, "unit": nullable}
-    assert declared["parameters"] == of(properties, required=["city", "unit"], additionalProperties=False)
-    assert [(loss.kind, loss.path) for loss in made.losses if loss.path.startswith("/tools")] == [
+    assert declared["parameters"] == object_schema(properties, required=["city", "unit"], additionalProperties=False)
+    assert [(loss.kind, loss.path) for loss in translated.losses if loss.path.startswith("/tools")] == [
         ("approximated", "/tools/0/input_schema/properties/unit")
     ]
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES, "openrouter"])
-def test_strict_is_given_up_for_an_open_map_and_the_schema_left_as_it_is(target: str) -> None:
-    schema = of({"labels": {"type": "object", "additionalProperties": {"type": "string"}}}, required=["labels"])
+def test_an_open_map_disables_strict_and_keeps_the_schema(target: str) -> None:
+    schema = object_schema(
+        {"labels": {"type": "object", "additionalProperties": {"type": "string"}}}, required=["labels"]
+    )
     body = anthropic_request(tools=[anthropic_tool(schema=schema, strict=True)])
-    made = tw.translate(body, ANTHROPIC, target)
-    (tool,) = made.value["tools"]
+    translated = tw.translate(body, ANTHROPIC, target)
+    (tool,) = translated.value["tools"]
     declared = tool if target == RESPONSES else tool["function"]
     assert (declared["strict"], declared["parameters"]) == (False, schema)
-    assert [(loss.kind, loss.path) for loss in made.losses if loss.path.startswith("/tools")] == [
+    assert [(loss.kind, loss.path) for loss in translated.losses if loss.path.startswith("/tools")] == [
         ("approximated", "/tools/0/strict")
     ]
 
 
-@each
-def test_a_schema_that_the_target_takes_arrives_byte_for_byte(source: str) -> None:
+@every_source
+def test_a_supported_schema_is_sent_byte_for_byte(source: str) -> None:
     text = '{"type": "object",  "properties": {"b":{"type":"string"}, "a":{"type":"integer"}}, "required": ["a"]}'
     wire = (
         tw.translate(request_with_schemas(source, {"x": 1}), source, source)
@@ -245,23 +247,25 @@ def test_a_schema_that_the_target_takes_arrives_byte_for_byte(source: str) -> No
         assert text.encode() in tw.translate(wire, source, target).to_bytes()
 
 
-WEATHER = of({"city": {"type": "string"}, "unit": {"type": "string"}, "near": {"type": ["string", "null"]}})
-ASKED = anthropic_request(tools=[anthropic_tool(schema={**WEATHER, "required": ["city"]}, strict=True)])
-ANSWERED = '{"city":"Oslo","unit":null,"near":null}'
-GIVEN = {"city": "Oslo", "near": None}
+WEATHER = object_schema({"city": {"type": "string"}, "unit": {"type": "string"}, "near": {"type": ["string", "null"]}})
+STRICT_REQUEST = anthropic_request(tools=[anthropic_tool(schema={**WEATHER, "required": ["city"]}, strict=True)])
+ARGUMENTS_WITH_NULLS = '{"city":"Oslo","unit":null,"near":null}'
+CLIENT_ARGUMENTS = {"city": "Oslo", "near": None}
 
 
-def test_null_for_what_is_absent_does_not_reach_the_client() -> None:
-    chat = chat_response(chat_assistant(chat_call("call_1", arguments=ANSWERED)))
-    made = tw.translate(chat, CHAT, ANTHROPIC, "response", request=ASKED)
-    assert made.value["content"][0]["input"] == GIVEN
-    responses = responses_response(responses_call("call_1", arguments=ANSWERED))
-    made = tw.translate(responses, RESPONSES, ANTHROPIC, "response", request=ASKED)
-    assert made.value["content"][0]["input"] == GIVEN
+def test_null_for_an_absent_argument_is_removed() -> None:
+    chat = chat_response(chat_assistant(chat_call("call_1", arguments=ARGUMENTS_WITH_NULLS)))
+    translated = tw.translate(chat, CHAT, ANTHROPIC, "response", request=STRICT_REQUEST)
+    assert translated.value["content"][0]["input"] == CLIENT_ARGUMENTS
+    responses = responses_response(responses_call("call_1", arguments=ARGUMENTS_WITH_NULLS))
+    translated = tw.translate(responses, RESPONSES, ANTHROPIC, "response", request=STRICT_REQUEST)
+    assert translated.value["content"][0]["input"] == CLIENT_ARGUMENTS
 
 
-def test_null_for_what_is_absent_does_not_reach_the_client_of_a_stream() -> None:
-    head = chat_fragment(0, ANSWERED[:9], id="call_1", name="get_weather")
-    rest = [chat_fragment(0, piece) for piece in (ANSWERED[9:20], ANSWERED[20:])]
-    (call,) = tool_calls_in_stream(ANTHROPIC, translate_stream_bytes(chat_stream(head, *rest), CHAT, ANTHROPIC, ASKED))
-    assert call["arguments"] == GIVEN
+def test_null_for_an_absent_argument_is_removed_from_streams() -> None:
+    head = chat_fragment(0, ARGUMENTS_WITH_NULLS[:9], id="call_1", name="get_weather")
+    fragments = [chat_fragment(0, piece) for piece in (ARGUMENTS_WITH_NULLS[9:20], ARGUMENTS_WITH_NULLS[20:])]
+    (call,) = tool_calls_in_stream(
+        ANTHROPIC, translate_stream_bytes(chat_stream(head, *fragments), CHAT, ANTHROPIC, STRICT_REQUEST)
+    )
+    assert call["arguments"] == CLIENT_ARGUMENTS

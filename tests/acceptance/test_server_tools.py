@@ -1,4 +1,4 @@
-"""Server tools, tool search, callers and namespaces: SV-1 to SV-12."""
+"""Server tools, tool search, callers and namespaces (SV-1 to SV-13)."""
 
 from typing import Any
 
@@ -51,10 +51,10 @@ def test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused() -> None:
     assert not has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES), "/tools/0")
     assert translated_body(mapped, RESPONSES, ANTHROPIC)["tools"][0] == SEARCH
     action = {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://a.test"}]}
-    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
-    answer = translated_body(responses_response(searched), RESPONSES, ANTHROPIC, "response", request=body)
-    assert [block["type"] for block in answer["content"]] == ["server_tool_use", "web_search_tool_result"]
-    assert answer["usage"]["server_tool_use"]["web_search_requests"] == 1
+    search_call = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    response = translated_body(responses_response(search_call), RESPONSES, ANTHROPIC, "response", request=body)
+    assert [block["type"] for block in response["content"]] == ["server_tool_use", "web_search_tool_result"]
+    assert response["usage"]["server_tool_use"]["web_search_requests"] == 1
     assert list(declared_schemas(CHAT, translated_body(body, ANTHROPIC, CHAT))) == ["plain"]
     assert has_loss_at(loss_paths(body, ANTHROPIC, CHAT), "/tools/0")
     emulated = declared_schemas(CHAT, translated_body(body, ANTHROPIC, CHAT, hosted_tools="function"))
@@ -66,7 +66,7 @@ def test_sv_1_a_search_tool_is_mapped_reported_emulated_or_refused() -> None:
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
 @pytest.mark.parametrize("kind", ["memory_20250818", "tool_search_tool_bm25_20251119", "something_20270101"])
-def test_sv_3_a_tool_without_counterpart_is_named(kind: str, target: str) -> None:
+def test_sv_3_a_tool_without_equivalent_is_named(kind: str, target: str) -> None:
     body = anthropic_request(tools=[{"type": kind, "name": kind.rsplit("_", 1)[0]}, PLAIN])
     assert "plain" in declared_schemas(target, translated_body(body, ANTHROPIC, target))
     assert has_loss_at(loss_paths(body, ANTHROPIC, target), "/tools/0")
@@ -84,13 +84,13 @@ HOSTED = [
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 def test_sv_4_every_built_in_tool_is_mapped_or_reported(target: str) -> None:
     body = responses_request(tools=[*HOSTED, CRM, CUSTOM, responses_tool()])
-    made = translated_body(body, RESPONSES, target)
+    translated = translated_body(body, RESPONSES, target)
     paths = loss_paths(body, RESPONSES, target)
-    declared = declared_schemas(target, made)
+    declared = declared_schemas(target, translated)
     assert {"patch", "get_weather"} <= declared.keys()
     assert len([name for name in declared if "list" in name]) == 1
     for at, tool in enumerate(HOSTED):
-        assert has_loss_at(paths, f"/tools/{at}") or tool["type"] in str(made), tool
+        assert has_loss_at(paths, f"/tools/{at}") or tool["type"] in str(translated), tool
 
 
 TOOL_SEARCH = responses_request(
@@ -123,29 +123,29 @@ TOOL_SEARCH = responses_request(
 
 
 def test_sv_6_tool_search_keeps_its_exact_shape() -> None:
-    made = translated_body(TOOL_SEARCH, RESPONSES, RESPONSES)
-    assert made == TOOL_SEARCH
-    assert made["input"][1]["execution"] == "client"
+    translated = translated_body(TOOL_SEARCH, RESPONSES, RESPONSES)
+    assert translated == TOOL_SEARCH
+    assert translated["input"][1]["execution"] == "client"
     nested = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": "plain"}])
     body = anthropic_turn([anthropic_call("toolu_1")], [nested], tools=[{**PLAIN, "defer_loading": True}])
     assert translated_body(body, ANTHROPIC, ANTHROPIC) == body
 
 
 def test_sv_7_tool_search_items_keep_their_ids_in_the_next_request() -> None:
-    found = TOOL_SEARCH["input"][1:]
-    answer = responses_response(*found, responses_call("call_2", "found", id="fc_2"))
+    search_items = TOOL_SEARCH["input"][1:]
+    response = responses_response(*search_items, responses_call("call_2", "found", id="fc_2"))
     outputs = [{"id": "call_2", "output": "18C"}]
-    following = toolwire.continue_request(responses_request(USER_MESSAGE), answer, outputs, RESPONSES)
-    assert following["input"][1:3] == found
+    next_request = toolwire.continue_request(responses_request(USER_MESSAGE), response, outputs, RESPONSES)
+    assert next_request["input"][1:3] == search_items
 
 
-def test_sv_8_a_tool_that_a_result_refers_to_is_declared() -> None:
+def test_sv_8_a_tool_that_a_result_references_is_declared() -> None:
     nested = anthropic_result("toolu_1", [{"type": "tool_reference", "tool_name": "plain"}])
     deferred = [{**PLAIN, "defer_loading": True}, anthropic_tool("search")]
     body = anthropic_turn([anthropic_call("toolu_1", "search")], [nested], tools=deferred)
-    made = translated_body(body, ANTHROPIC, CHAT)
-    assert declared_schemas(CHAT, made)["plain"] == PLAIN["input_schema"]
-    assert "plain" in tool_results_in(CHAT, made)[0][1]
+    translated = translated_body(body, ANTHROPIC, CHAT)
+    assert declared_schemas(CHAT, translated)["plain"] == PLAIN["input_schema"]
+    assert "plain" in tool_results_in(CHAT, translated)[0][1]
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES])
@@ -166,54 +166,54 @@ def test_sv_10_callers_of_another_vendor_are_never_mapped_silently() -> None:
     assert has_loss_at(loss_paths(both, RESPONSES, ANTHROPIC), "/tools/0/allowed_callers")
 
 
-def test_sv_11_results_that_the_provider_made_stay_with_their_calls() -> None:
+def test_sv_11_results_of_provider_tools_stay_with_their_calls() -> None:
     search: dict[str, Any] = {
         "type": "server_tool_use",
         "id": "srvtoolu_1",
         "name": "web_search",
         "input": {"query": "x"},
     }
-    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-    content = [search, found, anthropic_call("toolu_1")]
+    result = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    content = [search, result, anthropic_call("toolu_1")]
     outputs = [{"id": "toolu_1", "output": "18C"}]
-    following = toolwire.continue_request(anthropic_request(), anthropic_response(*content), outputs, ANTHROPIC)
-    assert following["messages"][1] == {"role": "assistant", "content": content}
-    searched = {
+    next_request = toolwire.continue_request(anthropic_request(), anthropic_response(*content), outputs, ANTHROPIC)
+    assert next_request["messages"][1] == {"role": "assistant", "content": content}
+    search_call = {
         "type": "web_search_call",
         "id": "ws_1",
         "status": "completed",
         "action": {"type": "search", "query": "x"},
     }
-    output = [searched, responses_message("Found."), responses_call("call_1", id="fc_1")]
-    answered = [{"id": "call_1", "output": "18C"}]
-    following = toolwire.continue_request(
-        responses_request(USER_MESSAGE), responses_response(*output), answered, RESPONSES
+    output = [search_call, responses_message("Found."), responses_call("call_1", id="fc_1")]
+    responses_outputs = [{"id": "call_1", "output": "18C"}]
+    next_request = toolwire.continue_request(
+        responses_request(USER_MESSAGE), responses_response(*output), responses_outputs, RESPONSES
     )
-    assert following["input"] == [USER_MESSAGE, *output, responses_output("call_1")]
+    assert next_request["input"] == [USER_MESSAGE, *output, responses_output("call_1")]
 
 
-def test_sv_13_search_beside_functions_of_gemini() -> None:
+def test_sv_13_gemini_search_works_beside_functions() -> None:
     body = anthropic_request(tools=[SEARCH, PLAIN])
-    made = translated_body(body, ANTHROPIC, "gemini", model="gemini-3-pro")
-    assert made["tools"][1:] == [{"googleSearch": {}}]
-    assert made["tools"][0]["functionDeclarations"][0]["name"] == "plain"
-    assert made["toolConfig"] == {"includeServerSideToolInvocations": True}
-    early = toolwire.translate(body, ANTHROPIC, "gemini", model="gemini-2.5-pro")
-    assert "googleSearch" not in str(early.value)
-    assert ("dropped", "/tools/0") in [(loss.kind, loss.path) for loss in early.losses]
+    translated = translated_body(body, ANTHROPIC, "gemini", model="gemini-3-pro")
+    assert translated["tools"][1:] == [{"googleSearch": {}}]
+    assert translated["tools"][0]["functionDeclarations"][0]["name"] == "plain"
+    assert translated["toolConfig"] == {"includeServerSideToolInvocations": True}
+    older_model = toolwire.translate(body, ANTHROPIC, "gemini", model="gemini-2.5-pro")
+    assert "googleSearch" not in str(older_model.value)
+    assert ("dropped", "/tools/0") in [(loss.kind, loss.path) for loss in older_model.losses]
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT])
 def test_sv_12_namespaces_are_flattened_and_restored(target: str) -> None:
     history = [USER_MESSAGE, responses_call("call_0", "list", namespace="crm"), responses_output("call_0")]
     body = responses_request(*history, tools=[CRM, SHOP])
-    made = translated_body(body, RESPONSES, target)
-    crm, shop = declared_schemas(target, made)
+    translated = translated_body(body, RESPONSES, target)
+    crm, shop = declared_schemas(target, translated)
     assert crm != shop
-    assert tool_calls_in(target, made)[0]["name"] == crm
-    answers = {
+    assert tool_calls_in(target, translated)[0]["name"] == crm
+    responses = {
         ANTHROPIC: anthropic_response(anthropic_call("call_1", crm), anthropic_call("call_2", shop)),
         CHAT: chat_response(chat_assistant(chat_call("call_1", crm), chat_call("call_2", shop))),
     }
-    back = responses_items(translated_body(answers[target], target, RESPONSES, "response", request=body))
-    assert [(item["namespace"], item["name"]) for item in back] == [("crm", "list"), ("shop", "list")]
+    items = responses_items(translated_body(responses[target], target, RESPONSES, "response", request=body))
+    assert [(item["namespace"], item["name"]) for item in items] == [("crm", "list"), ("shop", "list")]

@@ -1,4 +1,4 @@
-"""Gemini's signatures and streamed arguments, through every client: TH-1, TH-3, TH-4, TH-9, TH-10, ST-32."""
+"""Gemini's signatures and streamed arguments through every client (TH-1, TH-3, TH-4, TH-9, TH-10, ST-32)."""
 
 import json
 from typing import Any
@@ -26,11 +26,11 @@ from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
 from tests.support.sdk.validation import fold_stream
 from toolwire.codec.envelope import EnvelopeKey
 
-CARRIER = EnvelopeKey([b"k" * 32], "tenant", realm="upstream", model="m")
+ENVELOPE_KEY = EnvelopeKey([b"k" * 32], "tenant", realm="upstream", model="m")
 SIGNATURE = "CiMBsigned+/=="
-DUMMY = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+SKIP_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 CLIENTS = [ANTHROPIC, RESPONSES, "gemini-interactions", "openrouter"]
-NO_FIELD = [CHAT, "ollama"]
+CLIENTS_WITHOUT_FIELD = [CHAT, "ollama"]
 UNSIGNED = {
     ANTHROPIC: anthropic_turn(
         [{"type": "tool_use", "id": f"c{n}", "name": TOOL_NAME, "input": {}} for n in (1, 2)],
@@ -47,43 +47,51 @@ UNSIGNED = {
 }
 
 
-def cycle(answer: dict[str, Any], issuer: str, client: str, *, stream: bool = False) -> dict[str, Any]:
-    """What the issuer is sent after one turn through this client."""
-    asked = FIRST_REQUESTS[client]
+def complete_cycle(response: dict[str, Any], issuer: str, client: str, *, stream: bool = False) -> dict[str, Any]:
+    """Return the request that the issuer receives after one turn through this client."""
+    request = FIRST_REQUESTS[client]
     if stream:
         wire = b"".join(
-            tw.translate_stream(encode_response_stream(answer, issuer), issuer, client, asked, envelope_key=CARRIER)
+            tw.translate_stream(
+                encode_response_stream(response, issuer), issuer, client, request, envelope_key=ENVELOPE_KEY
+            )
         )
-        shown = decode_response_stream(wire, client)
+        client_response = decode_response_stream(wire, client)
     else:
-        shown = tw.translate(answer, issuer, client, "response", request=asked, envelope_key=CARRIER).value
-    sent: dict[str, Any] = tw.translate(next_request(asked, shown, client), client, issuer, envelope_key=CARRIER).value
-    return sent
+        client_response = tw.translate(
+            response, issuer, client, "response", request=request, envelope_key=ENVELOPE_KEY
+        ).value
+    translated: dict[str, Any] = tw.translate(
+        next_request(request, client_response, client), client, issuer, envelope_key=ENVELOPE_KEY
+    ).value
+    return translated
 
 
-def signatures(value: Any) -> list[str]:
+def signatures_in(value: Any) -> list[str]:
     if isinstance(value, list):
-        return [one for inner in value for one in signatures(inner)]
+        return [nested for inner in value for nested in signatures_in(inner)]
     if not isinstance(value, dict):
         return []
-    own = [value["thoughtSignature"]] if "thoughtSignature" in value else []
-    return own + [one for inner in value.values() for one in signatures(inner)]
+    signature = [value["thoughtSignature"]] if "thoughtSignature" in value else []
+    return signature + [nested for inner in value.values() for nested in signatures_in(inner)]
 
 
-@pytest.mark.parametrize("client", [*CLIENTS, *NO_FIELD])
-def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_that_is_reported(client: str) -> None:
+@pytest.mark.parametrize("client", [*CLIENTS, *CLIENTS_WITHOUT_FIELD])
+def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_reports_it(client: str) -> None:
     second = {"functionCall": {"id": "call_2", "name": TOOL_NAME, "args": {}}}
-    answer = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE), second)
-    shown = tw.translate(answer, "gemini", client, "response", request=FIRST_REQUESTS[client], envelope_key=CARRIER)
-    sent = tw.translate(
-        next_request(FIRST_REQUESTS[client], shown.value, client), client, "gemini", envelope_key=CARRIER
+    response = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE), second)
+    client_response = tw.translate(
+        response, "gemini", client, "response", request=FIRST_REQUESTS[client], envelope_key=ENVELOPE_KEY
     )
-    first, other = sent.value["contents"][1]["parts"]
-    invented = [loss.target for loss in sent.losses if loss.kind == "added"]
+    translated = tw.translate(
+        next_request(FIRST_REQUESTS[client], client_response.value, client), client, "gemini", envelope_key=ENVELOPE_KEY
+    )
+    first, other = translated.value["contents"][1]["parts"]
+    invented = [loss.target for loss in translated.losses if loss.kind == "added"]
     assert "thoughtSignature" not in other
-    lost = "/candidates/0/content/parts/0/thoughtSignature" in {loss.path for loss in shown.losses}
-    if client in NO_FIELD:
-        assert (first["thoughtSignature"], lost) == (DUMMY, True)
+    lost = "/candidates/0/content/parts/0/thoughtSignature" in {loss.path for loss in client_response.losses}
+    if client in CLIENTS_WITHOUT_FIELD:
+        assert (first["thoughtSignature"], lost) == (SKIP_SIGNATURE, True)
         assert "/contents/1/parts/0/thoughtSignature" in invented
     else:
         assert (first["thoughtSignature"], lost) == (SIGNATURE, False)
@@ -91,38 +99,38 @@ def test_th_1_a_call_keeps_its_signature_or_skips_the_check_and_that_is_reported
 
 
 @pytest.mark.parametrize("source", UNSIGNED)
-def test_a_step_that_was_never_signed_skips_the_check_once(source: str) -> None:
-    made = tw.translate(UNSIGNED[source], source, "gemini", model="gemini-3-pro")
-    assert signatures(made.value) == [DUMMY]
-    (invented,) = [loss for loss in made.losses if loss.kind == "added"]
+def test_an_unsigned_step_skips_the_signature_check_once(source: str) -> None:
+    translated = tw.translate(UNSIGNED[source], source, "gemini", model="gemini-3-pro")
+    assert signatures_in(translated.value) == [SKIP_SIGNATURE]
+    (invented,) = [loss for loss in translated.losses if loss.kind == "added"]
     assert invented.target == "/contents/1/parts/0/thoughtSignature"
-    assert not signatures(tw.translate(UNSIGNED[source], source, "gemini", model="gemini-2.5-pro").value)
+    assert not signatures_in(tw.translate(UNSIGNED[source], source, "gemini", model="gemini-2.5-pro").value)
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_th_3_each_signature_stands_once_on_its_own_part(client: str, *, stream: bool) -> None:
+def test_th_3_each_signature_stands_once_on_its_part(client: str, *, stream: bool) -> None:
     parts = [{"text": "Well.", "thoughtSignature": "CiMBtext"}, gemini_call_part(thoughtSignature=SIGNATURE)]
-    sent = cycle(gemini_call_response(*parts), "gemini", client, stream=stream)
-    assert sent["contents"][1]["parts"] == parts
-    assert signatures(sent) == ["CiMBtext", SIGNATURE]
+    issuer_request = complete_cycle(gemini_call_response(*parts), "gemini", client, stream=stream)
+    assert issuer_request["contents"][1]["parts"] == parts
+    assert signatures_in(issuer_request) == ["CiMBtext", SIGNATURE]
 
 
 @pytest.mark.parametrize("spelling", [SIGNATURE, "CiMBsigned-_=="])
-def test_a_signature_that_a_client_says_twice_is_sent_once(spelling: str) -> None:
-    """Interactions may have it on the thought and on the call, in either alphabet."""
+def test_a_repeated_signature_is_sent_once(spelling: str) -> None:
+    """Interactions may have it on the thought and on the call, in either base64 alphabet."""
     body = next_request(
         FIRST_REQUESTS["gemini-interactions"],
         interactions_call_response({"type": "thought", "signature": SIGNATURE}),
         GI,
     )
     body["input"][2]["signature"] = spelling
-    sent = tw.translate(body, GI, "gemini").value
-    assert signatures(sent) == [spelling]
+    translated = tw.translate(body, GI, "gemini").value
+    assert signatures_in(translated) == [spelling]
 
 
 GI = "gemini-interactions"
-GOOGLES = {
+GOOGLE_RESPONSES = {
     "Interactions": (GI, interactions_call_response({"type": "thought", "signature": SIGNATURE})),
     "OpenRouter": (
         "openrouter",
@@ -139,28 +147,28 @@ GOOGLES = {
 }
 
 
-@pytest.mark.parametrize("case", GOOGLES)
-def test_googles_proof_stands_on_the_call_wherever_its_other_protocols_have_it(case: str) -> None:
-    source, answer = GOOGLES[case]
-    sent = tw.translate(next_request(FIRST_REQUESTS[source], answer, source), source, "gemini")
-    assert sent.value["contents"][1]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
-    assert not [loss for loss in sent.losses if loss.kind == "added"]
-    shown = tw.translate(answer, source, "gemini", "response").value
-    assert shown["candidates"][0]["content"]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
-    wire = b"".join(tw.translate_stream(encode_response_stream(answer, source), source, "gemini"))
-    assert signatures([frame["candidates"] for frame in stream_frames(wire)]) == [SIGNATURE]
-    told = decode_response_stream(wire, "gemini")["candidates"][0]["content"]["parts"]
-    assert told == [gemini_call_part(thoughtSignature=SIGNATURE)]
+@pytest.mark.parametrize("case", GOOGLE_RESPONSES)
+def test_google_signatures_move_to_the_call(case: str) -> None:
+    source, response = GOOGLE_RESPONSES[case]
+    translated = tw.translate(next_request(FIRST_REQUESTS[source], response, source), source, "gemini")
+    assert translated.value["contents"][1]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
+    assert not [loss for loss in translated.losses if loss.kind == "added"]
+    gemini_response = tw.translate(response, source, "gemini", "response").value
+    assert gemini_response["candidates"][0]["content"]["parts"] == [gemini_call_part(thoughtSignature=SIGNATURE)]
+    wire = b"".join(tw.translate_stream(encode_response_stream(response, source), source, "gemini"))
+    assert signatures_in([frame["candidates"] for frame in stream_frames(wire)]) == [SIGNATURE]
+    decoded = decode_response_stream(wire, "gemini")["candidates"][0]["content"]["parts"]
+    assert decoded == [gemini_call_part(thoughtSignature=SIGNATURE)]
 
 
 @pytest.mark.parametrize("target", [GI, "openrouter"])
-def test_googles_proof_goes_back_to_a_thought(target: str) -> None:
-    answer = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE))
-    sent = tw.translate(next_request(FIRST_REQUESTS["gemini"], answer, "gemini"), "gemini", target).value
+def test_google_signatures_return_to_the_thought(target: str) -> None:
+    response = gemini_call_response(gemini_call_part(thoughtSignature=SIGNATURE))
+    translated = tw.translate(next_request(FIRST_REQUESTS["gemini"], response, "gemini"), "gemini", target).value
     if target == GI:
-        assert sent["input"][1] == {"type": "thought", "signature": SIGNATURE}
+        assert translated["input"][1] == {"type": "thought", "signature": SIGNATURE}
     else:
-        (entry,) = sent["messages"][1]["reasoning_details"]
+        (entry,) = translated["messages"][1]["reasoning_details"]
         assert entry == {
             "type": "reasoning.encrypted",
             "data": SIGNATURE,
@@ -178,20 +186,23 @@ def test_th_4_the_signatures_of_a_stream_are_kept_part_by_part(client: str) -> N
         gemini_call_part(thoughtSignature="c2lnMg=="),
     ]
     wire = b"".join(b"data: " + json.dumps(gemini_call_response(part)).encode() + b"\n\n" for part in parts)
-    made = b"".join(tw.translate_stream([wire], "gemini", "gemini"))
-    again = [part for frame in stream_frames(made) for part in frame["candidates"][0]["content"]["parts"]]
-    assert [part for part in again if "thoughtSignature" in part] == parts[1:]
-    shown = decode_response_stream(
-        b"".join(tw.translate_stream([wire], "gemini", client, FIRST_REQUESTS[client], envelope_key=CARRIER)), client
+    translated = b"".join(tw.translate_stream([wire], "gemini", "gemini"))
+    translated_parts = [
+        part for frame in stream_frames(translated) for part in frame["candidates"][0]["content"]["parts"]
+    ]
+    assert [part for part in translated_parts if "thoughtSignature" in part] == parts[1:]
+    client_response = decode_response_stream(
+        b"".join(tw.translate_stream([wire], "gemini", client, FIRST_REQUESTS[client], envelope_key=ENVELOPE_KEY)),
+        client,
     )
-    sent = tw.translate(
-        next_request(FIRST_REQUESTS[client], shown, client), client, "gemini", envelope_key=CARRIER
+    issuer_request = tw.translate(
+        next_request(FIRST_REQUESTS[client], client_response, client), client, "gemini", envelope_key=ENVELOPE_KEY
     ).value
-    assert signatures(sent) == ["c2lnMQ==", "c2lnMg=="]
-    assert [part for part in sent["contents"][1]["parts"] if "functionCall" in part] == parts[2:]
+    assert signatures_in(issuer_request) == ["c2lnMQ==", "c2lnMg=="]
+    assert [part for part in issuer_request["contents"][1]["parts"] if "functionCall" in part] == parts[2:]
 
 
-REASONED = {
+REASONING_ITEM = {
     "type": "reasoning",
     "id": "rs_1",
     "summary": [{"type": "summary_text", "text": "Hm, Paris."}],
@@ -200,38 +211,40 @@ REASONED = {
 REDACTED = {"type": "redacted_thinking", "data": "EmwKAhgB"}
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize("client", [ANTHROPIC, "gemini", GI, "openrouter"])
-def test_th_9_a_reasoning_item_comes_back_whole_through_every_client(client: str, *, stream: bool) -> None:
-    sent = cycle(responses_call_response(REASONED), RESPONSES, client, stream=stream)
-    assert sent["input"][1] == REASONED
-    assert sent["input"][2]["type"] == "function_call"
+def test_th_9_a_reasoning_item_survives_every_client(client: str, *, stream: bool) -> None:
+    issuer_request = complete_cycle(responses_call_response(REASONING_ITEM), RESPONSES, client, stream=stream)
+    assert issuer_request["input"][1] == REASONING_ITEM
+    assert issuer_request["input"][2]["type"] == "function_call"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize("client", [RESPONSES, "gemini", GI, "openrouter"])
-def test_th_10_redacted_thinking_comes_back_whole_through_every_client(client: str, *, stream: bool) -> None:
-    sent = cycle(anthropic_call_response(REDACTED), ANTHROPIC, client, stream=stream)
-    assert sent["messages"][1]["content"][0] == REDACTED
+def test_th_10_redacted_thinking_survives_every_client(client: str, *, stream: bool) -> None:
+    issuer_request = complete_cycle(anthropic_call_response(REDACTED), ANTHROPIC, client, stream=stream)
+    assert issuer_request["messages"][1]["content"][0] == REDACTED
 
 
-@pytest.mark.parametrize("client", NO_FIELD)
+@pytest.mark.parametrize("client", CLIENTS_WITHOUT_FIELD)
 @pytest.mark.parametrize(
-    ("issuer", "answer", "path"),
+    ("issuer", "response", "path"),
     [
-        (RESPONSES, responses_call_response(REASONED), "/output/0/encrypted_content"),
+        (RESPONSES, responses_call_response(REASONING_ITEM), "/output/0/encrypted_content"),
         (ANTHROPIC, anthropic_call_response(REDACTED), "/content/0/data"),
     ],
 )
-def test_without_a_field_the_proof_is_a_loss_at_its_own_place(
-    issuer: str, answer: dict[str, Any], path: str, client: str
+def test_without_a_field_the_lost_signature_is_reported_at_its_position(
+    issuer: str, response: dict[str, Any], path: str, client: str
 ) -> None:
-    made = tw.translate(answer, issuer, client, "response", envelope_key=CARRIER)
-    assert path in {loss.path for loss in made.losses if loss.kind == "dropped"}
-    assert not [proof for proof in ("gAAAAABencrypted", "EmwKAhgB") if proof in made.to_bytes().decode()]
+    translated = tw.translate(response, issuer, client, "response", envelope_key=ENVELOPE_KEY)
+    assert path in {loss.path for loss in translated.losses if loss.kind == "dropped"}
+    assert not [
+        signature for signature in ("gAAAAABencrypted", "EmwKAhgB") if signature in translated.to_bytes().decode()
+    ]
 
 
-PIECES: list[dict[str, Any]] = [
+PARTIAL_CALLS: list[dict[str, Any]] = [
     {"name": TOOL_NAME, "willContinue": True},
     {"partialArgs": [{"jsonPath": "$.city", "stringValue": "Pa", "willContinue": True}], "willContinue": True},
     {"willContinue": True},
@@ -250,15 +263,16 @@ PIECES: list[dict[str, Any]] = [
         ("openrouter", "tool_calls", "arguments"),
     ],
 )
-def test_st_32_arguments_by_their_paths_are_told_as_they_arrive(target: str, kind: str, field: str) -> None:
+def test_st_32_partial_arguments_of_gemini_are_streamed_as_they_arrive(target: str, kind: str, field: str) -> None:
     chunks = [
-        b"data: " + json.dumps(gemini_call_response({"functionCall": piece})).encode() + b"\n\n" for piece in PIECES
+        b"data: " + json.dumps(gemini_call_response({"functionCall": piece})).encode() + b"\n\n"
+        for piece in PARTIAL_CALLS
     ]
-    made = [data.decode() for data in tw.translate_stream(chunks, "gemini", target)]
-    told = [data for data in made if kind in data and field in data]
-    assert [word for word in ("Pa", "ris") if any(word in data and "Paris" not in data for data in told)] == [
+    translated = [data.decode() for data in tw.translate_stream(chunks, "gemini", target)]
+    deltas = [data for data in translated if kind in data and field in data]
+    assert [word for word in ("Pa", "ris") if any(word in data and "Paris" not in data for data in deltas)] == [
         "Pa",
         "ris",
     ]
-    said = fold_stream(target, "".join(made).encode())
-    assert [call["arguments"] for call in said["calls"]] == [TOOL_ARGUMENTS]
+    folded = fold_stream(target, "".join(translated).encode())
+    assert [call["arguments"] for call in folded["calls"]] == [TOOL_ARGUMENTS]

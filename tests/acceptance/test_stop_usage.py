@@ -1,4 +1,4 @@
-"""Stop reasons and usage: SR-1 to SR-10, US-1 to US-11."""
+"""Stop reasons and usage (SR-1 to SR-6, SR-8 to SR-10, US-1 to US-7, US-9 to US-11)."""
 
 import json
 import re
@@ -50,7 +50,7 @@ TEXT: dict[str, Any] = {"role": "assistant", "content": "Sunny."}
 CALL = chat_assistant(chat_call("call_1"))
 CALL_DELTA = chat_fragment(0, CITY_ARGUMENTS, id="call_1", name="get_weather")
 MESSAGE = responses_message("Sunny.")
-CACHED = {
+CACHED_USAGE = {
     "prompt_tokens": 100,
     "completion_tokens": 5,
     "total_tokens": 105,
@@ -59,14 +59,14 @@ CACHED = {
 }
 
 
-# Servers whose last word is an ordinary stop, in a chunk of its own after the call.
-STOPPING = {
+# Streams that end with a normal stop in a separate chunk after the call.
+NORMAL_STOPS = {
     CHAT: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
     OPENROUTER: chat_stream(CALL_DELTA, {"content": ""}, finish_reason="stop"),
     GEMINI: response_stream(GEMINI, "", ("call_1", "Paris")),
     OLLAMA: response_stream(OLLAMA, "", ("call_1", "Paris")),
 }
-# How a client of each protocol is told that it is its turn.
+# The stop that tells the client of each protocol to run its tools.
 TOOL_STOPS = {
     ANTHROPIC: b'"stop_reason":"tool_use"',
     CHAT: b'"finish_reason":"tool_calls"',
@@ -76,23 +76,23 @@ TOOL_STOPS = {
     OLLAMA: b'"done_reason":"stop"',
     OPENROUTER: b'"finish_reason":"tool_calls"',
 }
-FROM_STOPPING = [(source, target) for source, target in ALL_PAIRS if source in STOPPING]
+PAIRS_WITH_NORMAL_STOP = [(source, target) for source, target in ALL_PAIRS if source in NORMAL_STOPS]
 
 
-@pytest.mark.parametrize(("source", "target"), FROM_STOPPING)
-def test_sr_1_a_stop_that_comes_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
-    made = translate_stream_bytes(STOPPING[source], source, target)
-    assert fold_stream(target, made)["stop"] == "tool_use"
-    assert made.count(TOOL_STOPS[target]) >= 1
-    whole = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
-    assert summary(target, whole)["stop"] == "tool_use"
+@pytest.mark.parametrize(("source", "target"), PAIRS_WITH_NORMAL_STOP)
+def test_sr_1_a_stop_after_a_call_is_a_tool_stop(source: str, target: str) -> None:
+    translated = translate_stream_bytes(NORMAL_STOPS[source], source, target)
+    assert fold_stream(target, translated)["stop"] == "tool_use"
+    assert translated.count(TOOL_STOPS[target]) >= 1
+    full_body = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
+    assert summary(target, full_body)["stop"] == "tool_use"
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source not in (CHAT, OPENROUTER)])
 @pytest.mark.parametrize("target", [CHAT, OPENROUTER])
 def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target: str) -> None:
-    made = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
-    assert made["choices"][0]["finish_reason"] == "tool_calls"
+    translated = translated_body(response_body(source, "", ("call_1", "Paris")), source, target, "response")
+    assert translated["choices"][0]["finish_reason"] == "tool_calls"
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_sr_2_a_response_with_calls_finishes_with_tool_calls(source: str, target
         (ANTHROPIC, anthropic_response(anthropic_call("a"), stop_reason="max_tokens")),
     ],
 )
-def test_sr_3_a_cut_answer_is_incomplete_and_so_are_its_calls(source: str, body: dict[str, Any]) -> None:
-    made = translated_body(body, source, RESPONSES, "response")
-    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
-    assert [item["status"] for item in made["output"]] == ["incomplete"]
+def test_sr_3_a_truncated_response_is_incomplete_and_so_are_its_calls(source: str, body: dict[str, Any]) -> None:
+    translated = translated_body(body, source, RESPONSES, "response")
+    assert (translated["status"], translated["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert [item["status"] for item in translated["output"]] == ["incomplete"]
 
 
 @pytest.mark.parametrize(
     "source",
     [source for source in ALL_PROTOCOLS if source != ANTHROPIC],
 )
-def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str) -> None:
+def test_sr_4_a_response_with_calls_stops_for_tool_use(source: str) -> None:
     body = response_body(source, "Well.", ("call_1", "Paris"))
     assert translated_body(body, source, ANTHROPIC, "response")["stop_reason"] == "tool_use"
     without = translated_body(response_body(source, "Well."), source, ANTHROPIC, "response")
@@ -128,7 +128,7 @@ def test_sr_4_an_answer_with_calls_stops_for_tool_use(source: str) -> None:
         ("refusal", "content_filter"),
     ],
 )
-def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
+def test_sr_5_every_stop_reason_is_mapped(anthropic: str, chat: str) -> None:
     message = CALL if chat == "tool_calls" else TEXT
     assert translated_body(chat_response(message, chat), CHAT, ANTHROPIC, "response")["stop_reason"] == anthropic
     blocks = [anthropic_call("call_1")] if anthropic == "tool_use" else [{"type": "text", "text": "Sunny."}]
@@ -136,7 +136,7 @@ def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
     finish = translated_body(body, ANTHROPIC, CHAT, "response")["choices"][0]["finish_reason"]
     assert finish == chat
     reported = loss_paths(body, ANTHROPIC, CHAT, "response")
-    assert ("/stop_reason" in reported) is (anthropic == "refusal")  # the model's own is told as a filter's
+    assert ("/stop_reason" in reported) is (anthropic == "refusal")  # a refusal of the model becomes a content filter
 
 
 @pytest.mark.parametrize(
@@ -150,36 +150,36 @@ def test_sr_5_the_whole_table_is_mapped(anthropic: str, chat: str) -> None:
     ],
 )
 @pytest.mark.parametrize("reason", ["error", "malformed_tool_use", "something_new"])
-def test_sr_6_an_unknown_reason_is_kept_at_home_and_reported_abroad(
+def test_sr_6_an_unknown_reason_is_kept_in_its_protocol_and_reported_elsewhere(
     reason: str, target: str, path: tuple[Any, ...], failed: str, unknown: str
 ) -> None:
     body = chat_response(TEXT, reason)
     assert translated_body(body, CHAT, CHAT, "response")["choices"][0]["finish_reason"] == reason
     assert translated_body(body, CHAT, OPENROUTER, "response")["choices"][0]["native_finish_reason"] == reason
-    made = translated_body(body, CHAT, target, "response")
-    assert "Sunny." in json.dumps(made)
-    word = made
+    translated = translated_body(body, CHAT, target, "response")
+    assert "Sunny." in json.dumps(translated)
+    word = translated
     for step in path:
         word = word[step]
     assert word == (failed if reason == "error" else unknown)
-    # What failed is said as that, where there is a word for it.
+    # A failure stays a failure where the protocol has one.
     exact = reason == "error" and failed == "failed"
     assert has_loss_at(loss_paths(body, CHAT, target, "response"), "/choices/0/finish_reason") != exact
 
 
 def test_sr_8_a_refusal_is_surfaced() -> None:
     refused = chat_response({"role": "assistant", "content": None, "refusal": "I can't."}, "stop")
-    made = translated_body(refused, CHAT, ANTHROPIC, "response")
-    assert made["stop_reason"] == "refusal"
-    assert summary(ANTHROPIC, made)["text"] == "I can't."
+    translated = translated_body(refused, CHAT, ANTHROPIC, "response")
+    assert translated["stop_reason"] == "refusal"
+    assert summary(ANTHROPIC, translated)["text"] == "I can't."
     assert summary(RESPONSES, translated_body(refused, CHAT, RESPONSES, "response"))["refusal"] == "I can't."
     filtered = chat_response({"role": "assistant", "content": None}, "content_filter")
     assert translated_body(filtered, CHAT, ANTHROPIC, "response")["stop_reason"] == "refusal"
-    made = translated_body(filtered, CHAT, RESPONSES, "response")
-    assert made["incomplete_details"] == {"reason": "content_filter"}
+    translated = translated_body(filtered, CHAT, RESPONSES, "response")
+    assert translated["incomplete_details"] == {"reason": "content_filter"}
 
 
-def test_sr_9_structured_output_is_not_made_of_a_tool() -> None:
+def test_sr_9_structured_output_is_not_implemented_as_a_tool() -> None:
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer"}},
@@ -188,27 +188,27 @@ def test_sr_9_structured_output_is_not_made_of_a_tool() -> None:
     }
     described = {"name": "answer", "schema": schema, "strict": True}
     body = chat_request(response_format={"type": "json_schema", "json_schema": described})
-    made = translated_body(body, CHAT, ANTHROPIC)
-    assert made["output_config"]["format"] == {"type": "json_schema", "schema": schema}
-    assert not {"tools", "tool_choice"} & made.keys()
+    translated = translated_body(body, CHAT, ANTHROPIC)
+    assert translated["output_config"]["format"] == {"type": "json_schema", "schema": schema}
+    assert not {"tools", "tool_choice"} & translated.keys()
     assert translated_body(body, CHAT, GEMINI)["generationConfig"]["responseJsonSchema"] == schema
     assert translated_body(body, CHAT, OLLAMA)["format"] == schema
 
 
 @pytest.mark.parametrize("target", [target for target in ALL_PROTOCOLS if target != RESPONSES])
-def test_sr_10_an_incomplete_response_is_an_answer_not_a_failure(target: str) -> None:
+def test_sr_10_an_incomplete_response_is_a_response_not_a_failure(target: str) -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
     wire = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
-    made = translate_stream_bytes(wire, RESPONSES, target)
-    said = fold_stream(target, made)
-    assert (said["text"], said["stop"]) == ("Sunny.", "max_tokens")
-    assert b'"error"' not in made
+    translated = translate_stream_bytes(wire, RESPONSES, target)
+    folded = fold_stream(target, translated)
+    assert (folded["text"], folded["stop"]) == ("Sunny.", "max_tokens")
+    assert b'"error"' not in translated
     if target == ANTHROPIC:
-        assert frame_types(made)[-1] == "message_stop"
+        assert frame_types(translated)[-1] == "message_stop"
 
 
-def test_us_1_the_last_usage_of_a_stream_is_right() -> None:
-    wire = chat_stream(CALL_DELTA, usage=CACHED)
+def test_us_1_the_last_usage_of_a_stream_is_correct() -> None:
+    wire = chat_stream(CALL_DELTA, usage=CACHED_USAGE)
     final = [
         frame
         for frame in stream_frames(translate_stream_bytes(wire, CHAT, ANTHROPIC))
@@ -231,12 +231,12 @@ def test_us_2_totals_are_conserved_under_each_convention(source: str) -> None:
         "output_tokens_details": {"reasoning_tokens": 3},
         "total_tokens": 105,
     }
-    body = chat_response(CALL, usage=CACHED) if source == CHAT else responses_response(MESSAGE, usage=counted)
-    made = translated_body(body, source, ANTHROPIC, "response")
-    usage = made["usage"]
+    body = chat_response(CALL, usage=CACHED_USAGE) if source == CHAT else responses_response(MESSAGE, usage=counted)
+    translated = translated_body(body, source, ANTHROPIC, "response")
+    usage = translated["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (20, 80, 5)
-    back = translated_body(made, ANTHROPIC, source, "response")["usage"]
-    assert (back["total_tokens"], summary(source, {**body, "usage": back})["usage"]["cache_read"]) == (
+    restored = translated_body(translated, ANTHROPIC, source, "response")["usage"]
+    assert (restored["total_tokens"], summary(source, {**body, "usage": restored})["usage"]["cache_read"]) == (
         105,
         80,
     )
@@ -246,21 +246,21 @@ def test_us_3_repeated_usage_is_not_summed() -> None:
     later = {"input_tokens": 9, "output_tokens": 7, "cache_read_input_tokens": 4}
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"), usage=later)
     request = chat_request(stream=True, stream_options={"include_usage": True})
-    said = fold_stream(CHAT, translate_stream_bytes(wire, ANTHROPIC, CHAT, request))["usage"]
-    assert (said["input"], said["output"], said["cache_read"]) == (13, 7, 4)
+    folded = fold_stream(CHAT, translate_stream_bytes(wire, ANTHROPIC, CHAT, request))["usage"]
+    assert (folded["input"], folded["output"], folded["cache_read"]) == (13, 7, 4)
 
 
 @pytest.mark.parametrize("source", [source for source in ALL_PROTOCOLS if source != RESPONSES])
-def test_us_4_reasoning_tokens_are_always_said(source: str) -> None:
-    made = translated_body(response_body(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
-    assert made["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
-    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (9, 7)
+def test_us_4_reasoning_tokens_are_always_reported(source: str) -> None:
+    translated = translated_body(response_body(source, "", ("call_1", "Paris")), source, RESPONSES, "response")
+    assert translated["usage"]["output_tokens_details"]["reasoning_tokens"] == 0
+    assert (translated["usage"]["input_tokens"], translated["usage"]["output_tokens"]) == (9, 7)
 
 
-def test_us_5_usage_is_asked_of_the_upstream_and_hidden_from_who_did_not_ask() -> None:
-    made = translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)
-    assert made["stream_options"]["include_usage"] is True
-    trailing = chat_stream(CALL_DELTA, usage=CACHED)
+def test_us_5_usage_is_requested_upstream_and_hidden_from_clients_that_did_not_ask() -> None:
+    translated = translated_body(anthropic_request(stream=True), ANTHROPIC, CHAT)
+    assert translated["stream_options"]["include_usage"] is True
+    trailing = chat_stream(CALL_DELTA, usage=CACHED_USAGE)
     assert fold_stream(ANTHROPIC, translate_stream_bytes(trailing, CHAT, ANTHROPIC))["usage"]["input"] == 100
     wire = anthropic_stream(*anthropic_call_block(0, "toolu_1"))
     chunks = stream_frames(translate_stream_bytes(wire, ANTHROPIC, CHAT, chat_request(stream=True)))
@@ -270,24 +270,24 @@ def test_us_5_usage_is_asked_of_the_upstream_and_hidden_from_who_did_not_ask() -
 def test_us_6_thinking_tokens_are_counted() -> None:
     usage = {"input_tokens": 9, "output_tokens": 7, "output_tokens_details": {"thinking_tokens": 5}}
     body = anthropic_response(anthropic_call("toolu_1"), usage=usage)
-    made = translated_body(body, ANTHROPIC, CHAT, "response")["usage"]
-    assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
-    back = translated_body(chat_response(CALL, usage=CACHED), CHAT, ANTHROPIC, "response")["usage"]
-    assert back["output_tokens_details"]["thinking_tokens"] == 3
+    translated = translated_body(body, ANTHROPIC, CHAT, "response")["usage"]
+    assert (translated["completion_tokens"], translated["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
+    restored = translated_body(chat_response(CALL, usage=CACHED_USAGE), CHAT, ANTHROPIC, "response")["usage"]
+    assert restored["output_tokens_details"]["thinking_tokens"] == 3
     thought = {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 5, "totalTokenCount": 16}
     body = gemini_response({"text": "Sunny."}, usageMetadata=thought)
-    made = translated_body(body, GEMINI, CHAT, "response")["usage"]
-    assert (made["completion_tokens"], made["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
-    assert made["total_tokens"] == 16
-    home = translated_body(chat_response(CALL, usage=CACHED), CHAT, GEMINI, "response")["usageMetadata"]
-    assert (home["candidatesTokenCount"], home["thoughtsTokenCount"]) == (2, 3)
+    translated = translated_body(body, GEMINI, CHAT, "response")["usage"]
+    assert (translated["completion_tokens"], translated["completion_tokens_details"]["reasoning_tokens"]) == (7, 5)
+    assert translated["total_tokens"] == 16
+    gemini_usage = translated_body(chat_response(CALL, usage=CACHED_USAGE), CHAT, GEMINI, "response")["usageMetadata"]
+    assert (gemini_usage["candidatesTokenCount"], gemini_usage["thoughtsTokenCount"]) == (2, 3)
 
 
 def test_us_7_the_usage_of_an_incomplete_response_is_captured() -> None:
     cut = {"incomplete_details": {"reason": "max_output_tokens"}}
     wire = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE], status="incomplete", **cut)
-    said = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))["usage"]
-    assert (said["input"], said["output"]) == (9, 7)
+    folded = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))["usage"]
+    assert (folded["input"], folded["output"]) == (9, 7)
 
 
 def test_us_9_at_most_four_cache_marks_are_sent() -> None:
@@ -306,10 +306,10 @@ def test_us_9_at_most_four_cache_marks_are_sent() -> None:
 
 
 @pytest.mark.parametrize("target", [CHAT, RESPONSES, GEMINI, INTERACTIONS, OLLAMA])
-def test_us_10_a_cache_mark_without_a_place_is_reported_where_it_stood(target: str) -> None:
+def test_us_10_a_cache_mark_without_equivalent_is_reported_at_its_position(target: str) -> None:
     mark: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
-    answer = anthropic_result("toolu_1", **mark)
-    body = anthropic_turn([anthropic_call("toolu_1")], [answer], tools=[anthropic_tool(**mark)])
+    result = anthropic_result("toolu_1", **mark)
+    body = anthropic_turn([anthropic_call("toolu_1")], [result], tools=[anthropic_tool(**mark)])
     assert "cache_control" not in str(translated_body(body, ANTHROPIC, target))
     paths = loss_paths(body, ANTHROPIC, target)
     assert has_loss_at(paths, "/tools/0/cache_control")
@@ -321,5 +321,5 @@ def test_us_11_usage_does_not_depend_on_sequence_numbers(number: bytes) -> None:
     numbered = responses_stream(*responses_item_events(0, MESSAGE), output=[MESSAGE])
     wire = re.sub(rb'"sequence_number": \d+, ', number, numbered)
     assert wire != numbered
-    said = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
-    assert (said["text"], said["usage"]["input"], said["usage"]["output"]) == ("Sunny.", 9, 7)
+    folded = fold_stream(ANTHROPIC, translate_stream_bytes(wire, RESPONSES, ANTHROPIC))
+    assert (folded["text"], folded["usage"]["input"], folded["usage"]["output"]) == ("Sunny.", 9, 7)

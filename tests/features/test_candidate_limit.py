@@ -1,4 +1,4 @@
-"""Streams with a candidate that no provider can have been asked for."""
+"""Streams with an excessive candidate index."""
 
 import json
 
@@ -16,9 +16,9 @@ CHUNKS = {
 
 @pytest.mark.parametrize("source", CHUNKS)
 @pytest.mark.parametrize("target", ALL_PROTOCOLS)
-def test_a_candidate_beyond_all_limits_ends_the_stream_with_an_error(source: str, target: str) -> None:
-    """Encoders open all candidates below it: one chunk took gigabytes."""
+def test_an_excessive_candidate_index_ends_the_stream_with_an_error(source: str, target: str) -> None:
+    """Encoders open all candidates below an index, so one chunk could take gigabytes."""
     wire = b"data: %b\n\n" % json.dumps(CHUNKS[source]).encode()
-    made = b"".join(tw.translate_stream([wire], source, target))
-    assert len(made) < 10_000
-    assert b"an index from 0 to 127" in made
+    translated = b"".join(tw.translate_stream([wire], source, target))
+    assert len(translated) < 10_000
+    assert b"an index from 0 to 127" in translated

@@ -1,4 +1,4 @@
-"""What providers cite, as clients of other vendors read it: whole and in a stream."""
+"""Citations of one provider as clients of other vendors receive them, as a body and as a stream."""
 
 import json
 from typing import Any
@@ -14,8 +14,8 @@ from toolwire.canonical.fold import unfold
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
-SAID = "Å: It rains in Oslo."
-GROUNDED = {
+TEXT = "Å: It rains in Oslo."
+GROUNDING = {
     "groundingChunks": [{"web": {"uri": "https://a.test/page", "title": "A"}}],
     "groundingSupports": [
         {"segment": {"startIndex": 4, "endIndex": 12, "text": "It rains"}, "groundingChunkIndices": [0]}
@@ -24,37 +24,37 @@ GROUNDED = {
 PAGE = {"url": "https://a.test/page", "title": "A"}
 
 
-def said(protocol: str) -> dict[str, Any]:
-    """An answer that cites a page for some of its words, in each vendor's way: characters here, bytes there."""
+def response_with_citation(protocol: str) -> dict[str, Any]:
+    """Build a response that cites a page for some words, by characters or by bytes as the vendor does."""
     characters = {"start_index": 3, "end_index": 11}
     match protocol:
         case "gemini":
-            body = response_with_blocks(protocol, [{"text": SAID}])
-            body["candidates"][0]["groundingMetadata"] = GROUNDED
+            body = response_with_blocks(protocol, [{"text": TEXT}])
+            body["candidates"][0]["groundingMetadata"] = GROUNDING
             return body
         case "openai-responses":
             text = {
                 "type": "output_text",
-                "text": SAID,
+                "text": TEXT,
                 "annotations": [{"type": "url_citation", **PAGE, **characters}],
             }
             item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]}
             return response_with_blocks(protocol, [item])
         case "gemini-interactions":
             note = {"type": "url_citation", **PAGE, "start_index": 4, "end_index": 12}
-            text = {"type": "text", "text": SAID, "annotations": [note]}
+            text = {"type": "text", "text": TEXT, "annotations": [note]}
             return response_with_blocks(protocol, [{"type": "model_output", "content": [text]}])
         case _:
             note = {"type": "url_citation", "url_citation": {**PAGE, **characters}}
-            message = {"role": "assistant", "content": SAID, "annotations": [note]}
+            message = {"role": "assistant", "content": TEXT, "annotations": [note]}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
 
 
-CITING = (RESPONSES, CHAT, GEMINI, INTERACTIONS, ROUTER)
+CITING_PROTOCOLS = (RESPONSES, CHAT, GEMINI, INTERACTIONS, ROUTER)
 
 
-def cited(protocol: str, body: Any) -> Any:
+def citations_in(protocol: str, body: Any) -> Any:
     match protocol:
         case "gemini":
             return body["candidates"][0]["groundingMetadata"]
@@ -66,56 +66,59 @@ def cited(protocol: str, body: Any) -> Any:
             return body["choices"][0]["message"]["annotations"]
 
 
-@pytest.mark.parametrize("target", CITING)
-@pytest.mark.parametrize("source", CITING)
-def test_citations_keep_their_pages_and_places(source: str, target: str) -> None:
-    made = tw.translate(said(source), source, target, "response")
-    assert cited(target, made.value) == cited(target, said(target))
-    assert not [loss for loss in made.losses if "itation" in loss.path or "rounding" in loss.path]
+@pytest.mark.parametrize("target", CITING_PROTOCOLS)
+@pytest.mark.parametrize("source", CITING_PROTOCOLS)
+def test_citations_keep_their_pages_and_positions(source: str, target: str) -> None:
+    translated = tw.translate(response_with_citation(source), source, target, "response")
+    assert citations_in(target, translated.value) == citations_in(target, response_with_citation(target))
+    assert not [loss for loss in translated.losses if "itation" in loss.path or "rounding" in loss.path]
 
 
-@pytest.mark.parametrize("source", CITING)
-def test_a_client_of_anthropic_reads_them_on_the_text(source: str) -> None:
-    made = tw.translate(said(source), source, ANTHROPIC, "response")
-    (block,) = made.value["content"]
+@pytest.mark.parametrize("source", CITING_PROTOCOLS)
+def test_a_client_of_anthropic_reads_citations_on_the_text(source: str) -> None:
+    translated = tw.translate(response_with_citation(source), source, ANTHROPIC, "response")
+    (block,) = translated.value["content"]
     (note,) = block["citations"]
     assert (note["type"], note["url"], note["title"]) == ("web_search_result_location", *PAGE.values())
-    reason = "the target cites complete texts only"
-    lost = [loss.path.rpartition("/")[2] for loss in made.losses if loss.reason == reason]
+    lost = [
+        loss.path.rpartition("/")[2]
+        for loss in translated.losses
+        if loss.reason == "the target cites complete texts only"
+    ]
     assert len(lost) == 2
 
 
-def test_citations_of_anthropic_are_of_the_whole_text() -> None:
+def test_citations_of_anthropic_cover_the_complete_text() -> None:
     note = {"type": "web_search_result_location", **PAGE, "cited_text": "rain", "encrypted_index": "E"}
-    body = response_with_blocks(ANTHROPIC, [{"type": "text", "text": SAID, "citations": [note]}])
-    made = tw.translate(body, ANTHROPIC, GEMINI, "response").value
-    (support,) = made["candidates"][0]["groundingMetadata"]["groundingSupports"]
-    assert support["segment"] == {"startIndex": 0, "endIndex": len(SAID.encode()), "text": SAID}
+    body = response_with_blocks(ANTHROPIC, [{"type": "text", "text": TEXT, "citations": [note]}])
+    translated = tw.translate(body, ANTHROPIC, GEMINI, "response").value
+    (support,) = translated["candidates"][0]["groundingMetadata"]["groundingSupports"]
+    assert support["segment"] == {"startIndex": 0, "endIndex": len(TEXT.encode()), "text": TEXT}
 
 
-@pytest.mark.parametrize("source", CITING)
-def test_where_there_is_no_place_for_them_they_are_reported(source: str) -> None:
-    paths = {loss.path for loss in tw.translate(said(source), source, OLLAMA, "response").losses}
+@pytest.mark.parametrize("source", CITING_PROTOCOLS)
+def test_citations_without_equivalent_are_reported(source: str) -> None:
+    paths = {loss.path for loss in tw.translate(response_with_citation(source), source, OLLAMA, "response").losses}
     expected = {
-        GEMINI: {f"/candidates/0/groundingMetadata/{name}/0" for name in GROUNDED},
+        GEMINI: {f"/candidates/0/groundingMetadata/{name}/0" for name in GROUNDING},
         RESPONSES: {"/output/0/content/0/annotations/0"},
         INTERACTIONS: {"/steps/0/content/0/annotations/0"},
     }
     assert expected.get(source, {"/choices/0/message/annotations/0"}) <= paths
 
 
-def test_grounding_in_anything_but_pages_stays_what_only_gemini_has() -> None:
-    body = said(GEMINI)
-    place = {"maps": {"uri": "https://maps.test", "title": "A"}}
-    body["candidates"][0]["groundingMetadata"] = {**GROUNDED, "groundingChunks": [place]}
-    made = tw.translate(body, GEMINI, CHAT, "response")
-    assert "annotations" not in made.value["choices"][0]["message"]
-    assert "/candidates/0/groundingMetadata" in {loss.path for loss in made.losses}
+def test_grounding_other_than_web_pages_is_not_translated() -> None:
+    body = response_with_citation(GEMINI)
+    map_chunk = {"maps": {"uri": "https://maps.test", "title": "A"}}
+    body["candidates"][0]["groundingMetadata"] = {**GROUNDING, "groundingChunks": [map_chunk]}
+    translated = tw.translate(body, GEMINI, CHAT, "response")
+    assert "annotations" not in translated.value["choices"][0]["message"]
+    assert "/candidates/0/groundingMetadata" in {loss.path for loss in translated.losses}
     assert tw.translate(body, GEMINI, GEMINI, "response").value == body
 
 
 @pytest.mark.parametrize(
-    ("native", "content", "told"),
+    ("native", "content", "expected"),
     [
         ("mcp_tool_result", "not found", "not found"),
         (
@@ -129,37 +132,39 @@ def test_grounding_in_anything_but_pages_stays_what_only_gemini_has() -> None:
         ),
     ],
 )
-def test_what_a_server_found_is_told_to_a_model(native: str, content: Any, told: str) -> None:
-    found = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
-    messages = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": [found]}]
+def test_server_tool_results_are_sent_to_the_next_model_as_text(native: str, content: Any, expected: str) -> None:
+    result = {"type": native, "tool_use_id": "srvtoolu_1", "content": content}
+    messages = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": [result]}]
     body = {"model": "m", "max_tokens": 9, "messages": messages}
-    made = tw.translate(body, "anthropic", "ollama").value
-    assert made["messages"][1]["content"] == f"[{native}: {told}]"
+    translated = tw.translate(body, "anthropic", "ollama").value
+    assert translated["messages"][1]["content"] == f"[{native}: {expected}]"
 
 
-def test_a_call_without_arguments_is_told_without_them() -> None:
+def test_a_server_call_without_arguments_is_sent_without_them() -> None:
     steps = [{"type": "file_search_call", "id": "fs1"}, {"type": "user_input", "content": []}]
-    made = tw.translate({"model": "m", "input": steps}, INTERACTIONS, CHAT).value
-    assert made["messages"][0] == {"role": "assistant", "content": "[file_search was called]"}
+    translated = tw.translate({"model": "m", "input": steps}, INTERACTIONS, CHAT).value
+    assert translated["messages"][0] == {"role": "assistant", "content": "[file_search was called]"}
 
 
-def _told_by(name: str, source: str) -> bytes:
-    """The stream in which the protocol itself would have told a fixture."""
+def _fixture_as_stream(name: str, source: str) -> bytes:
+    """Encode a fixture as a stream of its own protocol."""
     codec = PROTOCOLS[source]
     encoder = codec.stream_encoder(ResponseContext())
     body = json.dumps(recorded_bodies.fixture_responses(source)[name]).encode()
     return encoder.encode(list(unfold(codec.decode_response(body, ResponseContext())))) + encoder.close()
 
 
-def test_streamed_grounding_is_citations_elsewhere() -> None:
+def test_streamed_grounding_becomes_citations() -> None:
     body = recorded_bodies.fixture_responses(GEMINI)["grounded"]
     page = body["candidates"][0]["groundingMetadata"]["groundingChunks"][0]["web"]["uri"]
     for target in (ANTHROPIC, RESPONSES, "openai-chat", "gemini-interactions", "openrouter"):
-        assert page in b"".join(tw.translate_stream([_told_by("grounded", GEMINI)], GEMINI, target)).decode(), target
+        assert (
+            page in b"".join(tw.translate_stream([_fixture_as_stream("grounded", GEMINI)], GEMINI, target)).decode()
+        ), target
 
 
-def test_streamed_citations_are_grounding_at_gemini() -> None:
-    wire = b"".join(tw.translate_stream([_told_by("annotations", "openai-chat")], "openai-chat", GEMINI))
+def test_streamed_citations_become_grounding_in_gemini() -> None:
+    wire = b"".join(tw.translate_stream([_fixture_as_stream("annotations", "openai-chat")], "openai-chat", GEMINI))
     last = json.loads(wire.split(b"data: ")[-1])["candidates"][0]["groundingMetadata"]
     assert last["groundingChunks"] == [{"web": {"uri": "https://example.com/paris", "title": "Paris weather"}}]
     (support,) = last["groundingSupports"]
@@ -175,27 +180,29 @@ INVENTED = {
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), INVENTED)
-def test_a_proof_that_nobody_gave_is_reported_as_invented(source: str, target: str, kind: str) -> None:
-    made = tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, target, "response")
-    invented = [(loss.path, str(loss.target)) for loss in made.losses if loss.kind == "added"]
+def test_empty_encrypted_content_is_reported_as_invented(source: str, target: str, kind: str) -> None:
+    translated = tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, target, "response")
+    invented = [(loss.path, str(loss.target)) for loss in translated.losses if loss.kind == "added"]
     assert invented == INVENTED[source, target, kind]
-    assert [resolve(made.value, place) for _, place in invented] == [""]
+    assert [resolve(translated.value, path) for _, path in invented] == [""]
 
 
-@pytest.mark.parametrize("source", CITING)
-def test_so_is_the_proof_of_a_citation(source: str) -> None:
-    made = tw.translate(said(source), source, ANTHROPIC, "response")
-    (place,) = [str(loss.target) for loss in made.losses if loss.kind == "added"]
-    assert place == "/content/0/citations/0/encrypted_index"
-    assert resolve(made.value, place) == ""
+@pytest.mark.parametrize("source", CITING_PROTOCOLS)
+def test_an_empty_encrypted_index_of_a_citation_is_reported_as_invented(source: str) -> None:
+    translated = tw.translate(response_with_citation(source), source, ANTHROPIC, "response")
+    (path,) = [str(loss.target) for loss in translated.losses if loss.kind == "added"]
+    assert path == "/content/0/citations/0/encrypted_index"
+    assert resolve(translated.value, path) == ""
 
 
-def test_each_invented_proof_is_named_where_it_stands() -> None:
+def test_each_invented_value_is_reported_at_its_position() -> None:
     search, code = HOSTED_CALLS[RESPONSES]["web_search"][0], HOSTED_CALLS[ANTHROPIC]["code_execution"]
-    found = [{"type": "url", "url": f"https://{name}.test"} for name in "ab"]
-    many = {**search, "id": "ws_2", "action": {**search["action"], "sources": found}}
-    made = tw.translate(response_with_blocks(RESPONSES, [search, many]), RESPONSES, ANTHROPIC, "response")
-    assert [loss.target for loss in made.losses if loss.kind == "added"] == [
+    sources = [{"type": "url", "url": f"https://{name}.test"} for name in "ab"]
+    second_search = {**search, "id": "ws_2", "action": {**search["action"], "sources": sources}}
+    translated = tw.translate(
+        response_with_blocks(RESPONSES, [search, second_search]), RESPONSES, ANTHROPIC, "response"
+    )
+    assert [loss.target for loss in translated.losses if loss.kind == "added"] == [
         "/content/1/content/0/encrypted_content",
         "/content/3/content/0/encrypted_content",
         "/content/3/content/1/encrypted_content",
@@ -203,6 +210,6 @@ def test_each_invented_proof_is_named_where_it_stands() -> None:
     text = {"type": "text", "text": "So:"}
     blocks = [text, *code, text, {**code[0], "id": "srvtoolu_2"}]
     body = tw.translate(response_with_blocks(ANTHROPIC, blocks), ANTHROPIC, RESPONSES, "response")
-    places = [str(loss.target) for loss in body.losses if loss.kind == "added"]
-    assert places == ["/output/1/container_id", "/output/3/container_id"]
-    assert [resolve(body.value, place) for place in places] == ["", ""]
+    paths = [str(loss.target) for loss in body.losses if loss.kind == "added"]
+    assert paths == ["/output/1/container_id", "/output/3/container_id"]
+    assert [resolve(body.value, path) for path in paths] == ["", ""]

@@ -1,4 +1,4 @@
-"""What clients look at in an error: its code, and what a policy says of itself."""
+"""Fields of an error that clients inspect: its code and the details of a policy violation."""
 
 import json
 from typing import Any
@@ -24,19 +24,19 @@ BLOCKED = {
 
 
 @pytest.mark.parametrize("target", ["openai-chat", "openai-responses"])
-def test_the_code_in_anthropics_details_is_openais_code(target: str) -> None:
-    made = tw.translate(CONFLICT, "anthropic", target, "error")
-    assert made.value["error"]["code"] == "tool_name_conflict"
-    assert [(loss.kind, loss.path) for loss in made.losses] == [("dropped", "/error/details/tool_name")]
+def test_the_error_code_of_anthropic_becomes_the_openai_code(target: str) -> None:
+    translated = tw.translate(CONFLICT, "anthropic", target, "error")
+    assert translated.value["error"]["code"] == "tool_name_conflict"
+    assert [(loss.kind, loss.path) for loss in translated.losses] == [("dropped", "/error/details/tool_name")]
 
 
-def test_the_code_is_reported_where_it_has_no_place() -> None:
+def test_the_error_code_is_reported_without_equivalent() -> None:
     losses = tw.translate(CONFLICT, "anthropic", "ollama", "error").losses
     assert "/error/details/error_code" in [loss.path for loss in losses]
 
 
 @pytest.mark.parametrize("details", [DETAILS, {"error_code": 7}, {"error_code": None}, {}, "words", ["a"], None])
-def test_details_of_any_kind_come_home_as_they_were(details: Any) -> None:
+def test_error_details_are_unchanged_within_their_protocol(details: Any) -> None:
     body = {"type": "error", "error": {"type": "api_error", "message": "Oh.", "details": details}}
     assert tw.translate(body, "anthropic", "anthropic", "error").value == body
 
@@ -44,30 +44,30 @@ def test_details_of_any_kind_come_home_as_they_were(details: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "target"), [("openai-chat", "openai-responses"), ("openai-responses", "openai-chat")]
 )
-def test_why_a_policy_was_violated_is_told_in_both_of_openais_protocols(source: str, target: str) -> None:
-    made = tw.translate(BLOCKED, source, target, "error")
-    assert made.value == BLOCKED
-    assert made.losses == []
+def test_policy_violation_details_translate_between_the_openai_protocols(source: str, target: str) -> None:
+    translated = tw.translate(BLOCKED, source, target, "error")
+    assert translated.value == BLOCKED
+    assert translated.losses == []
 
 
-def test_it_is_told_in_answers_and_streams_too() -> None:
-    answer = recorded_bodies.fixture_responses("openai-responses")["failed_policy"]
-    told = answer["error"]["misalignment"]
-    made = tw.translate(answer, "openai-responses", "openai-chat", "response")
-    assert made.value["error"]["misalignment"] == told
-    back = tw.translate(made.value, "openai-chat", "openai-responses", "response")
-    assert back.value["error"] == {name: value for name, value in answer["error"].items() if value is not None}
-    stream = tw.translate_stream(body_as_stream(answer, "openai-responses"), "openai-responses", "openai-chat")
+def test_policy_violation_details_translate_in_responses_and_streams() -> None:
+    response = recorded_bodies.fixture_responses("openai-responses")["failed_policy"]
+    details = response["error"]["misalignment"]
+    translated = tw.translate(response, "openai-responses", "openai-chat", "response")
+    assert translated.value["error"]["misalignment"] == details
+    restored = tw.translate(translated.value, "openai-chat", "openai-responses", "response")
+    assert restored.value["error"] == {name: value for name, value in response["error"].items() if value is not None}
+    stream = tw.translate_stream(body_as_stream(response, "openai-responses"), "openai-responses", "openai-chat")
     last = b"".join(stream).strip().split(b"\n")[-1]
-    assert json.loads(last.removeprefix(b"data: "))["error"]["misalignment"] == told
-    assert "/error/misalignment" not in [loss.path for loss in [*made.losses, *stream.losses]]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["misalignment"] == details
+    assert "/error/misalignment" not in [loss.path for loss in [*translated.losses, *stream.losses]]
 
 
-def test_others_have_no_word_for_it() -> None:
+def test_policy_violation_details_are_reported_in_other_protocols() -> None:
     for target in ("anthropic", "gemini", "openrouter"):
-        made = tw.translate(BLOCKED, "openai-responses", target, "error")
-        assert "steer" not in made.to_bytes().decode()
-        assert "/error/misalignment" in [loss.path for loss in made.losses]
+        translated = tw.translate(BLOCKED, "openai-responses", target, "error")
+        assert "steer" not in translated.to_bytes().decode()
+        assert "/error/misalignment" in [loss.path for loss in translated.losses]
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,6 @@ def test_others_have_no_word_for_it() -> None:
         ("acme/llama-5", "models/acme%2Fllama-5"),
     ],
 )
-def test_the_address_of_a_model_of_googles(model: str, path: str) -> None:
-    asked = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
-    assert tw.translate(asked, "openrouter", "gemini").route.path == f"/v1beta/{path}:generateContent"
+def test_the_url_path_of_a_gemini_model(model: str, path: str) -> None:
+    request = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+    assert tw.translate(request, "openrouter", "gemini").route.path == f"/v1beta/{path}:generateContent"

@@ -1,4 +1,4 @@
-"""MCP connectors: servers whose tools the provider calls, between the vendors that have them."""
+"""MCP connectors: servers whose tools the provider calls, translated between the vendors that support them."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.protocols import ANTHROPIC, CHAT, RESPONSES
 URL = "https://crm.example.com/mcp"
 
 
-def of_anthropic(toolset: dict[str, Any], **server: Any) -> dict[str, Any]:
+def anthropic_request(toolset: dict[str, Any], **server: Any) -> dict[str, Any]:
     return {
         "model": "m",
         "max_tokens": 99,
@@ -21,15 +21,15 @@ def of_anthropic(toolset: dict[str, Any], **server: Any) -> dict[str, Any]:
     }
 
 
-def of_responses(**tool: Any) -> dict[str, Any]:
+def responses_request(**tool: Any) -> dict[str, Any]:
     return {"model": "m", "input": "Go", "tools": [{"type": "mcp", "server_label": "crm", "server_url": URL, **tool}]}
 
 
-def told(made: tw.Translation) -> set[tuple[str, str]]:
-    return {(loss.kind, loss.path) for loss in made.losses if loss.kind != "added"}
+def losses_of(translation: tw.Translation) -> set[tuple[str, str]]:
+    return {(loss.kind, loss.path) for loss in translation.losses if loss.kind != "added"}
 
 
-ONLY_FIND = {"default_config": {"enabled": False}, "configs": {"find": {"enabled": True}}}
+FIND_ONLY = {"default_config": {"enabled": False}, "configs": {"find": {"enabled": True}}}
 
 
 @pytest.mark.parametrize(
@@ -37,18 +37,18 @@ ONLY_FIND = {"default_config": {"enabled": False}, "configs": {"find": {"enabled
     [
         ({}, {}, {}),
         ({}, {"authorization_token": "secret"}, {"authorization": "secret"}),
-        (ONLY_FIND, {}, {"allowed_tools": ["find"]}),
+        (FIND_ONLY, {}, {"allowed_tools": ["find"]}),
         ({"configs": {"find": {"enabled": True}}}, {}, {}),
         ({}, {"tool_configuration": {"enabled": True, "allowed_tools": ["find"]}}, {"allowed_tools": ["find"]}),
-        (ONLY_FIND, {"tool_configuration": {"allowed_tools": ["other"]}}, {"allowed_tools": []}),
+        (FIND_ONLY, {"tool_configuration": {"allowed_tools": ["other"]}}, {"allowed_tools": []}),
     ],
 )
-def test_a_server_of_anthropic_is_an_mcp_tool_of_responses(toolset: Any, server: Any, expected: Any) -> None:
-    made = tw.translate(of_anthropic(toolset, **server), ANTHROPIC, RESPONSES)
-    assert made.value["tools"] == [
+def test_an_anthropic_mcp_server_becomes_a_responses_mcp_tool(toolset: Any, server: Any, expected: Any) -> None:
+    translated = tw.translate(anthropic_request(toolset, **server), ANTHROPIC, RESPONSES)
+    assert translated.value["tools"] == [
         {"type": "mcp", "server_label": "crm", "server_url": URL, **expected, "require_approval": "never"}
     ]
-    assert told(made) == set()
+    assert losses_of(translated) == set()
 
 
 @pytest.mark.parametrize(
@@ -57,100 +57,105 @@ def test_a_server_of_anthropic_is_an_mcp_tool_of_responses(toolset: Any, server:
         ({}, {}, {}),
         ({"authorization": "secret"}, {"authorization_token": "secret"}, {}),
         ({"headers": {"Authorization": "Bearer secret"}}, {"authorization_token": "secret"}, {}),
-        ({"allowed_tools": ["find"]}, {}, ONLY_FIND),
-        ({"allowed_tools": {"tool_names": ["find"]}}, {}, ONLY_FIND),
+        ({"allowed_tools": ["find"]}, {}, FIND_ONLY),
+        ({"allowed_tools": {"tool_names": ["find"]}}, {}, FIND_ONLY),
     ],
 )
-def test_an_mcp_tool_of_responses_is_a_server_of_anthropic(tool: Any, server: Any, toolset: Any) -> None:
-    made = tw.translate(of_responses(**tool, require_approval="never"), RESPONSES, ANTHROPIC)
-    assert made.value["mcp_servers"] == [{"type": "url", "name": "crm", "url": URL, **server}]
-    assert made.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **toolset}]
-    assert made.route.headers == (("anthropic-beta", "mcp-client-2025-11-20"),)
-    assert told(made) == set()
+def test_a_responses_mcp_tool_becomes_an_anthropic_mcp_server(tool: Any, server: Any, toolset: Any) -> None:
+    translated = tw.translate(responses_request(**tool, require_approval="never"), RESPONSES, ANTHROPIC)
+    assert translated.value["mcp_servers"] == [{"type": "url", "name": "crm", "url": URL, **server}]
+    assert translated.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **toolset}]
+    assert translated.route.headers == (("anthropic-beta", "mcp-client-2025-11-20"),)
+    assert losses_of(translated) == set()
 
 
 @pytest.mark.parametrize(
     "tool",
     [
-        {},  # left out, it means always
+        {},  # absent means always
         {"require_approval": "never", "allowed_tools": {"read_only": True}},
         {"require_approval": "never", "allowed_callers": ["programmatic"]},
     ],
 )
-def test_a_server_that_can_t_be_bound_in_the_same_way_is_not_offered(tool: dict[str, Any]) -> None:
-    made = tw.translate(of_responses(**tool), RESPONSES, ANTHROPIC)
-    assert "tools" not in made.value
-    assert "mcp_servers" not in made.value
-    assert told(made) == {("dropped", "/tools/0")}
+def test_a_server_whose_restrictions_cannot_be_kept_is_not_offered(tool: dict[str, Any]) -> None:
+    translated = tw.translate(responses_request(**tool), RESPONSES, ANTHROPIC)
+    assert "tools" not in translated.value
+    assert "mcp_servers" not in translated.value
+    assert losses_of(translated) == {("dropped", "/tools/0")}
 
 
-@pytest.mark.parametrize("asked", ["always", {"never": {"tool_names": ["find"]}}])
-def test_one_that_asks_a_person_is_refused(asked: Any) -> None:
+@pytest.mark.parametrize("approval", ["always", {"never": {"tool_names": ["find"]}}])
+def test_a_server_that_requires_approval_is_refused(approval: Any) -> None:
     with pytest.raises(tw.LossyTranslationError, match="/tools/0/require_approval"):
-        tw.translate(of_responses(require_approval=asked), RESPONSES, ANTHROPIC)
+        tw.translate(responses_request(require_approval=approval), RESPONSES, ANTHROPIC)
 
 
-def test_a_tool_that_is_turned_off_stays_off() -> None:
-    made = tw.translate(of_anthropic({"configs": {"delete": {"enabled": False}}}), ANTHROPIC, RESPONSES)
-    assert "tools" not in made.value
-    assert told(made) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
+def test_a_disabled_tool_stays_disabled() -> None:
+    translated = tw.translate(anthropic_request({"configs": {"delete": {"enabled": False}}}), ANTHROPIC, RESPONSES)
+    assert "tools" not in translated.value
+    assert losses_of(translated) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
 
 
-def test_what_only_one_vendor_says_of_a_server_is_reported_where_it_stands() -> None:
+def test_vendor_specific_server_fields_are_reported_at_their_position() -> None:
     toolset = {"default_config": {"defer_loading": True}, "cache_control": {"type": "ephemeral"}}
-    made = tw.translate(of_anthropic(toolset), ANTHROPIC, RESPONSES)
-    assert told(made) == {("dropped", "/tools/0/default_config/defer_loading"), ("dropped", "/tools/0/cache_control")}
+    translated = tw.translate(anthropic_request(toolset), ANTHROPIC, RESPONSES)
+    assert losses_of(translated) == {
+        ("dropped", "/tools/0/default_config/defer_loading"),
+        ("dropped", "/tools/0/cache_control"),
+    }
     tool = {"require_approval": "never", "headers": {"X-Team": "a"}, "server_description": "d", "defer_loading": True}
-    made = tw.translate(of_responses(**tool), RESPONSES, ANTHROPIC)
+    translated = tw.translate(responses_request(**tool), RESPONSES, ANTHROPIC)
     places = ("headers/X-Team", "server_description", "defer_loading")
-    assert told(made) == {("dropped", f"/tools/0/{place}") for place in places}
+    assert losses_of(translated) == {("dropped", f"/tools/0/{place}") for place in places}
 
 
-def test_a_server_that_is_to_be_called_leads_to_a_call() -> None:
-    asked = {**of_responses(require_approval="never"), "tool_choice": {"type": "mcp", "server_label": "crm"}}
-    made = tw.translate(asked, RESPONSES, ANTHROPIC)
-    assert made.value["tool_choice"] == {"type": "any"}
-    assert told(made) == {("approximated", "/tool_choice")}
+def test_a_forced_server_requires_some_call() -> None:
+    request = {**responses_request(require_approval="never"), "tool_choice": {"type": "mcp", "server_label": "crm"}}
+    translated = tw.translate(request, RESPONSES, ANTHROPIC)
+    assert translated.value["tool_choice"] == {"type": "any"}
+    assert losses_of(translated) == {("approximated", "/tool_choice")}
 
 
-def test_a_target_without_connectors_says_so_of_both() -> None:
-    made = tw.translate(of_anthropic({}), ANTHROPIC, CHAT)
-    assert told(made) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
+def test_a_target_without_connectors_reports_server_and_toolset() -> None:
+    translated = tw.translate(anthropic_request({}), ANTHROPIC, CHAT)
+    assert losses_of(translated) == {("dropped", "/tools/0"), ("dropped", "/mcp_servers/0")}
 
 
-def test_servers_that_no_toolset_offers_are_only_anthropic_s() -> None:
-    body = of_anthropic({}) | {"tools": []}
-    made = tw.translate(body, ANTHROPIC, RESPONSES)
-    assert "tools" not in made.value
-    assert told(made) == {("dropped", "/mcp_servers/0")}
+def test_servers_without_a_toolset_are_not_translated() -> None:
+    body = anthropic_request({}) | {"tools": []}
+    translated = tw.translate(body, ANTHROPIC, RESPONSES)
+    assert "tools" not in translated.value
+    assert losses_of(translated) == {("dropped", "/mcp_servers/0")}
 
 
 GEMINI, INTERACTIONS = "gemini", "gemini-interactions"
 
 
-def of_interactions(**tool: Any) -> dict[str, Any]:
+def interactions_request(**tool: Any) -> dict[str, Any]:
     return {"model": "m", "input": "Go", "tools": [{"type": "mcp_server", "name": "crm", "url": URL, **tool}]}
 
 
-def test_google_s_servers_are_anthropic_s_and_openai_s() -> None:
+def test_google_mcp_servers_translate_to_anthropic_and_openai() -> None:
     key = {"Authorization": "Bearer secret"}
-    body = of_interactions(headers=key, allowed_tools=[{"tools": ["find"]}])
-    made = tw.translate(body, INTERACTIONS, ANTHROPIC)
-    assert made.value["mcp_servers"] == [{"type": "url", "name": "crm", "url": URL, "authorization_token": "secret"}]
-    assert made.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **ONLY_FIND}]
+    body = interactions_request(headers=key, allowed_tools=[{"tools": ["find"]}])
+    translated = tw.translate(body, INTERACTIONS, ANTHROPIC)
+    assert translated.value["mcp_servers"] == [
+        {"type": "url", "name": "crm", "url": URL, "authorization_token": "secret"}
+    ]
+    assert translated.value["tools"] == [{"type": "mcp_toolset", "mcp_server_name": "crm", **FIND_ONLY}]
     (tool,) = tw.translate(body, INTERACTIONS, RESPONSES).value["tools"]
     assert (tool["server_url"], tool["headers"], tool["allowed_tools"]) == (URL, key, ["find"])
     older = {
         "contents": [{"role": "user", "parts": [{"text": "Go"}]}],
         "tools": [{"mcpServers": [{"name": "crm", "streamableHttpTransport": {"url": URL, "timeout": "3s"}}]}],
     }
-    made = tw.translate(older, GEMINI, RESPONSES, model="gemini-3-pro")
-    assert made.value["tools"][0]["server_url"] == URL
-    assert told(made) == {("dropped", "/tools/0/mcpServers/0/streamableHttpTransport/timeout")}
+    translated = tw.translate(older, GEMINI, RESPONSES, model="gemini-3-pro")
+    assert translated.value["tools"][0]["server_url"] == URL
+    assert losses_of(translated) == {("dropped", "/tools/0/mcpServers/0/streamableHttpTransport/timeout")}
 
 
-def test_and_theirs_are_google_s() -> None:
-    body = of_responses(require_approval="never", authorization="secret", allowed_tools=["find"])
+def test_anthropic_and_openai_mcp_servers_translate_to_google() -> None:
+    body = responses_request(require_approval="never", authorization="secret", allowed_tools=["find"])
     assert tw.translate(body, RESPONSES, INTERACTIONS).value["tools"] == [
         {
             "type": "mcp_server",
@@ -160,26 +165,26 @@ def test_and_theirs_are_google_s() -> None:
             "allowed_tools": [{"tools": ["find"]}],
         }
     ]
-    made = tw.translate(of_anthropic({}), ANTHROPIC, GEMINI, model="gemini-3-pro")
-    assert made.value["tools"] == [{"mcpServers": [{"name": "crm", "streamableHttpTransport": {"url": URL}}]}]
+    translated = tw.translate(anthropic_request({}), ANTHROPIC, GEMINI, model="gemini-3-pro")
+    assert translated.value["tools"] == [{"mcpServers": [{"name": "crm", "streamableHttpTransport": {"url": URL}}]}]
     bound = tw.translate(body, RESPONSES, GEMINI, model="gemini-3-pro")
-    assert "tools" not in bound.value  # Gemini can't say which tools are allowed
-    assert told(bound) == {("dropped", "/tools/0")}
+    assert "tools" not in bound.value  # Gemini has no list of allowed tools
+    assert losses_of(bound) == {("dropped", "/tools/0")}
 
 
-@pytest.mark.parametrize("wanted", [[{"mode": "none", "tools": ["find"]}], [{"tools": ["a"]}, {"tools": ["b"]}]])
-def test_a_bound_of_google_s_that_others_can_t_say_keeps_the_server_away(wanted: Any) -> None:
-    made = tw.translate(of_interactions(allowed_tools=wanted), INTERACTIONS, ANTHROPIC)
-    assert "mcp_servers" not in made.value
-    assert told(made) == {("dropped", "/tools/0")}
+@pytest.mark.parametrize("restriction", [[{"mode": "none", "tools": ["find"]}], [{"tools": ["a"]}, {"tools": ["b"]}]])
+def test_a_google_restriction_without_equivalent_drops_the_server(restriction: Any) -> None:
+    translated = tw.translate(interactions_request(allowed_tools=restriction), INTERACTIONS, ANTHROPIC)
+    assert "mcp_servers" not in translated.value
+    assert losses_of(translated) == {("dropped", "/tools/0")}
 
 
-# ---- what was called
+# ---- calls
 
 CALL = {"type": "mcp_call", "id": "mcp_1", "name": "find", "arguments": '{"name":"Ada"}', "server_label": "crm"}
 
 
-def answer_of(items: list[Any]) -> dict[str, Any]:
+def build_response(items: list[Any]) -> dict[str, Any]:
     return {"id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": items}
 
 
@@ -190,8 +195,8 @@ def answer_of(items: list[Any]) -> dict[str, Any]:
         ({"error": {"type": "http_error", "code": 502, "message": "gone"}, "status": "failed"}, True, "gone"),
     ],
 )
-def test_what_a_server_was_asked_and_said_reaches_clients_of_others(more: Any, failed: bool, text: str) -> None:
-    body = answer_of([CALL | more])
+def test_mcp_calls_and_results_reach_clients_of_other_protocols(more: Any, failed: bool, text: str) -> None:
+    body = build_response([CALL | more])
     use, result = tw.translate(body, RESPONSES, ANTHROPIC, "response").value["content"]
     assert (use["type"], use["server_name"], use["name"], use["input"]) == (
         "mcp_tool_use",
@@ -202,30 +207,32 @@ def test_what_a_server_was_asked_and_said_reaches_clients_of_others(more: Any, f
     assert use["id"].startswith("mcptoolu_")
     assert result["tool_use_id"] == use["id"]
     assert (result["is_error"], result["content"]) == (failed, [{"type": "text", "text": text}])
-    call, found = tw.translate(body, RESPONSES, INTERACTIONS, "response").value["steps"]
+    call, translated = tw.translate(body, RESPONSES, INTERACTIONS, "response").value["steps"]
     assert (call["type"], call["server_name"], call["arguments"]) == ("mcp_server_tool_call", "crm", {"name": "Ada"})
-    assert (found["call_id"], found["result"]) == (call["id"], text)
+    assert (translated["call_id"], translated["result"]) == (call["id"], text)
     assert [loss.path for loss in tw.translate(body, RESPONSES, CHAT, "response").losses if loss.path == "/output/0"]
 
 
 @pytest.mark.parametrize("failed", [False, True])
-def test_a_client_of_responses_reads_one_item(failed: bool) -> None:
+def test_a_client_of_responses_reads_one_mcp_item(failed: bool) -> None:
     use = {"type": "mcp_tool_use", "id": "mcptoolu_1", "name": "find", "server_name": "crm", "input": {"name": "Ada"}}
-    said = [{"type": "text", "text": "customer 42"}]
-    result = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": failed, "content": said}
-    told = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn"}
-    (item,) = tw.translate({**told, "content": [use, result]}, ANTHROPIC, RESPONSES, "response").value["output"]
+    content = [{"type": "text", "text": "customer 42"}]
+    result = {"type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "is_error": failed, "content": content}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn"}
+    (item,) = tw.translate({**message, "content": [use, result]}, ANTHROPIC, RESPONSES, "response").value["output"]
     assert (item["type"], item["server_label"], item["name"]) == ("mcp_call", "crm", "find")
     assert json.loads(item["arguments"]) == {"name": "Ada"}
     assert item["status"] == ("failed" if failed else "completed")
     assert item["output"] == (None if failed else "customer 42")
-    assert (item["error"] or {}).get("content") == (said if failed else None)
-    (cut,) = tw.translate({**told, "content": [use]}, ANTHROPIC, RESPONSES, "response").value["output"]
-    assert cut["status"] == "incomplete"
+    assert (item["error"] or {}).get("content") == (content if failed else None)
+    (item_without_result,) = tw.translate({**message, "content": [use]}, ANTHROPIC, RESPONSES, "response").value[
+        "output"
+    ]
+    assert item_without_result["status"] == "incomplete"
 
 
-def test_nothing_of_it_is_sent_to_a_provider_that_did_not_call() -> None:
+def test_mcp_calls_are_not_sent_to_another_provider_as_calls() -> None:
     body = {"model": "m", "input": [{"role": "user", "content": "Go"}, CALL | {"output": "customer 42"}]}
-    said = json.dumps(tw.translate(body, RESPONSES, ANTHROPIC).value["messages"])
-    assert "mcp_tool_use" not in said
-    assert "customer 42" in said
+    text = json.dumps(tw.translate(body, RESPONSES, ANTHROPIC).value["messages"])
+    assert "mcp_tool_use" not in text
+    assert "customer 42" in text

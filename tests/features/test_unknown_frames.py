@@ -1,4 +1,4 @@
-"""A frame that nobody here knows: passed on at home, and named as lost elsewhere."""
+"""Unknown frames in a stream: forwarded within their protocol, and reported as lost elsewhere."""
 
 import json
 from typing import Any
@@ -9,28 +9,30 @@ import toolwire as tw
 from tests.support.samples import recorded_bodies
 from toolwire.protocols import PROTOCOLS
 
-# A stream of each protocol whose frames have types, where one of tomorrow's is put after the first.
-NEWS: dict[str, tuple[str, dict[str, Any]]] = {
+# An unknown frame for each protocol with typed frames; it is inserted after the first frame.
+UNKNOWN_FRAMES: dict[str, tuple[str, dict[str, Any]]] = {
     "anthropic": ("block_of_tomorrow", {"type": "block_of_tomorrow", "x": 1}),
     "openai-responses": ("response.audio.delta", {"type": "response.audio.delta", "delta": "QUJD"}),
     "gemini-interactions": ("step.of_tomorrow", {"event_type": "step.of_tomorrow", "x": 1}),
 }
-PAIRS = [(source, target) for source in NEWS for target in PROTOCOLS]
+PAIRS = [(source, target) for source in UNKNOWN_FRAMES for target in PROTOCOLS]
 
 
-def with_news(source: str) -> bytes:
-    kind, body = NEWS[source]
+def stream_with_unknown_frame(source: str) -> bytes:
+    kind, body = UNKNOWN_FRAMES[source]
     name = next(
-        one for one in recorded_bodies.fixture_streams(source) if "text" in one or "basic" in one or "plain" in one
+        exchange
+        for exchange in recorded_bodies.fixture_streams(source)
+        if "text" in exchange or "basic" in exchange or "plain" in exchange
     )
     first, end, others = recorded_bodies.fixture_streams(source)[name].partition(b"\n\n")
     return first + end + f"event: {kind}\ndata: {json.dumps(body)}\n\n".encode() + others
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_an_unknown_frame_is_passed_on_or_named(source: str, target: str) -> None:
-    kind, _ = NEWS[source]
-    stream = tw.translate_stream([with_news(source)], source, target)
+def test_an_unknown_frame_is_forwarded_or_reported(source: str, target: str) -> None:
+    kind, _ = UNKNOWN_FRAMES[source]
+    stream = tw.translate_stream([stream_with_unknown_frame(source)], source, target)
     wire = b"".join(stream)
     assert stream.error is None
     lost = [(loss.kind, loss.path) for loss in stream.losses if loss.path == f"/{kind}"]
@@ -38,7 +40,7 @@ def test_an_unknown_frame_is_passed_on_or_named(source: str, target: str) -> Non
 
 
 @pytest.mark.parametrize("target", PROTOCOLS)
-def test_a_citation_of_a_block_that_nobody_knows_breaks_nothing(target: str) -> None:
+def test_a_citation_of_an_unknown_block_is_harmless(target: str) -> None:
     citation = {"type": "char_location", "cited_text": "c", "document_index": 0, "document_title": None}
     cited = {"type": "citations_delta", "citation": citation | {"start_char_index": 0, "end_char_index": 1}}
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}

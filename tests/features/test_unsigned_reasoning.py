@@ -1,4 +1,4 @@
-"""Reasoning that nobody proves comes back with its calls, too, through clients that drop or shorten it."""
+"""Unsigned reasoning returns to the model with its calls, through clients that drop or shorten it."""
 
 from typing import Any
 
@@ -27,9 +27,9 @@ def chat(message: dict[str, Any], reason: str = "tool_calls") -> dict[str, Any]:
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": TOOL_NAME, "arguments": '{"city":"Paris"}'}}
-SAID = {"reasoning_content": THOUGHT, "content": "I look.", "tool_calls": [CALL]}
-ANSWERS: dict[str, dict[str, Any]] = {
-    "openai-chat": chat({**SAID, "content": None}),
+MESSAGE = {"reasoning_content": THOUGHT, "content": "I look.", "tool_calls": [CALL]}
+RESPONSE_BODIES: dict[str, dict[str, Any]] = {
+    "openai-chat": chat({**MESSAGE, "content": None}),
     "ollama": {
         "model": "m",
         "created_at": "2026-01-01T00:00:00Z",
@@ -44,89 +44,95 @@ ANSWERS: dict[str, dict[str, Any]] = {
     },
     "openrouter": chat({"content": None, "reasoning": THOUGHT, "tool_calls": [CALL]}),
 }
-CYCLES = [(issuer, client) for issuer in ANSWERS for client in ENVELOPE_CLIENTS if client != issuer]
+CYCLES = [(issuer, client) for issuer in RESPONSE_BODIES for client in ENVELOPE_CLIENTS if client != issuer]
 
 
-def told(
-    answer: dict[str, Any],
+def client_response(
+    response: dict[str, Any],
     issuer: str,
     client: str,
     *,
     stream: bool = False,
-    carrier: EnvelopeKey | None = ENVELOPE_KEY,
+    envelope_key: EnvelopeKey | None = ENVELOPE_KEY,
 ) -> Any:
-    """The answer as the client has it."""
-    asked = FIRST_REQUESTS[client]
+    """Return the response as the client receives it."""
+    request = FIRST_REQUESTS[client]
     if stream:
         events = tw.translate_stream(
-            encode_response_stream(answer, issuer), issuer, client, asked, envelope_key=carrier
+            encode_response_stream(response, issuer), issuer, client, request, envelope_key=envelope_key
         )
         return decode_response_stream(b"".join(events), client)
-    return tw.translate(answer, issuer, client, "response", request=asked, envelope_key=carrier).value
+    return tw.translate(response, issuer, client, "response", request=request, envelope_key=envelope_key).value
 
 
-def repeated(answer: dict[str, Any], client: str) -> dict[str, Any]:
-    """What these clients send next: opencode drops thinking without a signature, Codex all but the summary."""
+def client_request(response: dict[str, Any], client: str) -> dict[str, Any]:
+    """Build the next request of the client: opencode drops unsigned thinking, Codex keeps only the summary."""
     if client == "anthropic":
-        kept = [one for one in answer["content"] if one["type"] != "thinking" or one["signature"]]
-        answer = {**answer, "content": kept}
+        blocks = [block for block in response["content"] if block["type"] != "thinking" or block["signature"]]
+        response = {**response, "content": blocks}
     if client == "openai-responses":
-        items = [{**one, "content": None} if one["type"] == "reasoning" else one for one in answer["output"]]
-        answer = {**answer, "output": items}
-    return next_request(FIRST_REQUESTS[client], answer, client)
+        items = [{**item, "content": None} if item["type"] == "reasoning" else item for item in response["output"]]
+        response = {**response, "output": items}
+    return next_request(FIRST_REQUESTS[client], response, client)
 
 
-def sent_back(told_so: dict[str, Any], issuer: str, client: str, model: str | None = None) -> list[Any]:
-    sent = tw.translate(
-        repeated(told_so, client), client, issuer, model=model or MODELS[issuer], envelope_key=ENVELOPE_KEY
+def restored_history(response: dict[str, Any], issuer: str, client: str, model: str | None = None) -> list[Any]:
+    translated = tw.translate(
+        client_request(response, client), client, issuer, model=model or MODELS[issuer], envelope_key=ENVELOPE_KEY
     )
-    return history_of(sent.value, issuer)[1:]
+    return history_of(translated.value, issuer)[1:]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
 @pytest.mark.parametrize(("issuer", "client"), CYCLES)
-def test_the_model_gets_back_what_it_thought_before_a_call(issuer: str, client: str, *, stream: bool) -> None:
-    answer = ANSWERS[issuer]
-    back = sent_back(told(answer, issuer, client, stream=stream), issuer, client)
-    own = history_of(next_request(FIRST_REQUESTS[issuer], answer, issuer), issuer)[1:]
-    assert _comparable(back) == _comparable(own)
+def test_the_model_receives_its_reasoning_before_a_call(issuer: str, client: str, *, stream: bool) -> None:
+    response = RESPONSE_BODIES[issuer]
+    restored = restored_history(client_response(response, issuer, client, stream=stream), issuer, client)
+    expected = history_of(next_request(FIRST_REQUESTS[issuer], response, issuer), issuer)[1:]
+    assert _comparable(restored) == _comparable(expected)
 
 
 def _comparable(messages: list[Any]) -> Any:
-    """Without what has nothing to do with it: an id that Ollama's calls have, and how nothing is spelled."""
+    """Remove the call ids, which Ollama adds, and empty values."""
     first, *others = messages
     calls = [{name: value for name, value in call.items() if name != "id"} for call in first["tool_calls"]]
     return {**{name: value for name, value in first.items() if value}, "tool_calls": calls}, len(others)
 
 
 @pytest.mark.parametrize("client", ENVELOPE_CLIENTS)
-def test_a_text_before_the_call_stays_behind_the_thought(client: str) -> None:
-    back = sent_back(told(chat(SAID), "openai-chat", client, stream=True), "openai-chat", client)
-    assert {name: back[0][name] for name in ("reasoning_content", "content")} == {
+def test_text_before_a_call_stays_after_the_reasoning(client: str) -> None:
+    restored = restored_history(
+        client_response(chat(MESSAGE), "openai-chat", client, stream=True), "openai-chat", client
+    )
+    assert {name: restored[0][name] for name in ("reasoning_content", "content")} == {
         "reasoning_content": THOUGHT,
         "content": "I look.",
     }
 
 
-def test_no_text_is_put_behind_an_answer_that_calls_nothing() -> None:
-    """As there is for a proof: no model wants its thoughts back without a call."""
-    answer = chat({"reasoning_content": THOUGHT, "content": "Dry."}, "stop")
-    parts = told(answer, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
+def test_responses_without_calls_get_no_envelope() -> None:
+    """Models need their reasoning back only with a call."""
+    response = chat({"reasoning_content": THOUGHT, "content": "Dry."}, "stop")
+    parts = client_response(response, "openai-chat", "gemini")["candidates"][0]["content"]["parts"]
     assert parts == [{"text": THOUGHT, "thought": True}, {"text": "Dry."}]
 
 
 @pytest.mark.parametrize("client", [client for client in ENVELOPE_CLIENTS if client != "gemini-interactions"])
-def test_a_summary_is_not_carried(client: str) -> None:
-    """It is for people to read. Google's models prove their calls elsewhere."""
-    answer = interactions_call_response({"type": "thought", "summary": [{"type": "text", "text": "Paris."}]})
+def test_a_summary_gets_no_envelope(client: str) -> None:
+    """A summary is for people. Google's models sign their calls elsewhere."""
+    response = interactions_call_response({"type": "thought", "summary": [{"type": "text", "text": "Paris."}]})
     assert not [
-        proof for _, proof in signature_fields_in(told(answer, "gemini-interactions", client)) if is_envelope(proof)
+        proof
+        for _, proof in signature_fields_in(client_response(response, "gemini-interactions", client))
+        if is_envelope(proof)
     ]
 
 
-def test_a_model_that_proves_its_thoughts_is_not_sent_those_of_another() -> None:
-    shown = told(ANSWERS["ollama"], "ollama", "anthropic")
-    assert is_envelope(shown["content"][0]["signature"])
-    for carrier in (ENVELOPE_KEY, EnvelopeKey([b"k" * 32], "tenant", realm="elsewhere", model="m")):
-        sent = tw.translate(repeated(shown, "anthropic"), "anthropic", "anthropic", envelope_key=carrier).value
-        assert [block["type"] for block in sent["messages"][1]["content"]] == ["tool_use"]
+def test_unsigned_reasoning_is_not_sent_to_models_that_sign() -> None:
+    response = client_response(RESPONSE_BODIES["ollama"], "ollama", "anthropic")
+    assert is_envelope(response["content"][0]["signature"])
+    for envelope_key in (ENVELOPE_KEY, EnvelopeKey([b"k" * 32], "tenant", realm="elsewhere", model="m")):
+        translated = tw.translate(
+            client_request(response, "anthropic"), "anthropic", "anthropic", envelope_key=envelope_key
+        ).value
+        assert [block["type"] for block in translated["messages"][1]["content"]] == ["tool_use"]

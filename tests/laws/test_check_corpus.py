@@ -1,4 +1,4 @@
-"""`check` against recorded truth: nothing that a provider took is called an error, every refusal is found."""
+"""`check` against recorded traffic: accepted requests have no errors, and every refusal is predicted."""
 
 import copy
 import re
@@ -18,7 +18,7 @@ from toolwire.protocols import PROTOCOLS
 
 Check = Callable[[object], list[Finding]]
 
-# Protocol, whether the server only imitates it, the check.
+# The protocol, whether the server is only compatible with it, and the check.
 SERVERS: list[tuple[str, bool, Check]] = [
     *((name, False, codec.check_request) for name, codec in PROTOCOLS.items()),
     ("openai-chat", True, partial(PROTOCOLS["openai-chat"].check_request, compatible=True)),
@@ -26,28 +26,32 @@ SERVERS: list[tuple[str, bool, Check]] = [
 ]
 
 UNKNOWN_MODEL = "which model names exist is not in the body"
-MODEL_WROTE_IT = "the server refused what its model wrote, not the request"
+MODEL_OUTPUT = "the server refused what its model wrote, not the request"
 
-# Recorded refusals that no reading of the body can foresee, by what the server said.
-UNFORESEEABLE = {
+# Recorded refusals that the body does not predict, by the message of the server.
+UNPREDICTABLE = {
     r"^model: \S+$": UNKNOWN_MODEL,
     r"^The (requested )?model ['`][^'`]+['`] does not exist": UNKNOWN_MODEL,
-    r"^Tool call validation failed": MODEL_WROTE_IT,
-    r"^Tool choice is required, but model did not call a tool": MODEL_WROTE_IT,
+    r"^Tool call validation failed": MODEL_OUTPUT,
+    r"^Tool choice is required, but model did not call a tool": MODEL_OUTPUT,
     r"^Could not parse your authentication token": "authentication is in a header",
     r"^Publisher Model `\S+` not found": UNKNOWN_MODEL,
-    r"^Cannot fetch content from the provided URL": "what an address answers is not in the body",
+    r"^Cannot fetch content from the provided URL": "the content of a URL is not in the body",
 }
 
 
-def recorded(protocol: str, compatible: bool) -> list[Recording]:
-    found = [one for one in recordings(protocol, compatible=compatible, kind="generate") if one.request is not None]
-    if not found:
-        pytest.skip("nothing of this server is recorded")
-    return found
+def recorded_requests(protocol: str, compatible: bool) -> list[Recording]:
+    exchanges = [
+        exchange
+        for exchange in recordings(protocol, compatible=compatible, kind="generate")
+        if exchange.request is not None
+    ]
+    if not exchanges:
+        pytest.skip("no recorded traffic of this server")
+    return exchanges
 
 
-def refusal(exchange: Recording) -> str:
+def error_message(exchange: Recording) -> str:
     response = exchange.response
     return str(response["error"]["message"] if "error" in response else response["detail"])
 
@@ -58,30 +62,32 @@ def errors(check: Check, exchange: Recording) -> list[Finding]:
 
 @needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
-def test_what_was_accepted_has_no_error(protocol: str, compatible: bool, check: Check) -> None:
-    accepted = [found for found in recorded(protocol, compatible) if found.status < 400]
-    assert {found.id: errors(check, found) for found in accepted if errors(check, found)} == {}
+def test_accepted_requests_have_no_finding_of_kind_error(protocol: str, compatible: bool, check: Check) -> None:
+    accepted = [exchange for exchange in recorded_requests(protocol, compatible) if exchange.status < 400]
+    assert {exchange.id: errors(check, exchange) for exchange in accepted if errors(check, exchange)} == {}
 
 
 @needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
-def test_what_was_refused_is_found_in_the_words_of_the_server(protocol: str, compatible: bool, check: Check) -> None:
-    refused = [found for found in recorded(protocol, compatible) if 400 <= found.status < 500]
+def test_refused_requests_are_found_with_the_reason_of_the_server(
+    protocol: str, compatible: bool, check: Check
+) -> None:
+    refused = [exchange for exchange in recorded_requests(protocol, compatible) if 400 <= exchange.status < 500]
     missed = {
-        found.id: refusal(found)
-        for found in refused
-        if not any(refusal(found).startswith(finding.message) for finding in errors(check, found))
-        and not any(re.match(said, refusal(found)) for said in UNFORESEEABLE)
+        exchange.id: error_message(exchange)
+        for exchange in refused
+        if not any(error_message(exchange).startswith(finding.message) for finding in errors(check, exchange))
+        and not any(re.match(pattern, error_message(exchange)) for pattern in UNPREDICTABLE)
     }
     assert missed == {}
 
 
 @needs_recordings
 @pytest.mark.parametrize(("protocol", "compatible", "check"), SERVERS)
-def test_what_cannot_be_foreseen_is_not_guessed(protocol: str, compatible: bool, check: Check) -> None:
-    for found in non_empty(recorded(protocol, compatible)):
-        if found.status >= 400 and any(re.match(said, refusal(found)) for said in UNFORESEEABLE):
-            assert errors(check, found) == []
+def test_unpredictable_refusals_are_not_guessed(protocol: str, compatible: bool, check: Check) -> None:
+    for exchange in non_empty(recorded_requests(protocol, compatible)):
+        if exchange.status >= 400 and any(re.match(pattern, error_message(exchange)) for pattern in UNPREDICTABLE):
+            assert errors(check, exchange) == []
 
 
 NAMES = sorted(
@@ -110,13 +116,13 @@ anything = st.recursive(
     max_leaves=20,
 )
 
-# The largest fixtures of the protocols whose bodies need no sample of their own.
+# The largest fixtures of the protocols without a sample here.
 FULL = {"gemini": "full", "gemini-interactions": "full", "ollama": "full", "openrouter": "thinking_with_tools"}
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}, "required": ["a"]}
 CALL = {"id": "call_1", "name": "f", "arguments": "{}", "input": {}, "caller": {"type": "direct"}}
 TURN = [{"type": "text", "text": "x", "citations": [], "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
-# Values at random seldom get past the outermost list, so each check is given a body in which some are replaced.
+# Random values seldom get past the outermost list, so each check gets a valid body with some values replaced.
 SAMPLES: list[tuple[Check, dict[str, Any]]] = [
     (
         PROTOCOLS["anthropic"].check_request,
@@ -177,15 +183,15 @@ SAMPLES: list[tuple[Check, dict[str, Any]]] = [
 CHECKS = [check for check, _ in SAMPLES]
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container of a value with each of its keys."""
+def positions(value: Any) -> list[tuple[Any, Any]]:
+    """Return every container in a value with each of its keys."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    return [place for key in keys for place in ((value, key), *places(value[key]))]
+    return [position for key in keys for position in ((value, key), *positions(value[key]))]
 
 
 @pytest.mark.parametrize("check", CHECKS)
 @given(body=anything)
-def test_a_check_takes_any_json(check: Check, body: object) -> None:
+def test_checks_accept_any_json(check: Check, body: object) -> None:
     for finding in check(body):
         assert finding.path == "" or finding.path.startswith("/")
         assert finding.message
@@ -194,10 +200,10 @@ def test_a_check_takes_any_json(check: Check, body: object) -> None:
 @pytest.mark.parametrize(("check", "sample"), SAMPLES)
 @settings(max_examples=200)
 @given(data=st.data())
-def test_a_check_takes_any_json_in_any_place(check: Check, sample: dict[str, Any], data: st.DataObject) -> None:
+def test_checks_accept_any_json_at_any_position(check: Check, sample: dict[str, Any], data: st.DataObject) -> None:
     body = copy.deepcopy(sample)
     for _ in range(data.draw(st.integers(1, 3))):
-        container, key = data.draw(st.sampled_from(places(body)))
+        container, key = data.draw(st.sampled_from(positions(body)))
         container[key] = data.draw(anything)
     for finding in check(body):
         assert finding.path == "" or finding.path.startswith("/")
@@ -205,7 +211,7 @@ def test_a_check_takes_any_json_in_any_place(check: Check, sample: dict[str, Any
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_a_schema_may_be_as_deep_as_a_parser_lets_it(check: Check) -> None:
+def test_checks_accept_deeply_nested_schemas(check: Check) -> None:
     schema: dict[str, object] = {"type": "string"}
     for _ in range(900):
         schema = {"type": "object", "properties": {"a": schema}}

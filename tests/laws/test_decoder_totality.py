@@ -1,4 +1,4 @@
-"""Decoders are total: any input is a value or a DecodeError that names the place."""
+"""Decoders are total: any input gives a value or a `DecodeError` that names the position."""
 
 import json
 from typing import Any
@@ -17,20 +17,28 @@ JSON = st.recursive(
     max_leaves=12,
 )
 KINDS: list[Any] = ["request", "response", "error"]
-# Each passes where a value is skipped, and fails where it is read.
-UNREADABLE = [b'"\xff"', b'["\xed\xa0\x80"]', b'{"\xff":1}', b"1e999", b"[1e999]", b"9" * 5000, b"[" * 600 + b"]" * 600]
+# Values that pass when they are skipped and fail when they are decoded.
+UNDECODABLE = [
+    b'"\xff"',
+    b'["\xed\xa0\x80"]',
+    b'{"\xff":1}',
+    b"1e999",
+    b"[1e999]",
+    b"9" * 5000,
+    b"[" * 600 + b"]" * 600,
+]
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @given(data=st.binary(max_size=60))
-def test_any_bytes(protocol: str, data: bytes) -> None:
+def test_arbitrary_bytes_decode_or_fail_cleanly(protocol: str, data: bytes) -> None:
     for kind in KINDS:
         _assert_value_or_decode_error(data, protocol, kind)
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @given(value=JSON)
-def test_any_json(protocol: str, value: Any) -> None:
+def test_arbitrary_json_decodes_or_fails_cleanly(protocol: str, value: Any) -> None:
     for kind in KINDS:
         _assert_value_or_decode_error(json.dumps(value).encode(), protocol, kind)
 
@@ -39,7 +47,7 @@ def test_any_json(protocol: str, value: Any) -> None:
 @pytest.mark.parametrize("kind", ["request", "response"])
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_a_fixture_with_anything_anywhere(protocol: str, kind: Any, data: st.DataObject) -> None:
+def test_fixtures_with_a_replaced_value_decode_or_fail_cleanly(protocol: str, kind: Any, data: st.DataObject) -> None:
     bodies = (
         recorded_bodies.fixture_requests(protocol) if kind == "request" else recorded_bodies.fixture_responses(protocol)
     )
@@ -68,37 +76,37 @@ def test_a_fixture_with_a_value_that_python_cannot_hold(protocol: str, kind: Any
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @given(data=st.binary(max_size=200))
-def test_any_bytes_as_a_stream(protocol: str, data: bytes) -> None:
+def test_arbitrary_bytes_as_a_stream_end_cleanly(protocol: str, data: bytes) -> None:
     _assert_ends(data, protocol, protocol)
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_a_stream_cut_or_spoilt_still_ends(protocol: str, data: st.DataObject) -> None:
+def test_truncated_or_corrupted_streams_end_cleanly(protocol: str, data: st.DataObject) -> None:
     streams = {name: wire for name, wire in recorded_bodies.streams(protocol).items() if len(wire) < 20_000}
     wire = streams[data.draw(st.sampled_from(sorted(streams)))]
-    cut = data.draw(st.integers(0, len(wire)))
-    spoilt = wire[:cut] + data.draw(st.binary(max_size=6)) + wire[cut + data.draw(st.integers(0, 40)) :]
+    offset = data.draw(st.integers(0, len(wire)))
+    corrupted = wire[:offset] + data.draw(st.binary(max_size=6)) + wire[offset + data.draw(st.integers(0, 40)) :]
     for target in recorded_bodies.PROTOCOL_NAMES:
-        _assert_ends(spoilt, protocol, target)
+        _assert_ends(corrupted, protocol, target)
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_a_stream_with_a_value_that_nobody_can_read_still_ends(protocol: str, data: st.DataObject) -> None:
-    """A value that is only passed on is not looked into as it is read: what is wrong inside it shows later."""
+def test_streams_with_an_undecodable_value_end_cleanly(protocol: str, data: st.DataObject) -> None:
+    """A value that is only forwarded is not decoded at first, so its errors appear later."""
     streams = {name: wire for name, wire in recorded_bodies.fixture_streams(protocol).items() if len(wire) < 20_000}
     lines = streams[data.draw(st.sampled_from(sorted(streams)))].split(b"\n")
-    frames = {number: body for number, line in enumerate(lines) if (body := _told_in(line)) is not None}
+    frames = {index: body for index, line in enumerate(lines) if (body := _parse_line(line)) is not None}
     assume(frames)
-    place = data.draw(st.sampled_from(sorted(frames)))
-    head, body = b"data: " if lines[place].startswith(b"data: ") else b"", frames[place]
-    new = [f"{path}/{UNKNOWN_KEY}" for path in object_paths(body)]
-    spoilt = with_value(body, data.draw(st.sampled_from(new + [path for path, _ in leaves(body)])), MARKER)
-    lines[place] = head + json.dumps(spoilt).encode().replace(
-        b'"%b"' % MARKER.encode(), data.draw(st.sampled_from(UNREADABLE))
+    number = data.draw(st.sampled_from(sorted(frames)))
+    head, body = b"data: " if lines[number].startswith(b"data: ") else b"", frames[number]
+    new_paths = [f"{path}/{UNKNOWN_KEY}" for path in object_paths(body)]
+    corrupted = with_value(body, data.draw(st.sampled_from(new_paths + [path for path, _ in leaves(body)])), MARKER)
+    lines[number] = head + json.dumps(corrupted).encode().replace(
+        b'"%b"' % MARKER.encode(), data.draw(st.sampled_from(UNDECODABLE))
     )
     for target in recorded_bodies.PROTOCOL_NAMES:
         _assert_ends(b"\n".join(lines), protocol, target)
@@ -106,13 +114,13 @@ def test_a_stream_with_a_value_that_nobody_can_read_still_ends(protocol: str, da
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @pytest.mark.parametrize("deep", [b"[" * 100_000, b'{"a":' * 100_000, b'{"messages":' + b"[" * 5000])
-def test_depth_is_bounded(protocol: str, deep: bytes) -> None:
+def test_nesting_depth_is_limited(protocol: str, deep: bytes) -> None:
     with pytest.raises(tw.DecodeError):
         tw.translate(deep, protocol, protocol)
 
 
-def _told_in(line: bytes) -> Any:
-    """The object that a line of a stream is, if it is one."""
+def _parse_line(line: bytes) -> Any:
+    """Return the JSON object in a line of a stream, if there is one."""
     try:
         body = json.loads(line.removeprefix(b"data: "))
     except ValueError:

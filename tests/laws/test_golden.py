@@ -1,6 +1,6 @@
-"""Golden files: every fixture in every other protocol as it was reviewed, with its losses beside it.
+"""Golden files: the reviewed translation of every fixture to every other protocol, with its losses.
 
-`make golden` writes them anew; the difference is then for a person to read.
+`make golden` rewrites them; review the difference.
 """
 
 import json
@@ -26,37 +26,37 @@ REWRITE = os.environ.get("TOOLWIRE_REWRITE_GOLDEN") == "1"
 @pytest.mark.parametrize(("source", "target"), list(permutations(recorded_bodies.PROTOCOL_NAMES, 2)))
 @pytest.mark.parametrize("kind", ["request", "response", "stream", "error"])
 def test_golden(source: str, target: str, kind: str) -> None:
-    made = _streams(source, target) if kind == "stream" else _bodies(source, target, kind)
+    translations = _translate_streams(source, target) if kind == "stream" else _translate_bodies(source, target, kind)
     path = GOLDEN / f"{source}_to_{target}" / f"{kind}s.json"
     if REWRITE:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
-    kept = json.loads(path.read_text())
-    assert made.keys() == kept.keys()
-    for name, one in made.items():
-        assert one == kept[name], name
+        path.write_text(json.dumps(translations, indent=1, ensure_ascii=False) + "\n")
+    golden = json.loads(path.read_text())
+    assert translations.keys() == golden.keys()
+    for name, item in translations.items():
+        assert item == golden[name], name
 
 
-def _bodies(source: str, target: str, kind: Any) -> dict[str, Any]:
+def _translate_bodies(source: str, target: str, kind: Any) -> dict[str, Any]:
     bodies = BODIES[kind](source)
-    made: dict[str, Any] = {}
+    translations: dict[str, Any] = {}
     for name, body in bodies.items():
         try:
             encoded = tw.translate(body, source, target, kind)
-            made[name] = {"losses": _told(encoded.losses), "body": encoded.value}
+            translations[name] = {"losses": _format_losses(encoded.losses), "body": encoded.value}
         except tw.LossyTranslationError as refusal:
-            made[name] = {"refused": _told(refusal.losses)}
-    return made
+            translations[name] = {"refused": _format_losses(refusal.losses)}
+    return translations
 
 
-def _streams(source: str, target: str) -> dict[str, Any]:
-    made = {}
+def _translate_streams(source: str, target: str) -> dict[str, Any]:
+    translations = {}
     for name, wire in recorded_bodies.fixture_streams(source).items():
         stream = tw.translate_stream([wire], source, target)
         text = b"".join(stream).decode()
-        made[name] = {"losses": _told(stream.losses), "wire": text.split("\n\n")}
-    return made
+        translations[name] = {"losses": _format_losses(stream.losses), "wire": text.split("\n\n")}
+    return translations
 
 
-def _told(losses: list[tw.Loss]) -> list[str]:
+def _format_losses(losses: list[tw.Loss]) -> list[str]:
     return [f"{loss.kind} {' -> '.join(filter(None, (loss.path, loss.target)))}: {loss.reason}" for loss in losses]

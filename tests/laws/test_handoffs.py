@@ -1,8 +1,7 @@
-"""Conversations that moved from one provider to another, recorded or written down, translate end to end.
+"""Conversations that move from one provider to another translate end to end.
 
-A step is what was sent and what was answered, in its own protocol; the next one went to another provider, by a client
-that had turned the conversation into that one's protocol itself. toolwire does the same: what that client carried over
-arrives, the next provider takes it, and its answer comes back.
+A step is a request with its response in one protocol. A client converted the conversation for the next provider itself.
+toolwire must do the same: the history arrives, the next provider accepts it, and its response is translated back.
 """
 
 import json
@@ -26,20 +25,22 @@ from toolwire.protocols import PROTOCOLS
 
 
 class Step(NamedTuple):
+    """One exchange of a conversation."""
+
     protocol: str
     request: dict[str, Any]
     response: dict[str, Any] | None
-    wire: bytes  # the answer as a stream, where it was one
+    wire: bytes  # the streamed response, empty if not streamed
 
 
-def read(path: Path) -> list[Step]:
+def read_steps(path: Path) -> list[Step]:
     return [Step(step["protocol"], step["request"], step["response"], b"") for step in json.loads(path.read_bytes())]
 
 
 def handoffs() -> Iterator[Any]:
-    """Each step with the one that it was handed to."""
+    """Yield each step with the following step at another provider."""
     for path in sorted((FIXTURES / "handoffs").glob("*.json")):
-        steps = read(path)
+        steps = read_steps(path)
         for number, (before, after) in enumerate(pairwise(steps)):
             yield pytest.param(before, after, id=f"{path.stem}#{number}")
     recorded = {
@@ -51,79 +52,79 @@ def handoffs() -> Iterator[Any]:
     for exchange in recorded.values():
         parent = recorded.get(exchange.parent or "")
         if parent is not None and parent.protocol != exchange.protocol:
-            yield pytest.param(_step(parent), _step(exchange), id=exchange.id)
+            yield pytest.param(_to_step(parent), _to_step(exchange), id=exchange.id)
 
 
-def _step(exchange: corpus.Recording) -> Step:
+def _to_step(exchange: corpus.Recording) -> Step:
     return Step(exchange.protocol, exchange.request, exchange.response, exchange.wire)
 
 
 HANDOFFS = list(handoffs())
 
 
-def test_the_corpus_has_such_conversations() -> None:
-    """Fourteen at its last count, besides the three of our own."""
+def test_the_corpus_contains_handoffs() -> None:
+    """The corpus has at least 14 handoffs; three more are fixtures."""
     assert len(HANDOFFS) >= (17 if corpus.is_present() else 3)
 
 
 @pytest.mark.parametrize(("before", "after"), HANDOFFS)
-def test_what_the_client_carried_over_arrives(before: Step, after: Step) -> None:
+def test_the_handed_over_history_is_preserved(before: Step, after: Step) -> None:
     codec = PROTOCOLS[after.protocol]
-    recorded = _decoded(after)
-    held = _continued(before, recorded)
-    moved = codec.encode_request(held, Target(model=recorded.model))
-    body = json.loads(moved.to_bytes())
+    recorded = _decode_request(after)
+    history = _continue_conversation(before, recorded)
+    encoded = codec.encode_request(history, Target(model=recorded.model))
+    body = json.loads(encoded.to_bytes())
     assert [f for f in tw.check(body, after.protocol, model=recorded.model) if f.level == "error"] == []
     assert validation.accept_request(after.protocol, body) is None
-    sent = codec.decode_request(moved.to_bytes(), moved.route)
-    carried = 0
+    decoded = codec.decode_request(encoded.to_bytes(), encoded.route)
+    count = 0
     for feature in (conversation_texts, function_calls, function_results):
-        known = feature(held)
-        common = [one for one in feature(recorded) if one in known]
-        carried += len(common)
-        assert [one for one in common if one not in feature(sent)] == [], feature.__name__
-    assert carried > 1
+        known = feature(history)
+        common = [value for value in feature(recorded) if value in known]
+        count += len(common)
+        assert [value for value in common if value not in feature(decoded)] == [], feature.__name__
+    assert count > 1
 
 
 @pytest.mark.parametrize(("before", "after"), HANDOFFS)
-def test_the_answer_comes_back(before: Step, after: Step) -> None:
-    """In the protocol of the client that held the conversation so far."""
+def test_the_response_is_translated_back_to_the_client(before: Step, after: Step) -> None:
+    """The client keeps its own protocol."""
     if after.wire:
         stream = tw.translate_stream([after.wire], after.protocol, before.protocol)
-        heard = validation.fold_stream(before.protocol, b"".join(stream))
-        said = validation.fold_stream(after.protocol, after.wire, tolerant=True)
+        received = validation.fold_stream(before.protocol, b"".join(stream))
+        expected = validation.fold_stream(after.protocol, after.wire, tolerant=True)
     else:
         assert after.response is not None
-        told = tw.translate(after.response, after.protocol, before.protocol, "response")
-        assert validation.accept_response(before.protocol, told.value) is None
-        heard, said = (
-            validation.summary(before.protocol, told.value),
+        translated = tw.translate(after.response, after.protocol, before.protocol, "response")
+        assert validation.accept_response(before.protocol, translated.value) is None
+        received, expected = (
+            validation.summary(before.protocol, translated.value),
             validation.summary(after.protocol, after.response),
         )
-    assert heard["text"] == said["text"]
-    assert [(call["name"], call["arguments"]) for call in heard["calls"]] == [
-        (call["name"], call["arguments"]) for call in said["calls"]
+    assert received["text"] == expected["text"]
+    assert [(call["name"], call["arguments"]) for call in received["calls"]] == [
+        (call["name"], call["arguments"]) for call in expected["calls"]
     ]
 
 
-def _continued(step: Step, following: Request) -> Request:
-    """The conversation as its client held it: what was asked, what was answered, and what came of that."""
+def _continue_conversation(step: Step, next_request: Request) -> Request:
+    """Append the response and the new turns of the next request, as the client did."""
     codec = PROTOCOLS[step.protocol]
     if step.wire:
         decoder = codec.stream_decoder(ResponseContext())
-        answer = fold([*decoder.feed(step.wire), *decoder.close()])
+        response = fold([*decoder.feed(step.wire), *decoder.close()])
     else:
-        answer = codec.decode_response(json.dumps(step.response).encode(), ResponseContext())
-    spoken = [number for number, message in enumerate(following.messages) if message.role == "assistant"]
-    new = following.messages[spoken[-1] + 1 :] if spoken else ()
-    asked = _decoded(step)
-    later = [replace(message, at=None) for message in (*answer.candidates[0].messages, *new)]
-    return replace(asked, messages=(*asked.messages, *later))
+        response = codec.decode_response(json.dumps(step.response).encode(), ResponseContext())
+    assistant_turns = [number for number, message in enumerate(next_request.messages) if message.role == "assistant"]
+    new = next_request.messages[assistant_turns[-1] + 1 :] if assistant_turns else ()
+    request = _decode_request(step)
+    later = [replace(message, at=None) for message in (*response.candidates[0].messages, *new)]
+    return replace(request, messages=(*request.messages, *later))
 
 
-def _decoded(step: Step) -> Request:
-    return PROTOCOLS[step.protocol].decode_request(json.dumps(step.request).encode(), Route(**_addressed(step)))
+def _decode_request(step: Step) -> Request:
+    return PROTOCOLS[step.protocol].decode_request(json.dumps(step.request).encode(), Route(**_route_options(step)))
 
 
-def _addressed(step: Step) -> dict[str, Any]:
+def _route_options(step: Step) -> dict[str, Any]:
     return {"model": "gemini-3-pro"} if step.protocol == "gemini" else {}

@@ -1,4 +1,4 @@
-"""What is gone whole is told once: nothing below it is a loss of its own."""
+"""A dropped value is reported once: nothing below it is another loss."""
 
 import pytest
 
@@ -6,25 +6,25 @@ import toolwire as tw
 from tests.support.samples import recorded_bodies
 
 
-def below(losses: list[tw.Loss]) -> list[str]:
-    """Losses of something that another loss says is gone."""
-    gone = {loss.path for loss in losses if loss.kind == "dropped" and loss.path}
-    told = {loss.path for loss in losses if loss.kind != "added" and not loss.constraint}
-    return sorted(path for path in told if any(path.startswith(above + "/") for above in gone))
+def nested_losses(losses: list[tw.Loss]) -> list[str]:
+    """Return the paths of losses inside a dropped value."""
+    dropped = {loss.path for loss in losses if loss.kind == "dropped" and loss.path}
+    reported = {loss.path for loss in losses if loss.kind != "added" and not loss.constraint}
+    return sorted(path for path in reported if any(path.startswith(above + "/") for above in dropped))
 
 
 @pytest.mark.parametrize(("source", "target"), recorded_bodies.PAIRS)
-def test_nothing_below_a_loss_is_another(source: str, target: str) -> None:
+def test_a_dropped_value_is_reported_once(source: str, target: str) -> None:
     wrong = {}
     for name, body in recorded_bodies.requests(source).items():
         try:
-            made = tw.translate(body, source, target, **recorded_bodies.address_options(source, "request"))
+            translated = tw.translate(body, source, target, **recorded_bodies.address_options(source, "request"))
         except tw.LossyTranslationError:
             continue
-        wrong[name] = below(made.losses)
+        wrong[name] = nested_losses(translated.losses)
     for name, body in recorded_bodies.responses(source).items():
         try:
-            wrong[name] = below(tw.translate(body, source, target, "response").losses)
+            wrong[name] = nested_losses(tw.translate(body, source, target, "response").losses)
         except tw.LossyTranslationError:
             continue
     assert {name: paths for name, paths in wrong.items() if paths} == {}

@@ -1,4 +1,4 @@
-"""Against cheap passing: what must arrive as what it is, for every pair and body. A report is no excuse here."""
+"""Features that every pair of protocols must map: here, a reported loss is no excuse."""
 
 import json
 import re
@@ -29,21 +29,21 @@ Feature = Callable[[Request], Any]
 
 
 def system(request: Request) -> list[str]:
-    """What leads the conversation; later system text is told in other ways where there is no place for it."""
-    told = [part.text for part in request.system or () if part.text.strip()]
+    """The leading system text; later system text may be moved."""
+    texts = [part.text for part in request.system or () if part.text.strip()]
     for message in request.messages:
         if message.role not in ("system", "developer"):
-            return ["\n\n".join(told)] if told else []
-        told += [part.text for part in message.parts if isinstance(part, Text) and part.text.strip()]
-    return []  # nobody spoke: where a user must begin, it is the user's
+            return ["\n\n".join(texts)] if texts else []
+        texts += [part.text for part in message.parts if isinstance(part, Text) and part.text.strip()]
+    return []  # system text alone becomes the user turn where one is required
 
 
 def actions(request: Request) -> list[Any]:
-    """What is done with a screen that every form can say, and can be read again without knowing its size."""
-    own = [part for part in request_parts(request) if isinstance(part, ToolCall)]
-    uses = [call.screen or FUNCTION_ADAPTER.decode_call(call, None) for call in own]
-    done = [action for use in uses if use is not None for action in use.actions]
-    return [action for action in done if isinstance(action, Screenshot | Type)]
+    """Screen actions that every protocol supports and that need no display size."""
+    calls = [part for part in request_parts(request) if isinstance(part, ToolCall)]
+    uses = [call.screen or FUNCTION_ADAPTER.decode_call(call, None) for call in calls]
+    actions_done = [action for use in uses if use is not None for action in use.actions]
+    return [action for action in actions_done if isinstance(action, Screenshot | Type)]
 
 
 def schemas(request: Request) -> dict[str, Any]:
@@ -62,46 +62,46 @@ def choice(request: Request) -> Any:
     return chosen.mode, [name.name for name in chosen.names if name.kind == "function"]
 
 
-def serial(request: Request) -> Any:
-    """One call at a time was asked for."""
-    wanted = request.tool_choice is not None and request.tool_choice.parallel is False and bool(schemas(request))
-    return True if wanted and request.tool_choice is not None and request.tool_choice.mode != "none" else None
+def no_parallel_calls(request: Request) -> Any:
+    """Whether parallel calls are disabled."""
+    disabled = request.tool_choice is not None and request.tool_choice.parallel is False and bool(schemas(request))
+    return True if disabled and request.tool_choice is not None and request.tool_choice.mode != "none" else None
 
 
 def images(request: Request) -> list[str]:
-    seen = [part for message in request.messages if message.role == "user" for part in message.parts]
-    return [data for part in seen if isinstance(part, Media) and (data := _image(part)) is not None]
+    parts = [part for message in request.messages if message.role == "user" for part in message.parts]
+    return [data for part in parts if isinstance(part, Media) and (data := _image(part)) is not None]
 
 
 def result_images(request: Request) -> list[str]:
-    own = [
+    results = [
         part
         for part in request_parts(request)
         if isinstance(part, ToolResult) and part.status == "ok" and not part.native
     ]
-    own = [result for result in own if result.screen is None]
-    media = [inner for result in own for inner in result.content or () if isinstance(inner, Media)]
-    return [data for one in media if (data := _image(one)) is not None]
+    results = [result for result in results if result.screen is None]
+    media = [inner for result in results for inner in result.content or () if isinstance(inner, Media)]
+    return [data for part in media if (data := _image(part)) is not None]
 
 
 def failed_results(request: Request) -> list[Any]:
-    asked = {call.id: call.name for call in client_function_calls(request) if call.id}
-    own = [part for part in request_parts(request) if isinstance(part, ToolResult) and part.call_id in asked]
-    return [asked[str(result.call_id)] for result in own if result.status != "ok"]
+    names = {call.id: call.name for call in client_function_calls(request) if call.id}
+    results = [part for part in request_parts(request) if isinstance(part, ToolResult) and part.call_id in names]
+    return [names[str(result.call_id)] for result in results if result.status != "ok"]
 
 
 def limit(request: Request) -> Any:
-    """At least 16, the least that every provider takes."""
-    told = request.sampling and request.sampling.max_tokens
-    return told if told and told >= 16 else None
+    """The token limit, if it is at least 16, the minimum of all providers."""
+    max_tokens = request.sampling and request.sampling.max_tokens
+    return max_tokens if max_tokens and max_tokens >= 16 else None
 
 
 def parameter(name: str) -> Feature:
-    def told(request: Request) -> Any:
+    def sampling_parameter(request: Request) -> Any:
         return request.sampling and getattr(request.sampling, name)
 
-    told.__name__ = name
-    return told
+    sampling_parameter.__name__ = name
+    return sampling_parameter
 
 
 temperature, top_p, top_k, seed = (parameter(name) for name in ("temperature", "top_p", "top_k", "seed"))
@@ -109,28 +109,37 @@ penalties = [parameter("frequency_penalty"), parameter("presence_penalty")]
 logprobs = [parameter("logprobs"), parameter("top_logprobs")]
 
 
-def several(request: Request) -> Any:
-    """More than one answer: one is what there is anyway."""
-    told = request.sampling and request.sampling.n
-    return told if told and told > 1 else None
+def candidate_count(request: Request) -> Any:
+    """The number of candidates, if more than one."""
+    count = request.sampling and request.sampling.n
+    return count if count and count > 1 else None
 
 
 def stops(request: Request) -> list[str]:
-    """Blank ones are refused by some."""
-    told = request.sampling.stop if request.sampling is not None else None
-    return [text for text in told or () if text.strip()]
+    """Stop sequences that are not blank; some providers reject blank ones."""
+    sequences = request.sampling.stop if request.sampling is not None else None
+    return [text for text in sequences or () if text.strip()]
 
 
 def effort(request: Request) -> Any:
-    """The efforts that all have, as last changed. Some models can't think and call functions at once in Chat, some know
-    no effort."""
+    """The latest effort, if every protocol has it.
+
+    Some Chat models cannot reason and call functions at once, and some support no effort.
+    """
     parts = [part for message in request.messages for part in message.parts]
     changes = [part.thinking for part in parts if isinstance(part, SettingChange) and part.thinking is not None]
-    told = next((one.effort for one in reversed([request.thinking, *changes]) if one is not None and one.effort), None)
+    latest = next(
+        (
+            thinking.effort
+            for thinking in reversed([request.thinking, *changes])
+            if thinking is not None and thinking.effort
+        ),
+        None,
+    )
     if re.search(r"claude-(sonnet|haiku)-4[.-]5", request.model or ""):
         return None
-    either = re.match(r"gpt-(5\.[4-9]|6)", request.model or "") and bool(request.tools)
-    return told if told in ("low", "medium", "high") and not either else None
+    no_reasoning = re.match(r"gpt-(5\.[4-9]|6)", request.model or "") and bool(request.tools)
+    return latest if latest in ("low", "medium", "high") and not no_reasoning else None
 
 
 def output_schema(request: Request) -> Any:
@@ -150,7 +159,7 @@ def user(request: Request) -> Any:
     return request.end_user
 
 
-EVERYWHERE: list[Feature] = [
+FEATURES: list[Feature] = [
     system,
     conversation_texts,
     function_calls,
@@ -159,7 +168,7 @@ EVERYWHERE: list[Feature] = [
     schemas,
     descriptions,
     choice,
-    serial,
+    no_parallel_calls,
     images,
     result_images,
     failed_results,
@@ -169,7 +178,7 @@ EVERYWHERE: list[Feature] = [
     top_k,
     seed,
     *penalties,
-    several,
+    candidate_count,
     *logprobs,
     stops,
     effort,
@@ -178,32 +187,32 @@ EVERYWHERE: list[Feature] = [
     model,
     user,
 ]
-"""What every pair must carry."""
+"""Features that every pair must map."""
 
-LATE = {"async_late_result"}
-"""Results that come turns after their calls have no place of their own in the other protocols."""
+LATE_RESULTS = {"async_late_result"}
+"""Fixtures whose results come turns after their calls, which other protocols do not support."""
 
-LACKS: dict[str, list[Feature]] = {
-    "anthropic": [temperature, top_p, top_k, seed, *penalties, several, *logprobs],
+UNSUPPORTED: dict[str, list[Feature]] = {
+    "anthropic": [temperature, top_p, top_k, seed, *penalties, candidate_count, *logprobs],
     "openai-chat": [result_images, top_k],
-    # It says logprobs in `include`, which is read as its own.
-    "openai-responses": [stops, top_k, seed, *penalties, several, logprobs[0]],
-    "gemini": [serial, user],
-    "gemini-interactions": [serial, user, top_k, *penalties, several, *logprobs],
-    "ollama": [choice, serial, user, several],
+    # Responses requests logprobs in `include`, which stays vendor-specific.
+    "openai-responses": [stops, top_k, seed, *penalties, candidate_count, logprobs[0]],
+    "gemini": [no_parallel_calls, user],
+    "gemini-interactions": [no_parallel_calls, user, top_k, *penalties, candidate_count, *logprobs],
+    "ollama": [choice, no_parallel_calls, user, candidate_count],
     "openrouter": [],
 }
-"""What a protocol has no words for."""
+"""Features that a protocol does not support."""
 
 PAIRS = list(permutations(recorded_bodies.PROTOCOL_NAMES, 2))
 
 
-def must(target: str) -> list[Feature]:
-    return [feature for feature in EVERYWHERE if feature not in LACKS[target]]
+def required_features(target: str) -> list[Feature]:
+    return [feature for feature in FEATURES if feature not in UNSUPPORTED[target]]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_is_mapped(source: str, target: str) -> None:
+def test_required_features_are_mapped(source: str, target: str) -> None:
     wrong = []
     for name, body in recorded_bodies.requests(source).items():
         options = recorded_bodies.address_options(source, "request")
@@ -213,27 +222,27 @@ def test_is_mapped(source: str, target: str) -> None:
         except tw.LossyTranslationError:
             continue
         after = PROTOCOLS[target].decode_request(encoded.to_bytes(), encoded.route)
-        for feature in must(target):
-            if feature is function_results and name in LATE:
+        for feature in required_features(target):
+            if feature is function_results and name in LATE_RESULTS:
                 continue
-            if choice in LACKS[target] and feature in (schemas, descriptions) and _chooses(before):
-                continue  # without words for a choice, it is kept by leaving out tools
-            if lost := _lost(feature(before), feature, after):
+            if choice in UNSUPPORTED[target] and feature in (schemas, descriptions) and _limits_tools(before):
+                continue  # without a tool choice, excluded tools are dropped
+            if lost := _missing(feature(before), feature, after):
                 wrong.append(f"{feature.__name__}: {name}: {str(lost)[:150]}")
     assert wrong == []
 
 
-def _lost(said: Any, feature: Feature, after: Request) -> Any:
-    if not said:
+def _missing(expected: Any, feature: Feature, after: Request) -> Any:
+    if not expected:
         return None
     arrived = feature(after)
-    if isinstance(said, list | dict):
-        return [one for one in said if one not in arrived]
-    return said if said != arrived else None
+    if isinstance(expected, list | dict):
+        return [value for value in expected if value not in arrived]
+    return expected if expected != arrived else None
 
 
-def test_each_feature_is_tried_with_each_target() -> None:
-    """A feature that no body has would pass for nothing."""
+def test_each_feature_occurs_for_each_target() -> None:
+    """A feature without any fixture would pass without being tested."""
     requests = {
         source: [
             PROTOCOLS[source].decode_request(json.dumps(body).encode(), Route(model="m"))
@@ -242,23 +251,23 @@ def test_each_feature_is_tried_with_each_target() -> None:
         for source in recorded_bodies.PROTOCOL_NAMES
     }
     for target in recorded_bodies.PROTOCOL_NAMES:
-        told = {
+        occurring = {
             feature.__name__
             for source in recorded_bodies.PROTOCOL_NAMES
             if source != target
             for request in requests[source]
-            for feature in must(target)
+            for feature in required_features(target)
             if feature(request)
         }
-        assert {feature.__name__ for feature in must(target)} - told == set()
+        assert {feature.__name__ for feature in required_features(target)} - occurring == set()
 
 
-def _chooses(request: Request) -> bool:
+def _limits_tools(request: Request) -> bool:
     return request.tool_choice is not None and request.tool_choice.mode in ("none", "named", "allowed")
 
 
 def _functions(request: Request) -> Iterator[FunctionTool]:
-    """Functions on offer: a choice among some is kept by leaving out the others."""
+    """Yield the functions on offer, without those that an allowed-tools choice excludes."""
     chosen = request.tool_choice
     allowed = {name.name for name in chosen.names} if chosen is not None and chosen.mode == "allowed" else None
     for tool in request.tools or ():

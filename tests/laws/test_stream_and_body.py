@@ -1,4 +1,4 @@
-"""A stream tells the same answer as the body that the provider would have sent in its place."""
+"""A stream is equivalent to the body that the provider would have sent without streaming."""
 
 import json
 from typing import Any
@@ -11,31 +11,31 @@ from toolwire.canonical.fold import fold
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
-# Answers that are told in other words when they are streamed.
-OTHERWISE = {
+# Responses whose stream differs from the body, each with the reason.
+EXCEPTIONS = {
     "encrypted_anew": "OpenAI encrypts reasoning anew for the last event",
-    "compatible_missing_id": "a streamed call without an id gets one, so that its fragments can be told apart",
+    "compatible_missing_id": "a streamed call without an id gets one, so that its fragments can be joined",
     "compatible_object_arguments": "streamed arguments are text, whatever the server sends",
 }
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
-def test_the_folded_stream_is_the_body(protocol: str) -> None:
+def test_the_folded_stream_equals_the_body(protocol: str) -> None:
     codec = PROTOCOLS[protocol]
-    pairs = [pair for pair in fixture_files.body_and_stream_pairs(protocol) if pair[0] not in OTHERWISE]
+    pairs = [pair for pair in fixture_files.body_and_stream_pairs(protocol) if pair[0] not in EXCEPTIONS]
     assert pairs
     wrong = {}
     for name, body, wire in pairs:
         decoder = codec.stream_decoder(ResponseContext())
         response = fold([*decoder.feed(wire), *decoder.close()])
-        told = json.loads(codec.encode_response(response, ResponseContext()).to_bytes())
-        if found := json_differences(_said(body), _said(told)):
-            wrong[name] = found
+        encoded = json.loads(codec.encode_response(response, ResponseContext()).to_bytes())
+        if differences := json_differences(_without_empty_values(body), _without_empty_values(encoded)):
+            wrong[name] = differences
     assert wrong == {}
 
 
-def _said(value: Any) -> Any:
-    """Without nulls, empty text and empty lists: one of the two may leave out what there is nothing to say of."""
+def _without_empty_values(value: Any) -> Any:
+    """Remove nulls, empty text and empty lists, which either form may omit."""
     if isinstance(value, dict):
-        return {name: _said(inner) for name, inner in value.items() if inner not in (None, "", [])}
-    return [_said(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _without_empty_values(inner) for name, inner in value.items() if inner not in (None, "", [])}
+    return [_without_empty_values(inner) for inner in value] if isinstance(value, list) else value

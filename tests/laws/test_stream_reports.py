@@ -1,4 +1,4 @@
-"""A stream reports what the body of the same answer reports."""
+"""A stream reports the same losses as the body of the same response."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ import toolwire as tw
 from tests.support.codecs import body_as_stream
 from tests.support.samples import recorded_bodies
 
-_ERROR = "a stream ends with the error, as far as the target's can tell it, and without the last chunk of an answer"
-_WHY = "a stream that ends says why, if only by ending"
+_ERROR = "a stream ends with the error as the target reports it, and without a final chunk"
+_WHY = "every stream ends with a stop reason"
 _EMPTY = "a stream has no delta for a text that is empty"
 
-# Where the two differ: what only the body reports, and what only the stream does.
+# The known differences: the reason, losses of the body only, and losses of the stream only.
 DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
     ("gemini-interactions", "failed"): (_ERROR, {"/errors/0", "/errors/0/code", "/status"}, {"/errors/0/code"}),
     ("gemini-interactions", "failed_without_errors"): (_ERROR, {"/status"}, set()),
@@ -24,12 +24,12 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         for name in ("malformed_function_call", "malformed_response", "too_many_tool_calls", "unexpected_tool_call")
     },
     ("gemini-interactions", "thought_with_image"): (
-        "a step starts with its pictures, so that this one stands before the text",
+        "a step starts with its images, so that this one precedes the text",
         {"/steps/0/summary/1"},
         {"/steps/0/summary/0"},
     ),
     ("openai-chat", "compatible_openrouter"): (
-        "a stream to OpenRouter tells the reasoning of a compatible server as text, a body as it is",
+        "a stream to OpenRouter has the reasoning of a compatible server as text, a body unchanged",
         {"/choices/0/message/content"},
         {f"/choices/0/message/reasoning_details/{index}" for index in range(4)},
     ),
@@ -46,7 +46,7 @@ DIFFERENCES: dict[tuple[str, str], tuple[str, set[str], set[str]]] = {
         {"/error/code"},
     ),
     ("openai-chat", "error_in_choice"): (
-        "the protocol's own stream tells an error at its root, and a body in the choice",
+        "a stream has the error at its root, a body in the choice",
         {"/choices/0/error/code", "/choices/0/finish_reason"},
         {"/choices/0/error", "/error/code"},
     ),
@@ -74,7 +74,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize(("source", "target"), recorded_bodies.PAIRS)
-def test_a_stream_reports_what_its_body_reports(source: str, target: str) -> None:
+def test_a_stream_reports_the_losses_of_its_body(source: str, target: str) -> None:
     wrong: dict[str, Any] = {}
     for name, body in recorded_bodies.fixture_responses(source).items():
         try:
@@ -96,7 +96,7 @@ def test_a_stream_reports_what_its_body_reports(source: str, target: str) -> Non
 
 
 @pytest.mark.parametrize(("source", "name"), DIFFERENCES)
-def test_each_difference_is_there(source: str, name: str) -> None:
+def test_each_listed_difference_exists(source: str, name: str) -> None:
     _, only_body, only_stream = DIFFERENCES[source, name]
     body = recorded_bodies.fixture_responses(source)[name]
     missing, more = set(), set()

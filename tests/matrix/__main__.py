@@ -1,4 +1,4 @@
-"""`make matrix`: writes the support matrix, as data for the command line and as a page of the documentation."""
+"""Write the support matrix (`make matrix`): data for the command line, and a page of the documentation."""
 
 from tests.matrix.derivation import matrix
 from tests.matrix.files import DATA, PAGE, as_data, as_page

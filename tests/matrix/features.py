@@ -1,7 +1,7 @@
-"""What a body can say, as rows of the support matrix: each a name, and where it is found in a canonical value.
+"""Features of a body, the rows of the support matrix: a name, a title and the canonical fields that express it.
 
-A row names fields of canonical nodes, so that no protocol needs a row of its own: whatever its decoder understands is
-found. A field that no row names counts with the nearest row around it.
+Rows name fields of canonical nodes, so that no protocol needs rows of its own. A field without a row counts for the
+nearest row around it.
 """
 
 import re
@@ -43,103 +43,107 @@ from toolwire.canonical.tools import (
     ToolRef,
 )
 
-Where = Callable[[LocatedNode], Any]
-UNSAID: tuple[Any, ...] = (None, (), "")
-"""What a field is where nothing is said in it."""
+Predicate = Callable[[LocatedNode], Any]
+EMPTY_VALUES: tuple[Any, ...] = (None, (), "")
+"""Values of an absent field."""
 
 
 class Feature(NamedTuple):
-    """A row. `fields` are those of a node of these kinds; an empty name is the node itself."""
+    """A row of the matrix."""
 
     name: str
     title: str
     kinds: tuple[type[Node], ...]
-    fields: tuple[str, ...]
-    where: Where
+    fields: tuple[str, ...]  # of a node of these kinds; an empty name is the node itself
+    where: Predicate
 
-    def found(self, seen: LocatedNode) -> tuple[str, ...]:
-        if not isinstance(seen.node, self.kinds) or not self.where(seen):
+    def present_fields(self, located: LocatedNode) -> tuple[str, ...]:
+        """Return the fields of a node that express the feature."""
+        if not isinstance(located.node, self.kinds) or not self.where(located):
             return ()
-        named = [field for field in self.fields if field and getattr(seen.node, field, None) not in UNSAID]
-        return ("", *named) if "" in self.fields else tuple(named)
+        fields = [field for field in self.fields if field and getattr(located.node, field, None) not in EMPTY_VALUES]
+        return ("", *fields) if "" in self.fields else tuple(fields)
 
 
-def row(name: str, title: str, kinds: Any, *fields: str, where: Where = lambda _: True) -> Feature:
+def row(name: str, title: str, kinds: Any, *fields: str, where: Predicate = lambda _: True) -> Feature:
     return Feature(name, title, kinds if isinstance(kinds, tuple) else (kinds,), fields or ("",), where)
 
 
-def has(**wanted: Any) -> Where:
-    """The node's own fields have these values, or one of them."""
+def has(**expected: Any) -> Predicate:
+    """Match nodes whose fields have these values, or one of them."""
 
-    def where(seen: LocatedNode) -> bool:
+    def where(located: LocatedNode) -> bool:
         return all(
-            getattr(seen.node, field) in value if isinstance(value, tuple) else getattr(seen.node, field) == value
-            for field, value in wanted.items()
+            getattr(located.node, field) in value if isinstance(value, tuple) else getattr(located.node, field) == value
+            for field, value in expected.items()
         )
 
     return where
 
 
-def marked(mark: str, where: Where = lambda _: True) -> Where:
-    return lambda seen: mark in seen.marks and where(seen)
+def marked(mark: str, where: Predicate = lambda _: True) -> Predicate:
+    return lambda located: mark in located.marks and where(located)
 
 
-def unmarked(where: Where, *marks: str) -> Where:
-    return lambda seen: seen.marks.isdisjoint(marks) and where(seen)
+def unmarked(where: Predicate, *marks: str) -> Predicate:
+    return lambda located: located.marks.isdisjoint(marks) and where(located)
 
 
-def _spoken(seen: LocatedNode) -> bool:
-    """Text that user or assistant say themselves. In some protocols empty text can't be said."""
-    message = seen.within(Message)
-    inner = seen.within(ToolResult) or seen.within(Reasoning)
+def _is_message_text(located: LocatedNode) -> bool:
+    """Whether a text is of the user or the assistant and not blank, which some protocols reject."""
+    message = located.within(Message)
+    inner = located.within(ToolResult) or located.within(Reasoning)
     return (
-        message is not None and inner is None and message.role in ("user", "assistant") and bool(seen.node.text.strip())
+        message is not None
+        and inner is None
+        and message.role in ("user", "assistant")
+        and bool(located.node.text.strip())
     )
 
 
-def _empty(seen: LocatedNode) -> bool:
-    return not seen.node.text.strip() and seen.within(Message) is not None and seen.within(Reasoning) is None
+def _is_empty_text(located: LocatedNode) -> bool:
+    return not located.node.text.strip() and located.within(Message) is not None and located.within(Reasoning) is None
 
 
-def _leading(seen: LocatedNode) -> bool:
-    """System text of a request's own, or of the messages that it starts with."""
-    message = seen.within(Message)
+def _is_leading_system_text(located: LocatedNode) -> bool:
+    """Whether a text is system text of the request or of its first messages."""
+    message = located.within(Message)
     role = message.role if message is not None else "system"
-    return role in ("system", "developer") and "later" not in seen.marks and bool(seen.node.text.strip())
+    return role in ("system", "developer") and "later" not in located.marks and bool(located.node.text.strip())
 
 
-def _system(seen: LocatedNode) -> bool:
-    return seen.node.role in ("system", "developer") and any(isinstance(part, Text) for part in seen.node.parts)
+def _system(located: LocatedNode) -> bool:
+    return located.node.role in ("system", "developer") and any(isinstance(part, Text) for part in located.node.parts)
 
 
-def _media(*kinds: str, source: Any = (Node,), result: bool = False) -> Where:
-    def where(seen: LocatedNode) -> bool:
-        inside = (seen.within(ToolResult) is not None) is result and seen.within(Reasoning) is None
-        held = isinstance(seen.node.source, FileId) and FileId not in source
-        return inside and not held and seen.node.kind in kinds and isinstance(seen.node.source, source)
+def _media(*kinds: str, source: Any = (Node,), result: bool = False) -> Predicate:
+    def where(located: LocatedNode) -> bool:
+        inside = (located.within(ToolResult) is not None) is result and located.within(Reasoning) is None
+        is_stored_file = isinstance(located.node.source, FileId) and FileId not in source
+        return inside and not is_stored_file and located.node.kind in kinds and isinstance(located.node.source, source)
 
     return where
 
 
-def _own(seen: LocatedNode) -> bool:
-    """A call or result that the client has to do with, of a tool that it declared."""
-    return seen.node.executor == "client" and seen.node.native in (None, "custom")
+def _is_client_tool(located: LocatedNode) -> bool:
+    """Whether a call or result belongs to a tool that the client declared."""
+    return located.node.executor == "client" and located.node.native in (None, "custom")
 
 
-def _own_call(seen: LocatedNode) -> bool:
-    return _own(seen) and seen.node.shape == "json"
+def _is_client_call(located: LocatedNode) -> bool:
+    return _is_client_tool(located) and located.node.shape == "json"
 
 
-def _own_result(*states: str) -> Where:
-    return lambda seen: _own(seen) and seen.node.status in states
+def _client_result(*states: str) -> Predicate:
+    return lambda located: _is_client_tool(located) and located.node.status in states
 
 
-def _by_program(seen: LocatedNode) -> bool:
-    return seen.node.caller is not None and seen.node.caller.kind != "direct"
+def _by_program(located: LocatedNode) -> bool:
+    return located.node.caller is not None and located.node.caller.kind != "direct"
 
 
-def _native(seen: LocatedNode) -> bool:
-    return seen.node.executor == "client" and seen.node.native not in (None, "custom")
+def _native(located: LocatedNode) -> bool:
+    return located.node.executor == "client" and located.node.native not in (None, "custom")
 
 
 HOSTED = {
@@ -155,19 +159,19 @@ HOSTED = {
 }
 
 
-def _hosted(seen: LocatedNode) -> str:
-    """The first row that a vendor's tool fits."""
-    if isinstance(seen.node, McpServer):
+def _hosted(located: LocatedNode) -> str:
+    """Return the first row that a hosted tool matches."""
+    if isinstance(located.node, McpServer):
         return "mcp-connector"
-    return next(name for name, (_, pattern) in HOSTED.items() if re.search(pattern, seen.node.kind))
+    return next(name for name, (_, pattern) in HOSTED.items() if re.search(pattern, located.node.kind))
 
 
 def _hosted_row(name: str, title: str) -> Feature:
-    return row(name, title, (NativeTool, McpServer), where=lambda seen: _hosted(seen) == name)
+    return row(name, title, (NativeTool, McpServer), where=lambda located: _hosted(located) == name)
 
 
-def _offered(seen: LocatedNode) -> bool:
-    return seen.marks.isdisjoint({"unchosen"})
+def _offered(located: LocatedNode) -> bool:
+    return located.marks.isdisjoint({"unchosen"})
 
 
 _TOOLS = (FunctionTool, FreeformTool)
@@ -181,10 +185,10 @@ OWN_FIELDS = "protocol-specific fields"
 GUARDS = "constraints"
 
 CONVERSATION = (
-    row("text", "text", Text, "", "text", where=unmarked(_spoken, "after")),
-    row("text-after-calls", "text after calls in one turn", Text, "", "text", where=marked("after", _spoken)),
-    row("empty-text", "empty text", Text, "", "text", where=_empty),
-    row("system", "leading system text", Text, "", "text", where=_leading),
+    row("text", "text", Text, "", "text", where=unmarked(_is_message_text, "after")),
+    row("text-after-calls", "text after calls in one turn", Text, "", "text", where=marked("after", _is_message_text)),
+    row("empty-text", "empty text", Text, "", "text", where=_is_empty_text),
+    row("system", "leading system text", Text, "", "text", where=_is_leading_system_text),
     row("system-later", "mid-conversation system text", Message, where=marked("later", _system)),
     row("images", "inline images", Media, where=_media("image", source=(Inline,))),
     row("image-urls", "image URLs", Media, where=_media("image", source=(Url,))),
@@ -192,7 +196,7 @@ CONVERSATION = (
     row("documents", "documents", Media, where=_media("document")),
     row("audio", "audio", Media, where=_media("audio")),
     row("video", "video", Media, where=_media("video")),
-    row("files", "files stored by the provider", Media, where=lambda seen: isinstance(seen.node.source, FileId)),
+    row("files", "files stored by the provider", Media, where=lambda located: isinstance(located.node.source, FileId)),
     row("media-names", "file names", Media, "name"),
     row("media-types", "file types", Media, "media_type"),
     row("citations", "citations in the history", Text, "annotations"),
@@ -203,31 +207,37 @@ CONVERSATION = (
     row("item-ids", "item ids", Message, "id"),
     row("item-states", "item statuses and phases", Message, "status", "phase", "clear_at"),
     row("setting-changes", "mid-conversation settings", SettingChange),
-    row("vendor-parts", "vendor-specific parts", OpaquePart, where=lambda seen: seen.within(ToolResult) is None),
+    row("vendor-parts", "vendor-specific parts", OpaquePart, where=lambda located: located.within(ToolResult) is None),
 )
 
 CALLS = (
-    row("calls", "calls", ToolCall, "", where=unmarked(_own_call, "odd")),
-    row("odd-arguments", "arguments that are not a JSON object", ToolCall, "arguments", where=marked("odd", _own_call)),
-    row("parallel-calls", "parallel calls", ToolCall, where=marked("parallel", unmarked(_own_call, "odd"))),
-    row("call-ids", "call ids", ToolCall, "id", where=_own_call),
+    row("calls", "calls", ToolCall, "", where=unmarked(_is_client_call, "odd")),
+    row(
+        "odd-arguments",
+        "arguments that are not a JSON object",
+        ToolCall,
+        "arguments",
+        where=marked("odd", _is_client_call),
+    ),
+    row("parallel-calls", "parallel calls", ToolCall, where=marked("parallel", unmarked(_is_client_call, "odd"))),
+    row("call-ids", "call ids", ToolCall, "id", where=_is_client_call),
     row("freeform-calls", "free-text calls", ToolCall, where=has(shape="freeform", native=None)),
     row("native-calls", "vendor tool calls that the client runs", _USES, where=_native),
     row("hosted-calls", "hosted calls", _USES, where=has(executor="server")),
     row("callers", "calls from programs", _USES, "caller", where=_by_program),
     row("toolsets", "toolset of a call", _USES, "toolset"),
-    row("results", "results", ToolResult, where=unmarked(_own_result("ok"), "late")),
-    row("failed-results", "failed results", ToolResult, "status", where=_own_result("error", "denied")),
-    row("late-results", "results not directly after their calls", ToolResult, where=marked("late", _own)),
-    row("result-pairs", "pairing of results and calls", ToolResult, "call_id", where=unmarked(_own, "late")),
-    row("result-names", "result names", ToolResult, "name", "namespace", where=_own),
+    row("results", "results", ToolResult, where=unmarked(_client_result("ok"), "late")),
+    row("failed-results", "failed results", ToolResult, "status", where=_client_result("error", "denied")),
+    row("late-results", "results not directly after their calls", ToolResult, where=marked("late", _is_client_tool)),
+    row("result-pairs", "pairing of results and calls", ToolResult, "call_id", where=unmarked(_is_client_tool, "late")),
+    row("result-names", "result names", ToolResult, "name", "namespace", where=_is_client_tool),
     row("result-images", "images in results", Media, where=_media("image", result=True)),
     row("result-media", "other media in results", Media, where=_media("document", "audio", "video", result=True)),
     row(
         "result-vendor-parts",
         "vendor-specific parts in results",
         (OpaquePart, ToolRef),
-        where=lambda seen: seen.within(ToolResult),
+        where=lambda located: located.within(ToolResult),
     ),
     row("result-data", "structured results", Data),
 )
@@ -288,7 +298,7 @@ THINKING = (
 )
 
 SETTINGS = (
-    row("model", "model", Request, "model", where=lambda seen: seen.node.messages),
+    row("model", "model", Request, "model", where=lambda located: located.node.messages),
     row("max-tokens", "output limit", Sampling, "max_tokens"),
     row("temperature", "temperature", Sampling, "temperature"),
     row("top-p", "top_p", Sampling, "top_p"),
@@ -296,7 +306,7 @@ SETTINGS = (
     row("stop-sequences", "stop sequences", Sampling, "stop"),
     row("seed", "seed", Sampling, "seed"),
     row("penalties", "penalties", Sampling, "frequency_penalty", "presence_penalty"),
-    row("several-answers", "several candidates", Sampling, "n", where=lambda seen: seen.node.n != 1),
+    row("several-answers", "several candidates", Sampling, "n", where=lambda located: located.node.n != 1),
     row("log-probabilities", "logprobs", Sampling, "logprobs", "top_logprobs"),
     row("output-json", "JSON output", OutputFormat, "", "kind", where=has(kind="json")),
     row("output-schema", "output schema", OutputFormat, "", "kind", "schema", where=has(kind="json_schema")),
@@ -316,19 +326,26 @@ SETTINGS = (
 )
 
 ANSWERS = (
-    row("answer-text", "text", Text, "", "text", where=unmarked(_spoken, "after", "more")),
-    row("answer-text-after", "text after calls", Text, "", "text", where=marked("after", unmarked(_spoken, "more"))),
-    row("answer-empty-text", "empty text", Text, "", "text", where=_empty),
-    row("answer-calls", "calls", ToolCall, "", where=unmarked(_own_call, "odd", "more")),
+    row("answer-text", "text", Text, "", "text", where=unmarked(_is_message_text, "after", "more")),
+    row(
+        "answer-text-after",
+        "text after calls",
+        Text,
+        "",
+        "text",
+        where=marked("after", unmarked(_is_message_text, "more")),
+    ),
+    row("answer-empty-text", "empty text", Text, "", "text", where=_is_empty_text),
+    row("answer-calls", "calls", ToolCall, "", where=unmarked(_is_client_call, "odd", "more")),
     row(
         "answer-odd-arguments",
         "arguments that are not a JSON object",
         ToolCall,
         "arguments",
-        where=marked("odd", _own_call),
+        where=marked("odd", _is_client_call),
     ),
-    row("answer-parallel", "parallel calls", ToolCall, where=marked("parallel", unmarked(_own_call, "odd"))),
-    row("answer-call-ids", "call ids", ToolCall, "id", where=unmarked(_own_call, "more")),
+    row("answer-parallel", "parallel calls", ToolCall, where=marked("parallel", unmarked(_is_client_call, "odd"))),
+    row("answer-call-ids", "call ids", ToolCall, "id", where=unmarked(_is_client_call, "more")),
     row("answer-freeform", "free-text calls", ToolCall, where=has(shape="freeform", native=None)),
     row("answer-asynchronous", "asynchronous calls", ToolCall, "asynchronous", where=has(asynchronous=True)),
     row("answer-native", "vendor tool calls that the client runs", ToolCall, where=_native),
@@ -340,11 +357,11 @@ ANSWERS = (
     row("answer-hidden", "thinking without text", Reasoning, where=_HIDDEN),
     row("answer-citations", "citations", Text, "annotations"),
     row("answer-refusals", "refusal text", Refusal),
-    row("answer-media", "media", Media, where=lambda seen: seen.within(Reasoning) is None),
+    row("answer-media", "media", Media, where=lambda located: located.within(Reasoning) is None),
     row("answer-vendor-parts", "vendor-specific parts", OpaquePart),
     row("answer-item-ids", "item ids", Message, "id"),
     row("answer-item-states", "item statuses and phases", Message, "status", "phase"),
-    row("candidates", "several candidates", Candidate, where=lambda seen: seen.node.index > 0),
+    row("candidates", "several candidates", Candidate, where=lambda located: located.node.index > 0),
     row("stop-done", "stop: done", Stop, "reason", "raw", where=unmarked(has(reason="end_turn"), "more")),
     row("stop-calls", "stop: tool calls", Stop, "reason", "raw", where=unmarked(has(reason="tool_use"), "more")),
     row("stop-limit", "stop: limit reached", Stop, "reason", "raw", where=unmarked(has(reason="max_tokens"), "more")),
@@ -386,7 +403,7 @@ GROUPS: dict[str, tuple[str, tuple[Feature, ...]]] = {
     "Responses": ("response", ANSWERS),
     "Errors": ("error", ERRORS),
 }
-"""The rows by heading, and what they are looked for in."""
+"""The rows by heading, with the kind of body that has them."""
 
 PREFIXES = {"request": "", "response": "answer-", "error": "error-"}
-"""What the rows for values without a canonical home start with: they are found in extras, not in fields."""
+"""Prefixes of the rows for vendor-specific values, which are in extras."""

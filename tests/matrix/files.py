@@ -1,4 +1,4 @@
-"""The support matrix as it is kept: data with a line for each cell, and a page with a table for each source."""
+"""The stored support matrix: data with a line for each cell, and a page with a table for each source."""
 
 import json
 from collections import Counter
@@ -35,7 +35,7 @@ protocols, everything is preserved.
 
 
 def as_data(matrix: dict[str, Any]) -> str:
-    """JSON, with a line for each cell, so that a change can be read."""
+    """Encode the matrix as JSON with a line for each cell, for readable diffs."""
     return _dump(matrix, 0) + "\n"
 
 
@@ -43,7 +43,7 @@ def _dump(value: Any, depth: int) -> str:
     if not isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     pad = " " * depth
-    inner = ",\n".join(f"{pad} {json.dumps(key)}: {_dump(one, depth + 1)}" for key, one in value.items())
+    inner = ",\n".join(f"{pad} {json.dumps(key)}: {_dump(item, depth + 1)}" for key, item in value.items())
     return f"{{\n{inner}\n{pad}}}"
 
 
@@ -52,6 +52,7 @@ def outcome(cell: Any) -> str:
 
 
 def as_page(matrix: dict[str, Any]) -> str:
+    """Render the matrix as a page of the documentation."""
     protocols, pairs = matrix["protocols"], matrix["pairs"]
     lines = [
         HEAD,
@@ -59,23 +60,27 @@ def as_page(matrix: dict[str, Any]) -> str:
         _line("---", *["---:"] * len(protocols)),
     ]
     for source in protocols:
-        counts = [_arriving(pairs[source].get(target)) for target in protocols]
+        counts = [_count_translated(pairs[source].get(target)) for target in protocols]
         lines.append(_line(f"`{source}`", *counts))
     for source, title in protocols.items():
         others = [target for target in protocols if target != source]
         lines += ["", f"## From {title}: `{source}`"]
         for heading, features in matrix["features"].items():
-            known = {name: said for name, said in features.items() if any(name in pairs[source][to] for to in others)}
+            known = {
+                name: feature_title
+                for name, feature_title in features.items()
+                if any(name in pairs[source][to] for to in others)
+            }
             if known:
                 lines += ["", _line(f"**{heading}**", *(f"`{target}`" for target in others))]
                 lines.append(_line("---", *[":-:"] * len(others)))
-            for name, said in known.items():
+            for name, feature_title in known.items():
                 marks = (MARKS.get(outcome(pairs[source][target].get(name, "")), " ") for target in others)
-                lines.append(_line(f"{said} `{name}`", *marks))
+                lines.append(_line(f"{feature_title} `{name}`", *marks))
     return "\n".join(lines) + "\n"
 
 
-def _arriving(cells: dict[str, Any] | None) -> str:
+def _count_translated(cells: dict[str, Any] | None) -> str:
     if cells is None:
         return "="
     counts = Counter(outcome(cell) for cell in cells.values())

@@ -1,4 +1,4 @@
-"""Every node of a body with where it stands, and what only its surroundings tell of it."""
+"""The nodes of a body with their position and with marks for their context."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,31 +16,35 @@ Mark = Callable[[Node, str], None]
 
 
 class LocatedNode(NamedTuple):
-    """A node, the trail to it, what it stands in (the root first), and its marks with those of what it stands in:
+    """A node with its path and its context.
+
+    Marks, including those of its parents:
 
     `later`     a system message after others          `after`     a text after calls in its message
     `parallel`  a call beside others                   `late`      a result away from its call
-    `odd`       a call without a JSON object           `unchosen`  a tool that the choice leaves out
-    `function`  a choice of a function                 `more`      in a second answer
+    `odd`       a call without a JSON object           `unchosen`  a tool that the choice excludes
+    `function`  a choice of a function                 `more`      in a second candidate
     """
 
     node: Any
     path: SourcePath
-    owners: tuple[Any, ...]
+    owners: tuple[Any, ...]  # the parents, root first
     marks: frozenset[str]
 
     def within(self, kind: type[Node]) -> Any:
-        """The nearest node of a kind around this one."""
+        """Return the nearest parent of a kind."""
         return next((owner for owner in reversed(self.owners) if isinstance(owner, kind)), None)
 
 
 def walk(root: Node) -> Iterator[LocatedNode]:
-    """Every node. What a change brings counts with the change."""
+    """Yield every node, except those inside a change of tools or settings."""
     marks = _marks(root)
 
-    def down(node: Node, trail: SourcePath, owners: tuple[Any, ...], known: frozenset[str]) -> Iterator[LocatedNode]:
-        known |= marks.get(id(node), set())
-        yield LocatedNode(node, trail, owners, known)
+    def visit(
+        node: Node, trail: SourcePath, owners: tuple[Any, ...], node_marks: frozenset[str]
+    ) -> Iterator[LocatedNode]:
+        node_marks |= marks.get(id(node), set())
+        yield LocatedNode(node, trail, owners, node_marks)
         if isinstance(node, ToolChange | SettingChange):
             return
         for field in node_fields(type(node)) or ():
@@ -49,12 +53,13 @@ def walk(root: Node) -> Iterator[LocatedNode]:
             for index, element in inner:
                 if isinstance(element, Node):
                     step = (field,) if index is None else (field, index)
-                    yield from down(element, (*trail, *step), (*owners, node), known)
+                    yield from visit(element, (*trail, *step), (*owners, node), node_marks)
 
-    return down(root, (), (), frozenset())
+    return visit(root, (), (), frozenset())
 
 
 def _marks(root: Node) -> Marks:
+    """Return the marks of all nodes by their id."""
     marks: Marks = {}
 
     def mark(node: Node, name: str) -> None:
@@ -73,24 +78,24 @@ def _marks(root: Node) -> Marks:
 
 def _mark_order(messages: tuple[Message, ...], mark: Mark) -> None:
     turn: list[ToolCall] = []
-    answered = begun = False
+    has_results = has_turns = False
     for message in messages:
         if message.role in ("user", "assistant"):
-            begun = True
-        elif begun:
+            has_turns = True
+        elif has_turns:
             mark(message, "later")
         for part in message.parts:
             if isinstance(part, ToolCall) and part.executor == "client":
-                turn, answered = ([], False) if answered else (turn, answered)
+                turn, has_results = ([], False) if has_results else (turn, has_results)
                 turn.append(part)
                 _mark_call(part, turn, mark)
             elif isinstance(part, ToolResult) and part.executor == "client":
-                answered = True
+                has_results = True
                 if part.call_id is not None and part.call_id not in {call.id for call in turn}:
                     mark(part, "late")
             elif isinstance(part, Text | Media) and message.role == "user":
                 turn = []
-            elif isinstance(part, Text) and turn and not answered:
+            elif isinstance(part, Text) and turn and not has_results:
                 mark(part, "after")
 
 
@@ -109,9 +114,9 @@ def _mark_choice(request: Request, mark: Mark) -> None:
     if choice.mode in ("none", "named", "allowed"):
         names = {name.name for name in choice.names}
         for tool in request.tools or ():
-            for one in getattr(tool, "tools", (tool,)):
-                if isinstance(one, FunctionTool | FreeformTool) and one.name not in names:
-                    mark(one, "unchosen")
+            for member in getattr(tool, "tools", (tool,)):
+                if isinstance(member, FunctionTool | FreeformTool) and member.name not in names:
+                    mark(member, "unchosen")
 
 
 def _is_object(arguments: str) -> bool:

@@ -1,4 +1,4 @@
-"""The support matrix says what the golden files show, and nothing in them escapes it."""
+"""The stored support matrix matches the golden files, and every loss in them belongs to a feature."""
 
 import json
 from itertools import permutations
@@ -12,27 +12,27 @@ from tests.matrix.files import DATA, PAGE, as_data, as_page
 from toolwire.protocols import PROTOCOLS
 
 
-def test_the_kept_matrix_is_what_the_golden_files_show() -> None:
-    made = matrix()
-    assert as_data(made) == DATA.read_text(encoding="utf-8"), "run `make matrix`"
-    assert as_page(made) == PAGE.read_text(encoding="utf-8"), "run `make matrix`"
-    assert json.loads(as_data(made)) == made
+def test_the_stored_matrix_matches_the_golden_files() -> None:
+    derived = matrix()
+    assert as_data(derived) == DATA.read_text(encoding="utf-8"), "run `make matrix`"
+    assert as_page(derived) == PAGE.read_text(encoding="utf-8"), "run `make matrix`"
+    assert json.loads(as_data(derived)) == derived
 
 
 @pytest.mark.parametrize(("source", "target"), list(permutations(PROTOCOLS, 2)))
 def test_every_loss_belongs_to_a_feature(source: str, target: str) -> None:
-    assert [f"{body.name}: {loss}" for body, _, stray in verdicts(source, target) for loss in stray] == []
+    assert [f"{body.name}: {loss}" for body, _, unassigned in verdicts(source, target) for loss in unassigned] == []
 
 
-def test_every_feature_is_seen_somewhere() -> None:
-    seen = {feature for source, target in permutations(PROTOCOLS, 2) for feature in cells(source, target)}
-    assert seen == {feature.name for _, group in GROUPS.values() for feature in group}
+def test_every_feature_occurs_in_a_fixture() -> None:
+    occurring = {feature for source, target in permutations(PROTOCOLS, 2) for feature in cells(source, target)}
+    assert occurring == {feature.name for _, group in GROUPS.values() for feature in group}
 
 
 TEXT, MARK, FIELD = "/messages/0/content/0", "/messages/0/content/0/cache_control", "/messages/0/x"
 BODY = Body(
     "requests",
-    "made up",
+    "example",
     (
         Instance("text", frozenset({TEXT, TEXT + "/text"})),
         Instance("cache-marks", frozenset({MARK})),
@@ -66,13 +66,13 @@ BODY = Body(
         ([("dropped", MARK)], True, {"cache-marks": "refused"}),
     ],
 )
-def test_a_loss_counts_for_the_most_exact_feature(losses: Any, refused: bool, expected: Any) -> None:
-    judged, stray = judge(BODY, [Loss(kind, path, "why") for kind, path in losses], refused=refused)
-    told = {name: verdict.outcome + ("" if verdict.direct else ", around it") for name, verdict in judged}
-    assert told == expected
-    assert stray == []
+def test_a_loss_counts_for_the_most_specific_feature(losses: Any, refused: bool, expected: Any) -> None:
+    judged, unassigned = judge(BODY, [Loss(kind, path, "reason") for kind, path in losses], refused=refused)
+    outcomes = {name: verdict.outcome + ("" if verdict.direct else ", around it") for name, verdict in judged}
+    assert outcomes == expected
+    assert unassigned == []
 
 
-def test_a_loss_without_a_feature_is_seen() -> None:
-    loss = Loss("dropped", "/elsewhere", "why")
+def test_a_loss_without_a_feature_is_detected() -> None:
+    loss = Loss("dropped", "/elsewhere", "reason")
     assert judge(BODY, [loss], refused=False)[1] == [loss]

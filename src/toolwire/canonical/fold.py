@@ -243,7 +243,8 @@ class ResponseAccumulator:
         """Add one event."""
         match event:
             case PartDelta():
-                self.add_all([event])
+                if (part := self._parts.get((event.candidate, event.index))) is not None:
+                    part.add(event)
             case PartStart():
                 open_part = self._parts[event.candidate, event.index] = _OpenPart(event)
                 self._open_message(event.candidate, event.message).parts.append(open_part)

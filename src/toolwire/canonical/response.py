@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from toolwire.canonical.content import Message
 from toolwire.canonical.errors import ApiError
@@ -82,9 +82,9 @@ def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
         return first or second
     counts: dict[str, Any] = {}
     for name in _COUNT_FIELDS:
-        values = [value for value in (getattr(first, name), getattr(second, name)) if value is not None]
-        counts[name] = sum(values) if values else None
-    return Usage(**(asdict(second) | counts | {"estimated": first.estimated or second.estimated}))
+        if (count := getattr(first, name)) is not None:
+            counts[name] = count + (getattr(second, name) or 0)
+    return replace(second, **counts, estimated=first.estimated or second.estimated)
 
 
 def usage_counts(usage: Usage | None) -> Usage | None:

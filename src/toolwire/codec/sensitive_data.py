@@ -60,9 +60,11 @@ _CREDENTIAL_PATTERNS: tuple[tuple[bytes, int, re.Pattern[bytes]], ...] = tuple(
 
 def find_credentials(data: bytes) -> list[tuple[int, int]]:
     """Return the start and end of everything that looks like a credential, in order; spans may overlap."""
-    return sorted(
-        span for prefix, back, pattern in _CREDENTIAL_PATTERNS for span in _find_spans(data, prefix, back, pattern)
-    )
+    spans = list[tuple[int, int]]()
+    for prefix, back, pattern in _CREDENTIAL_PATTERNS:
+        if prefix in data:
+            spans += _find_spans(data, prefix, back, pattern)
+    return sorted(spans)
 
 
 def _find_spans(data: bytes, prefix: bytes, offset: int, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:

@@ -69,7 +69,7 @@ MANY_OBJECTS = 1_000
 BODY_THREADS = 2
 UNCOUNTED_BODY = 1024 * 1024
 _STEP = 1024 * 1024
-_SLICE = 2000
+_SLICE = 16 * 1024
 
 _MESSAGE_FIELDS = ("messages", "contents", "input", "steps")
 _STRING_MESSAGES = frozenset({"gemini"})

@@ -182,15 +182,16 @@ SCHEMA = DatabaseSchema(
         "steps": frozenset({"run", "name", "number", "intent", "outcome", "begun", "finished"}),
     },
 )
-_HOLDS_LEASE = "EXISTS (SELECT 1 FROM runs WHERE id = :run AND token = :token)"
+# Parameters: 1 run, 2 token, 3 name, 4 number, 5 data, 6 time.
+_HOLDS_LEASE = "EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND token = ?2)"
 _BEGIN_STEP = f"""
-INSERT INTO steps (run, name, number, intent, begun) SELECT :run, :name, :number, :data, :now WHERE {_HOLDS_LEASE}
-ON CONFLICT DO UPDATE SET intent = :data, begun = :now
+INSERT INTO steps (run, name, number, intent, begun) SELECT ?1, ?3, ?4, ?5, ?6 WHERE {_HOLDS_LEASE}
+ON CONFLICT DO UPDATE SET intent = ?5, begun = ?6
 """
 _FINISH_STEP = f"""
 INSERT INTO steps (run, name, number, intent, outcome, begun, finished)
-SELECT :run, :name, :number, x'', :data, :now, :now WHERE {_HOLDS_LEASE}
-ON CONFLICT DO UPDATE SET outcome = :data, finished = :now
+SELECT ?1, ?3, ?4, x'', ?5, ?6, ?6 WHERE {_HOLDS_LEASE}
+ON CONFLICT DO UPDATE SET outcome = ?5, finished = ?6
 """
 
 T = TypeVar("T")
@@ -305,9 +306,8 @@ class RunStepLog:
 
     def _write(self, statement: str, name: str, data: bytes) -> None:
         """Write a step; raise `LeaseLost` if another process holds the run."""
-        lease = {"run": self._run, "token": self._token}
-        values = {"name": name, "number": len(self._step_names), "data": data, "now": time.time()}
-        if self._connection.update(statement, lease | values) != 1:
+        values = (self._run, self._token, name, len(self._step_names), data, time.time())
+        if self._connection.update(statement, values) != 1:
             self._heartbeat.remove(self._token)
             raise LeaseLost(f"another process resumed run {self._run}: it continues there and stops here")
         self._step_names.add(name)

@@ -98,6 +98,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS_ATTRIBUTE = "__toolwire_tool__"
 _REF_TEMPLATE = "#/$defs/{name}"
+_SCALAR_TYPES = (str, int, float, bool)
 
 
 class InvalidToolFunction(ToolwireError):
@@ -253,6 +254,7 @@ class _FunctionCall:
     def __init__(self, function: Callable[..., Any], signature: _Signature) -> None:
         self._function = function
         self._signature = signature
+        self._is_coroutine_function = inspect.iscoroutinefunction(_underlying_callable(function))
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> Any:
         if isinstance(arguments, Mapping):
@@ -261,7 +263,7 @@ class _FunctionCall:
             kwargs = {self._signature.parameters[0].name: arguments}
         if self._signature.context_parameter is not None:
             kwargs[self._signature.context_parameter] = context
-        if inspect.iscoroutinefunction(_underlying_callable(self._function)):
+        if self._is_coroutine_function:
             return await self._function(**kwargs)
         value = await asyncio.to_thread(partial(self._call, kwargs))
         if inspect.isasyncgen(value):
@@ -323,6 +325,8 @@ def _convert_value(value: Any, annotation: Any, name: str) -> Any:
 
 def _uses_pydantic(annotation: Any) -> bool:
     """Return True if the type, or a type inside it, is pydantic's."""
+    if annotation in _SCALAR_TYPES:
+        return False
     if hasattr(annotation, "model_json_schema") or hasattr(annotation, "__pydantic_fields__"):
         return True
     return any(_uses_pydantic(arg) or type(arg).__module__.startswith("pydantic") for arg in get_args(annotation))

@@ -1,4 +1,4 @@
-"""What is done with a screen, action by action, in the words of each vendor's form."""
+"""Screen actions, one by one, in the format of each vendor."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from tests.support.bodies.computer_use import (
 )
 from tests.support.protocols import ANTHROPIC, GEMINI, RESPONSES
 
-# One by one: in Anthropic's words, OpenAI's, Gemini's of 3.5, and of 2.5.
+# Each action in the format of Anthropic, OpenAI, Gemini 3.5 and Gemini 2.5.
 ACTIONS: list[tuple[dict[str, Any], list[dict[str, Any]] | None, list[Any] | None, list[Any] | None]] = [
     ({"action": "screenshot"}, [{"type": "screenshot"}], [("take_screenshot", {})], [("open_web_browser", {})]),
     ({"action": "left_click", "coordinate": [640, 400]}, [CLICK],
@@ -66,38 +66,38 @@ ACTIONS: list[tuple[dict[str, Any], list[dict[str, Any]] | None, list[Any] | Non
 
 
 @pytest.mark.parametrize(("members", "openai", "current", "earlier"), ACTIONS)
-def test_an_action_of_anthropics_in_the_others_words(
+def test_anthropic_actions_translate_to_other_vendors(
     members: dict[str, Any], openai: Any, current: Any, earlier: Any
 ) -> None:
-    own = computer_request(
+    request = computer_request(
         ANTHROPIC, *computer_turn(ANTHROPIC, [{"type": "tool_use", "id": "a", "name": "computer", "input": members}])
     )
-    items = tw.translate(own, ANTHROPIC, RESPONSES).value["input"]
-    told = [item["actions"] for item in items if item.get("type") == "computer_call"]
-    assert told == ([] if openai is None else [openai])
-    for model, wanted in (("gemini-3.5-flash", current), ("gemini-2.5-computer-use-preview-10-2025", earlier)):
-        contents = tw.translate(own, ANTHROPIC, GEMINI, model=model).value["contents"]
-        called = [part["functionCall"] for one in contents for part in one["parts"] if "functionCall" in part]
-        shown = [(call["name"], call["args"]) for call in called if call["name"] != "computer"]
-        assert shown == ([] if wanted is None else wanted)
+    items = tw.translate(request, ANTHROPIC, RESPONSES).value["input"]
+    openai_actions = [item["actions"] for item in items if item.get("type") == "computer_call"]
+    assert openai_actions == ([] if openai is None else [openai])
+    for model, expected in (("gemini-3.5-flash", current), ("gemini-2.5-computer-use-preview-10-2025", earlier)):
+        contents = tw.translate(request, ANTHROPIC, GEMINI, model=model).value["contents"]
+        calls = [part["functionCall"] for content in contents for part in content["parts"] if "functionCall" in part]
+        gemini_actions = [(call["name"], call["args"]) for call in calls if call["name"] != "computer"]
+        assert gemini_actions == ([] if expected is None else expected)
 
 
 @pytest.mark.parametrize(("members", "openai", "current", "earlier"), ACTIONS)
-def test_the_same_action_back_in_anthropics_words(
+def test_actions_of_other_vendors_translate_to_anthropic(
     members: dict[str, Any], openai: Any, current: Any, earlier: Any
 ) -> None:
-    """Only where the other form says all of it."""
+    """Only actions that the other vendor expresses completely."""
     approximate = {"triple_click", "hold_key", "wait", "left_mouse_down"}
     if openai is not None and len(openai) == 1 and members["action"] not in approximate:
-        own = computer_response(RESPONSES, computer_call("call_1", *openai))
-        back = tw.translate(own, RESPONSES, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
-        assert [call["input"] for call in computer_calls_in(ANTHROPIC, back)] == [members]
+        response = computer_response(RESPONSES, computer_call("call_1", *openai))
+        restored = tw.translate(response, RESPONSES, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
+        assert [call["input"] for call in computer_calls_in(ANTHROPIC, restored)] == [members]
     if current is not None and len(current) == 1 and "ctrl+shift" not in members.values():
         ((name, args),) = current
-        own = computer_response(GEMINI, function_call("f", name, **args))
-        back = tw.translate(own, GEMINI, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
-        near = members | ({"coordinate": [1278, 799]} if members.get("coordinate") == [1279, 799] else {})
-        assert [call["input"] for call in computer_calls_in(ANTHROPIC, back)] == [near]
+        response = computer_response(GEMINI, function_call("f", name, **args))
+        restored = tw.translate(response, GEMINI, ANTHROPIC, "response", request=computer_request(ANTHROPIC)).value
+        expected = members | ({"coordinate": [1278, 799]} if members.get("coordinate") == [1279, 799] else {})
+        assert [call["input"] for call in computer_calls_in(ANTHROPIC, restored)] == [expected]
 
 
 BROWSER = {"type": "browser_toolset_20260801"}
@@ -113,41 +113,43 @@ BROWSER = {"type": "browser_toolset_20260801"}
         ("mouse_down", {"x": 0, "y": 0}, "left_mouse_down", {"target": {"type": "coordinate", "x": 0, "y": 0}}),
     ],
 )
-def test_a_browser_between_google_and_anthropic(name: str, args: Any, member: str, members: Any) -> None:
-    asked = computer_request(ANTHROPIC, tool=BROWSER)
-    told = tw.translate(
-        computer_response(GEMINI, function_call("f", name, **args)), GEMINI, ANTHROPIC, "response", request=asked
+def test_browser_actions_translate_between_google_and_anthropic(
+    name: str, args: Any, member: str, members: Any
+) -> None:
+    request = computer_request(ANTHROPIC, tool=BROWSER)
+    translated = tw.translate(
+        computer_response(GEMINI, function_call("f", name, **args)), GEMINI, ANTHROPIC, "response", request=request
     )
-    (call,) = computer_calls_in(ANTHROPIC, told.value)
+    (call,) = computer_calls_in(ANTHROPIC, translated.value)
     assert (call["name"], call["input"], call["toolset_name"]) == (member, members, "browser")
-    own = computer_response(ANTHROPIC, tool_use("a", member, "browser", **members))
-    (back,) = computer_calls_in(
-        GEMINI, tw.translate(own, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
+    response = computer_response(ANTHROPIC, tool_use("a", member, "browser", **members))
+    (restored,) = computer_calls_in(
+        GEMINI, tw.translate(response, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
     )
-    assert (back["functionCall"]["name"], back["functionCall"]["args"]) == (name, args)
+    assert (restored["functionCall"]["name"], restored["functionCall"]["args"]) == (name, args)
 
 
-def test_what_a_form_lacks_is_told_by_what_comes_nearest() -> None:
-    own = computer_response(GEMINI, function_call("f", "navigate", url="http://a/", intent="Look."))
-    told = tw.translate(own, GEMINI, RESPONSES, "response", request=computer_request(RESPONSES))
-    (call,) = computer_calls_in(RESPONSES, told.value)
+def test_unsupported_actions_become_the_nearest_supported_ones() -> None:
+    response = computer_response(GEMINI, function_call("f", "navigate", url="http://a/", intent="Look."))
+    translated = tw.translate(response, GEMINI, RESPONSES, "response", request=computer_request(RESPONSES))
+    (call,) = computer_calls_in(RESPONSES, translated.value)
     assert call["actions"] == [
         {"type": "keypress", "keys": ["CTRL", "l"]},
         {"type": "type", "text": "http://a/"},
         PRESS_ENTER,
     ]
     args = "/candidates/0/content/parts/0/functionCall/args"
-    assert {(loss.kind, loss.path) for loss in told.losses if loss.path.startswith(args)} == {
+    assert {(loss.kind, loss.path) for loss in translated.losses if loss.path.startswith(args)} == {
         ("approximated", args),
         ("dropped", f"{args}/intent"),
     }
 
 
-def test_a_point_on_a_screen_of_unknown_size_is_not_guessed() -> None:
-    asked = computer_request(RESPONSES)
-    asked["input"][0] = {"role": "user", "content": "Go"}
-    own = computer_response(GEMINI, function_call("f", "click", x=500, y=500))
-    (call,) = computer_calls_in(RESPONSES, tw.translate(own, GEMINI, RESPONSES, "response", request=asked).value)
+def test_coordinates_are_not_guessed_without_the_display_size() -> None:
+    request = computer_request(RESPONSES)
+    request["input"][0] = {"role": "user", "content": "Go"}
+    response = computer_response(GEMINI, function_call("f", "click", x=500, y=500))
+    (call,) = computer_calls_in(RESPONSES, tw.translate(response, GEMINI, RESPONSES, "response", request=request).value)
     assert (call["type"], call["name"], json.loads(call["arguments"])) == (
         "function_call",
         "click",
@@ -155,9 +157,11 @@ def test_a_point_on_a_screen_of_unknown_size_is_not_guessed() -> None:
     )
 
 
-def test_a_clients_own_function_is_never_taken_for_one_of_googles() -> None:
-    asked = computer_request(RESPONSES)
-    asked["tools"].append({"type": "function", "name": "navigate", "parameters": {"type": "object", "properties": {}}})
-    own = computer_response(GEMINI, function_call("f", "navigate", url="http://a/"))
-    (call,) = computer_calls_in(RESPONSES, tw.translate(own, GEMINI, RESPONSES, "response", request=asked).value)
+def test_a_client_function_is_never_taken_for_a_google_action() -> None:
+    request = computer_request(RESPONSES)
+    request["tools"].append(
+        {"type": "function", "name": "navigate", "parameters": {"type": "object", "properties": {}}}
+    )
+    response = computer_response(GEMINI, function_call("f", "navigate", url="http://a/"))
+    (call,) = computer_calls_in(RESPONSES, tw.translate(response, GEMINI, RESPONSES, "response", request=request).value)
     assert (call["type"], call["name"]) == ("function_call", "navigate")

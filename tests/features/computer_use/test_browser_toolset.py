@@ -1,4 +1,4 @@
-"""Anthropic's browser toolset elsewhere: which of its members and fields cross, and that the others are reported."""
+"""Anthropic's browser toolset in other protocols: members and fields with an equivalent, and losses for the others."""
 
 import json
 from typing import Any
@@ -23,8 +23,8 @@ ELEMENT = {"type": "ref", "ref": "ref_7"}
 INPUT = "/messages/1/content/0/input"
 TOOLSET = "dropped /messages/1/content/0/toolset_name"
 
-# By member: its input, what OpenAI and Google are told, and what of it is lost there.
-CROSSING: list[tuple[str, dict[str, Any], Any, set[str], Any, set[str]]] = [
+# Each member: its input, then the call and the losses in OpenAI, and in Google.
+TRANSLATED_MEMBERS: list[tuple[str, dict[str, Any], Any, set[str], Any, set[str]]] = [
     ("navigate", {"url": "example.com:8080/a"},
      [{"type": "keypress", "keys": ["CTRL", "l"]}, {"type": "type", "text": "https://example.com:8080/a"},
       {"type": "keypress", "keys": ["ENTER"]}], {f"approximated {INPUT}"},
@@ -50,8 +50,8 @@ CROSSING: list[tuple[str, dict[str, Any], Any, set[str], Any, set[str]]] = [
      [("key_down", {"key": "Shift"}), ("wait", {"seconds": 2}), ("key_up", {"key": "Shift"})],
      {f"approximated {INPUT}"}),
 ]  # fmt: skip
-# They stay calls of functions, arguments and all; only whose they are is lost.
-STAYING: list[tuple[str, dict[str, Any]]] = [
+# Members that stay function calls with their arguments; only the toolset is lost.
+FUNCTION_MEMBERS: list[tuple[str, dict[str, Any]]] = [
     ("list_tabs", {}),
     ("new_tab", {}),
     ("switch_tab", {"tab_id": "t1"}),
@@ -69,39 +69,39 @@ STAYING: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def told(target: str, name: str, members: dict[str, Any]) -> tuple[list[Any], set[str]]:
-    """The call in the history of the target, and what is said of its loss."""
-    asked = computer_request(
+def translate_member(target: str, name: str, members: dict[str, Any]) -> tuple[list[Any], set[str]]:
+    """Return the call as the target receives it, and its losses."""
+    request = computer_request(
         ANTHROPIC, *computer_turn(ANTHROPIC, [tool_use("a1", name, "browser", **members)]), tool=BROWSER
     )
-    encoded = tw.translate(asked, ANTHROPIC, target, model=MODELS[target])
+    encoded = tw.translate(request, ANTHROPIC, target, model=MODELS[target])
     if target == RESPONSES:
-        said = [item for item in encoded.value["input"] if item.get("type", "").endswith("_call")]
+        calls = [item for item in encoded.value["input"] if item.get("type", "").endswith("_call")]
     else:
         parts = [part for content in encoded.value["contents"] for part in content["parts"]]
-        said = [(one["name"], one["args"]) for part in parts if (one := part.get("functionCall"))]
-    own = {f"{loss.kind} {loss.path}" for loss in encoded.losses if loss.kind != "added"}
-    return said, {loss for loss in own if "/messages/1/" in loss}
+        calls = [(call["name"], call["args"]) for part in parts if (call := part.get("functionCall"))]
+    losses = {f"{loss.kind} {loss.path}" for loss in encoded.losses if loss.kind != "added"}
+    return calls, {loss for loss in losses if "/messages/1/" in loss}
 
 
-@pytest.mark.parametrize("case", CROSSING, ids=lambda case: case[0])
-def test_a_member_in_the_others_words(case: tuple[str, dict[str, Any], Any, set[str], Any, set[str]]) -> None:
-    name, members, openai, lost_there, google, lost = case
-    said, reported = told(RESPONSES, name, members)
-    assert ([one.get("actions") for one in said], reported) == ([openai], lost_there)
-    assert told(GEMINI, name, members) == (google, lost)
+@pytest.mark.parametrize("case", TRANSLATED_MEMBERS, ids=lambda case: case[0])
+def test_members_translate_to_other_vendors(case: tuple[str, dict[str, Any], Any, set[str], Any, set[str]]) -> None:
+    name, members, openai, openai_losses, google, google_losses = case
+    calls, reported = translate_member(RESPONSES, name, members)
+    assert ([call.get("actions") for call in calls], reported) == ([openai], openai_losses)
+    assert translate_member(GEMINI, name, members) == (google, google_losses)
 
 
-@pytest.mark.parametrize(("name", "members"), STAYING)
-def test_a_member_that_no_other_form_has_stays_a_call_of_a_function(name: str, members: dict[str, Any]) -> None:
-    (said,), reported = told(RESPONSES, name, members)
-    assert (said["type"], said["name"], json.loads(said["arguments"])) == ("function_call", name, members)
+@pytest.mark.parametrize(("name", "members"), FUNCTION_MEMBERS)
+def test_members_without_equivalent_stay_function_calls(name: str, members: dict[str, Any]) -> None:
+    (call,), reported = translate_member(RESPONSES, name, members)
+    assert (call["type"], call["name"], json.loads(call["arguments"])) == ("function_call", name, members)
     assert reported == {TOOLSET}
-    assert told(GEMINI, name, members) == ([(name, members)], {TOOLSET})
+    assert translate_member(GEMINI, name, members) == ([(name, members)], {TOOLSET})
 
 
 @pytest.mark.parametrize(
-    ("url", "meant"),
+    ("url", "expected"),
     [
         ("example.com", "https://example.com"),
         ("localhost:3000/a", "https://localhost:3000/a"),
@@ -109,12 +109,12 @@ def test_a_member_that_no_other_form_has_stays_a_call_of_a_function(name: str, m
         ("about:blank", "about:blank"),
     ],
 )
-def test_an_address_may_come_without_its_protocol(url: str, meant: str) -> None:
-    own = computer_response(ANTHROPIC, tool_use("a", "navigate", "browser", url=url))
+def test_a_url_may_lack_its_scheme(url: str, expected: str) -> None:
+    response = computer_response(ANTHROPIC, tool_use("a", "navigate", "browser", url=url))
     (call,) = computer_calls_in(
-        GEMINI, tw.translate(own, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
+        GEMINI, tw.translate(response, ANTHROPIC, GEMINI, "response", request=computer_request(GEMINI)).value
     )
-    assert call["functionCall"]["args"] == {"url": meant}
+    assert call["functionCall"]["args"] == {"url": expected}
 
 
 STATE = {
@@ -125,44 +125,45 @@ STATE = {
     ],
     "state_changes": [{"type": "tab_opened", "tab_id": "t2"}],
 }
-IN_WORDS = "Tab t1: Shop http://a/\nTab t2 (in view): Cart http://b/\ntab_opened t2"
+STATE_TEXT = "Tab t1: Shop http://a/\nTab t2 (in view): Cart http://b/\ntab_opened t2"
 
 
-def shown(target: str, *before: dict[str, Any]) -> tuple[Any, list[tuple[str, str]]]:
-    said = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
-    said[1]["content"][0]["content"] = [*before, IMAGE_BLOCK, STATE]
+def translate_state(target: str, *before: dict[str, Any]) -> tuple[Any, list[tuple[str, str]]]:
+    """Return the body with a browser state as the target receives it, and the losses of its content."""
+    turn = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
+    turn[1]["content"][0]["content"] = [*before, IMAGE_BLOCK, STATE]
     encoded = tw.translate(
-        computer_request(ANTHROPIC, *said, tool=BROWSER), ANTHROPIC, target, model=MODELS.get(target, "m")
+        computer_request(ANTHROPIC, *turn, tool=BROWSER), ANTHROPIC, target, model=MODELS.get(target, "m")
     )
-    own = [(loss.kind, loss.path.removeprefix("/messages/2/content/0")) for loss in encoded.losses]
-    return encoded.value, [loss for loss in own if loss[1].startswith("/content/")]
+    losses = [(loss.kind, loss.path.removeprefix("/messages/2/content/0")) for loss in encoded.losses]
+    return encoded.value, [loss for loss in losses if loss[1].startswith("/content/")]
 
 
 @pytest.mark.parametrize("before", [(), ({"type": "text", "text": "Done."},)], ids=["alone", "beside a text"])
-def test_the_state_of_a_browser_is_told_in_words(before: tuple[dict[str, Any], ...]) -> None:
-    words = "\n".join([*(one["text"] for one in before), IN_WORDS])
-    place = ("approximated", f"/content/{1 + len(before)}")
-    sent, lost = shown(GEMINI, *before)
-    assert sent["contents"][-1]["parts"][0]["functionResponse"]["response"] == {"url": "http://b/", "output": words}
-    assert lost == [place]
-    sent, lost = shown(INTERACTIONS, *before)
-    assert json.loads(sent["input"][-1]["result"][0]["text"]) == {"url": "http://b/", "output": words}
-    assert lost == [place]
-    sent, lost = shown(RESPONSES, *before)
-    assert sent["input"][-1]["output"] == words
-    assert lost == [*[("approximated", "/content/0") for _ in before], place]
-    sent, lost = shown(OLLAMA, *before)
-    assert sent["messages"][-1]["content"] == words
-    sent, lost = shown(CHAT, *before)
-    assert IN_WORDS in [part["text"] for part in sent["messages"][-2]["content"]]
+def test_the_browser_state_is_sent_as_text(before: tuple[dict[str, Any], ...]) -> None:
+    text = "\n".join([*(block["text"] for block in before), STATE_TEXT])
+    state_loss = ("approximated", f"/content/{1 + len(before)}")
+    body, losses = translate_state(GEMINI, *before)
+    assert body["contents"][-1]["parts"][0]["functionResponse"]["response"] == {"url": "http://b/", "output": text}
+    assert losses == [state_loss]
+    body, losses = translate_state(INTERACTIONS, *before)
+    assert json.loads(body["input"][-1]["result"][0]["text"]) == {"url": "http://b/", "output": text}
+    assert losses == [state_loss]
+    body, losses = translate_state(RESPONSES, *before)
+    assert body["input"][-1]["output"] == text
+    assert losses == [*[("approximated", "/content/0") for _ in before], state_loss]
+    body, losses = translate_state(OLLAMA, *before)
+    assert body["messages"][-1]["content"] == text
+    body, losses = translate_state(CHAT, *before)
+    assert STATE_TEXT in [part["text"] for part in body["messages"][-2]["content"]]
 
 
 @pytest.mark.parametrize("state", [{}, {"tabs": "none"}, {"tabs": [3, {}], "state_changes": {}}])
-def test_a_state_that_says_nothing_readable_is_no_harm(state: dict[str, Any]) -> None:
-    said = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
-    said[1]["content"][0]["content"] = [IMAGE_BLOCK, {"type": "browser_state", **state}]
-    asked = computer_request(ANTHROPIC, *said, tool=BROWSER)
-    assert tw.translate(asked, ANTHROPIC, ANTHROPIC).value == asked
+def test_an_unreadable_browser_state_is_harmless(state: dict[str, Any]) -> None:
+    turn = computer_turn(ANTHROPIC, [tool_use("a1", "screenshot", "browser")])
+    turn[1]["content"][0]["content"] = [IMAGE_BLOCK, {"type": "browser_state", **state}]
+    request = computer_request(ANTHROPIC, *turn, tool=BROWSER)
+    assert tw.translate(request, ANTHROPIC, ANTHROPIC).value == request
     for target in (GEMINI, RESPONSES):
-        losses = tw.translate(asked, ANTHROPIC, target, model=MODELS[target]).losses
+        losses = tw.translate(request, ANTHROPIC, target, model=MODELS[target]).losses
         assert "/messages/2/content/0/content/1" in {loss.path for loss in losses}

@@ -1,4 +1,4 @@
-"""A client that runs common actions, on every form."""
+"""A client that uses the canonical actions, with every vendor's format."""
 
 import json
 
@@ -26,54 +26,56 @@ from toolwire.translation.stages.restore_calls import restore_calls
 
 
 @pytest.mark.parametrize("upstream", [*COMPUTER_PROTOCOLS, CHAT])
-def test_a_client_of_common_actions_works_on_every_form(upstream: str) -> None:
-    seen = Media(kind="image", media_type="image/png", source=Inline(data=SCREENSHOT_BASE64))
-    asked = Request(
+def test_a_client_of_common_actions_works_with_every_vendor(upstream: str) -> None:
+    screenshot = Media(kind="image", media_type="image/png", source=Inline(data=SCREENSHOT_BASE64))
+    request = Request(
         origin="toolwire",
         model="m",
         tools=(computer_tool(WIDTH, HEIGHT),),
-        messages=(Message(role="user", parts=(Text(text="Go"), seen)),),
+        messages=(Message(role="user", parts=(Text(text="Go"), screenshot)),),
     )
     codec = PROTOCOLS[upstream]
-    encoded = codec.encode_request(asked, Target())
+    encoded = codec.encode_request(request, Target())
     body = json.dumps(computer_response(upstream, *COMPUTER_CALLS[upstream])).encode()
-    given = codec.decode_response(body, ResponseContext(request=asked, mapping=encoded.mapping))
-    told = restore_calls(given, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names)
-    (candidate,) = told.candidates
+    response = codec.decode_response(body, ResponseContext(request=request, mapping=encoded.mapping))
+    restored = restore_calls(response, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names)
+    (candidate,) = restored.candidates
     calls = [part for message in candidate.messages for part in message.parts if isinstance(part, ToolCall)]
     assert {call.name for call in calls} == {"computer"}
-    done = [action for call in calls for action in json.loads(call.arguments)["actions"]]
-    assert done == json.loads(COMPUTER_CALLS[CHAT][0]["function"]["arguments"])["actions"]
+    actions = [action for call in calls for action in json.loads(call.arguments)["actions"]]
+    assert actions == json.loads(COMPUTER_CALLS[CHAT][0]["function"]["arguments"])["actions"]
     results = tuple(
-        ToolResult(call_id=call.id, content=(seen,), screen=ScreenObservation(url="http://a/")) for call in calls
+        ToolResult(call_id=call.id, content=(screenshot,), screen=ScreenObservation(url="http://a/")) for call in calls
     )
-    following = decode_computer_use(
-        replace(asked, messages=(*asked.messages, *candidate.messages, Message(role="user", parts=results))),
+    next_request = decode_computer_use(
+        replace(request, messages=(*request.messages, *candidate.messages, Message(role="user", parts=results))),
         CANONICAL_ADAPTER,
     )
-    sent = json.loads(codec.encode_request(following, Target()).to_bytes())
-    again = codec.decode_request(json.dumps(sent).encode(), Route())
-    ids = [part.id for message in again.messages for part in message.parts if isinstance(part, ToolCall)]
-    own = [part for message in given.candidates[0].messages for part in message.parts if isinstance(part, ToolCall)]
-    assert ids == [call.id for call in own], "the upstream sees its own calls again"
+    body = json.loads(codec.encode_request(next_request, Target()).to_bytes())
+    decoded = codec.decode_request(json.dumps(body).encode(), Route())
+    ids = [part.id for message in decoded.messages for part in message.parts if isinstance(part, ToolCall)]
+    upstream_calls = [
+        part for message in response.candidates[0].messages for part in message.parts if isinstance(part, ToolCall)
+    ]
+    assert ids == [call.id for call in upstream_calls], "the upstream receives its own calls"
 
 
-def test_it_is_told_of_safety_checks_and_its_agreement_goes_back() -> None:
-    asked = Request(origin="toolwire", model="m", tools=(computer_tool(WIDTH, HEIGHT),))
+def test_a_client_of_common_actions_receives_and_acknowledges_safety_checks() -> None:
+    request = Request(origin="toolwire", model="m", tools=(computer_tool(WIDTH, HEIGHT),))
     codec = PROTOCOLS[RESPONSES]
-    encoded = codec.encode_request(asked, Target())
-    given = codec.decode_response(
+    encoded = codec.encode_request(request, Target())
+    response = codec.decode_response(
         json.dumps(
             computer_response(RESPONSES, computer_call("call_1", CLICK, pending=[PENDING_SAFETY_CHECK]))
         ).encode(),
         ResponseContext(),
     )
-    (message,) = restore_calls(given, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names).candidates[0].messages
+    (message,) = restore_calls(response, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names).candidates[0].messages
     (call,) = message.parts
     assert isinstance(call, ToolCall)
     assert json.loads(call.arguments)["checks"] == [PENDING_SAFETY_CHECK]
-    seen = ScreenObservation(acknowledged=True)
-    result = Message(role="user", parts=(ToolResult(call_id=call.id, content=(), screen=seen),))
-    following = decode_computer_use(replace(asked, messages=(message, result)), CANONICAL_ADAPTER)
-    items = json.loads(codec.encode_request(following, Target()).to_bytes())["input"]
+    observation = ScreenObservation(acknowledged=True)
+    result = Message(role="user", parts=(ToolResult(call_id=call.id, content=(), screen=observation),))
+    next_request = decode_computer_use(replace(request, messages=(message, result)), CANONICAL_ADAPTER)
+    items = json.loads(codec.encode_request(next_request, Target()).to_bytes())["input"]
     assert [item.get("acknowledged_safety_checks") for item in items] == [None, [PENDING_SAFETY_CHECK]]

@@ -1,4 +1,4 @@
-"""The tool of computer use, as each target's model knows it."""
+"""Declarations of the computer-use tool in the format of each target."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ NO_TABS = dict.fromkeys(
     ],
     OFF,
 )
-UNTOLD_BY_OPENAI = dict.fromkeys(("zoom", "left_mouse_down", "left_mouse_up", "cursor_position"), OFF)
+NOT_IN_OPENAI = dict.fromkeys(("zoom", "left_mouse_down", "left_mouse_up", "cursor_position"), OFF)
 
 
 DECLARED: list[tuple[str, Any, str, str | None, Any]] = [
@@ -53,11 +53,11 @@ DECLARED: list[tuple[str, Any, str, str | None, Any]] = [
         "environment": "ENVIRONMENT_BROWSER", "excludedPredefinedFunctions": ["key_down", "key_up"]}}),
     (ANTHROPIC, COMPUTER_TOOL, INTERACTIONS, "gemini-3.5-flash", {"type": "computer_use", "environment": "desktop"}),
     (RESPONSES, {"type": "computer"}, ANTHROPIC, "claude-opus-5-5", {
-        "type": "computer_toolset_20260801", "configs": UNTOLD_BY_OPENAI}),
+        "type": "computer_toolset_20260801", "configs": NOT_IN_OPENAI}),
     (RESPONSES, PREVIEW, ANTHROPIC, "claude-opus-4-8", {
         "type": "computer_20251124", "name": "computer", "display_width_px": 800, "display_height_px": 600}),
     (RESPONSES, PREVIEW, ANTHROPIC, "claude-opus-5-5", {
-        "type": "computer_toolset_20260801", "configs": UNTOLD_BY_OPENAI}),
+        "type": "computer_toolset_20260801", "configs": NOT_IN_OPENAI}),
     (RESPONSES, {"type": "computer"}, GEMINI, "gemini-3.5-flash", {
         "computerUse": {"environment": "ENVIRONMENT_DESKTOP"}}),
     (GEMINI, None, RESPONSES, None, {"type": "computer"}),
@@ -68,7 +68,7 @@ DECLARED: list[tuple[str, Any, str, str | None, Any]] = [
 
 
 @pytest.mark.parametrize(("source", "tool", "target", "model", "declared"), DECLARED)
-def test_the_tool_is_declared_in_the_targets_form(
+def test_the_tool_is_declared_in_the_format_of_the_target(
     source: str, tool: Any, target: str, model: str | None, declared: Any
 ) -> None:
     encoded = tw.translate(computer_request(source, tool=tool), source, target, model=model)
@@ -77,7 +77,7 @@ def test_the_tool_is_declared_in_the_targets_form(
         assert tw.check({**encoded.value, "model": model or "m"}, target) == []
 
 
-def test_the_tool_that_is_no_toolset_needs_a_header() -> None:
+def test_the_single_computer_tool_needs_a_beta_header() -> None:
     headers = tw.translate(
         computer_request(RESPONSES, tool=PREVIEW), RESPONSES, ANTHROPIC, model="claude-opus-4-8"
     ).route.headers
@@ -85,9 +85,9 @@ def test_the_tool_that_is_no_toolset_needs_a_header() -> None:
     assert tw.translate(computer_request(RESPONSES), RESPONSES, ANTHROPIC, model="claude-opus-5-5").route.headers == ()
 
 
-def test_what_a_declaration_can_not_say_is_reported() -> None:
-    own = computer_request(ANTHROPIC, tool=COMPUTER_TOOL | {"enable_zoom": True, "display_number": 1})
-    lost = {(loss.kind, loss.path) for loss in tw.translate(own, ANTHROPIC, RESPONSES).losses}
+def test_settings_that_a_declaration_cannot_hold_are_reported() -> None:
+    request = computer_request(ANTHROPIC, tool=COMPUTER_TOOL | {"enable_zoom": True, "display_number": 1})
+    lost = {(loss.kind, loss.path) for loss in tw.translate(request, ANTHROPIC, RESPONSES).losses}
     names = ("display_width_px", "display_height_px", "enable_zoom", "display_number")
     assert lost == {("dropped", f"/tools/0/{name}") for name in names}
     bounded = {"computerUse": {"environment": "ENVIRONMENT_BROWSER", "excludedPredefinedFunctions": ["navigate"]}}
@@ -101,7 +101,7 @@ def test_what_a_declaration_can_not_say_is_reported() -> None:
     }
 
 
-def test_what_a_client_excludes_is_not_offered() -> None:
+def test_excluded_actions_are_not_offered() -> None:
     bounded = {"computerUse": {"environment": "ENVIRONMENT_BROWSER", "excludedPredefinedFunctions": ["navigate"]}}
     (tool,) = tw.translate(computer_request(GEMINI, tool=bounded), GEMINI, ANTHROPIC, model="claude-opus-5-5").value[
         "tools"
@@ -115,21 +115,23 @@ def test_what_a_client_excludes_is_not_offered() -> None:
 
 @pytest.mark.parametrize("target", [CHAT, OLLAMA, OPENROUTER])
 @pytest.mark.parametrize("source", COMPUTER_PROTOCOLS)
-def test_without_a_computer_tool_it_is_a_function_of_the_common_actions(source: str, target: str) -> None:
+def test_targets_without_a_computer_tool_get_a_function_of_common_actions(source: str, target: str) -> None:
     encoded = tw.translate(computer_request(source, *computer_turn(source, COMPUTER_CALLS[source])), source, target)
     (tool,) = encoded.value["tools"]
     kinds = tool["function"]["parameters"]["properties"]["actions"]["items"]["properties"]["kind"]["enum"]
     assert tool["function"]["name"] == "computer"
     assert {"screenshot", "click", "type", "keys", "scroll", "drag"} <= set(kinds)
     assert any(loss.kind == "approximated" and loss.path.startswith("/tools/0") for loss in encoded.losses)
-    called = [call["function"] for one in encoded.value["messages"] for call in one.get("tool_calls", ())]
-    said = [call["arguments"] for call in called]
-    actions = [one for text in said for one in (json.loads(text) if isinstance(text, str) else text)["actions"]]
+    calls = [call["function"] for message in encoded.value["messages"] for call in message.get("tool_calls", ())]
+    arguments = [call["arguments"] for call in calls]
+    actions = [
+        action for text in arguments for action in (json.loads(text) if isinstance(text, str) else text)["actions"]
+    ]
     assert actions == json.loads(COMPUTER_CALLS[CHAT][0]["function"]["arguments"])["actions"]
 
 
-def test_a_choice_of_the_tool_asks_for_some_call() -> None:
-    own = computer_request(ANTHROPIC) | {"tool_choice": {"type": "tool", "name": "computer"}}
-    encoded = tw.translate(own, ANTHROPIC, RESPONSES)
+def test_a_choice_of_the_computer_tool_requires_some_call() -> None:
+    request = computer_request(ANTHROPIC) | {"tool_choice": {"type": "tool", "name": "computer"}}
+    encoded = tw.translate(request, ANTHROPIC, RESPONSES)
     assert encoded.value["tool_choice"] == "required"
     assert ("approximated", "/tool_choice/name") in {(loss.kind, loss.path) for loss in encoded.losses}

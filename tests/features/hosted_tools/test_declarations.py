@@ -1,4 +1,4 @@
-"""Web search, fetch and code execution between all vendors: declared, bounded, forced, replaced or refused."""
+"""Declarations of web search, fetch and code execution between vendors: mapped, forced, replaced or refused."""
 
 import json
 from typing import Any
@@ -12,9 +12,9 @@ from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
 
 GEMINI, INTERACTIONS, OLLAMA, ROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
-ALL = (ANTHROPIC, CHAT, RESPONSES, GEMINI, INTERACTIONS, OLLAMA, ROUTER)
+VENDORS = (ANTHROPIC, CHAT, RESPONSES, GEMINI, INTERACTIONS, OLLAMA, ROUTER)
 
-# How each vendor declares its own; Chat and Ollama have no such tools.
+# The declaration of each vendor; Chat and Ollama have no such tools.
 DECLARED: dict[str, dict[str, Any]] = {
     ANTHROPIC: {
         "web_search": {"type": "web_search_20250305", "name": "web_search"},
@@ -42,7 +42,7 @@ DECLARED: dict[str, dict[str, Any]] = {
     CHAT: {},
     OLLAMA: {},
 }
-OTHER_WORDS: list[tuple[str, dict[str, Any], str]] = [
+ALTERNATIVE_SPELLINGS: list[tuple[str, dict[str, Any], str]] = [
     (ANTHROPIC, {"type": "web_search_20260318", "name": "web_search"}, "web_search"),
     (RESPONSES, {"type": "web_search_preview"}, "web_search"),
     (RESPONSES, {"type": "web_search_2025_08_26"}, "web_search"),
@@ -63,64 +63,66 @@ FUNCTION: dict[str, dict[str, Any]] = {
 }
 PAIRS = [
     (source, target, kind)
-    for source in ALL
+    for source in VENDORS
     for kind in DECLARED[source]
-    for target in ALL
+    for target in VENDORS
     if source != target and {source, target} != {CHAT, ROUTER}
 ]
-LACKING = [one for one in PAIRS if one[2] not in DECLARED[one[1]]]
+MISSING = [pair for pair in PAIRS if pair[2] not in DECLARED[pair[1]]]
 
 
-def asking(protocol: str, tools: list[Any], **fields: Any) -> dict[str, Any]:
-    said: dict[str, Any]
+def build_request(protocol: str, tools: list[Any], **fields: Any) -> dict[str, Any]:
+    """Build a minimal request with tools."""
+    body: dict[str, Any]
     match protocol:
         case "gemini":
-            said = {"contents": [{"role": "user", "parts": [{"text": "Go"}]}]}
+            body = {"contents": [{"role": "user", "parts": [{"text": "Go"}]}]}
         case "openai-responses" | "gemini-interactions":
-            said = {"model": "m", "input": "Go"}
+            body = {"model": "m", "input": "Go"}
         case "anthropic":
-            said = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Go"}]}
+            body = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Go"}]}
         case _:
-            said = {"model": "m", "messages": [{"role": "user", "content": "Go"}]}
-    return {**said, "tools": tools, **fields}
+            body = {"model": "m", "messages": [{"role": "user", "content": "Go"}]}
+    return {**body, "tools": tools, **fields}
 
 
-def made_of(body: Any, source: str, target: str, **options: Any) -> tw.Translation:
+def translate(body: Any, source: str, target: str, **options: Any) -> tw.Translation:
+    """Translate a request, with a Gemini 3 model if Gemini takes part."""
     return tw.translate(body, source, target, model="gemini-3-pro" if GEMINI in (source, target) else None, **options)
 
 
-def names(tools: list[Any]) -> list[str]:
-    """The names of the functions that are declared."""
-    found = [one for tool in tools for one in tool.get("functionDeclarations", [tool])]
-    return [one.get("function", one).get("name", "") for one in found]
+def function_names(tools: list[Any]) -> list[str]:
+    """Return the names of the declared functions."""
+    declarations = [declaration for tool in tools for declaration in tool.get("functionDeclarations", [tool])]
+    return [declaration.get("function", declaration).get("name", "") for declaration in declarations]
 
 
 @pytest.mark.parametrize(("source", "target", "kind"), PAIRS)
-def test_a_tool_that_both_have_is_declared_and_one_that_is_lacking_dropped(source: str, target: str, kind: str) -> None:
-    made = made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target)
-    place = f"/tools/1/{next(iter(DECLARED[source][kind]))}" if source == GEMINI else "/tools/1"
-    dropped = [loss.path for loss in made.losses if loss.kind == "dropped" and loss.path.startswith("/tools/1")]
+def test_shared_tools_are_declared_and_missing_ones_dropped(source: str, target: str, kind: str) -> None:
+    translated = translate(build_request(source, [FUNCTION[source], DECLARED[source][kind]]), source, target)
+    path = f"/tools/1/{next(iter(DECLARED[source][kind]))}" if source == GEMINI else "/tools/1"
+    dropped = [loss.path for loss in translated.losses if loss.kind == "dropped" and loss.path.startswith("/tools/1")]
     if kind in DECLARED[target]:
-        assert made.value["tools"][1:] == [DECLARED[target][kind]]
+        assert translated.value["tools"][1:] == [DECLARED[target][kind]]
         assert dropped == (["/tools/1/container"] if (source, kind) == (RESPONSES, "code_execution") else [])
     else:
-        assert len(made.value["tools"]) == 1
-        assert dropped == [place]
+        assert len(translated.value["tools"]) == 1
+        assert dropped == [path]
 
 
 @pytest.mark.parametrize("target", [ANTHROPIC, CHAT, GEMINI, INTERACTIONS, ROUTER])
-@pytest.mark.parametrize("words", [[], ["web_search_preview"]])
-def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]) -> None:
-    allowed = [{"type": "function", "name": "f"}, *({"type": word} for word in words)]
+@pytest.mark.parametrize("types", [[], ["web_search_preview"]])
+def test_a_tool_that_the_choice_excludes_is_not_offered(target: str, types: list[str]) -> None:
+    allowed = [{"type": "function", "name": "f"}, *({"type": type_name} for type_name in types)]
     choice = {"type": "allowed_tools", "mode": "auto", "tools": allowed}
-    body = asking(RESPONSES, [FUNCTION[RESPONSES], {"type": "web_search_preview"}], tool_choice=choice)
+    body = build_request(RESPONSES, [FUNCTION[RESPONSES], {"type": "web_search_preview"}], tool_choice=choice)
     model = (
         "gemini-3-pro" if target == GEMINI else "gpt-5-search"
-    )  # Chat's only models with a search have it in their name
-    made = tw.translate(body, RESPONSES, target, model=model)
-    dropped = {loss.path: loss.reason for loss in made.losses if loss.kind == "dropped"}
-    offered = [made.value["tools"][1:], made.value.get("web_search_options")]
-    if words:
+    )  # in Chat, only models with search in their name can search
+    translated = tw.translate(body, RESPONSES, target, model=model)
+    dropped = {loss.path: loss.reason for loss in translated.losses if loss.kind == "dropped"}
+    offered = [translated.value["tools"][1:], translated.value.get("web_search_options")]
+    if types:
         assert "/tools/1" not in dropped
         assert offered != [[], None]
     else:
@@ -128,40 +130,46 @@ def test_one_that_may_not_be_chosen_is_not_offered(target: str, words: list[str]
         assert offered == [[], None]
 
 
-def test_names_of_functions_leave_the_vendor_s_own_tools_alone() -> None:
+def test_function_names_do_not_clash_with_hosted_tools() -> None:
     config = {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": ["f"]}}
-    made = made_of(asking(GEMINI, [FUNCTION[GEMINI], {"googleSearch": {}}], toolConfig=config), GEMINI, ANTHROPIC)
-    assert made.value["tools"][1:] == [DECLARED[ANTHROPIC]["web_search"]]
+    translated = translate(
+        build_request(GEMINI, [FUNCTION[GEMINI], {"googleSearch": {}}], toolConfig=config), GEMINI, ANTHROPIC
+    )
+    assert translated.value["tools"][1:] == [DECLARED[ANTHROPIC]["web_search"]]
 
 
-@pytest.mark.parametrize(("source", "tool", "kind"), OTHER_WORDS)
-def test_other_words_for_the_same(source: str, tool: Any, kind: str) -> None:
-    made = made_of(asking(source, [tool]), source, INTERACTIONS)
-    assert made.value["tools"] == [DECLARED[INTERACTIONS][kind]]
+@pytest.mark.parametrize(("source", "tool", "kind"), ALTERNATIVE_SPELLINGS)
+def test_alternative_spellings_declare_the_same_tool(source: str, tool: Any, kind: str) -> None:
+    translated = translate(build_request(source, [tool]), source, INTERACTIONS)
+    assert translated.value["tools"] == [DECLARED[INTERACTIONS][kind]]
 
 
-def test_two_searches_are_one_where_names_are_unique() -> None:
-    body = asking(RESPONSES, [{"type": "web_search"}, {"type": "web_search_preview"}])
-    made = made_of(body, RESPONSES, ANTHROPIC)
-    assert made.value["tools"] == [DECLARED[ANTHROPIC]["web_search"]]
-    assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/1"]
+def test_two_searches_become_one_where_names_must_be_unique() -> None:
+    body = build_request(RESPONSES, [{"type": "web_search"}, {"type": "web_search_preview"}])
+    translated = translate(body, RESPONSES, ANTHROPIC)
+    assert translated.value["tools"] == [DECLARED[ANTHROPIC]["web_search"]]
+    assert [loss.path for loss in translated.losses if loss.kind == "dropped"] == ["/tools/1"]
 
 
-@pytest.mark.parametrize(("source", "target", "kind"), [one for one in PAIRS if one[2] != "code_execution"])
-def test_functions_that_the_client_runs_take_its_place(source: str, target: str, kind: str) -> None:
-    made = made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="function")
-    if (target, kind) == (RESPONSES, "web_search"):  # the matrix has it as the provider's own
-        assert made.value["tools"][1] == DECLARED[target][kind]
+@pytest.mark.parametrize(("source", "target", "kind"), [pair for pair in PAIRS if pair[2] != "code_execution"])
+def test_client_functions_can_replace_missing_tools(source: str, target: str, kind: str) -> None:
+    translated = translate(
+        build_request(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="function"
+    )
+    if (target, kind) == (RESPONSES, "web_search"):  # a hosted tool exists
+        assert translated.value["tools"][1] == DECLARED[target][kind]
         return
-    assert names(made.value["tools"]) == ["f", "google_web_search" if kind == "web_search" else kind]
+    assert function_names(translated.value["tools"]) == ["f", "google_web_search" if kind == "web_search" else kind]
     parameter = "query" if kind == "web_search" else "prompt"
-    assert f'"{parameter}":{{"type":"string"}}' in made.to_bytes().decode()
+    assert f'"{parameter}":{{"type":"string"}}' in translated.to_bytes().decode()
 
 
-@pytest.mark.parametrize(("source", "target", "kind"), LACKING)
-def test_what_is_lacking_can_always_be_refused(source: str, target: str, kind: str) -> None:
+@pytest.mark.parametrize(("source", "target", "kind"), MISSING)
+def test_missing_tools_can_be_refused(source: str, target: str, kind: str) -> None:
     with pytest.raises(tw.LossyTranslationError, match="the target has no"):
-        made_of(asking(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="refuse")
+        translate(
+            build_request(source, [FUNCTION[source], DECLARED[source][kind]]), source, target, hosted_tools="refuse"
+        )
 
 
 FORCED: dict[tuple[str, str], Any] = {
@@ -175,46 +183,48 @@ FORCED: dict[tuple[str, str], Any] = {
 }
 
 
-@pytest.mark.parametrize(("source", "target", "kind"), [one for one in PAIRS if (one[0], one[2]) in FORCED])
+@pytest.mark.parametrize(("source", "target", "kind"), [pair for pair in PAIRS if (pair[0], pair[2]) in FORCED])
 def test_a_forced_tool_is_forced_or_refused_by_name(source: str, target: str, kind: str) -> None:
-    body = asking(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
+    body = build_request(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
     if kind not in DECLARED[target]:
         word = "code_" if kind == "code_execution" else kind
         with pytest.raises(tw.LossyTranslationError, match=f"/tools/1: {word}.* must be called"):
-            made_of(body, source, target)
-    elif target in (GEMINI, INTERACTIONS):  # who can't force their own
-        assert any(loss.path.startswith("/tool_choice") for loss in made_of(body, source, target).losses)
+            translate(body, source, target)
+    elif target in (GEMINI, INTERACTIONS):  # vendors that cannot force hosted tools
+        assert any(loss.path.startswith("/tool_choice") for loss in translate(body, source, target).losses)
     else:
-        assert made_of(body, source, target).value["tool_choice"] == FORCED[target, kind]
+        assert translate(body, source, target).value["tool_choice"] == FORCED[target, kind]
 
 
-def test_a_search_forced_by_its_old_word_is_the_search_that_is_declared() -> None:
-    body = asking(RESPONSES, [{"type": "web_search_preview"}], tool_choice={"type": "web_search_preview_2025_03_11"})
-    assert made_of(body, RESPONSES, ANTHROPIC).value["tool_choice"] == FORCED[ANTHROPIC, "web_search"]
+def test_a_search_forced_by_its_old_name_is_the_declared_search() -> None:
+    body = build_request(
+        RESPONSES, [{"type": "web_search_preview"}], tool_choice={"type": "web_search_preview_2025_03_11"}
+    )
+    assert translate(body, RESPONSES, ANTHROPIC).value["tool_choice"] == FORCED[ANTHROPIC, "web_search"]
 
 
-@pytest.mark.parametrize(("source", "kind"), [one for one in FORCED if one[1] != "code_execution"])
+@pytest.mark.parametrize(("source", "kind"), [case for case in FORCED if case[1] != "code_execution"])
 def test_a_forced_tool_that_a_function_replaces_forces_the_function(source: str, kind: str) -> None:
-    body = asking(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
+    body = build_request(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice=FORCED[source, kind])
     name = "google_web_search" if kind == "web_search" else kind
-    made = made_of(body, source, INTERACTIONS, hosted_tools="function").value
-    assert made["generation_config"]["tool_choice"] == {"allowed_tools": {"mode": "any", "tools": [name]}}
+    translated = translate(body, source, INTERACTIONS, hosted_tools="function").value
+    assert translated["generation_config"]["tool_choice"] == {"allowed_tools": {"mode": "any", "tools": [name]}}
 
 
-@pytest.mark.parametrize(("source", "target", "kind"), [one for one in LACKING if one[0] == ANTHROPIC])
-def test_a_call_that_only_a_lacking_tool_could_be_is_refused(source: str, target: str, kind: str) -> None:
-    alone = asking(source, [DECLARED[source][kind]], tool_choice={"type": "any"})
+@pytest.mark.parametrize(("source", "target", "kind"), [pair for pair in MISSING if pair[0] == ANTHROPIC])
+def test_a_forced_call_without_any_available_tool_is_refused(source: str, target: str, kind: str) -> None:
+    alone = build_request(source, [DECLARED[source][kind]], tool_choice={"type": "any"})
     with pytest.raises(tw.LossyTranslationError, match="must be called"):
-        made_of(alone, source, target)
-    beside = asking(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice={"type": "any"})
-    assert len(made_of(beside, source, target).value["tools"]) == 1
+        translate(alone, source, target)
+    beside = build_request(source, [FUNCTION[source], DECLARED[source][kind]], tool_choice={"type": "any"})
+    assert len(translate(beside, source, target).value["tools"]) == 1
 
 
-# ---- what bounds them
+# ---- limits
 
 OSLO = {"type": "approximate", "city": "Oslo", "country": "NO"}
 SITES = ["a.test"]
-BOUNDS: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, Any], set[str]]]]] = {
+LIMITS: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, Any], set[str]]]]] = {
     ANTHROPIC: (
         {"max_uses": 2, "allowed_domains": SITES, "user_location": OSLO},
         [
@@ -244,15 +254,15 @@ BOUNDS: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, Any], set[str]
 
 
 @pytest.mark.parametrize(
-    ("source", "bounds", "target", "kept", "lost"),
-    [(source, bounds, *rest) for source, (bounds, targets) in BOUNDS.items() for rest in targets],
+    ("source", "limits", "target", "expected", "lost"),
+    [(source, limits, *case) for source, (limits, cases) in LIMITS.items() for case in cases],
 )
-def test_bounds_that_both_have_are_kept_and_others_reported(
-    *, source: str, bounds: Any, target: str, kept: Any, lost: set[str]
+def test_shared_limits_are_kept_and_others_reported(
+    *, source: str, limits: Any, target: str, expected: Any, lost: set[str]
 ) -> None:
-    made = made_of(asking(source, [{**DECLARED[source]["web_search"], **bounds}]), source, target)
-    assert made.value["tools"] == [{**DECLARED[target]["web_search"], **kept}]
-    assert {loss.path.rpartition("/")[2] for loss in made.losses if loss.path.startswith("/tools")} == lost
+    translated = translate(build_request(source, [{**DECLARED[source]["web_search"], **limits}]), source, target)
+    assert translated.value["tools"] == [{**DECLARED[target]["web_search"], **expected}]
+    assert {loss.path.rpartition("/")[2] for loss in translated.losses if loss.path.startswith("/tools")} == lost
 
 
 FILTERED: list[tuple[str, dict[str, Any], str]] = [
@@ -269,49 +279,49 @@ FILTERED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("target", [GEMINI, INTERACTIONS])
 @pytest.mark.parametrize(("source", "tool", "path"), FILTERED)
-def test_a_filter_that_can_t_be_kept_is_refused(source: str, tool: Any, path: str, target: str) -> None:
+def test_an_unsupported_domain_filter_is_refused(source: str, tool: Any, path: str, target: str) -> None:
     with pytest.raises(tw.LossyTranslationError, match=path):
-        made_of(asking(source, [tool]), source, target)
+        translate(build_request(source, [tool]), source, target)
 
 
 @pytest.mark.parametrize(("source", "tool", "path"), FILTERED)
-def test_a_filter_goes_with_the_tool_that_it_bounds(source: str, tool: Any, path: str) -> None:
-    made = made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA)
-    assert [loss.path for loss in made.losses if loss.kind == "dropped"] == ["/tools/0"]
+def test_a_domain_filter_is_dropped_with_its_tool(source: str, tool: Any, path: str) -> None:
+    translated = translate(build_request(source, [tool, FUNCTION[source]]), source, OLLAMA)
+    assert [loss.path for loss in translated.losses if loss.kind == "dropped"] == ["/tools/0"]
     with pytest.raises(tw.LossyTranslationError, match="cannot enforce its restrictions"):
-        made_of(asking(source, [tool, FUNCTION[source]]), source, OLLAMA, hosted_tools="function")
+        translate(build_request(source, [tool, FUNCTION[source]]), source, OLLAMA, hosted_tools="function")
 
 
-FOR_PROGRAMS = [
+PROGRAM_TOOLS = [
     (RESPONSES, {"type": "code_interpreter", "container": {"type": "auto"}, "allowed_callers": ["programmatic"]}),
     (ANTHROPIC, {**DECLARED[ANTHROPIC]["web_search"], "allowed_callers": ["code_execution_20250825"]}),
 ]
 
 
-@pytest.mark.parametrize(("source", "tool"), FOR_PROGRAMS)
-def test_one_that_only_programs_may_call_is_refused_where_the_model_could(source: str, tool: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("source", "tool"), PROGRAM_TOOLS)
+def test_a_tool_for_programs_only_is_refused_where_the_model_could_call_it(source: str, tool: dict[str, Any]) -> None:
     other = RESPONSES if source == ANTHROPIC else ANTHROPIC
     for target in (other, GEMINI, INTERACTIONS):
         with pytest.raises(tw.LossyTranslationError, match="/tools/0/allowed_callers/0"):
-            made_of(asking(source, [tool]), source, target)
+            translate(build_request(source, [tool]), source, target)
         also_direct = {**tool, "allowed_callers": ["direct", *tool["allowed_callers"]]}
-        assert made_of(asking(source, [also_direct]), source, target).value["tools"]
+        assert translate(build_request(source, [also_direct]), source, target).value["tools"]
 
 
-def test_nor_may_a_function_stand_in_for_it() -> None:
-    _, tool = FOR_PROGRAMS[1]
+def test_no_function_replaces_a_tool_for_programs_only() -> None:
+    _, tool = PROGRAM_TOOLS[1]
     with pytest.raises(tw.LossyTranslationError, match="/tools/0"):
-        made_of(asking(ANTHROPIC, [tool]), ANTHROPIC, OLLAMA, hosted_tools="function")
+        translate(build_request(ANTHROPIC, [tool]), ANTHROPIC, OLLAMA, hosted_tools="function")
 
 
-def test_excluded_domains_of_vertex_go_where_they_can_be_kept() -> None:
-    body = asking(GEMINI, [{"googleSearch": {"excludeDomains": SITES}}])
-    assert made_of(body, GEMINI, ANTHROPIC).value["tools"][0]["blocked_domains"] == SITES
+def test_excluded_domains_of_vertex_are_kept_where_supported() -> None:
+    body = build_request(GEMINI, [{"googleSearch": {"excludeDomains": SITES}}])
+    assert translate(body, GEMINI, ANTHROPIC).value["tools"][0]["blocked_domains"] == SITES
     with pytest.raises(tw.LossyTranslationError, match="/tools/0/googleSearch/excludeDomains/0"):
-        made_of(body, GEMINI, RESPONSES)
+        translate(body, GEMINI, RESPONSES)
 
 
-# ---- where it is no tool
+# ---- search as a field or a plugin
 
 CHAT_SEARCH = {
     "search_context_size": "low",
@@ -320,58 +330,58 @@ CHAT_SEARCH = {
 
 
 @pytest.mark.parametrize("tools", [None, [], [FUNCTION[ROUTER]]])
-def test_the_search_field_of_chat_comes_home(tools: Any) -> None:
-    body = asking(CHAT, tools, web_search_options=CHAT_SEARCH)
+def test_the_search_field_of_chat_is_unchanged_within_chat(tools: Any) -> None:
+    body = build_request(CHAT, tools, web_search_options=CHAT_SEARCH)
     if tools is None:
         del body["tools"]
-    made = tw.translate(body, CHAT, CHAT)
-    assert (made.value, made.losses) == (body, [])
+    translated = tw.translate(body, CHAT, CHAT)
+    assert (translated.value, translated.losses) == (body, [])
 
 
-def test_the_search_field_of_chat_is_a_search() -> None:
-    body = asking(CHAT, [], web_search_options=CHAT_SEARCH)
-    made = tw.translate(body, CHAT, RESPONSES)
-    assert made.value["tools"] == [{"type": "web_search", "search_context_size": "low", "user_location": OSLO}]
-    assert made.losses == []
+def test_the_search_field_of_chat_becomes_a_search_tool() -> None:
+    body = build_request(CHAT, [], web_search_options=CHAT_SEARCH)
+    translated = tw.translate(body, CHAT, RESPONSES)
+    assert translated.value["tools"] == [{"type": "web_search", "search_context_size": "low", "user_location": OSLO}]
+    assert translated.losses == []
     with pytest.raises(tw.LossyTranslationError, match="/web_search_options"):
         tw.translate(body, CHAT, OLLAMA)
     lost = tw.translate({**body, "tools": [FUNCTION[CHAT]]}, CHAT, OLLAMA).losses
     assert [(loss.kind, loss.path) for loss in lost] == [("dropped", "/web_search_options")]
 
 
-def test_a_search_is_that_field_for_models_that_have_it() -> None:
+def test_a_search_tool_becomes_the_search_field_for_search_models() -> None:
     search = {"type": "web_search", "search_context_size": "low", "user_location": OSLO}
-    body = {**asking(RESPONSES, [search]), "model": "gpt-4o-search-preview"}
-    made = tw.translate(body, RESPONSES, CHAT)
-    assert made.value["web_search_options"] == CHAT_SEARCH
-    assert "tools" not in made.value
-    assert made.losses == []
+    body = {**build_request(RESPONSES, [search]), "model": "gpt-4o-search-preview"}
+    translated = tw.translate(body, RESPONSES, CHAT)
+    assert translated.value["web_search_options"] == CHAT_SEARCH
+    assert "tools" not in translated.value
+    assert translated.losses == []
     with pytest.raises(tw.LossyTranslationError, match="/tools/0: web_search is the only tool"):
         tw.translate({**body, "model": "gpt-4o"}, RESPONSES, CHAT)
 
 
-def test_plugins_that_search_and_fetch_are_tools_elsewhere() -> None:
+def test_search_and_fetch_plugins_become_tools() -> None:
     web = {"id": "web", "max_results": 3, "include_domains": SITES}
     plugins = [web, {"id": "web-fetch"}, {"id": "moderation"}, {"id": "web", "enabled": False}]
-    body = asking(ROUTER, [FUNCTION[ROUTER]], plugins=plugins)
+    body = build_request(ROUTER, [FUNCTION[ROUTER]], plugins=plugins)
     assert tw.translate(body, ROUTER, ROUTER).value == body
-    made = tw.translate(body, ROUTER, ANTHROPIC)
-    assert made.value["tools"][1:] == [
+    translated = tw.translate(body, ROUTER, ANTHROPIC)
+    assert translated.value["tools"][1:] == [
         {**DECLARED[ANTHROPIC]["web_search"], "allowed_domains": SITES},
         DECLARED[ANTHROPIC]["web_fetch"],
     ]
-    lost = {loss.path for loss in made.losses if loss.path.startswith("/plugins")}
+    lost = {loss.path for loss in translated.losses if loss.path.startswith("/plugins")}
     assert lost == {"/plugins/0/max_results", "/plugins/2", "/plugins/3"}
 
 
-# ---- the functions in their place, through a whole turn
+# ---- replacement functions through a complete turn
 
 _FUNCTION = {"name": "google_web_search", "arguments": '{"query":"Oslo"}'}
-_CALLED = {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": _FUNCTION}]}
-_CHOICE = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", **_CALLED}}
+_CALL_MESSAGE = {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": _FUNCTION}]}
+_CHOICE = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", **_CALL_MESSAGE}}
 _ARGUMENTS = {"query": "Oslo"}
 _PART = {"functionCall": {"name": "google_web_search", "args": _ARGUMENTS}}
-ANSWERS: dict[str, dict[str, Any]] = {
+RESPONSE_BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [_CHOICE]},
     ROUTER: {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [_CHOICE]},
     GEMINI: {"candidates": [{"content": {"role": "model", "parts": [_PART]}, "finishReason": "STOP"}]},
@@ -394,29 +404,31 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("target", ANSWERS)
-def test_calls_and_results_go_along_and_are_raised_again(target: str) -> None:
-    asked = asking(ANTHROPIC, [DECLARED[ANTHROPIC]["web_search"]])
+@pytest.mark.parametrize("target", RESPONSE_BODIES)
+def test_calls_of_replacement_functions_are_restored_as_hosted_calls(target: str) -> None:
+    request = build_request(ANTHROPIC, [DECLARED[ANTHROPIC]["web_search"]])
     call = {"type": "tool_use", "id": "toolu_1", "name": "web_search", "input": _ARGUMENTS}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "It rains."}
     turns = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-    body = {**asked, "messages": [*asked["messages"], *turns]}
-    sent = made_of(body, ANTHROPIC, target, hosted_tools="function").to_bytes().decode()
-    assert '"google_web_search"' in sent
-    assert '"web_search"' not in sent
-    (raised,) = _answered(target, asked, hosted_tools="function")
-    assert (raised["type"], raised["name"], raised["input"]) == ("tool_use", "web_search", _ARGUMENTS)
-    (own,) = _answered(target, asked)
-    assert own["name"] == "google_web_search", "a tool of that name that nobody put in"
+    body = {**request, "messages": [*request["messages"], *turns]}
+    encoded = translate(body, ANTHROPIC, target, hosted_tools="function").to_bytes().decode()
+    assert '"google_web_search"' in encoded
+    assert '"web_search"' not in encoded
+    (restored,) = _response_content(target, request, hosted_tools="function")
+    assert (restored["type"], restored["name"], restored["input"]) == ("tool_use", "web_search", _ARGUMENTS)
+    (call,) = _response_content(target, request)
+    assert call["name"] == "google_web_search", "without the option, a function of that name is not replaced"
 
 
-def _answered(target: str, asked: Any, **options: Any) -> Any:
-    """The content of the answer, which is the same when it is streamed."""
-    content = tw.translate(ANSWERS[target], target, ANTHROPIC, "response", request=asked, **options).value["content"]
+def _response_content(target: str, request: Any, **options: Any) -> Any:
+    """Return the content of the translated response, after checking that the stream agrees."""
+    content = tw.translate(RESPONSE_BODIES[target], target, ANTHROPIC, "response", request=request, **options).value[
+        "content"
+    ]
     codec = PROTOCOLS[target]
     encoder = codec.stream_encoder(ResponseContext())
-    answer = codec.decode_response(json.dumps(ANSWERS[target]).encode(), ResponseContext())
-    wire = encoder.encode(list(unfold(answer))) + encoder.close()
-    told = b"".join(tw.translate_stream([wire], target, ANTHROPIC, asked, **options)).decode()
-    assert [block["name"] in told for block in content] == [True]
+    response = codec.decode_response(json.dumps(RESPONSE_BODIES[target]).encode(), ResponseContext())
+    wire = encoder.encode(list(unfold(response))) + encoder.close()
+    streamed = b"".join(tw.translate_stream([wire], target, ANTHROPIC, request, **options)).decode()
+    assert [block["name"] in streamed for block in content] == [True]
     return content

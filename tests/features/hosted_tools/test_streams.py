@@ -1,4 +1,4 @@
-"""What providers ran, streamed to clients of other vendors: their own SDKs fold it to what a whole answer says."""
+"""Hosted calls streamed to clients of other vendors: the SDK folds the stream to the complete response."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ from toolwire.translation.stream import TranslatedStream
 PAIRS = [(source, target) for source in HOSTED_CALLS for target in HOSTED_CALLS if source != target]
 
 
-def folded(protocol: str, wire: bytes) -> Any:
+def fold_sdk_stream(protocol: str, wire: bytes) -> Any:
     match protocol:
         case "gemini":
             return gemini.fold_body(wire)
@@ -32,8 +32,8 @@ def folded(protocol: str, wire: bytes) -> Any:
             return streams.fold_body(protocol, wire)
 
 
-def told(protocol: str, body: Any) -> list[dict[str, Any]]:
-    """The blocks of an answer, without the nulls that an SDK adds."""
+def response_blocks(protocol: str, body: Any) -> list[dict[str, Any]]:
+    """Return the blocks of a response, without the nulls that an SDK adds."""
     match protocol:
         case "anthropic":
             blocks = body["content"]
@@ -43,38 +43,40 @@ def told(protocol: str, body: Any) -> list[dict[str, Any]]:
             blocks = [part for part in body["candidates"][0]["content"]["parts"] if part != {"text": ""}]
         case _:
             blocks = body["steps"]
-    return [_said(block) for block in blocks]
+    return [_without_nulls(block) for block in blocks]
 
 
-def _said(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _said(inner) for name, inner in value.items() if inner is not None}
-    return [_said(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("kind", HOSTED_ARGUMENTS)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_client_folds_a_stream_to_what_the_whole_answer_says(source: str, target: str, kind: str) -> None:
+def test_a_stream_folds_to_the_complete_response(source: str, target: str, kind: str) -> None:
     blocks = HOSTED_CALLS[source][kind]
-    whole = told(target, tw.translate(response_with_blocks(source, blocks), source, target, "response").value)
-    fold = told(target, folded(target, translate_hosted_stream(source, blocks, target)))
-    for one in (*whole, *fold) if target == RESPONSES else ():
-        assert one.pop("id").startswith(("ws_", "ci_"))  # made from the id of the answer
-    assert fold == whole
-    assert len(whole) == (1 if target == RESPONSES else 2)
+    expected = response_blocks(
+        target, tw.translate(response_with_blocks(source, blocks), source, target, "response").value
+    )
+    streamed_blocks = response_blocks(target, fold_sdk_stream(target, translate_hosted_stream(source, blocks, target)))
+    for item in (*expected, *streamed_blocks) if target == RESPONSES else ():
+        assert item.pop("id").startswith(("ws_", "ci_"))  # derived from the id of the response
+    assert streamed_blocks == expected
+    assert len(expected) == (1 if target == RESPONSES else 2)
 
 
 @pytest.mark.parametrize("target", [GEMINI, INTERACTIONS])
 @pytest.mark.parametrize("source", [ANTHROPIC, RESPONSES])
-def test_a_client_of_google_reads_what_another_provider_ran(source: str, target: str) -> None:
-    """Each asked and answered the same, so that it reads the same."""
-    for kind, asked in HOSTED_ARGUMENTS.items():
-        call, result = told(
+def test_a_client_of_google_reads_hosted_calls_of_other_providers(source: str, target: str) -> None:
+    """The same call and result, whatever the provider."""
+    for kind, arguments in HOSTED_ARGUMENTS.items():
+        call, result = response_blocks(
             target,
             tw.translate(response_with_blocks(source, HOSTED_CALLS[source][kind]), source, target, "response").value,
         )
-        (wanted,) = asked.values()
-        assert wanted in str(call)
+        (argument,) = arguments.values()
+        assert argument in str(call)
         assert ("1\n" if kind == "code_execution" else "https://a.test") in [*_values(result)]
 
 
@@ -86,11 +88,11 @@ def _values(value: Any) -> Any:
         yield value
 
 
-# ---- what is cited
+# ---- citations
 
-SAID = "Å: It rains in Oslo."
+TEXT = "Å: It rains in Oslo."
 PAGE = {"uri": "https://a.test/page", "title": "A"}
-GROUNDED: dict[str, list[Any]] = {
+GROUNDING: dict[str, list[Any]] = {
     "groundingChunks": [{"web": PAGE}],
     "groundingSupports": [
         {"segment": {"startIndex": 4, "endIndex": 12, "text": "It rains"}, "groundingChunkIndices": [0]}
@@ -98,12 +100,12 @@ GROUNDED: dict[str, list[Any]] = {
 }
 
 
-def grounded(*contents: list[dict[str, Any]]) -> TranslatedStream:
-    """A stream of Gemini's, chunk by chunk, with what it rests on in the last one."""
+def grounded_stream(*contents: list[dict[str, Any]]) -> TranslatedStream:
+    """Build a Gemini stream whose last chunk has the sources."""
     chunks: list[dict[str, Any]] = [
         {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]} for parts in contents
     ]
-    chunks[-1]["candidates"][0] |= {"finishReason": "STOP", "groundingMetadata": GROUNDED}
+    chunks[-1]["candidates"][0] |= {"finishReason": "STOP", "groundingMetadata": GROUNDING}
     wire = b"".join(b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n" for chunk in chunks)
     return tw.translate_stream([wire], GEMINI, RESPONSES)
 
@@ -115,33 +117,33 @@ def notes(stream: TranslatedStream) -> list[Any]:
 
 PROOF = {"text": "", "thoughtSignature": "c2ln"}
 LATE = {
-    "with the last words": [[{"text": SAID[:5]}], [{"text": SAID[5:]}]],
-    "with the proof": [[{"text": SAID}], [PROOF]],
-    "after the proof": [[{"text": SAID}], [PROOF], [{"text": ""}]],
+    "with the last words": [[{"text": TEXT[:5]}], [{"text": TEXT[5:]}]],
+    "with the proof": [[{"text": TEXT}], [PROOF]],
+    "after the proof": [[{"text": TEXT}], [PROOF], [{"text": ""}]],
 }
 
 
 @pytest.mark.parametrize("contents", LATE.values(), ids=LATE)
-def test_a_streamed_text_cites_what_the_last_chunk_says(contents: list[Any]) -> None:
-    stream = grounded(*contents)
+def test_streamed_text_cites_the_sources_of_the_last_chunk(contents: list[Any]) -> None:
+    stream = grounded_stream(*contents)
     (note,) = notes(stream)
     assert (note["url"], note["start_index"], note["end_index"]) == (PAGE["uri"], 3, 11)
     assert not [loss for loss in stream.losses if "grounding" in loss.path]
 
 
-def test_what_a_text_before_a_call_rests_on_came_too_late_and_is_reported() -> None:
-    stream = grounded([{"text": SAID}], [{"functionCall": {"name": "look", "args": {}}}], [{"text": ""}])
+def test_late_sources_of_a_text_before_a_call_are_reported() -> None:
+    stream = grounded_stream([{"text": TEXT}], [{"functionCall": {"name": "look", "args": {}}}], [{"text": ""}])
     assert notes(stream) == []
     assert "/candidates/0/groundingMetadata" in [loss.path for loss in stream.losses]
 
 
-def test_of_two_texts_the_last_one_cites_and_the_other_is_reported() -> None:
-    both = [[{"text": SAID}], [{"functionCall": {"name": "look", "args": {}}}], [{"text": "Again: it rains."}]]
+def test_only_the_last_of_two_texts_cites_late_sources() -> None:
+    both = [[{"text": TEXT}], [{"functionCall": {"name": "look", "args": {}}}], [{"text": "Again: it rains."}]]
     again = {"segment": {"startIndex": 0, "endIndex": 5, "text": "Again"}, "groundingChunkIndices": [0]}
     chunks: list[dict[str, Any]] = [
         {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]} for parts in both
     ]
-    two = {**GROUNDED, "groundingSupports": [*GROUNDED["groundingSupports"], again]}
+    two = {**GROUNDING, "groundingSupports": [*GROUNDING["groundingSupports"], again]}
     chunks[-1]["candidates"][0] |= {"finishReason": "STOP", "groundingMetadata": two}
     wire = b"".join(b"data: " + json.dumps(chunk).encode() + b"\r\n\r\n" for chunk in chunks)
     stream = tw.translate_stream([wire], GEMINI, RESPONSES)
@@ -149,14 +151,20 @@ def test_of_two_texts_the_last_one_cites_and_the_other_is_reported() -> None:
     assert (note["start_index"], note["end_index"]) == (0, 5)
     lost = [loss.path for loss in stream.losses if "grounding" in loss.path]
     assert lost == ["/candidates/0/groundingMetadata/groundingSupports/0"]
-    home = tw.translate_stream([wire], GEMINI, GEMINI)
-    assert two == stream_frames(b"".join(home))[-1]["candidates"][0]["groundingMetadata"]
+    restored = tw.translate_stream([wire], GEMINI, GEMINI)
+    assert two == stream_frames(b"".join(restored))[-1]["candidates"][0]["groundingMetadata"]
 
 
-# ---- what was drawn
+# ---- generated images
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-DRAWN = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PIXEL, "output_format": "webp"}
+IMAGE_CALL = {
+    "type": "image_generation_call",
+    "id": "ig_1",
+    "status": "completed",
+    "result": PIXEL,
+    "output_format": "webp",
+}
 SHOWN: dict[str, Any] = {
     GEMINI: {"inlineData": {"mimeType": "image/webp", "data": PIXEL}},
     INTERACTIONS: {"type": "model_output", "content": [{"type": "image", "mime_type": "image/webp", "data": PIXEL}]},
@@ -164,15 +172,19 @@ SHOWN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("target", SHOWN)
-def test_a_client_of_google_sees_the_picture_that_a_tool_made(target: str) -> None:
-    made = tw.translate(response_with_blocks(RESPONSES, [DRAWN]), RESPONSES, target, "response")
-    assert told(target, made.value) == [SHOWN[target]]
-    assert [(loss.kind, loss.path) for loss in made.losses if "output" in loss.path] == [("approximated", "/output/0")]
-    assert told(target, folded(target, translate_hosted_stream(RESPONSES, [DRAWN], target))) == [SHOWN[target]]
+def test_a_client_of_google_receives_generated_images(target: str) -> None:
+    translated = tw.translate(response_with_blocks(RESPONSES, [IMAGE_CALL]), RESPONSES, target, "response")
+    assert response_blocks(target, translated.value) == [SHOWN[target]]
+    assert [(loss.kind, loss.path) for loss in translated.losses if "output" in loss.path] == [
+        ("approximated", "/output/0")
+    ]
+    assert response_blocks(
+        target, fold_sdk_stream(target, translate_hosted_stream(RESPONSES, [IMAGE_CALL], target))
+    ) == [SHOWN[target]]
 
 
-def test_a_picture_that_is_not_there_yet_is_reported() -> None:
-    body = response_with_blocks(RESPONSES, [{**DRAWN, "status": "generating", "result": None}])
-    made = tw.translate(body, RESPONSES, GEMINI, "response")
-    assert ("dropped", "/output/0") in [(loss.kind, loss.path) for loss in made.losses]
+def test_an_unfinished_image_is_reported() -> None:
+    body = response_with_blocks(RESPONSES, [{**IMAGE_CALL, "status": "generating", "result": None}])
+    translated = tw.translate(body, RESPONSES, GEMINI, "response")
+    assert ("dropped", "/output/0") in [(loss.kind, loss.path) for loss in translated.losses]
     assert tw.translate(body, RESPONSES, RESPONSES, "response").value == body

@@ -1,4 +1,4 @@
-"""How often hosted tools ran: to each client whose protocol counts it, whole and in a stream; else reported."""
+"""Counts of hosted tool calls: in the usage of each protocol that has them, in bodies and streams, or reported."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ NO_IMAGES = {
     "total_tokens": 0,
 }
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Rain."}, "finish_reason": "stop"}
-ANSWERS: dict[str, dict[str, Any]] = {
+RESPONSE_BODIES: dict[str, dict[str, Any]] = {
     ANTHROPIC: {
         "id": "msg_1",
         "type": "message",
@@ -77,7 +77,7 @@ PLACES = {
     INTERACTIONS: "/usage/grounding_tool_count/1",
     ROUTER: "/usage/server_tool_use_details/web_search_requests",
 }
-PAIRS = [(source, target) for source in ANSWERS for target in ANSWERS if source != target]
+PAIRS = [(source, target) for source in RESPONSE_BODIES for target in RESPONSE_BODIES if source != target]
 
 
 def searches(protocol: str, body: dict[str, Any]) -> Any:
@@ -95,26 +95,26 @@ def searches(protocol: str, body: dict[str, Any]) -> Any:
 
 def streamed(source: str, target: str) -> tuple[bytes, list[str]]:
     codec = PROTOCOLS[source]
-    told = codec.stream_encoder(ResponseContext())
-    answer = codec.decode_response(json.dumps(ANSWERS[source]).encode(), ResponseContext())
-    stream = tw.translate_stream([told.encode(list(unfold(answer))) + told.close()], source, target)
+    encoder = codec.stream_encoder(ResponseContext())
+    response = codec.decode_response(json.dumps(RESPONSE_BODIES[source]).encode(), ResponseContext())
+    stream = tw.translate_stream([encoder.encode(list(unfold(response))) + encoder.close()], source, target)
     return b"".join(stream), [loss.path for loss in stream.losses]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_a_client_reads_how_often_the_provider_searched(source: str, target: str) -> None:
-    made = tw.translate(ANSWERS[source], source, target, "response")
-    assert searches(target, made.value) == 3
-    assert PLACES[source] not in [loss.path for loss in made.losses]
+    translated = tw.translate(RESPONSE_BODIES[source], source, target, "response")
+    assert searches(target, translated.value) == 3
+    assert PLACES[source] not in [loss.path for loss in translated.losses]
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_so_it_does_in_a_stream(source: str, target: str) -> None:
+def test_a_client_reads_the_search_count_of_a_stream(source: str, target: str) -> None:
     wire, losses = streamed(source, target)
     events = stream_frames(wire)
     match target:
         case "anthropic":
-            body = next(one for one in events if one["type"] == "message_delta")
+            body = next(event for event in events if event["type"] == "message_delta")
         case "openai-responses":
             body = events[-1]["response"]
         case "gemini-interactions":
@@ -126,37 +126,41 @@ def test_so_it_does_in_a_stream(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", [CHAT, GEMINI, OLLAMA])
-@pytest.mark.parametrize("source", ANSWERS)
-def test_who_does_not_count_gets_a_report(source: str, target: str) -> None:
-    assert PLACES[source] in [loss.path for loss in tw.translate(ANSWERS[source], source, target, "response").losses]
+@pytest.mark.parametrize("source", RESPONSE_BODIES)
+def test_counts_without_equivalent_are_reported(source: str, target: str) -> None:
+    assert PLACES[source] in [
+        loss.path for loss in tw.translate(RESPONSE_BODIES[source], source, target, "response").losses
+    ]
     assert PLACES[source] in streamed(source, target)[1]
 
 
-@pytest.mark.parametrize("source", ANSWERS)
-def test_at_home_it_stays_as_it_was(source: str) -> None:
-    made = tw.translate(ANSWERS[source], source, source, "response")
-    assert (made.value, list(made.losses)) == (ANSWERS[source], [])
+@pytest.mark.parametrize("source", RESPONSE_BODIES)
+def test_counts_are_unchanged_within_their_protocol(source: str) -> None:
+    translated = tw.translate(RESPONSE_BODIES[source], source, source, "response")
+    assert (translated.value, list(translated.losses)) == (RESPONSE_BODIES[source], [])
 
 
-def test_what_else_is_counted_is_reported() -> None:
+def test_other_counts_are_reported() -> None:
     others = {
         ROUTER: "/usage/server_tool_use_details/tool_calls_requested",
         INTERACTIONS: "/usage/grounding_tool_count/0",
     }
     for source, path in non_empty(others.items()):
-        assert path in [loss.path for loss in tw.translate(ANSWERS[source], source, ANTHROPIC, "response").losses]
+        assert path in [
+            loss.path for loss in tw.translate(RESPONSE_BODIES[source], source, ANTHROPIC, "response").losses
+        ]
 
 
 @pytest.mark.parametrize("target", [RESPONSES, INTERACTIONS, ROUTER])
 def test_only_anthropic_counts_fetches(target: str) -> None:
-    losses = tw.translate(ANSWERS[ANTHROPIC], ANTHROPIC, target, "response").losses
+    losses = tw.translate(RESPONSE_BODIES[ANTHROPIC], ANTHROPIC, target, "response").losses
     assert "/usage/server_tool_use/web_fetch_requests" in [loss.path for loss in losses]
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "3", None, [], {}])
-def test_a_count_that_is_none_is_kept_and_reported(count: Any) -> None:
+def test_an_invalid_count_is_kept_and_reported(count: Any) -> None:
     usage = {"input_tokens": 5, "output_tokens": 2, "server_tool_use": {"web_search_requests": count}}
-    body = {**ANSWERS[ANTHROPIC], "usage": usage}
+    body = {**RESPONSE_BODIES[ANTHROPIC], "usage": usage}
     assert tw.translate(body, ANTHROPIC, ANTHROPIC, "response").value == body
-    made = tw.translate(body, ANTHROPIC, ROUTER, "response")
-    assert "server_tool_use_details" not in made.value["usage"]
+    translated = tw.translate(body, ANTHROPIC, ROUTER, "response")
+    assert "server_tool_use_details" not in translated.value["usage"]

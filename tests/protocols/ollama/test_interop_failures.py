@@ -111,7 +111,7 @@ def test_pa_4_calls_that_all_have_index_0_are_several_calls() -> None:
 
 
 @pytest.mark.parametrize("empty", ["", "  ", "null"])
-def test_ar_1_no_arguments_are_an_empty_object(empty: str) -> None:
+def test_ar_1_missing_arguments_are_an_empty_object(empty: str) -> None:
     body = chat_turn([chat_call("a", arguments=empty)], [chat_result("a")])
     (encoded_call,) = translated_body(body, CHAT, OLLAMA)["messages"][1]["tool_calls"]
     assert encoded_call["function"]["arguments"] == {}

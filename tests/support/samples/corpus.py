@@ -1,4 +1,4 @@
-"""The recorded traffic beside the project, where present: what clients really send and providers really answer."""
+"""Recorded traffic of real clients and providers, read from a folder beside the repository if it is present."""
 
 import gzip
 import json
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tests.support.paths import SHARED, skip_without
+import pytest
 
-CORPUS = SHARED / "corpus"
-needs_recordings = skip_without("corpus")
+from tests.support.paths import ROOT
 
-# The corpus names the shape of the bodies `dialect`; these are the ones that toolwire has a protocol for.
+# The only folder outside the repository that tests read.
+CORPUS = ROOT / ".." / "shared" / "corpus"
+needs_recordings = pytest.mark.skipif(not CORPUS.exists(), reason="no folder of recorded traffic beside the repository")
+
+# The protocol for each `dialect` of a recording.
 DIALECTS = {
     "anthropic": "anthropic",
     "openai_chat": "openai-chat",
@@ -22,16 +25,17 @@ DIALECTS = {
     "ollama": "ollama",
 }
 
-# Official recordings are named like their dialect; servers that only imitate one have files of their own, and so has
-# OpenRouter, which imitates two and whose chat is a protocol here.
+# Recordings of a vendor are in the file of its dialect. Compatible servers and OpenRouter have separate files.
 FILES = (*DIALECTS, "openai_compatible", "openrouter")
 
-# OpenRouter's ids of answers, and only its.
+# The prefix of response ids that only OpenRouter issues.
 OPENROUTER_ID = re.compile(r'"id": ?"gen-')
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
+    """One recorded exchange with a provider."""
+
     id: str
     protocol: str
     provider: str
@@ -56,11 +60,12 @@ class Recording:
 
     @property
     def accepted(self) -> bool:
+        """Whether the provider accepted the request."""
         return self.status < 400 and not self.inband_error
 
     @property
     def wire(self) -> bytes:
-        """The stream as bytes; empty for an exchange that was not streamed."""
+        """The streamed response as bytes, empty if the exchange was not streamed."""
         return (self.sse or "").encode()
 
 
@@ -69,9 +74,9 @@ def is_present() -> bool:
 
 
 def recordings(protocol: str, *, compatible: bool = False, kind: str | None = None) -> tuple[Recording, ...]:
-    """Every recorded exchange of a protocol: with the vendor itself, or with servers that imitate it."""
-    found = _by_protocol(compatible).get(protocol, ())
-    return found if kind is None else tuple(exchange for exchange in found if exchange.kind == kind)
+    """Return the recorded exchanges of a protocol, with the vendor or with compatible servers."""
+    exchanges = _by_protocol(compatible).get(protocol, ())
+    return exchanges if kind is None else tuple(exchange for exchange in exchanges if exchange.kind == kind)
 
 
 @cache
@@ -80,7 +85,7 @@ def _by_protocol(compatible: bool) -> dict[str, tuple[Recording, ...]]:
     for exchange in _all():
         if exchange.compatible == compatible:
             grouped.setdefault(exchange.protocol, []).append(exchange)
-    return {protocol: tuple(found) for protocol, found in grouped.items()}
+    return {protocol: tuple(exchanges) for protocol, exchanges in grouped.items()}
 
 
 @cache
@@ -91,12 +96,14 @@ def _all() -> tuple[Recording, ...]:
 
 
 def _protocol(line: dict[str, Any]) -> tuple[str, bool]:
-    """Whose protocol an exchange is of, and whether the server only imitates it. Files and names are sometimes wrong
-    about it; what an answer looks like is not."""
+    """Return the protocol of an exchange, and whether the server is only compatible with it.
+
+    The response decides, because file names and labels are sometimes wrong.
+    """
     protocol = DIALECTS[line["dialect"]]
     body = line["response"] if isinstance(line["response"], dict) else {}
     if protocol == "ollama" and body.get("object") == "chat.completion":
-        return "openai-chat", True  # its bridge to Chat, filed with its own API
+        return "openai-chat", True  # Ollama's endpoint for Chat Completions, filed with its native API
     if protocol == "openai-chat" and (line["provider"] == "openrouter" or OPENROUTER_ID.search(line["sse"] or "")):
         return "openrouter", False
     return protocol, line["protocol"] in ("openai_compatible", "openrouter")

@@ -1,68 +1,30 @@
-"""Which fixture shows which row of the wire facts, and how to see that it does."""
+"""Coverage of the wire formats by the fixtures: each field, block or event, and the fixture that contains it.
+
+Each folder of fixtures lists its rows in `covers.txt`.
+"""
 
 import json
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tests.support.paths import SHARED
 from tests.support.samples.fixture_files import PROTOCOLS, fixture_folder, fixture_path, read_fixture
-
-WIRE_FACTS = SHARED / "protocols"
-WIRE_FACT_FILES = {
-    "anthropic": "anthropic_messages.md",
-    "openai-chat": "openai_chat.md",
-    "openai-responses": "openai_responses.md",
-    "gemini": "gemini_generate.md",
-    "gemini-interactions": "gemini_interactions.md",
-    "ollama": "ollama.md",
-    "openrouter": "openrouter.md",
-}
-# The tables that name parts of bodies and streams: the start of the section's heading, and what a row is called here.
-TABLES = {
-    "anthropic": {"2. ": "field", "3.2 ": "block", "13. ": "error"},
-    "openai-chat": {"2. ": "field", "3. ": "role"},
-    "openai-responses": {"2. ": "field", "3.2 ": "item", "4. ": "tool", "Events ": "event"},
-    "gemini": {"2. ": "field", "3. ": "part", "Functions": "tool", "5. ": "mode", "7. ": "result", "11. ": "error"},
-    "gemini-interactions": {"2. ": "field", "3. ": "step", "9. ": "status", "10. ": "event"},
-    "ollama": {"2. ": "field"},
-    "openrouter": {"2. ": "field", "3. ": "entry"},
-}
-# Words in the tables' first cells that are values or headers, not rows.
-NOT_ROWS = frozenset(
-    {
-        "type",
-        "auto",
-        "default",
-        "flex",
-        "scale",
-        "priority",
-        "ultrafast",
-        "standard_only",
-        "standard",
-        "fast",
-        "text",
-        "audio",
-        "user_profile_id",
-        "workspace_id",
-        "betas",
-        "id",
-    }
-)
 
 
 class Row(NamedTuple):
+    """A fixture and the evidence in it for one element of the wire format."""
+
     file: str
     evidence: str
 
 
 def _read_coverage(protocol: str) -> dict[str, Row]:
+    """Read `covers.txt` of a protocol: lines of the form `ELEMENT = FILE: EVIDENCE`."""
     rows = {}
     for line in (fixture_folder(protocol) / "covers.txt").read_text().splitlines():
         if not line.startswith("#"):
-            name, _, shown = line.partition(" = ")
-            file, _, evidence = shown.partition(": ")
+            name, _, proof = line.partition(" = ")
+            file, _, evidence = proof.partition(": ")
             rows[name] = Row(file, evidence)
     return rows
 
@@ -71,6 +33,7 @@ COVERAGE = {protocol: _read_coverage(protocol) for protocol in PROTOCOLS}
 
 
 def is_shown(protocol: str, row: Row) -> bool:
+    """Whether the fixture contains the evidence: raw text after `~`, or an object that meets every condition."""
     path = fixture_path(protocol, *row.file.split("/"))
     if row.evidence.startswith("~"):
         return row.evidence[1:].encode().decode("unicode_escape").encode() in path.read_bytes()
@@ -81,7 +44,7 @@ def is_shown(protocol: str, row: Row) -> bool:
 
 
 def _events(wire: bytes) -> Iterator[Any]:
-    """The payloads of an event stream; without any `data:`, each line is one."""
+    """Yield the payloads of an SSE stream, or of NDJSON if there is no `data:` line."""
     text = wire.decode()
     named = re.search(r"^data:", text, re.MULTILINE) is not None
     for frame in re.split(r"\r\n\r\n|\n\n|\r\r", text) if named else text.splitlines():
@@ -91,10 +54,11 @@ def _events(wire: bytes) -> Iterator[Any]:
             try:
                 yield json.loads(data)
             except ValueError:
-                continue  # a frame that the fixture cuts on purpose
+                continue  # a frame that the fixture truncates on purpose
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every JSON object at any depth."""
     if isinstance(value, dict):
         yield value
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -103,6 +67,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _holds(node: Any, condition: str) -> bool:
+    """Whether an object meets `PATH` (present) or `PATH=VALUE`."""
     path, equals, expected = condition.partition("=")
     for step in path.split("."):
         if not isinstance(node, dict) or step not in node:
@@ -111,40 +76,3 @@ def _holds(node: Any, condition: str) -> bool:
     if not equals:
         return node is not None
     return expected.encode().decode("unicode_escape") == (node if isinstance(node, str) else json.dumps(node))
-
-
-def wire_fact_rows(protocol: str) -> Iterator[str]:
-    """The names in the first cells of the tables, where the wire facts lie beside the project."""
-    path = WIRE_FACTS / WIRE_FACT_FILES[protocol]
-    lines = path.read_text().splitlines()
-    kind = None
-    for line, following in pairwise([*lines, ""]):
-        if line.startswith("#"):
-            heading = line.lstrip("# ")
-            kind = next((kind for start, kind in TABLES[protocol].items() if heading.startswith(start)), None)
-        elif kind is not None and line.startswith("|") and not following.startswith("|---"):
-            cell = line.split("|")[1]
-            for name in _event_names(cell) if "`response." in cell else _names(cell):
-                short = name.partition(".")[0] if kind == "field" else name
-                if short not in NOT_ROWS:
-                    yield f"{kind} {short}"
-
-
-def _names(cell: str) -> Iterator[str]:
-    """The quoted words, each up to what it holds; in a table without quotes, the words themselves."""
-    if "`" not in cell:
-        yield from re.findall(r"\w+", cell) if re.fullmatch(r" \w+( ?/ ?\w+)* ", cell) else ()
-    for quoted in re.findall(r"`([^`]+)`", cell):
-        for word in re.split(r"[({\[:*]", quoted)[0].split():
-            if found := re.match(r"[\w.]+", word):
-                yield found.group()
-
-
-def _event_names(cell: str) -> Iterator[str]:
-    """Spells out the shorthand `response.x.delta` / `.done` and `response.x.added/delta/done`."""
-    stem = ""
-    for quoted in re.findall(r"`([^`]+)`", cell):
-        for word in quoted.split("/"):
-            name = word if word.startswith(("response.", "error")) else f"{stem}.{word.lstrip('.')}"
-            stem = name.rpartition(".")[0]
-            yield name

@@ -103,7 +103,7 @@ def assemble(request: Request, report: LossReport, *, skip: int = 0, supports_pr
             ordered = ordered and role == "assistant"
         else:
             turn = Turn(role, None, message, ("messages", index))
-            if last is not None and _awaits_results(last) and role in ("system", "developer"):
+            if last is not None and role in ("system", "developer") and _awaits_results(last):
                 system_turns.append(turn)
                 ordered = False
                 continue

@@ -251,7 +251,7 @@ class Dispatcher:
 
     async def _decode_and_route(self, client_request: ClientRequest) -> tuple[Request, RouteMatch, bool]:
         """Decode the client's request, find the backends for its model, and tell whether its body is heavy."""
-        if heavy := is_heavy_body(client_request.body):
+        if heavy := len(client_request.body) > SMALL_BODY and is_heavy_body(client_request.body):
             request = await self._body_executor.run_in_thread(self._decode_request, client_request)
         else:
             request = self._decode_request(client_request)
@@ -317,8 +317,10 @@ class Dispatcher:
             encoding.mapping.integer_schemas = request
         pair = ProtocolPair(client, upstream, target)
         losses += request_losses(plan, encoding, prepared, pair)
-        check_loss_count(losses, self._limits, upstream.name)
-        raise_for_losses(losses, upstream.name, strict=client_request.strict or options.strict)
+        if losses:
+            if len(losses) > self._limits.losses:
+                check_loss_count(losses, self._limits, upstream.name)
+            raise_for_losses(losses, upstream.name, strict=client_request.strict or options.strict)
         context = ResponseContext(
             request=request,
             mapping=encoding.mapping,
@@ -401,7 +403,7 @@ class Dispatcher:
         """Read a complete upstream response, continue paused rounds, and encode it for the client."""
         body = await self._read_body(upstream_request, upstream_response)
         is_same_protocol = client_request.codec is upstream_request.codec and upstream_request.rounds is None
-        heavy = is_heavy_body(body)
+        heavy = len(body) > SMALL_BODY and is_heavy_body(body)
         if is_same_protocol:
             peek = upstream_request.codec.peek
             if (summary := await self._body_executor.run_in_thread(peek, body) if heavy else peek(body)) is not None:

@@ -90,6 +90,7 @@ class OllamaCapabilities:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._profiles: dict[tuple[str, str], HostProfile] = {}
+        self._default_profiles: dict[tuple[str, str], HostProfile] = {}
 
     async def profile_for(self, provider: Provider, model: str | None, request: Request) -> HostProfile:
         """Return the profile for a request, asking the server if another protocol's client wants thinking."""
@@ -110,8 +111,16 @@ class OllamaCapabilities:
 
     def cached_profile(self, provider: Provider, model: str | None) -> HostProfile:
         """Return the cached profile of a model, or the provider's default, without asking the server."""
-        cached = self._profiles.get((provider.name, model or "")) if self._profiles else None
-        return cached or provider.profile(model)
+        key = (provider.name, model or "")
+        cached = self._profiles.get(key) if self._profiles else None
+        return cached or self._default_profiles.get(key) or self._default_profile(provider, model)
+
+    def _default_profile(self, provider: Provider, model: str | None) -> HostProfile:
+        """Look up the provider's profile for a model, and remember it."""
+        profile = provider.profile(model)
+        if len(self._default_profiles) < LIMIT_CACHED_MODELS and len(model or "") <= LIMIT_CACHED_NAME:
+            self._default_profiles[provider.name, model or ""] = profile
+        return profile
 
     async def _fetch_model(self, provider: Provider, model: str) -> ShowResponse | None:
         """Fetch the details of a model; None if the server does not provide them."""

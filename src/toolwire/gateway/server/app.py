@@ -164,7 +164,8 @@ class App:
             headers = [(b"allow", error.allowed.encode())] if isinstance(error, MethodNotAllowed) else []
             await self._send_error(http_request, codec, to_api_error(error), headers)
         finally:
-            http_request.release_body()
+            if http_request.reserved_bytes:
+                http_request.release_body()
             watch.close()
             record.duration = time.monotonic() - record.started_at
             self._metrics.count_request(record)
@@ -229,9 +230,14 @@ class App:
         capture = None if self._recorder is None else self._recorder.start_capture(client_request, http_request.headers)
         http_request.capture = capture
         sender = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
+
+        def start_stream() -> None:
+            self._loss_store.add(record.id, http_request.principal)  # before the client learns the id
+            sender.start()
+
         try:
             response = await self._dispatcher.dispatch(
-                client_request, record.set_backend, sender.start, None if capture is None else capture.on_request_sent
+                client_request, record.set_backend, start_stream, None if capture is None else capture.on_request_sent
             )
             if capture is not None:
                 capture.on_response(response)
@@ -259,6 +265,8 @@ class App:
         if response.losses:
             report = self._store_losses(http_request, response.losses)
             headers.append((b"toolwire-losses", encode_losses_header(response.losses, report)))
+        else:
+            self._loss_store.add(http_request.record.id, http_request.principal)
         await http_request.respond(200, response.body, headers)
 
     def _store_losses(self, http_request: HttpRequest, losses: list[Loss]) -> bytes:
@@ -275,6 +283,7 @@ class App:
             raise AssertionError(f"{codec.name} has a token count endpoint but no token count codec")
         client_request = replace(client_request, body=codec.token_count.unwrap_request(client_request.body))
         count = await self._token_counter.count_tokens(client_request, http_request.record)
+        self._loss_store.add(http_request.record.id, http_request.principal)
         source_header = (b"toolwire-tokens", b"estimated" if count.is_estimate else b"counted")
         await http_request.respond(
             200, msgspec.json.encode(codec.token_count.encode_count(count.tokens)), [_JSON_HEADER, source_header]
@@ -285,7 +294,6 @@ class App:
         body = await http_request.read_body(self._limits.body)
         record, headers = http_request.record, http_request.headers
         record.client = codec.name
-        self._loss_store.add(record.id, http_request.principal)
         return ClientRequest(
             codec=codec,
             body=body,
@@ -390,6 +398,8 @@ class App:
     ) -> None:
         """Send an error in the client's protocol."""
         http_request.record.error = error.message
+        if http_request.record.client:  # the request was read
+            self._loss_store.add(http_request.record.id, http_request.principal)
         encoding = codec.encode_error(error)
         headers = [_JSON_HEADER, *extra_headers]
         if (seconds := encode_retry_after(error)) is not None:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 
 _LIMIT_HOST = 300  # a name of 253 characters, brackets and a port
+_LIMIT_ALLOWED_HOSTS = 256
 _LOCAL_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -33,6 +34,7 @@ class Authenticator:
         self._principals = tuple(Principal(hashlib.blake2s(key, digest_size=8).hexdigest()) for key in self._keys)
         self._hosts = _LOCAL_NAMES | {host.lower() for host in hosts}
         self._origins = frozenset(origins)
+        self._allowed_hosts = set[bytes]()  # values of `Host` that passed the check
         self._key_share = key_share
 
     def key_quota(self, limit: int) -> int:
@@ -56,18 +58,21 @@ class Authenticator:
 
         A web page could otherwise reach a loopback server from a browser (DNS rebinding).
         """
-        if (origin := headers.get(b"origin")) is not None:
+        origin, host_header = headers.get(b"origin"), headers.get(b"host", b"")
+        if origin is None and host_header in self._allowed_hosts:
+            return None
+        if origin is not None:
             origin_text = origin.decode("latin-1")
             if origin_text not in self._origins and _host_of(origin_text.partition("://")[2]) not in _LOCAL_NAMES:
                 return f"origin {origin_text!r} is not allowed"
-        host = headers.get(b"host", b"").decode("latin-1")
+        host = host_header.decode("latin-1")
         name = _host_of(host)
         if host and not name:
             return f"invalid host {host!r}"
-        if self._keys:
-            return None
-        if name not in self._hosts:
+        if not self._keys and name not in self._hosts:
             return f"host {host!r} is not allowed"
+        if len(self._allowed_hosts) < _LIMIT_ALLOWED_HOSTS and len(host_header) <= _LIMIT_HOST:
+            self._allowed_hosts.add(host_header)
         return None
 
 

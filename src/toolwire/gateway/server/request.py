@@ -17,7 +17,7 @@ from toolwire.canonical.errors import ApiError
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.errors import RequestRejected
-from toolwire.gateway.limits import BodyBudget
+from toolwire.gateway.limits import UNCOUNTED_BODY, BodyBudget
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import ExchangeCapture
 from toolwire.gateway.server.auth import Principal
@@ -158,7 +158,8 @@ class HttpRequest(Struct):
             chunk = message.get("body", b"")
             chunks.append(chunk)
             size += len(chunk)
-            self.reserved_bytes = self.body_budget.reserve(self.reserved_bytes, size)
+            if size > UNCOUNTED_BODY:
+                self.reserved_bytes = self.body_budget.reserve(self.reserved_bytes, size)
             if not message.get("more_body", False):
                 break
         if size > limit:

@@ -33,6 +33,7 @@ _EFFORT_SHARES = {"minimal": 10, "low": 20, "medium": 50, "high": 80, "xhigh": 9
 _THINKING_VISIBILITY: dict[str, Literal["omitted", "summary"]] = {"omitted": "omitted", "summarized": "summary"}
 _THINKING_TYPE_FORM = "anthropic:thinking:"
 _THINKING_DISPLAY = {"omitted": "omitted", "summary": "summarized", "full": "summarized"}
+_EMPTY_SAMPLING = Sampling()
 
 
 # ---- decode
@@ -42,13 +43,13 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
     """Decode the sampling parameters, None if the request sets none."""
     stop = shape.stop_sequences
     sampling = Sampling(
-        max_tokens=unset_to_none(shape.max_tokens),
-        temperature=unset_to_none(shape.temperature),
-        top_p=unset_to_none(shape.top_p),
-        top_k=unset_to_none(shape.top_k),
+        max_tokens=None if shape.max_tokens is UNSET else shape.max_tokens,
+        temperature=None if shape.temperature is UNSET else shape.temperature,
+        top_p=None if shape.top_p is UNSET else shape.top_p,
+        top_k=None if shape.top_k is UNSET else shape.top_k,
         stop=None if stop is UNSET else tuple(stop),
     )
-    return None if sampling == Sampling() else sampling
+    return None if sampling == _EMPTY_SAMPLING else sampling
 
 
 def decode_settings(shape: RequestShape) -> tuple[Thinking | None, OutputFormat | None]:

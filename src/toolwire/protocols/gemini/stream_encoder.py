@@ -101,26 +101,34 @@ class Encoder:
         out: list[bytes] = []
         pending: list[str] = []
         pieces = TextPieces()
+        tail, index, candidate = b"", -1, -1  # the open text that the last event extended
         for event in events:
             if type(event) is PartDelta and event.plain:
+                text = event.text
+                if event.index == index and event.candidate == candidate and text:
+                    pending.append(text)
+                    out += (_CHUNK_HEAD, _encode_json(text), tail)
+                    continue
                 # An open part of another protocol is the one whose turn it is, so it needs no sequencing.
                 key = (event.candidate, event.index)
-                if (open_text := self._open_texts.get(key)) is not None and event.text and not self._first_chunk:
+                if (open_text := self._open_texts.get(key)) is not None and text and not self._first_chunk:
+                    candidate, index = key
                     tail, texts = open_text
                     if texts is not pieces:
                         pieces.extend(pending)
                         pieces, pending = texts, []
-                    pending.append(event.text)
-                    out += (_CHUNK_HEAD, _encode_json(event.text), tail)
+                    pending.append(text)
+                    out += (_CHUNK_HEAD, _encode_json(text), tail)
                     continue
+                index = -1
                 if (open_part := self._open_parts.get(key)) is not None:
                     if open_part.pieces is not pieces:
                         pieces.extend(pending)
                         pieces, pending = open_part.pieces, []
-                    pending.append(event.text)
+                    pending.append(text)
                     continue
             pieces.extend(pending)
-            pending = []
+            pending, index = [], -1
             out.append(self._encode(event))
         pieces.extend(pending)
         return b"".join(out)

@@ -51,7 +51,10 @@ def convert_system_messages(request: Request, start: int, plan: EncodingPlan) ->
 
     Many chat templates reject them anywhere but at the start. They stay in place, so that the prompt prefix is stable.
     """
-    if all(message.role not in _SYSTEM_ROLES for message in request.messages[start:]):
+    for index in range(start, len(request.messages)):
+        if request.messages[index].role in _SYSTEM_ROLES:
+            break
+    else:
         return request
     messages = list(request.messages)
     for index in range(start, len(messages)):
@@ -85,16 +88,14 @@ def acknowledge_results(messages: list[Any], plan: EncodingPlan) -> list[Any]:
 
 
 @lru_cache(maxsize=64)
-def _first_names(fields: tuple[str, ...]) -> frozenset[str]:
+def first_names(fields: tuple[str, ...]) -> frozenset[str]:
+    """Return the names of the body's members that JSON pointers lead into."""
     return frozenset([field.partition("/")[0] for field in fields])
 
 
 def drop_unsupported_fields(body: dict[str, Any], plan: EncodingPlan) -> None:
     """Remove the fields that the host may reject from a body."""
-    fields = plan.target.host.unsupported_fields
-    if _first_names(fields).isdisjoint(body):
-        return
-    for field in fields:
+    for field in plan.target.host.unsupported_fields:
         name, _, inner = field.partition("/")
         parent = body if not inner else body.get(name)
         if not isinstance(parent, dict) or (inner or name) not in parent:

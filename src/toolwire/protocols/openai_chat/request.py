@@ -1,6 +1,7 @@
 """Decode and encode the body of `POST /v1/chat/completions`."""
 
 import re
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from toolwire.protocols.openai_chat.hosts import (
     convert_system_messages,
     drop_unsupported_fields,
     encode_leading_system,
+    first_names,
 )
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
@@ -136,6 +138,8 @@ NO_MESSAGES = "openai-chat:absent:messages"
 EMPTY_OPTIONS = "openai-chat:stream_options:empty"
 
 _RAW_FIELDS = ("tool_choice", "function_call", "metadata")
+_raw_fields = attrgetter(*_RAW_FIELDS)
+_NO_RAW_FIELDS = (UNSET,) * len(_RAW_FIELDS)
 
 _CACHE_OPTIONS = {"mode", "ttl"}
 _MODALITIES = ("text", "audio")
@@ -200,8 +204,9 @@ def _decode_labels(shape: RequestShape) -> Raw | None:
 def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *settings: Node | None) -> bool:
     """Tell whether a typed read left no extras, which unknown enum values still produce."""
     names = () if choice is None else choice.names
-    if any(node is not None and node.extras for node in (choice, *names, *settings)):
-        return False
+    for node in (choice, *names, *settings):
+        if node is not None and node.extras:
+            return False
     for message in messages:
         for part in message.parts:
             if part.extras or message.extras or ((cache := getattr(part, "cache", None)) is not None and cache.extras):
@@ -235,11 +240,13 @@ def _decode_extras(shape: RequestShape, choice_extras: dict[str, Raw]) -> dict[s
 
 def _null_forms(shape: RequestShape) -> tuple[str, ...]:
     """Return the wire form of raw fields that are null, and of absent messages."""
-    nulls = tuple(
-        f"{FAMILY}:null:{name}"
-        for name in _RAW_FIELDS
-        if getattr(shape, name) is not UNSET and bytes(getattr(shape, name)) == b"null"
-    )
+    nulls: tuple[str, ...] = ()
+    if _raw_fields(shape) != _NO_RAW_FIELDS:
+        nulls = tuple(
+            f"{FAMILY}:null:{name}"
+            for name in _RAW_FIELDS
+            if getattr(shape, name) is not UNSET and bytes(getattr(shape, name)) == b"null"
+        )
     if shape.messages is UNSET and (shape.nulls is UNSET or "messages" not in shape.nulls):
         return (*nulls, NO_MESSAGES)
     return nulls
@@ -290,7 +297,8 @@ def _remove_unsupported(body: dict[str, Any], plan: EncodingPlan) -> None:
         body["prompt_cache_options"] = _encode_cache_options(body["prompt_cache_options"], plan)
     if "modalities" in body:
         body["modalities"] = _encode_modalities(body["modalities"], plan)
-    if plan.target.host.unsupported_fields:
+    fields = plan.target.host.unsupported_fields
+    if fields and not first_names(fields).isdisjoint(body):
         drop_unsupported_fields(body, plan)
 
 

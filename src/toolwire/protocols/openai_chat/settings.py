@@ -42,6 +42,7 @@ _SAMPLING_FIELDS = (
 )
 _sampling_fields = attrgetter(*_SAMPLING_FIELDS)
 _NO_SAMPLING = (None,) * len(_SAMPLING_FIELDS)
+_EMPTY_SAMPLING = Sampling()
 
 
 # ---- decode
@@ -60,11 +61,12 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
     stop = shape.stop
     if isinstance(stop, str):
         stop, wire_form = [stop], (*wire_form, SINGLE_STOP)
-    values = {name: unset_to_none(getattr(shape, name)) for name in _SAMPLING_FIELDS}
+    fields = zip(_SAMPLING_FIELDS, _sampling_fields(shape), strict=True)
+    values = {name: value for name, value in fields if value is not UNSET}
     sampling = Sampling(
         max_tokens=limit, stop=tuple(stop) if isinstance(stop, list) else None, wire_form=wire_form, **values, **extras
     )
-    return None if sampling == Sampling() else sampling
+    return None if sampling == _EMPTY_SAMPLING else sampling
 
 
 def decode_output(shape: RequestShape) -> OutputFormat | None:

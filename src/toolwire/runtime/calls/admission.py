@@ -14,7 +14,7 @@ from toolwire.runtime.calls.validation import CallValidationError, is_truncated,
 from toolwire.runtime.policy import Policy, Rule
 from toolwire.runtime.run.state import PendingCall, RunState
 from toolwire.runtime.run.step_log import StepLog
-from toolwire.runtime.tool import CallDeferred, Tool, ToolCatalog, takes_direct_calls, takes_program_calls
+from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolCatalog, takes_direct_calls, takes_program_calls
 
 Caller = Literal["direct", "code"]
 _CALLER_HINTS: dict[Caller, str] = {
@@ -50,13 +50,17 @@ def admit_call(
     pending = PendingCall(
         call=call, id=id, tool=tool, validated_text=text, repairs=repairs, is_program_call=caller == "code"
     )
-    apply_policy(pending, tool, policy)
+    _set_verdict(pending, tool, policy, pending.arguments if repairs else arguments)
     return pending
 
 
 def apply_policy(pending: PendingCall, tool: Tool, policy: Policy) -> None:
     """Set the policy's verdict on the current arguments."""
-    arguments = pending.arguments
+    _set_verdict(pending, tool, policy, pending.arguments)
+
+
+def _set_verdict(pending: PendingCall, tool: Tool, policy: Policy, arguments: Arguments) -> None:
+    """Set the verdict on arguments that nothing else uses: the code of the tool may change them."""
     decision = policy.decide(tool, arguments)
     pending.verdict, pending.verdict_reason = decision.verdict, decision.reason
     if pending.verdict != "deny" and (reason := tool.approval_reason(arguments)) is not None:

@@ -140,9 +140,10 @@ class Executor:
             return decode_stored(stored, CallOutcome, f"step {name}")
         resumable = pending.tool is not None and _may_run_again(pending.tool)
         if self._step_log.intent(name) is not None and not resumable:
-            outcome = self._build_outcome(pending, _error_output(IN_DOUBT, "in_doubt"))
+            recorded = self._redact_arguments(pending.arguments)
+            outcome = self._build_outcome(pending, _error_output(IN_DOUBT, "in_doubt"), recorded)
         elif (skipped := self._skip_result(pending)) is not None:
-            outcome = self._build_outcome(pending, skipped)
+            outcome = self._build_outcome(pending, skipped, self._redact_arguments(pending.arguments))
         else:
             intent = CallIntent(pending.call.name, pending.arguments_text, resumable)
             async with self._locks.hold(pending):
@@ -187,15 +188,21 @@ class Executor:
             raise AssertionError("calls without a tool are refused earlier")
         self._on_event(CallStarted(call_id=pending.id, tool=tool.name))
         start, attempt = time.time(), 0
+        arguments = pending.arguments
+        recorded = self._redact_arguments(arguments)  # before the tool can change them
         while True:
             attempt += 1
-            output = self._rate_limit_error(tool) or await self._attempt(step_name, tool, pending, attempt)
+            output = self._rate_limit_error(tool) or await self._attempt(
+                step_name, tool, pending, arguments if attempt == 1 else pending.arguments, attempt
+            )
             if output.error_kind not in _TRANSIENT or not _is_repeatable(tool) or attempt > tool.retries:
                 break
             await asyncio.sleep(_RETRY_DELAY * 2 ** (attempt - 1))
-        return self._build_outcome(pending, output, start, attempt - 1)
+        return self._build_outcome(pending, output, recorded, start, attempt - 1)
 
-    async def _attempt(self, step_name: str, tool: Tool, pending: PendingCall, attempt: int) -> ToolOutput:
+    async def _attempt(
+        self, step_name: str, tool: Tool, pending: PendingCall, arguments: Arguments, attempt: int
+    ) -> ToolOutput:
         """Run the tool once, and convert its failures to error outputs."""
         context = ToolContext(
             run=self._run,
@@ -212,7 +219,7 @@ class Executor:
         )
         try:
             async with asyncio.timeout(tool.timeout):
-                output = as_output(await tool.run(pending.arguments, context))
+                output = as_output(await tool.run(arguments, context))
             if tool.output_schema is not None and not output.is_error:
                 check_output(tool, output.structured)
         except TimeoutError:
@@ -248,7 +255,12 @@ class Executor:
         )
 
     def _build_outcome(
-        self, pending: PendingCall, output: ToolOutput, start: float | None = None, retries: int = 0
+        self,
+        pending: PendingCall,
+        output: ToolOutput,
+        redacted_arguments: Any,
+        start: float | None = None,
+        retries: int = 0,
     ) -> CallOutcome:
         """Build the result for the model and the record of a call. `start` is None if the tool was not run."""
         call, tool = pending.call, pending.tool
@@ -262,7 +274,7 @@ class Executor:
         record = CallRecord(
             tool=call.name,
             call_id=pending.id,
-            arguments=self._redact_arguments(pending.arguments),
+            arguments=redacted_arguments,
             approval=_approval_summary(pending),
             start=now if start is None else start,
             end=now,

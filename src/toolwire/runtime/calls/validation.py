@@ -359,7 +359,7 @@ def check_schema(tool: Tool) -> None:
 
 def _parse_json(name: str, text: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_reject_duplicate_names, parse_constant=_reject_constant)
+        return _STRICT_DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise CallValidationError(f"the arguments of {name} are not valid JSON: {reason}", "json") from None
@@ -377,6 +377,9 @@ def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _reject_constant(word: str) -> NoReturn:
     """Raise for `NaN` and `Infinity` (`parse_constant`), which are not JSON."""
     raise ValueError(f"{word} is not a JSON value")
+
+
+_STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_names, parse_constant=_reject_constant)
 
 
 @lru_cache(maxsize=4096)

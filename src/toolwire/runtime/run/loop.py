@@ -273,9 +273,12 @@ class Loop:
         state.recent_call_digests = (*state.recent_call_digests, hashlib.sha256(msgspec.json.encode(calls)).digest())[
             -_MAX_CYCLE_LENGTH * times :
         ]
-        for length in range(1, _MAX_CYCLE_LENGTH + 1):
-            latest = state.recent_call_digests[-length * times :]
-            if len(latest) == length * times and latest[length:] == latest[:-length]:
+        recent = state.recent_call_digests
+        for length in range(1, min(_MAX_CYCLE_LENGTH, len(recent) // times) + 1):
+            if times > 1 and recent[-1] != recent[-1 - length]:
+                continue
+            latest = recent[-length * times :]
+            if latest[length:] == latest[:-length]:
                 names = ", ".join(sorted({name for name, _ in calls}))
                 pattern = "was called with the same arguments" if length == 1 else f"repeated a cycle of {length} turns"
                 return f"{names} {pattern} {times} times in a row"

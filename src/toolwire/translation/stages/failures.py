@@ -41,7 +41,12 @@ class FailureStage:
 
 def response_error(response: Response) -> ApiError | None:
     """Return the error of a failed response, even if only its stop reason says so."""
-    return response.error or _stop_error([candidate.stop for candidate in response.candidates])
+    if response.error is not None:
+        return response.error
+    for candidate in response.candidates:
+        if candidate.stop is None or candidate.stop.reason != "error":
+            return None
+    return _stop_error([candidate.stop for candidate in response.candidates])
 
 
 def _stop_error(stops: Collection[Stop | None]) -> ApiError | None:
@@ -59,6 +64,9 @@ def find_defect(response: Response, reader: Codec) -> ApiError | None:
     """
     if response.error is not None:
         return None
+    for candidate in response.candidates:
+        if candidate.stop is not None and candidate.stop.reason != "malformed_call":
+            return None
     stops = [candidate.stop for candidate in response.candidates]
     if response.status is None and not any(stops) and not _has_content(response):
         return _EMPTY_RESPONSE

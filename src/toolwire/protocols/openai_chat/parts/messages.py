@@ -5,6 +5,7 @@ a call is therefore moved before it.
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -80,6 +81,8 @@ _OTHER_ROLE_FIELDS = (
     "reasoning_content",
     "reasoning",
 )
+_other_role_fields = attrgetter(*_OTHER_ROLE_FIELDS)
+_NO_OTHER_FIELDS = (UNSET,) * len(_OTHER_ROLE_FIELDS)
 
 _EMPTY_FUNCTION = FunctionCallShape(name="", arguments="")
 
@@ -103,7 +106,9 @@ def decode_message(shape: MessageShape, path: str, at: str | None = None) -> Mes
     else:
         parts = decode_parts(shape.content) if isinstance(shape.content, list) else ()
         wire_form = (CONTENT_LIST,) if shape.content == [] else ()
-    extras = _with_extras(collect_chat_extras(shape, *wire_form), _unused_fields(shape, _OTHER_ROLE_FIELDS))
+    extras = collect_chat_extras(shape, *wire_form)
+    if _other_role_fields(shape) != _NO_OTHER_FIELDS:
+        extras = _with_extras(extras, _unused_fields(shape, _OTHER_ROLE_FIELDS))
     return Message(role=role, parts=parts, name=unset_to_none(shape.name), at=at, **extras)
 
 
@@ -181,8 +186,17 @@ def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
     message = turn.message
     if not plan.same_protocol and (message is None or message.name is None):
         parts = message.parts if message is not None and turn.located_parts is None else parts_of(turn)
-        encode_fast = _encode_fast_assistant if turn.role == "assistant" else _encode_fast_results
-        if (encoded := encode_fast(parts, plan)) is not None:
+        if turn.role == "assistant":
+            encoded = _encode_fast_assistant(parts, plan)
+        elif len(parts) != 1:
+            encoded = _encode_fast_results(parts, plan)
+        elif type(part := parts[0]) is not Text:
+            encoded = None if (result := encode_fast_result(part, plan)) is None else [result]
+        else:
+            if turn.role == "user" and part.id is None and part.wire_form in _PLAIN_FORMS and _is_plain_text(part):
+                return [{"role": "user", "content": part.text}]
+            return _encode_results_and_content(turn, plan)
+        if encoded is not None:
             return encoded
     if turn.role == "assistant":
         return _encode_assistant(turn, plan)
