@@ -77,8 +77,10 @@ class StateStore(Protocol):
         """Write rows, and return once they survive a crash: for ids that a client gets."""
 
     async def put_if(self, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]) -> bool:
-        """Write as `put` does, if `accepts` takes the body that is stored under the first row's id, or None if there
-        is none. Return whether it did. No other write comes between the check and this one."""
+        """Write as `put` does if the first row's stored body is accepted; return whether it was.
+
+        `accepts` gets None if no such row is stored. No other write comes between the check and this one.
+        """
 
     def version(self) -> object:
         """Return a value that changes whenever rows may have been written, here or by another process."""
