@@ -114,6 +114,7 @@ def test_list_field_resolves_to_its_elements(source_path: SourcePath, field: str
         ("[]", ["x"]),
         ('[1, {"a": []}]', ["x/0", "x/1"]),
         ("[[1, 2], [], 3]", ["x/0/0", "x/0/1", "x/1", "x/2"]),
+        ("[" * 600 + "]" * 600, ["x" + "/0" * 599]),
     ],
 )
 def test_nested_list_resolves_to_its_elements(value: str, paths: list[str]) -> None:

@@ -34,9 +34,17 @@ TOKENS = (
 )
 
 
-# h11 is stricter here, with no effect on framing: empty lines before the head, and unusual reason phrases.
+# h11 is stricter here, with no effect on framing: empty lines before the head, and unusual reason phrases. It takes
+# "\r\r\n" for a status line that is only "\r"; such a line holds nothing that could be read in two ways.
 EXCUSED = re.compile(
-    r"no response line received|illegal status line: bytearray\(b[\"'](\\[rn])*HTTP/1\.[01] \d{3}\b.*", re.DOTALL
+    r"no response line received|illegal status line: bytearray\(b[\"'](\\[rn])*(HTTP/1\.[01] \d{3}\b.*|[\"']\))",
+    re.DOTALL,
+)
+
+
+# A response without a body ends with its head, whatever its fields say (RFC 9112, 6.3); h11 reads them all the same.
+BODILESS_WITH_ENCODING = re.compile(
+    rb"HTTP/1\.[01] (?:1\d\d|204|304)\b[^\n]*\n(?:[^\r\n][^\n]*\n)*?transfer-encoding:", re.IGNORECASE
 )
 
 
@@ -53,6 +61,8 @@ def check(data: bytes) -> None:
     if ours.failed:
         return  # the caller gets an error, never a wrong response
     if EXCUSED.fullmatch(reference.failed):
+        return
+    if "Transfer-Encoding" in reference.failed and BODILESS_WITH_ENCODING.search(data):
         return
     assert not reference.failed, f"h11: {reference.failed}, here: {ours}"
     assert ours == reference, f"h11: {reference}, here: {ours}"

@@ -59,6 +59,22 @@ def test_fixtures_with_a_replaced_value_decode_or_fail_cleanly(protocol: str, ki
 
 
 @pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
+@pytest.mark.parametrize("kind", ["request", "response"])
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_fixture_with_a_value_that_python_cannot_hold(protocol: str, kind: Any, data: st.DataObject) -> None:
+    bodies = (
+        recorded_bodies.fixture_requests(protocol) if kind == "request" else recorded_bodies.fixture_responses(protocol)
+    )
+    body = bodies[data.draw(st.sampled_from(sorted(bodies)))]
+    places = [path for path, _ in leaves(body)] + [f"{path}/{UNKNOWN_KEY}" for path in object_paths(body)]
+    text = json.dumps(with_value(body, data.draw(st.sampled_from(places)), MARKER)).encode()
+    wire = text.replace(b'"%b"' % MARKER.encode(), data.draw(st.sampled_from([b"1e999", b'{"type":"x","a":[1e999]}'])))
+    for target in recorded_bodies.PROTOCOL_NAMES:
+        _assert_value_or_decode_error(wire, protocol, kind, target)
+
+
+@pytest.mark.parametrize("protocol", recorded_bodies.PROTOCOL_NAMES)
 @given(data=st.binary(max_size=200))
 def test_arbitrary_bytes_as_a_stream_end_cleanly(protocol: str, data: bytes) -> None:
     _assert_ends(data, protocol, protocol)

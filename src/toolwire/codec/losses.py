@@ -222,14 +222,16 @@ def _extra_keys(extras: dict[str, Raw]) -> _ExtraKeys:
 
 
 def element_pointers(value: Raw, pointer: str) -> list[str]:
-    """Return the JSON pointer of a value; for a list, those of its elements, at any depth."""
-    if bytes(value)[:1] != b"[" or not (elements := _decode_array(value)):
-        return [pointer]
-    return [
-        inner_pointer
-        for index, element in enumerate(elements)
-        for inner_pointer in element_pointers(element, f"{pointer}/{index}")
-    ]
+    """Return the pointer of a value; for a list, those of its elements, at any depth."""
+    pointers: list[str] = []
+    pending = [(value, pointer)]  # no recursion: lists may be nested as deeply as the decoder takes them
+    while pending:
+        value, pointer = pending.pop()
+        if bytes(value)[:1] != b"[" or not (elements := _decode_array(value)):
+            pointers.append(pointer)
+        else:
+            pending += reversed([(element, f"{pointer}/{index}") for index, element in enumerate(elements)])
+    return pointers
 
 
 def source_pointers(root: Node, path: SourcePath, field: str, wire_names: WireNames) -> list[str]:

@@ -14,7 +14,7 @@ from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import OPENAI, PROFILES, HostProfile
 from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target
 from toolwire.codec.losses import UNLOCATED
-from toolwire.codec.wire.reader import escape_pointer
+from toolwire.codec.wire.reader import decode_json, escape_pointer
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.history import has_envelopes, restore_envelopes
 from toolwire.translation.stages.call_ids import assign_call_ids
@@ -85,7 +85,10 @@ class Translation:
     @property
     def value(self) -> Any:
         """Return the body as parsed JSON."""
-        return json.loads(self.to_bytes())
+        try:
+            return json.loads(self.to_bytes())
+        except ValueError:  # an integer of more digits than Python converts
+            return decode_json(self.to_bytes())
 
     def __repr__(self) -> str:
         return f"Translation({self.to_bytes().decode()}, losses={len(self.losses)})"

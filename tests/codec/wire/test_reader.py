@@ -20,7 +20,16 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unescape_pointer,
 )
-from toolwire.codec.wire.reader import Extra, Reader, UnknownVariant, WireObject, describe_json, escape_pointer, tag_of
+from toolwire.codec.wire.reader import (
+    Extra,
+    Reader,
+    UnknownVariant,
+    WireObject,
+    decode_json,
+    describe_json,
+    escape_pointer,
+    tag_of,
+)
 
 FAMILY = "acme"
 
@@ -353,3 +362,16 @@ def test_as_dict_uses_wire_names() -> None:
 def test_pointer_escaping_round_trips(name: str) -> None:
     assert "/" not in escape_pointer(name)
     assert unescape_pointer(escape_pointer(name)) == name
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"-1e400", b"9" * 5000])
+def test_a_number_that_python_cannot_hold_is_kept_as_it_is_written(number: bytes) -> None:
+    text = b'{"a":[%b,1.5,"x"],"b":{"c":%b}}' % (number, number)
+    assert msgspec.json.encode(decode_json(b" " + text)) == text
+    assert msgspec.json.encode(decode_json(text.decode())) == text
+
+
+@pytest.mark.parametrize("text", [b"[1e999,]", b'{"a":1e999', b'[1e999,"\\ud83d"]'])
+def test_text_that_is_no_json_is_refused_also_behind_such_a_number(text: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_json(text)

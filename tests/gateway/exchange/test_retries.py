@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from tests.support.servers.http_responses import (
     openai_error_body,
     transfer_chunk,
 )
-from tests.support.servers.upstream import Handler, ScriptedUpstream, reply_with, serve_upstream
+from tests.support.servers.upstream import Handler, ScriptedUpstream, read_http_request, reply_with, serve_upstream
 from toolwire.canonical.content import Text, ToolResult
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.events import ResponseFailed
@@ -40,7 +40,7 @@ from toolwire.codec.interface import ResponseContext, Route
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.exchange.sender import find_side_effect, retry_delay
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse
+from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse, _Connection
 
 MODES = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
@@ -60,8 +60,29 @@ class CountingUpstream:
         await self._handler(reader, writer)
 
 
+_WAITING: set[_Connection] = set()
+
+
+@pytest.fixture
+def no_timers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No connection gives up by the clock, only when an upstream calls `fall_silent`."""
+    monkeypatch.setattr(_Connection, "_set_timer", lambda connection, _: _WAITING.add(connection))
+    yield
+    _WAITING.clear()
+
+
+async def fall_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read the request; the time that the gateway waits for the answer is then over."""
+    await read_http_request(reader)
+    port = writer.get_extra_info("sockname")[1]
+    for connection in [one for one in _WAITING if one.origin.port == port]:
+        connection._read_timeout = 0
+        connection._check_timeout()
+    await reader.read()
+
+
 UNKNOWN: dict[str, Handler] = {
-    "silent": reply_with(b""),
+    "silent": fall_silent,
     "closed": reply_with(b"", keep_open=False),
     "cut in the answer": reply_with(b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{", keep_open=False),
     "cut before the first event": reply_with(SSE_HEAD + transfer_chunk(b": hello\n\n"), keep_open=False),
@@ -71,12 +92,8 @@ UNKNOWN: dict[str, Handler] = {
 }
 
 
-def seconds_for(fault: str) -> float:
-    """Return the time-out to configure: short only where a time-out is the failure."""
-    return 0.3 if fault == "silent" else 60
-
-
 @MODES
+@pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", UNKNOWN)
 def test_request_that_may_have_been_processed_is_not_retried(fault: str, stream: bool) -> None:
     """Each of these was sent three times."""
@@ -85,7 +102,7 @@ def test_request_that_may_have_been_processed_is_not_retried(fault: str, stream:
         counted = CountingUpstream(UNKNOWN[fault])
         async with (
             serve_upstream(counted) as origin,
-            run_gateway(one_provider_config(origin, timeout=seconds_for(fault))) as gateway,
+            run_gateway(one_provider_config(origin)) as gateway,
         ):
             response = await gateway.send_question("anthropic", stream=stream)
             assert response.status in (500, 502, 504)
@@ -95,11 +112,12 @@ def test_request_that_may_have_been_processed_is_not_retried(fault: str, stream:
 
 
 @MODES
+@pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", UNKNOWN)
 def test_request_that_may_have_been_processed_fails_over(fault: str, stream: bool) -> None:
     async def work() -> None:
         counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_STREAM if stream else CHAT_RESPONSE)
-        async with two_providers(counted, second, "openai-chat", patience=seconds_for(fault)) as gateway:
+        async with two_providers(counted, second, "openai-chat") as gateway:
             response = await gateway.send_question("anthropic", stream=stream)
             assert response.status == 200, await response.read(10_000)
             assert (counted.requests, len(second.requests)) == (1, 1)
@@ -109,13 +127,11 @@ def test_request_that_may_have_been_processed_fails_over(fault: str, stream: boo
 
 @asynccontextmanager
 async def two_providers(
-    first: Handler, second: Handler, protocol: str, more: str = "", patience: float = 60
+    first: Handler, second: Handler, protocol: str, more: str = ""
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway with a fallback provider and these settings."""
     async with serve_upstream(first) as one, serve_upstream(second) as two:
-        config = one_provider_config(one, protocol, timeout=patience).replace(
-            'provider = "up"', 'providers = ["up", "next"]'
-        )
+        config = one_provider_config(one, protocol).replace('provider = "up"', 'providers = ["up", "next"]')
         config += f'[providers.next]\nprotocol = "{protocol}"\nbase_url = "http://{two.authority}"\n{more}'
         async with run_gateway(config) as gateway:
             yield gateway
@@ -138,6 +154,7 @@ EFFECTS: dict[str, tuple[str, dict[str, Any], str]] = {
 PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "openai-responses": "/v1/responses"}
 
 
+@pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
 def test_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
@@ -146,7 +163,7 @@ def test_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -
 
     async def work() -> None:
         counted, second = CountingUpstream(UNKNOWN[fault]), ScriptedUpstream(CHAT_RESPONSE)
-        async with two_providers(counted, second, protocol, patience=seconds_for(fault)) as gateway:
+        async with two_providers(counted, second, protocol) as gateway:
             response = await gateway.post(PATHS[protocol], json.dumps({"model": "m", **body}).encode())
             message = decode_error(protocol, response.status, await response.read(10_000)).message
         assert (counted.requests, second.requests) == (1, [])

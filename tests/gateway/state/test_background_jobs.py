@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from tests.support.gateway.in_process import one_provider_config, run_async, run_gateway
 from tests.support.gateway.state_store import AMPLE_BOUNDS
-from tests.support.servers.upstream import read_http_request, serve_upstream
+from tests.support.servers.http_responses import CHAT_STREAM
+from tests.support.servers.upstream import read_http_request, reply_with, serve_upstream
+from toolwire.codec.framing import SseSplitter
 from toolwire.gateway.limits import Quota
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
-from toolwire.gateway.state.background_jobs import FRAMES_KIND, BackgroundJobs, encode_frame
+from toolwire.gateway.state.background_jobs import FRAMES_KIND, BackgroundJobs, encode_frame, with_cancelled_status
 from toolwire.gateway.state.conversations import StoredResponse
 from toolwire.gateway.state.store import Row, SqliteStateStore
 
@@ -53,6 +57,41 @@ def test_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
                     await asyncio.sleep(0.01)
 
     run_async(work())
+
+
+def test_a_cancellation_that_comes_while_the_answer_is_being_stored_is_not_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process cancels right after this one has looked whether the answer is still wanted."""
+    cancelled, read_rows = asyncio.Event(), SqliteStateStore.get
+
+    async def get_then_cancel(store: SqliteStateStore, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
+        found = await read_rows(store, owner, kind, ids)
+        if kind == "response" and not cancelled.is_set():
+            (record,) = [msgspec.json.decode(body, type=StoredResponse) for body in found.values()]
+            body = msgspec.json.encode(replace(record, response=Raw(with_cancelled_status(record.response))))
+            await store.put([Row(owner, kind, ids[0], body)])
+            cancelled.set()
+        return found
+
+    async def work() -> None:
+        async with serve_upstream(reply_with(CHAT_STREAM)) as origin:
+            config = one_provider_config(origin, extra_config=f'[state]\npath = "{tmp_path / "state.db"}"\n')
+            async with run_gateway(config) as gateway:
+                monkeypatch.setattr(SqliteStateStore, "get", get_then_cancel)
+                asked = json.dumps({"model": "m", "input": "think", "background": True, "stream": True}).encode()
+                answer = await gateway.post("/v1/responses", asked)
+                events = decode_frames(await answer.read(1_000_000))
+                assert cancelled.is_set()
+                assert events[-1]["response"]["status"] == "cancelled"
+                _, stored = await gateway.get(f"/v1/responses/{events[-1]['response']['id']}")
+                assert json.loads(stored)["status"] == "cancelled"
+
+    run_async(work())
+
+
+def decode_frames(stream: bytes) -> list[dict[str, Any]]:
+    return [json.loads(data) for data in SseSplitter().feed(stream) if data != b"[DONE]"]
 
 
 class Counting(SqliteStateStore):

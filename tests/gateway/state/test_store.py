@@ -45,6 +45,20 @@ def test_rows_are_visible_to_their_owner_only(store_path: Path | None) -> None:
     run(store_path, work)
 
 
+def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(store_path: Path | None) -> None:
+    async def work(store: SqliteStateStore) -> None:
+        rows = [response_row("a", b"2"), response_row("b", b"2")]
+        assert not await store.put_if(rows, lambda body: body is not None)
+        assert await store.get("me", "response", ["a", "b"]) == {}
+        store.enqueue([response_row("a", b"1")])
+        assert not await store.put_if(rows, lambda body: body == b"0")
+        assert await store.get("me", "response", ["a", "b"]) == {"a": b"1"}
+        assert await store.put_if(rows, lambda body: body == b"1")
+        assert await store.get("me", "response", ["a", "b"]) == {"a": b"2", "b": b"2"}
+
+    run(store_path, work)
+
+
 def test_ids_are_bound_as_values(store_path: Path | None) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 

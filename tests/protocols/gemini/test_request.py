@@ -400,3 +400,11 @@ def test_invalid_base64_is_passed_through(data: str) -> None:
     body = {"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": data}}]}]}
     assert tw.translate(body, "gemini", "gemini").value == body
     assert data in json.dumps(tw.translate(body, "gemini", "anthropic", model="m").value)
+
+
+@pytest.mark.parametrize("model", ["#", "a b", "models/../x", "x?key=1"])
+def test_a_model_in_the_body_that_fits_no_path_is_refused_with_its_place(model: str) -> None:
+    with pytest.raises(tw.DecodeError) as refused:
+        decoded({"model": model, "contents": [HELLO]})
+    assert refused.value.path == "/model"
+    assert decoded({"model": model, "contents": [HELLO]}, model="gemini-3-pro").model == "gemini-3-pro"

@@ -380,3 +380,11 @@ def test_enabled_thinking_requests_summaries_unless_omitted(display: dict[str, s
     body = {"model": "m", "max_tokens": 9, "messages": [message], "thinking": {"type": "adaptive", **display}}
     encoded = tw.translate(body, "anthropic", "gemini-interactions").value
     assert encoded["generation_config"]["thinking_summaries"] == expected
+
+
+def test_a_safety_method_that_is_no_word_has_no_counterpart_in_gemini() -> None:
+    setting = {"type": "dangerous_content", "threshold": "block_only_high", "method": ["severity"]}
+    body = {"model": "m", "input": "Hi", "safety_settings": [setting]}
+    translation = tw.translate(body, "gemini-interactions", "gemini")
+    assert "safetySettings" not in translation.value
+    assert [loss.path for loss in translation.losses] == ["/safety_settings/0"]

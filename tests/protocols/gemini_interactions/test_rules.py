@@ -74,6 +74,11 @@ BROKEN: list[tuple[str, Any, str]] = [
         body(**choice({"allowed_tools": {"mode": "any", "tools": ["g"]}})),
         "/generation_config/tool_choice/allowed_tools/tools/0",
     ),
+    (
+        "choice-unknown",
+        body(**choice({"allowed_tools": {"mode": "any", "tools": ["f", {}]}})),
+        "/generation_config/tool_choice/allowed_tools/tools/1",
+    ),
 ]
 
 

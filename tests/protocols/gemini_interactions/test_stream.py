@@ -8,6 +8,7 @@ import pytest
 from google.genai._gaos.types.interactions.interactionssestreamevent import InteractionSSEStreamEvent
 from google.genai._gaos.utils.serializers import unmarshal_json
 
+import toolwire as tw
 from tests.support.samples import recorded_bodies
 from tests.support.samples.fixture_files import FIXTURES
 from tests.support.sdk.gemini_interactions import parse_leniently
@@ -254,3 +255,13 @@ def test_lenient_event_parser_matches_the_sdk(name: str) -> None:
     ]:
         data = f'{{"data":{payload}}}'
         assert parse_leniently(data) == unmarshal_json(data, InteractionSSEStreamEvent)
+
+
+@pytest.mark.parametrize("arguments", [1, -1.5, True, "x", [2]])
+def test_a_hosted_call_of_gemini_with_any_arguments_becomes_a_step(arguments: Any) -> None:
+    part = {"toolCall": {"toolType": "URL_CONTEXT", "args": arguments, "id": "u"}}
+    chunk = {"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}
+    wire = b"data: %b\n\n" % json.dumps(chunk).encode()
+    frames = b"".join(tw.translate_stream([wire], "gemini", "gemini-interactions")).decode()
+    assert f'"arguments":{json.dumps(arguments)}' in frames
+    assert "interaction.complete" in frames

@@ -363,3 +363,19 @@ def test_encoder_closed_early_sends_an_error(done: bool) -> None:
     wire = encoder.encode(events(chat_events(CONTENT, STOP)) if done else [])
     assert (b"[DONE]" in wire) is done
     assert (b'"error"' in encoder.close()) is not done
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_frame_that_cannot_be_read_behind_the_end_hides_no_usage_however_the_bytes_are_split(size: int) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    finished = {"id": "c", "choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+    wire = b"data: %b\n\ndata:\n\ndata: %b\n\n" % (
+        json.dumps(finished).encode(),
+        json.dumps({"id": "c", "choices": [], "usage": usage}).encode(),
+    )
+    decoder = CODEC.stream_decoder(ResponseContext())
+    pieces = [wire[at : at + size] for at in range(0, len(wire), size)]
+    response = fold([event for piece in pieces for event in decoder.feed(piece)] + decoder.close())
+    assert response.error is None
+    assert response.usage is not None
+    assert response.usage.output_tokens == 4

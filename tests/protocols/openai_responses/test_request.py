@@ -250,3 +250,12 @@ def test_strict_format_is_completed_or_sent_without_strict() -> None:
         assert translated["schema"].get("required") == (["a"] if strict else None)
         lost_path = "schema/properties/a" if strict else "strict"
         assert loss_paths(body, CHAT, RESPONSES) == {f"/response_format/json_schema/{lost_path}"}
+
+
+@pytest.mark.parametrize("target", [ANTHROPIC, CHAT, "gemini", "gemini-interactions", "ollama", "openrouter"])
+def test_a_computer_call_without_actions_becomes_a_function_call(target: str) -> None:
+    call = {"type": "computer_call", "id": "cu_1", "call_id": "call_1", "status": "completed", "actions": []}
+    request = responses_request(USER_MESSAGE, call, tools=[{"type": "computer"}], model="m")
+    translation = toolwire.translate(request, RESPONSES, target)
+    assert ("approximated", "/input/1") in [(loss.kind, loss.path) for loss in translation.losses]
+    assert "function call" in " ".join(loss.reason for loss in translation.losses)

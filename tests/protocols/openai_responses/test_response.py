@@ -288,3 +288,18 @@ def test_error_type_of_another_vendor_is_replaced_and_reported() -> None:
     body = {"type": "error", "error": {"type": "billing_error", "message": "Pay."}}
     assert translated_body(body, ANTHROPIC, RESPONSES, "error")["error"]["type"] == "insufficient_quota"
     assert has_loss_at(loss_paths(body, ANTHROPIC, RESPONSES, "error"), "/error/type")
+
+
+def test_a_status_that_is_no_number_is_no_status_of_the_error() -> None:
+    error = {"status": False, "error": {"message": "no", "type": "server_error"}}
+    assert CODEC.decode_error(json.dumps(error).encode(), None).status is None
+    assert translated_body(error, RESPONSES, "openrouter", "error")["error"]["message"] == "no"
+
+
+def test_an_mcp_call_without_an_id_gets_one_that_its_result_shares() -> None:
+    item = {"type": "mcp_call", "id": "", "name": "f", "server_label": "s", "arguments": "{}", "output": "done"}
+    body = translated_body(responses_response(item), RESPONSES, "gemini-interactions", "response")
+    call, result = body["steps"]
+    assert (call["type"], result["type"]) == ("mcp_server_tool_call", "mcp_server_tool_result")
+    assert call["id"]
+    assert result["call_id"] == call["id"]

@@ -48,6 +48,8 @@ def test_command_and_url_servers_are_parsed() -> None:
         ("", "mcp.servers.a: set either command or url"),
         ('command = "x"\nurl = "http://y"', "mcp.servers.a: set either command or url"),
         ('url = "file:///etc/passwd"', "mcp.servers.a.url: expected an http or https URL, got 'file:///etc/passwd'"),
+        ('url = "https://["', "mcp.servers.a.url: expected an http or https URL, got 'https://['"),
+        ('url = "https://y:port"', "mcp.servers.a.url: expected an http or https URL, got 'https://y:port'"),
         ('url = "https://me:pass@y.example"', "mcp.servers.a.url: user and password are not allowed in a URL"),
         ('url = "https://y"\nheaders = { "a b" = "c" }', "mcp.servers.a.headers.a b: invalid header"),
         ('url = "https://y"\nheaders = { X = "c\\r\\nY: d" }', "mcp.servers.a.headers.X: invalid header"),

@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+import mcp_types as types
 import pytest
 
 from tests.support.mcp.scripted_server import tool_definition
@@ -20,6 +21,7 @@ from tests.support.mcp.toolsets import (
     text_of_output,
 )
 from toolwire.runtime.mcp import limits
+from toolwire.runtime.mcp.elicitation import elicit
 from toolwire.runtime.mcp.toolset import McpToolNames, McpToolset
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.tool import Tool, ToolError
@@ -273,3 +275,10 @@ def test_policy_ignores_server_annotations() -> None:
     tools, _ = listed(tools=[tool_definition("reads", annotations={"readOnlyHint": True, "openWorldHint": False})])
     assert tools[0].annotations.read_only
     assert Policy().decide(tools[0], {}).verdict == "ask"
+
+
+def test_elicitation_with_an_invalid_url_is_declined_without_a_question() -> None:
+    approver = RecordingApprover()
+    params = types.ElicitRequestURLParams(message="Sign in", url="https://[", elicitation_id="1")
+    assert asyncio.run(elicit(approver, "far", params)).action == "decline"
+    assert approver.questions == []

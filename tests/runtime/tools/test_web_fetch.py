@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 import httpcore2
 import pytest
 
+from tests.support.deadlines import run_event_loop
 from tests.support.runtime.tool_calls import run_tool_async, single_text, tool_named
 from tests.support.servers.pages import PageHandler, PageServer, page_response, serve_pages
 from toolwire.runtime.tool import ToolError, ToolOutput
@@ -324,17 +325,15 @@ def test_proxy_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_page_that_hangs_the_parser_only_fails_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolwire.runtime.tools.html_markdown.TIMEOUT_SECONDS", 0.5)
 
-    async def meanwhile() -> int:
-        ticks = 0
+    async def work() -> None:
         page = asyncio.ensure_future(convert_in_subprocess("<div>" * 400_000))
-        while not page.done():
-            await asyncio.sleep(0.01)
-            ticks += 1
+        meanwhile = asyncio.ensure_future(run_event_loop(10))
+        done, _ = await asyncio.wait({page, meanwhile}, return_when=asyncio.FIRST_COMPLETED)
+        assert meanwhile in done
         with pytest.raises(ToolError, match="timed out"):
             await page
-        return ticks
 
-    assert asyncio.run(meanwhile()) > 1
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize(

@@ -362,7 +362,9 @@ _FALLBACK_ACTIONS: dict[str, Callable[[Any], tuple[Action, ...]]] = {
 def encode_actions(
     actions: tuple[Action, ...], computer: Computer, adapter: ComputerUseAdapter, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """Encode actions as calls for this computer, using fallbacks where needed; None if that is impossible."""
+    """Encode actions for this computer, using fallbacks where needed; None if that is impossible or there are none."""
+    if not actions:
+        return None
     supported: list[Action] = []
     origins: list[int] = []
     for index, action in enumerate(actions):

@@ -28,7 +28,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import LocatedTool, conversation_tools, report_excluded_tool
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers
 from toolwire.codec.wire.extras import unescape_pointer
-from toolwire.codec.wire.reader import escape_pointer
+from toolwire.codec.wire.reader import decode_json, escape_pointer
 
 FUNCTION_SUBSTITUTES: dict[str, tuple[str, str, str]] = {
     "web_search": ("google_web_search", "query", "Search the web."),
@@ -50,7 +50,6 @@ _OPTION_TYPES: dict[str, Any] = {
 }
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 
 
 class HostedToolNames(Struct, frozen=True):
@@ -77,7 +76,7 @@ def decode_hosted_tool(name: str, body: Raw, names: HostedToolNames) -> HostedTo
         return None
     members = _flatten_members(_decode_members(body), names.option_pointers.get(kind, {}).values())
     members.pop("type", None)
-    if _decode_json(members.get("name", b"null")) == kind:
+    if decode_json(members.get("name", b"null")) == kind:
         del members["name"]
     options: dict[str, Any] = {}
     wire_form = []
@@ -272,7 +271,7 @@ def _tool_search_function(tool: Tool, index: int, plan: EncodingPlan) -> Tool:
     if not isinstance(tool, NativeTool) or tool.kind != TOOL_SEARCH or tool.executor != "client":
         return tool
     members = _decode_members(tool.body)
-    description = _decode_json(members.get("description", b"null"))
+    description = decode_json(members.get("description", b"null"))
     plan.report.approximated(("tools", index), "", f"declared as the function {TOOL_SEARCH}, run by the client")
     plan.tools.map_to_native_call(TOOL_SEARCH, f"{TOOL_SEARCH}_call")
     return FunctionTool(
@@ -311,7 +310,7 @@ def _is_for_programs_only(tool: NativeTool) -> bool:
     """Return whether only programs may call this tool, not the model itself."""
     if b'"allowed_callers"' not in bytes(tool.body):
         return False
-    body = msgspec.json.decode(tool.body)
+    body = decode_json(tool.body)
     callers = body.get("allowed_callers") if isinstance(body, dict) else None
     return isinstance(callers, list) and "direct" not in callers
 
@@ -320,7 +319,7 @@ def _requires_approval(tool: NativeTool) -> bool:
     """Return whether a person must approve each use of this tool, which may never be dropped."""
     if b'"require_approval"' not in bytes(tool.body):
         return False
-    body = msgspec.json.decode(tool.body)
+    body = decode_json(tool.body)
     return isinstance(body, dict) and body.get("require_approval", "never") not in ("never", None)
 
 
@@ -382,7 +381,7 @@ def _pages_in(value: Any, depth: int) -> Iterator[Citation]:
 def parse_json(raw: Raw | str) -> Any:
     """Parse JSON; return None if it is invalid."""
     try:
-        return _decode_json(raw.encode() if isinstance(raw, str) else raw)
+        return decode_json(raw.encode() if isinstance(raw, str) else raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

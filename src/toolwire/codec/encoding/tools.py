@@ -17,6 +17,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
 from toolwire.codec.interface import OriginalTool, ResponseMapping
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.wire.reader import decode_json
 
 INPUT_PARAMETER = "input"
 """The single string parameter of a function that stands for a freeform tool."""
@@ -265,7 +266,7 @@ def wrap_freeform_input(text: str) -> str:
 def unwrap_freeform_input(arguments: str) -> str | None:
     """Return the freeform input in the JSON arguments of a function call; None if they have another shape."""
     try:
-        parsed = msgspec.json.decode(arguments.encode())
+        parsed = decode_json(arguments.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     if isinstance(parsed, dict) and isinstance(text := parsed.get(INPUT_PARAMETER), str):

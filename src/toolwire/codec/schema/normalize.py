@@ -138,7 +138,7 @@ class SchemaValues:
         if not types <= set(self._dialect.enum_types or ()):
             self._describe("enum", _described_location(location))
             if len(types) == 1 and self.types is None:
-                self.types = [_TYPE_NAMES[types.pop()]]
+                self.types = [_TYPE_NAMES.get(types.pop(), "number")]  # a number that Python can't hold is `Raw`
                 self._add_null(null=null)
             return
         if self._dialect.requires_types and self.types is None and types == {str}:

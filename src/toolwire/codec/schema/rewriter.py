@@ -26,6 +26,7 @@ from toolwire.codec.schema.dialect import (
 from toolwire.codec.schema.normalize import JSON_TYPES
 from toolwire.codec.schema.references import DEFINITIONS, References, is_recursive, relax_required_cycles
 from toolwire.codec.schema.writer import SchemaWriter
+from toolwire.codec.wire.reader import decode_json
 
 LIMIT_DEPTH = 60
 LIMIT_INLINE_COUNT = 2_000
@@ -266,7 +267,7 @@ def _fit(text: bytes, dialect: Dialect) -> FittedSchema:
     """Fit a schema, given as JSON, to a dialect; see `fit_schema`."""
     tree: Any = None
     try:
-        tree = msgspec.json.decode(text)
+        tree = decode_json(text)
         if not dialect.closed_objects and not dialect.requires_types and _is_portable(tree, dialect):
             return FittedSchema(Raw(text))
         rewriter = SchemaRewriter(tree, dialect)

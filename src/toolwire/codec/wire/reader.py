@@ -131,6 +131,27 @@ def validate_json(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
         raise DecodeError(protocol, path, "JSON", str(error)) from None
 
 
+def decode_json(data: bytes | str | Raw) -> Any:
+    """Return the value as plain data. A number that Python can't hold, such as 1e999, is kept as `Raw`."""
+    try:
+        return _decode_any(data)
+    except msgspec.ValidationError:  # an untyped value has no other
+        return _decode_open(Raw((data.encode() if isinstance(data, str) else bytes(data)).strip()))
+
+
+def _decode_open(raw: Raw) -> Any:
+    match bytes(raw)[:1]:
+        case b"{":
+            return {name: _decode_open(value) for name, value in _decode_object(raw).items()}
+        case b"[":
+            return [_decode_open(value) for value in _decode_array(raw)]
+        case _:
+            try:
+                return _decode_any(raw)
+            except msgspec.ValidationError:
+                return raw
+
+
 def describe_json(raw: Raw) -> str:
     """Return a short description of a JSON value, for an error message."""
     text = bytes(raw)
@@ -261,7 +282,7 @@ def _read_tag(raw: Raw, tag_field: str) -> str | None:
     value = _decode_object(raw).get(tag_field)
     if value is None:
         return None
-    tag = _decode_any(value)
+    tag = decode_json(value)
     return tag if isinstance(tag, str) else None
 
 
@@ -316,7 +337,7 @@ def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
         nulls: list[str] = []
         for name, value in values.items():
             if name == tag_field:
-                if _decode_any(value) != tag:
+                if decode_json(value) != tag:
                     raise DecodeError(protocol, f"{path}/{name}", f'"{tag}"', describe_json(value))
                 continue
             if (entry := openers.get(name)) is None:

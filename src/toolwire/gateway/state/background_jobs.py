@@ -83,11 +83,26 @@ class FrameLog:
         update.set()
 
     def store_frames(self) -> None:
-        """Queue the frames that are not stored yet to be written to the state store."""
-        if self._flushed_count < len(self.frames):
-            body = b"".join(self.frames[self._flushed_count :])
-            self._store.enqueue([Row(self._owner, FRAMES_KIND, f"{self._id}/{self._flushed_count:09}", body, self._id)])
-            self._flushed_count = len(self.frames)
+        """Queue published frames that are not stored yet. The end is stored together with the response."""
+        if rows := self._rows_until(self._published_count):
+            self._store.enqueue(rows)
+            self._flushed_count = self._published_count
+
+    def unstored_rows(self) -> list[Row]:
+        """Return the rows of all frames that are not stored yet, published or not."""
+        return self._rows_until(len(self.frames))
+
+    def _rows_until(self, count: int) -> list[Row]:
+        """Return the row of the frames that are not stored yet, up to this number."""
+        if self._flushed_count >= count:
+            return []
+        body = b"".join(self.frames[self._flushed_count : count])
+        return [Row(self._owner, FRAMES_KIND, f"{self._id}/{self._flushed_count:09}", body, self._id)]
+
+    def discard_unpublished(self) -> None:
+        """Remove frames that no reader has seen: the response ended in another way."""
+        del self.frames[self._published_count :]
+        self.finished = self._has_end_frame = False
 
     async def read_frames(self, after: int) -> AsyncIterator[bytes]:
         """Yield the frames after this number, as they are published."""
@@ -224,14 +239,14 @@ class ResponseSink(Protocol):
     async def register(self, body: bytes) -> None:
         """Store the incomplete response, before the client gets its id."""
 
-    def store_incomplete(self, body: bytes) -> None:
-        """Queue an incomplete response to be stored."""
+    def incomplete_row(self, body: bytes) -> Row:
+        """Return the row of an incomplete response."""
 
     def stage(self, body: bytes) -> None:
         """Take a complete response body, which `flush` stores."""
 
-    async def flush(self) -> Loss | None:
-        """Store the staged response; return a loss if that failed."""
+    def take_staged_rows(self) -> list[Row]:
+        """Return the rows of the staged response, its own first, for the job to store."""
 
 
 class BackgroundJob(Struct, eq=False):
@@ -351,13 +366,15 @@ class BackgroundJobs:
     async def _store_result(self, job: BackgroundJob) -> None:
         """Store frames and response, and only then publish the end."""
         job.frame_log.finish(job.final_body, publish=False)
-        job.frame_log.store_frames()
         if job.failure is None:
             job.sink.stage(job.final_body)
-            await job.sink.flush()
+            rows = job.sink.take_staged_rows()
         else:
-            job.sink.store_incomplete(job.final_body)
-        job.frame_log.publish_frames()
+            rows = [job.sink.incomplete_row(job.final_body)]
+        if await self._put_if_wanted(rows + job.frame_log.unstored_rows()):
+            job.frame_log.publish_frames()
+        else:
+            job.frame_log.discard_unpublished()
 
     def _write_heartbeat(self, sink: ResponseSink) -> None:
         """Record that this process is still running the job."""
@@ -386,9 +403,20 @@ class BackgroundJobs:
 
     async def _mark_in_progress(self, job: BackgroundJob) -> None:
         """Change the stored status from queued to in progress, unless the job was cancelled."""
-        if job.sink.adapter.queued_status != _IN_PROGRESS and await self._is_wanted(job.sink):
-            job.queued_body = _encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status=_IN_PROGRESS))
-            job.sink.store_incomplete(job.queued_body)
+        if job.sink.adapter.queued_status != _IN_PROGRESS:
+            body = _encode(_with_fields(_decode(job.queued_body, type=dict[str, Raw]), status=_IN_PROGRESS))
+            if await self._put_if_wanted([job.sink.incomplete_row(body)]):
+                job.queued_body = body
+
+    async def _put_if_wanted(self, rows: list[Row]) -> bool:
+        """Store rows, the response's first, unless it was deleted or cancelled; return whether it is wanted.
+
+        A separate check before the write would undo a cancellation that comes between the two.
+        """
+        try:
+            return await self._store.put_if(rows, is_running)
+        except StateUnavailable:
+            return True
 
     async def _is_wanted(self, sink: ResponseSink) -> bool:
         """Return whether the job's response was neither deleted nor cancelled; True if state is unavailable."""
@@ -396,7 +424,7 @@ class BackgroundJobs:
             rows = await self._store.get(sink.owner, sink.adapter.kind, [sink.id])
         except StateUnavailable:
             return True
-        return sink.id in rows and response_status(_stored_body(rows[sink.id])) in RUNNING_STATUSES
+        return is_running(rows.get(sink.id))
 
     async def current_response(self, owner: str, adapter: StateAdapter, id: str, response: Raw) -> Raw:
         """Return a stored response body; if the process that was to complete it is gone, with status `failed`."""
@@ -424,7 +452,7 @@ class BackgroundJobs:
             job.failure = _STOPPED_ERROR
             job.frame_log.finish(job.final_body)
             job.frame_log.store_frames()
-            job.sink.store_incomplete(job.final_body)
+            self._store.enqueue([job.sink.incomplete_row(job.final_body)])
             self._store.enqueue_delete(job.sink.owner, _HEARTBEAT_KIND, job.sink.id)
             if job.task is not None:
                 job.task.cancel()
@@ -464,6 +492,11 @@ _STOPPED_ERROR = _server_error("the gateway was stopped before the response was 
 def response_status(response: Raw) -> Any:
     """Return the `status` member of a response body; None if it has none."""
     return _decode(response, type=dict[str, Any]).get("status")
+
+
+def is_running(record: bytes | None) -> bool:
+    """Check whether a stored response is still being made: not deleted, cancelled or ended."""
+    return record is not None and response_status(_stored_body(record)) in RUNNING_STATUSES
 
 
 def with_cancelled_status(response: Raw) -> bytes:

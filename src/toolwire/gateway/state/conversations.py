@@ -247,13 +247,18 @@ class PendingResponse:
         else:
             self.stage(body)
 
-    def store_incomplete(self, body: bytes) -> None:
-        """Queue the body of an incomplete response to be stored; it can't be continued."""
-        self._store.enqueue([self._row(self.id, self._stored_response(body))])
+    def incomplete_row(self, body: bytes) -> Row:
+        """Return the row of an incomplete response, which can't be continued."""
+        return self._row(self.id, self._stored_response(body))
 
     async def register(self, body: bytes) -> None:
-        """Store the body of an incomplete response, before the client gets its id."""
-        await self._store.put([self._row(self.id, self._stored_response(body))])
+        """Store an incomplete response, before the client gets its id."""
+        await self._store.put([self.incomplete_row(body)])
+
+    def take_staged_rows(self) -> list[Row]:
+        """Return the rows of a complete response, its own first, for a caller that stores them itself."""
+        rows, self._staged_rows = self._staged_rows, []
+        return rows
 
     async def flush(self) -> Loss | None:
         """Store the staged response, and return a loss if that failed.
@@ -263,9 +268,8 @@ class PendingResponse:
         """
         if not self._staged_rows:
             return None
-        rows, self._staged_rows = self._staged_rows, []
         try:
-            await self._store.put(rows)
+            await self._store.put(self.take_staged_rows())
         except StateUnavailable as error:
             return Loss(kind="dropped", path="/store", reason=f"the response was not stored: {error.reason}")
         return None

@@ -32,6 +32,7 @@ from toolwire.gateway.state.background_jobs import (
     FRAMES_KIND,
     RUNNING_STATUSES,
     FrameLogReader,
+    is_running,
     number_frames,
     response_status,
     with_cancelled_status,
@@ -194,7 +195,9 @@ class Resources:
         cancelled = with_cancelled_status(record.response)
         parents = [row.parent for row in await self._store.lineage(owner, adapter.kind, id)]
         body = _encode(replace(record, response=Raw(cancelled)))
-        await self._store.put([Row(owner, adapter.kind, id, body, parents[-1] if parents else None)])
+        row = Row(owner, adapter.kind, id, body, parents[-1] if parents else None)
+        if not await self._store.put_if([row], is_running):
+            return bytes((await self._load_response(owner, adapter, id)).response)  # it ended meanwhile
         self._conversation_state.background_jobs.stop_job(owner, id)
         return cancelled
 

@@ -74,6 +74,12 @@ class StateStore(Protocol):
     async def put(self, rows: Sequence[Row]) -> None:
         """Write rows, and return once they survive a crash: for ids that a client gets."""
 
+    async def put_if(self, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]) -> bool:
+        """Write as `put` does if the first row's stored body is accepted; return whether it was.
+
+        `accepts` gets None if no such row is stored. No other write comes between the check and this one.
+        """
+
     def version(self) -> object:
         """Return a value that changes whenever rows may have been written, here or by another process."""
 
@@ -264,6 +270,10 @@ class SqliteStateStore:
         """Write rows, and return once they survive a crash."""
         # If the caller is cancelled, the rows are still written, perhaps together with others.
         await asyncio.shield(asyncio.wrap_future(self._enqueue_rows(rows)))
+
+    async def put_if(self, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]) -> bool:
+        self._write_count += 1
+        return await asyncio.shield(self._run_task(lambda connection: self._insert_rows_if(connection, rows, accepts)))
 
     def version(self) -> object:
         """Return a value that changes whenever rows may have been written, here or by another process."""
@@ -465,9 +475,25 @@ class SqliteStateStore:
 
     def _insert_rows(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
         """Insert or replace rows."""
-        now = time.time()
         with transaction(connection):
-            connection.executemany(_PUT, [(row.owner, row.kind, row.id, row.parent, row.body, now) for row in rows])
+            connection.executemany(_PUT, _row_values(rows))
+        self._note_written(rows)
+
+    def _insert_rows_if(
+        self, connection: sqlite3.Connection, rows: Sequence[Row], accepts: Callable[[bytes | None], bool]
+    ) -> bool:
+        """Insert or replace rows if the body stored under the first row's id is accepted."""
+        first = rows[0]
+        query = "SELECT body FROM kept WHERE owner = ? AND kind = ? AND id = ? AND used > ?"
+        with transaction(connection):
+            found = connection.execute(query, (first.owner, first.kind, first.id, self._expiry_cutoff())).fetchone()
+            if accepted := accepts(None if found is None else found[0]):
+                connection.executemany(_PUT, _row_values(rows))
+        self._note_written(rows if accepted else ())
+        return accepted
+
+    def _note_written(self, rows: Sequence[Row]) -> None:
+        """Count rows that were written; the store is available."""
         self._row_count += len(rows)
         self._byte_count += sum(len(row.body) for row in rows)
         self._clear_failure()
@@ -552,6 +578,11 @@ class SqliteStateStore:
         evict_rows(connection, int(limits.rows * _TRIM_RATIO), int(limits.bytes * _TRIM_RATIO))
         self._load_counts(connection)
         connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _row_values(rows: Sequence[Row]) -> list[tuple[str, str, str, str | None, bytes, float]]:
+    now = time.time()
+    return [(row.owner, row.kind, row.id, row.parent, row.body, now) for row in rows]
 
 
 def _touch_rows(connection: sqlite3.Connection, values: Sequence[tuple[float, int]]) -> None:

@@ -10,7 +10,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import collect_extras, merge_extras, none_to_unset, restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, escape_pointer
+from toolwire.codec.wire.reader import Reader, decode_json, escape_pointer
 from toolwire.protocols.anthropic.wire import FAMILY, ErrorBodyShape, ErrorShape
 
 ERROR_KINDS: dict[str, ErrorKind] = {
@@ -74,7 +74,7 @@ def _decode_details(collected: dict[str, Any]) -> tuple[str | None, dict[str, An
     extras = (collected["extras"] or {}).get(FAMILY, {})
     raw = extras.get("error/details", b"")
     details = _decode_members(raw) if bytes(raw)[:1] == b"{" else {}
-    if not isinstance(code := msgspec.json.decode(details.get(_CODE_FIELD, b"null")), str):
+    if not isinstance(code := decode_json(details.get(_CODE_FIELD, b"null")), str):
         return None, collected
     other_details = {
         f"error/details/{escape_pointer(name)}": value for name, value in details.items() if name != _CODE_FIELD

@@ -35,7 +35,7 @@ from toolwire.canonical.events import (
 from toolwire.codec.framing import SseSplitter, frame_data
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import as_dict, collect_extras, merge_extras, unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json
 from toolwire.protocols.anthropic.errors import decode_error
 from toolwire.protocols.anthropic.parts.content import decode_blocks, decode_citation
 from toolwire.protocols.anthropic.response import decode_stop, decode_usage
@@ -316,7 +316,7 @@ def _frame_extras(shape: BlockDeltaFrame, delta: Any) -> dict[str, Any]:
 
 def _fallback_model(fallback: OpaquePart) -> str | None:
     """Return the name of the model that takes over after a `fallback` block, None if it is not given."""
-    match msgspec.json.decode(fallback.body):
+    match decode_json(fallback.body):
         case {"to": {"model": str(model)}}:
             return model
         case _:

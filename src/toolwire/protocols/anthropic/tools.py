@@ -63,7 +63,7 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader, describe_json, tag_of
+from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
 from toolwire.protocols.anthropic.computer import SINGLE_TOOL, decode_computer
 from toolwire.protocols.anthropic.fields import STRICT_SCHEMA, refuses_forced_choice, refuses_strict
 from toolwire.protocols.anthropic.wire import FAMILY, CacheShape, ChoiceShape, ToolShape
@@ -76,17 +76,16 @@ _MCP_TOOLSET = "mcp_toolset"
 _TOOLSET_FIELDS = ("type", "mcp_server_name", "default_config/enabled")
 _SERVER_FIELDS = ("type", "name", "url", "authorization_token", "tool_configuration/enabled")
 
-_decode_json = msgspec.json.Decoder().decode
 
 # ---- MCP connector: decode
 
 
 def attach_servers(tools: tuple[Tool, ...], servers: Raw | UnsetType) -> tuple[Tool, ...]:
     """Attach each entry of `mcp_servers` to its toolset; return the tools unchanged unless they match one to one."""
-    if not isinstance(servers, Raw) or not isinstance(entries := _decode_json(servers), list):
+    if not isinstance(servers, Raw) or not isinstance(entries := decode_json(servers), list):
         return tools
     toolsets = {
-        index: _decode_json(tool.body)
+        index: decode_json(tool.body)
         for index, tool in enumerate(tools)
         if isinstance(tool, NativeTool) and tool.kind == _MCP_TOOLSET
     }

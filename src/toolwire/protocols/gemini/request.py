@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, ToolCall
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Continuation, Request
 from toolwire.codec.encoding.computer import decode_computer_use
 from toolwire.codec.encoding.computer_request import use_target_tool
@@ -65,6 +66,8 @@ _RESOURCE_NAME = re.compile(
 _RESERVED_CHARACTERS = re.compile(r"[^A-Za-z0-9_.~@-]+")
 _PERCENT_ENCODED = re.compile(rb"%([0-9A-F]{2})")
 _ILLEGAL_NAME = re.compile(r"[\s\x00-\x1f\x7f-\x9f?#\\\ud800-\udfff]|(?:^|/)\.{0,2}(?:/|$)")
+
+_LEGAL_NAME = "a model name without white space, '?', '#' or '..'"
 
 
 def is_legal_name(model: str) -> bool:
@@ -179,7 +182,7 @@ def _decode_request(body: bytes, route: Route) -> Request:
     )
     return Request(
         origin=FAMILY,
-        model=unset_to_none(shape.model) if route.model is None else route.model,
+        model=_decode_model(shape.model) if route.model is None else route.model,
         stream=route.stream,
         messages=messages,
         system=system,
@@ -191,6 +194,15 @@ def _decode_request(body: bytes, route: Route) -> Request:
         **fields,
         **extras,
     )
+
+
+def _decode_model(model: str | UnsetType) -> str | None:
+    """Return the model of the body, which must be fit for the path that the request is sent to."""
+    if model is UNSET:
+        return None
+    if not is_legal_name(model):
+        raise DecodeError(FAMILY, "/model", _LEGAL_NAME, repr(model[:100]))
+    return model
 
 
 def _form_tokens(shape: RequestShape | SdkShape, *, has_settings: bool) -> tuple[str, ...]:
@@ -282,8 +294,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
     if not same_protocol and not request.plain:
         plan.report.report_foreign_extras(request, (FAMILY,))
     if model is not None and not is_legal_name(model):
-        reason = "invalid model name: it must not contain white space, '?', '#' or '..'"
-        plan.report.dropped((), "model", reason, constraint=True)
+        plan.report.dropped((), "model", f"invalid model name: expected {_LEGAL_NAME}", constraint=True)
     return EncodedBody(body, plan.report, plan.tools.mapping, _route(request, model, target))
 
 

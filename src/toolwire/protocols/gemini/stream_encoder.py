@@ -31,6 +31,7 @@ from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import none_to_unset, restore_extras
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.gemini.errors import encode_error
 from toolwire.protocols.gemini.field_case import restore_case
 from toolwire.protocols.gemini.parts.content import encode_parts, report_text
@@ -240,7 +241,7 @@ class Encoder:
         texts.append(text)
         if self._first_chunk:
             body = _CHUNK_HEAD[len(b"data: ") :] + _encode_json(text) + tail.rstrip(b"\n")
-            return self._encode_chunk(msgspec.json.decode(body))
+            return self._encode_chunk(decode_json(body))
         return _CHUNK_HEAD + _encode_json(text) + tail
 
     def _encode_part_delta(self, event: PartDelta) -> bytes:

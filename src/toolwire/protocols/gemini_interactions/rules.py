@@ -16,6 +16,7 @@ from toolwire.codec.validation import (
     value_at,
     word_set,
 )
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.gemini_interactions.fields import (
     CONTENT_FIELDS,
     ERROR_WORDING,
@@ -156,7 +157,7 @@ def _result_object(result: object) -> JsonObject:
         [result] if isinstance(result, str) else [text_of(object_of(part).get("text")) for part in list_of(result)]
     ):
         try:
-            members |= object_of(msgspec.json.decode(text))
+            members |= object_of(decode_json(text))
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             continue
     return members
@@ -199,7 +200,7 @@ def _check_choice(request: _Request) -> Findings:
     declared = {text_of(tool.get("name")) or text_of(tool.get("type")) for _, tool in request.tools}
     allowed = object_of(value_at(choice, "allowed_tools"))
     for index, name in enumerate(list_of(allowed.get("tools"))):
-        if name not in declared:
+        if not isinstance(name, str) or name not in declared:
             message = f"Allowed tool '{text_of(name)}' is not declared."
             yield _finding("choice-unknown", (*at, "allowed_tools", "tools", index), message)
 

@@ -173,7 +173,9 @@ class StreamStepEncoder:
     def _encode_hosted_step(self, step: dict[str, Any], number: int) -> bytes:
         """Encode a hosted call or result as an empty step that one delta of its type fills."""
         identity = {name: value for name, value in step.items() if name in ("type", "id", "call_id")}
-        empty_fields = {name: _EMPTY_VALUES[bytes(step[name])[:1]] for name in ("arguments", "result") if name in step}
+        empty_fields = {
+            name: _EMPTY_VALUES.get(bytes(step[name])[:1]) for name in ("arguments", "result") if name in step
+        }
         start = self._open_step(number, {**identity, **empty_fields})
         index = self._step_indices[number]
         delta = {name: value for name, value in step.items() if name not in ("id", "call_id")}

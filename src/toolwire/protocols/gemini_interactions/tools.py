@@ -49,7 +49,7 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader, tag_of
+from toolwire.codec.wire.reader import Reader, decode_json, tag_of
 from toolwire.protocols.gemini_interactions.parts.content import StepPlan
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
 from toolwire.protocols.vendors.google.computer import (
@@ -88,7 +88,6 @@ HOSTED_TOOLS = HostedToolNames(
 
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
-_decode_json = msgspec.json.Decoder().decode
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # ---- decode
@@ -111,7 +110,7 @@ def _decode_tool(raw: Raw, path: str) -> Tool:
             parameters=None if is_null else unset_to_none(shape.parameters),
             **collect_extras(shape, FAMILY, *((f"{FAMILY}:null:parameters",) if is_null else ())),
         )
-    name = _decode_json(_read_object(raw, path).get("name", b"null"))
+    name = decode_json(_read_object(raw, path).get("name", b"null"))
     return NativeTool(
         protocol=FAMILY,
         kind=kind or "",

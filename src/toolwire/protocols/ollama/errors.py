@@ -10,7 +10,7 @@ from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import restore_extras
-from toolwire.codec.wire.reader import describe_json, validate_json
+from toolwire.codec.wire.reader import decode_json, describe_json, validate_json
 from toolwire.protocols.ollama.wire import FAMILY
 
 ERROR_FORM = "ollama:error"
@@ -42,7 +42,6 @@ _MESSAGE_KINDS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
 )
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -66,7 +65,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 def decode_error_value(raw: Raw, status: int | None, *, at: str | None = None) -> ApiError:
     """Decode the value of `error`, which is usually a string; `at` is its pointer inside a response."""
-    value = _decode_json(raw)
+    value = decode_json(raw)
     form = (ERROR_FORM,) if isinstance(value, str) else (ERROR_FORM, RAW_ERROR)
     message = value if isinstance(value, str) else bytes(raw).decode()
     if at is not None:

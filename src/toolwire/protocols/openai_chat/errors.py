@@ -11,7 +11,7 @@ from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, describe_json, validate_json
+from toolwire.codec.wire.reader import Reader, decode_json, describe_json, validate_json
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras
 from toolwire.protocols.openai_chat.wire import FAMILY, ErrorShape, ResponseChoiceShape
 from toolwire.protocols.vendors.openai import (
@@ -53,7 +53,6 @@ _BARE_ERROR_NAMES = tuple(
 
 _read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -76,7 +75,7 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
     """Decode the value of `error`; `at` is its pointer if it stands inside a response."""
     wire_names = () if at is None else _BARE_ERROR_NAMES
     if bytes(raw)[:1] != b"{":
-        value = _decode_json(raw)
+        value = decode_json(raw)
         message = value if isinstance(value, str) else bytes(raw).decode()
         error_form = (ERROR_FORM, TEXT_ERROR) if isinstance(value, str) else (ERROR_FORM, TEXT_ERROR, RAW_ERROR)
         return ApiError(
@@ -131,7 +130,7 @@ def _error_kind(shape: ErrorShape, status: int | None) -> ErrorKind:
 def _decode_bare_error(members: dict[str, Raw], status: int | None) -> ApiError:
     """Decode an error without the `error` object around it, as frameworks of compatible servers send it."""
     raw = members.get("message", members.get("detail", Raw(b'""')))
-    value = _decode_json(raw)
+    value = decode_json(raw)
     message = value if isinstance(value, str) else bytes(raw).decode()
     kind = STATUS_KINDS.get(status or 0, "other")
     return ApiError(

@@ -34,7 +34,14 @@ from toolwire.canonical.response import Stop, StopReason
 from toolwire.codec.framing import SseSplitter
 from toolwire.codec.interface import ResponseContext, StreamDecoder
 from toolwire.codec.wire.extras import unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, check_candidate_index, escape_pointer
+from toolwire.codec.wire.reader import (
+    JSON_ERRORS,
+    Reader,
+    WireObject,
+    check_candidate_index,
+    decode_json,
+    escape_pointer,
+)
 from toolwire.protocols.openai_chat.errors import decode_error_object
 from toolwire.protocols.openai_chat.fast_path import ChunkTemplate, chunk_template, has_extras, has_other_content
 from toolwire.protocols.openai_chat.parts.citations import decode_citation
@@ -59,7 +66,6 @@ from toolwire.protocols.openai_chat.wire import (
     ThinkingPart,
 )
 
-_decode_json = msgspec.json.Decoder().decode
 # Buffered responses have these fields even if they are empty.
 _MESSAGE_FORM = (STRING, f"{FAMILY}:null:content", f"{FAMILY}:null:refusal")
 _UNMERGED_FIELDS = frozenset({"type", "id", "index", "format", "role", "object"})
@@ -280,7 +286,7 @@ def _new_extras(
     for name, raw in fields.items():
         if raw == _NULL_VALUE:
             continue
-        value = _decode_json(raw)
+        value = decode_json(raw)
         if isinstance(value, dict | list):
             accumulated_extras[name] = (
                 _merge_values(accumulated_extras[name], value) if name in accumulated_extras else value
@@ -387,9 +393,8 @@ class Decoder:
                 if self._template is None and shape.choices:
                     self._template = chunk_template(data, shape)
             except (DecodeError, *JSON_ERRORS) as error:
-                if not self._finished:
+                if not self._finished:  # otherwise only this frame is skipped, however the bytes were split
                     events += self._fail_stream(str(error))
-                break
         return events
 
     def _decode_fast(self, template: ChunkTemplate, data: bytes, events: list[Event]) -> bool:

@@ -50,7 +50,7 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader, describe_json, tag_of
+from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
 from toolwire.protocols.openai_chat.hosts import fit_choice, with_root_type
 from toolwire.protocols.openai_chat.parts.calls import LEGACY_FORM
 from toolwire.protocols.openai_chat.parts.content import collect_chat_extras, constant_extras, restore_constant
@@ -140,7 +140,6 @@ _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read_with_exactnes
 _read_function_tool = Reader[FunctionToolShape](FunctionToolShape, FAMILY).read_with_exactness
 _read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read_with_exactness
 _read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
-_decode_json = msgspec.json.Decoder().decode
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _tool_memo: BoundedMemo[bytes, Tool] = BoundedMemo()
 _encoded_tools_memo = EncodedToolsMemo()
@@ -274,7 +273,7 @@ def _decode_choice_value(raw: Raw, name: str, *, parallel: bool | None) -> ToolC
     """Decode the value of the field `name` as a choice; None if it is unknown."""
     at = f"/{name}"
     legacy = (LEGACY_FORM,) if name == "function_call" else ()
-    match _decode_json(raw):
+    match decode_json(raw):
         case "auto":
             return ToolChoice(mode="auto", parallel=parallel, wire_form=legacy, at=at)
         case "none":

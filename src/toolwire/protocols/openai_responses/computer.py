@@ -24,7 +24,7 @@ from toolwire.codec.encoding.computer import (
 )
 from toolwire.codec.encoding.hosted_tools import parse_json
 from toolwire.codec.encoding.media import Size
-from toolwire.codec.wire.reader import escape_pointer
+from toolwire.codec.wire.reader import decode_json, escape_pointer
 from toolwire.protocols.openai_responses.wire import CONSTRAINT_FAMILY, FAMILY
 
 _PREVIEW_TOOL = "computer_use_preview"
@@ -110,7 +110,7 @@ def _decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
     if call.native != _COMPUTER_CALL:
         return None
     try:
-        arguments = msgspec.json.decode(call.arguments.encode())
+        arguments = decode_json(call.arguments.encode())
         is_list = call.arguments.startswith(_ACTIONS_PREFIX)
         wire_actions = arguments["actions"] if is_list else [arguments]
         unknown_pointers: list[str] = []

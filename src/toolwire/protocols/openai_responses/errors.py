@@ -10,7 +10,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport
 from toolwire.codec.wire.extras import as_dict, collect_extras, none_to_unset, restore_extras, unset_to_none
-from toolwire.codec.wire.reader import Reader, escape_pointer
+from toolwire.codec.wire.reader import Reader, decode_json, escape_pointer
 from toolwire.protocols.openai_responses.wire import ECHO_FAMILY, FAMILY, ErrorShape
 from toolwire.protocols.vendors.openai import (
     ERROR_CODES,
@@ -62,7 +62,6 @@ _EVENT_FIELDS = ("type", "sequence_number", "status")
 
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
 _read_error = Reader[ErrorShape](ErrorShape, FAMILY).read
-_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -73,15 +72,16 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     members = dict(_read_object(body))
     error_field = members.get("error")
     body_extras = _body_extras(members)
-    if status is None and isinstance(event_status := _decode_json(members.get("status", b"null")), int):
+    event_status = decode_json(members.get("status", b"null"))
+    if status is None and isinstance(event_status, int) and not isinstance(event_status, bool):
         status = event_status
     if error_field is not None and bytes(error_field)[:1] == b"{":
         error = _decode_shape(_read_error(error_field, "/error"), status, (_ERROR_FORM,), prefix="error/")
         return _with_body_extras(error, body_extras)
-    if error_field is not None and isinstance(text := _decode_json(error_field), str):
+    if error_field is not None and isinstance(text := decode_json(error_field), str):
         return _decode_text(text, status, body_extras, _TEXT_FORM, "error")
     if "detail" in members:
-        detail = _decode_json(members["detail"])
+        detail = decode_json(members["detail"])
         if isinstance(detail, str):
             return _decode_text(detail, status, body_extras, _DETAIL_FORM, "detail")
         return _decode_text(str(members["detail"], "utf-8"), status, body_extras, _DETAIL_JSON, "detail")

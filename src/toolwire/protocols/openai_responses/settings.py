@@ -22,6 +22,7 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_responses.tools import HOSTED_TOOLS, combine_extras, unused_field_extras
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -112,7 +113,7 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 def included_fields(shape: RequestShape) -> list[Any]:
     """Return the `include` list if it requests log probabilities, else an empty list."""
     raw = shape.include
-    include = msgspec.json.decode(raw) if raw is not UNSET and LOGPROBS.encode() in bytes(raw) else ()
+    include = decode_json(raw) if raw is not UNSET and LOGPROBS.encode() in bytes(raw) else ()
     return include if isinstance(include, list) and LOGPROBS in include else []
 
 

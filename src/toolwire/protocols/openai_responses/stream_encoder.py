@@ -30,6 +30,7 @@ from toolwire.codec.encoding.sequencer import PartSequencer
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_responses.errors import encode_error, encode_failure, is_error_event
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.request import ID_AND_NAME_RULES
@@ -166,10 +167,10 @@ class Encoder:
         opening = b"" if event.kind == "created" else self._encode_start()
         self._has_started = True
         body: dict[str, Any] = dict(_decode_members(event.extras[FAMILY]["frame"]))
-        kind = str(msgspec.json.decode(body.pop("type", b'""')))
+        kind = str(decode_json(body.pop("type", b'""')))
         body.pop("sequence_number", None)
         if kind == "response.output_item.added" and "output_index" in body:
-            self._items.announced_items.add(msgspec.json.decode(body["output_index"]))
+            self._items.announced_items.add(decode_json(body["output_index"]))
         return opening + self._frame_encoder.encode(kind, **body)
 
     # ---- items

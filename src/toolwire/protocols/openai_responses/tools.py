@@ -38,7 +38,7 @@ from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.validation import object_of
 from toolwire.codec.wire.extras import BoundedMemo, collect_extras, encode_with_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, tag_of
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_json, tag_of
 from toolwire.protocols.openai_responses.computer import decode_computer
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import FAMILY, CustomShape, FunctionShape, GrammarShape, NamespaceShape
@@ -63,7 +63,7 @@ def decode_server(raw: Raw, path: str) -> McpServer | None:
 
     Connectors and tunnels are only available at OpenAI.
     """
-    members = _decode_json(raw)
+    members = decode_json(raw)
     name, url, token, headers = (members.get(key) for key in ("server_label", "server_url", "authorization", "headers"))
     if not isinstance(name, str) or not isinstance(url, str) or not isinstance(token, str | None):
         return None
@@ -150,7 +150,6 @@ _read_custom = Reader[CustomShape](CustomShape, FAMILY).read
 _read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 _tool_memo: BoundedMemo[bytes, FunctionTool] = BoundedMemo()
 
 # ---- declarations: decode
@@ -268,12 +267,12 @@ def _decode_namespace(shape: NamespaceShape, raw: Raw, path: str) -> ToolGroup |
 def _decode_native(raw: Raw, kind: str, members: dict[str, Raw], path: str) -> NativeTool:
     """Decode a tool that only this API declares this way, with its vendor-neutral meaning if it has one."""
     kind = _VERSION_SUFFIX.sub("", kind)
-    name = _decode_json(members.get("server_label", b"null"))
+    name = decode_json(members.get("server_label", b"null"))
     client = kind in _CLIENT_TOOLS
     if kind == "tool_search":
-        client = _decode_json(members.get("execution", b"null")) == "client"
+        client = decode_json(members.get("execution", b"null")) == "client"
     elif kind == "shell":
-        environment = object_of(_decode_json(members.get("environment", b"null")))
+        environment = object_of(decode_json(members.get("environment", b"null")))
         client = environment.get("type", "local") == "local"
     return NativeTool(
         protocol=FAMILY,
@@ -429,7 +428,7 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> 
         plan.report.dropped(path, "parameters", "the schema is not an object")
         return EMPTY_SCHEMA
     is_untyped = "type" not in members
-    is_bare = not is_untyped and _decode_json(members["type"]) == "object" and not _is_object(members.get("properties"))
+    is_bare = not is_untyped and decode_json(members["type"]) == "object" and not _is_object(members.get("properties"))
     is_bare = is_bare and not _COMPOSITION_KEYWORDS & members.keys()
     if not is_untyped and not is_bare:
         return tool.parameters

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError, DecodeError, ErrorKind
 from toolwire.codec.interface import EncodedBody
 from toolwire.codec.losses import LossReport, SourcePath
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_chat import errors as chat
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
 from toolwire.protocols.openrouter.request import with_protocol_name
@@ -50,8 +51,6 @@ _ERROR_CODES: dict[ErrorKind, tuple[int, str]] = {
     "other": (500, "unmapped"),
 }
 
-_decode_json = msgspec.json.Decoder().decode
-
 
 # ---- decode
 
@@ -68,7 +67,7 @@ def with_error_kind(error: ApiError) -> ApiError:
     """Return the error with its kind set from OpenRouter's `error_type`, which is the same for all upstreams."""
     extras = (error.extras or {}).get(FAMILY, {})
     metadata = extras.get("error/metadata", extras.get("metadata"))
-    match None if metadata is None else _decode_json(metadata):
+    match None if metadata is None else decode_json(metadata):
         case {"error_type": str(error_type)} if error_type in _ERROR_KINDS:
             return replace(error, kind=_ERROR_KINDS[error_type])
         case _:

@@ -11,6 +11,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.tools import CacheMark, FunctionTool, Thinking
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.wire.extras import mark_extras_seen
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_chat.settings import EFFORTS
 from toolwire.protocols.openai_chat.wire import FAMILY
 from toolwire.protocols.openrouter.parts.content import represented_tokens
@@ -20,7 +21,6 @@ CACHE_FIELD = "cache_control"
 CACHE_TTLS = (None, "5m", "1h")
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 _REASONING_NAMES = {"effort": "effort", "budget_tokens": "max_tokens", "enabled": "enabled"}
 _REASONING_TYPES = {"effort": str, "max_tokens": int, "enabled": bool}
 
@@ -40,7 +40,7 @@ def decode_thinking(raw: Raw) -> Thinking | None:
     form = [f"{FAMILY}:name:{field}={name}" for field, name in _REASONING_NAMES.items()]
     unread = dict(members)
     for field, name in _REASONING_NAMES.items():
-        value = _decode_json(members.get(name, b"null"))
+        value = decode_json(members.get(name, b"null"))
         if type(value) is _REASONING_TYPES[name]:
             settings[field] = value
             del unread[name]
@@ -48,7 +48,7 @@ def decode_thinking(raw: Raw) -> Thinking | None:
         settings["visibility"] = "omitted"
         form.append(f"{FAMILY}:name:visibility=exclude")
         del unread["exclude"]
-    elif isinstance(summary := _decode_json(unread.get("summary", b"null")), str):
+    elif isinstance(summary := decode_json(unread.get("summary", b"null")), str):
         settings["visibility"] = "summary"
         form.append(f"{FAMILY}:name:visibility=summary")
         if summary in ("auto", "concise", "detailed"):
@@ -76,7 +76,7 @@ def decode_cache(node: CacheNode) -> CacheNode:
         members = _decode_members(raw)
     except msgspec.DecodeError:
         return node
-    kind, ttl = _decode_json(members.pop("type", b"null")), _decode_json(members.get("ttl", b"null"))
+    kind, ttl = decode_json(members.pop("type", b"null")), decode_json(members.get("ttl", b"null"))
     if kind != "ephemeral" or not isinstance(ttl, str | None):
         return node
     members.pop("ttl", None)

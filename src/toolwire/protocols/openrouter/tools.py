@@ -28,6 +28,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import restore_extras
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_chat.hosts import fit_choice
 from toolwire.protocols.openai_chat.tools import SEARCH_FORM
 from toolwire.protocols.openai_chat.tools import encode_choice as encode_chat_choice
@@ -38,7 +39,6 @@ from toolwire.protocols.vendors.openai import STRICT_SCHEMA
 
 SERVER_TOOL_PREFIX = "openrouter:"
 
-_decode_json = msgspec.json.Decoder().decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
 _SEARCH_OPTIONS = {
@@ -115,7 +115,7 @@ def decode_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
     tools: list[NativeTool] = []
     others: list[int] = []
     for index, plugin in enumerate(plugins):
-        body = _decode_json(plugin)
+        body = decode_json(plugin)
         plugin_id = body.get("id") if isinstance(body, dict) and body.get("enabled") is not False else None
         if not isinstance(plugin_id, str) or (hosted := decode_hosted_tool(plugin_id, plugin, _PLUGIN_NAMES)) is None:
             others.append(index)
@@ -131,7 +131,7 @@ def decode_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
 
 def decode_choice(raw: Raw, *, parallel: bool | None) -> ToolChoice | None:
     """Decode a tool choice that forces a server tool by its type; None for any other choice."""
-    match _decode_json(raw):
+    match decode_json(raw):
         case {"type": str(kind), **others} if not others:
             type_extra = {FAMILY: {"type": Raw(msgspec.json.encode(kind))}}
             reference = ToolRef(

@@ -96,8 +96,12 @@ def check_servers(section: McpSection) -> None:
 
 def _check_url(url: str, key_path: str) -> None:
     """Raise `McpConfigError` unless a server's URL is a plain http or https URL."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that are no IPv6 address, or a port that is no number
+        is_http = False
+    if not is_http:
         raise McpConfigError(f"{key_path}.url: expected an http or https URL, got {url!r}")
     if parts.username or parts.password:
         raise McpConfigError(f"{key_path}.url: user and password are not allowed in a URL: use headers")

@@ -51,7 +51,10 @@ def _accept_result(content: dict[str, FieldValue]) -> types.ElicitResult:
 
 async def _request_url_visit(approver: Approver, message: str, url: str) -> types.ElicitResult:
     """Show a URL for the user to visit; toolwire itself never fetches it."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that are no IPv6 address
+        return types.ElicitResult(action="decline")
     if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         return types.ElicitResult(action="decline")
     visible_url = limits.sanitize_text(url, limits.MAX_QUESTION_LENGTH)

@@ -15,6 +15,7 @@ from toolwire.canonical.content import ToolCall
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.encoding.tools import conversation_tools
+from toolwire.codec.wire.reader import decode_json
 
 _INTEGRAL_NUMBER = re.compile(r"(-?\d+)\.0+")
 _NUMBER = re.compile(r"[-+.0-9eE]+")
@@ -59,7 +60,7 @@ class IntegerArguments:
     """Rewrites integral floats in arguments that arrive in pieces."""
 
     def __init__(self, schema: Raw) -> None:
-        self._schema: Any = msgspec.json.decode(schema)
+        self._schema: Any = decode_json(schema)
         self._containers: list[_OpenContainer] = []
         self._in_string = False
         self._key: list[str] | None = None

@@ -17,6 +17,7 @@ from toolwire.codec.encoding.tools import INPUT_PARAMETER, unwrap_freeform_input
 from toolwire.codec.interface import ResponseMapping
 from toolwire.codec.losses import WireNames
 from toolwire.codec.schema.references import References
+from toolwire.codec.wire.reader import decode_json
 from toolwire.translation.stages.computer import ComputerStage, adapt_message
 from toolwire.translation.stages.integers import IntegerArguments, integer_schema, may_need_integers, with_integers
 
@@ -26,7 +27,7 @@ LIMIT_VISITED_SCHEMAS = 10_000
 def without_nulls(arguments: str, schema: Raw) -> str:
     """Return JSON arguments without the nulls that stand for absent optional properties."""
     try:
-        value, tree = msgspec.json.decode(arguments), msgspec.json.decode(schema)
+        value, tree = decode_json(arguments), decode_json(schema)
         removed = _NullRemoval(References(tree)).strip(value, tree)
         return msgspec.json.encode(value).decode() if removed else arguments
     except (msgspec.DecodeError, RecursionError):

@@ -22,7 +22,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import flatten_tool, wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader
+from toolwire.codec.wire.reader import Reader, decode_json
 from toolwire.protocols.anthropic.tools import decode_cache, decode_tool, encode_cache, encode_tool
 from toolwire.protocols.anthropic.wire import (
     FAMILY,
@@ -55,7 +55,6 @@ read_change = Reader[ChangeShape](ChangeShape, FAMILY).read
 _read_reference = Reader[ReferenceShape](ReferenceShape, FAMILY).read
 
 _ILLEGAL = re.compile("[^a-zA-Z0-9_]")
-_decode_json = msgspec.json.Decoder().decode
 decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _READABLE_FIELDS = frozenset(
     (
@@ -205,7 +204,7 @@ def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
             for item in value:
                 walk(item, readable=readable)
 
-    walk(_decode_json(raw), readable=True)
+    walk(decode_json(raw), readable=True)
     text = "\n".join(part for part in texts if part)
     return text[:limit] or None
 

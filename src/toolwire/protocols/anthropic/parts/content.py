@@ -121,7 +121,6 @@ _STRING_FORM = (STRING,)
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-_decode_json = msgspec.json.Decoder().decode
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 # ---- decode

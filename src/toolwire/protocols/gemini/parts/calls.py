@@ -14,6 +14,7 @@ from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart, is_derived_id
 from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra
 from toolwire.protocols.gemini.parts.signatures import decode_signature, is_dummy
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER, CallShape, PartShape, ResultShape
@@ -33,7 +34,6 @@ _BEFORE_GEMINI_3 = re.compile(r"gemini-[12](?:\D|$)")
 _REFERENCES = (b'"$ref"', b'"$defs"')
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 
 
 def is_before_gemini_3(plan: EncodingPlan) -> bool:
@@ -132,7 +132,7 @@ def _decode_response(raw: Any, location: str) -> tuple[tuple[Part, ...] | None, 
     if len(members) == 1:
         (name, value) = next(iter(members.items()))
         if name in (*_OUTPUT_KEYS, "error") and bytes(value)[:1] == b'"':
-            text = Text(text=_decode_json(value), at=f"{location}/{name}")
+            text = Text(text=decode_json(value), at=f"{location}/{name}")
             return (text,), name == "error", (_RESPONSE_FORM + name,)
         if name == "error" and bytes(value) != b"null":
             return (Data(json=value, at=f"{location}/error"),), True, (_RESPONSE_FORM + "error",)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Citation, Message, Part, Text
 from toolwire.codec.wire.extras import mark_extras_seen
-from toolwire.codec.wire.reader import JSON_ERRORS, escape_pointer
+from toolwire.codec.wire.reader import JSON_ERRORS, decode_json, escape_pointer
 from toolwire.protocols.gemini.wire import FAMILY
 
 _FIELD = "groundingMetadata"
@@ -19,7 +19,6 @@ _SUPPORT_FIELDS = ("segment", "groundingChunkIndices")
 _OFFSET_FIELDS = ("segment/startIndex", "segment/endIndex")
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -38,7 +37,7 @@ def decode_grounding(
     if raw is None or bytes(raw)[:1] != b"{" or len(messages) != 1:
         return extras_and_form, messages
     try:
-        metadata = _decode_json(raw)
+        metadata = decode_json(raw)
     except JSON_ERRORS:  # such as a number out of range; the raw value stays in the extras
         return extras_and_form, messages
     chunks, supports = metadata.get("groundingChunks"), metadata.get("groundingSupports")

@@ -11,6 +11,7 @@ from toolwire.codec.encoding.hosted_tools import decode_hosted_use, hosted_call_
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import none_to_unset, unset_to_none
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra
 from toolwire.protocols.gemini.parts.calls import NO_ARGS, is_before_gemini_3, part_extras, with_signature
 from toolwire.protocols.gemini.parts.signatures import decode_signature
@@ -35,8 +36,6 @@ _HOSTED_TYPES = {kind: word for word, kind in _HOSTED_KINDS.items()}
 _NO_TYPE = "gemini:absent:toolType"
 _OUTCOME_FORM = "gemini:outcome:"
 _OUTCOMES = ("OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED", UNSET)
-
-_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -167,7 +166,7 @@ def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
             for inner in value:
                 walk(inner)
 
-    walk(_decode_json(raw))
+    walk(decode_json(raw))
     return "\n".join(text for text in texts if text)[:limit] or None
 
 
@@ -196,7 +195,7 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encoding
 def _encode_same_protocol_call(part: ToolCall) -> PartShape:
     """Encode a server-side call that came from a Gemini client."""
     if part.native == "executableCode":
-        return PartShape(executable_code=CodeShape(id=none_to_unset(part.id), **_decode_json(part.arguments.encode())))
+        return PartShape(executable_code=CodeShape(id=none_to_unset(part.id), **decode_json(part.arguments.encode())))
     args = UNSET if NO_ARGS in part.wire_form and part.arguments == "{}" else Raw(part.arguments.encode())
     name = UNSET if _NO_TYPE in part.wire_form else part.name
     return PartShape(tool_call=HostedCallShape(id=none_to_unset(part.id), tool_type=name, args=args))
@@ -240,7 +239,7 @@ def _encode_same_protocol_result(part: ToolResult, body: Raw | None) -> PartShap
         outcome = next((token for token in part.wire_form if token.startswith(_OUTCOME_FORM)), None)
         outer.code_execution_result = CodeResultShape(
             id=none_to_unset(part.call_id),
-            output=UNSET if body is None else _decode_json(body),
+            output=UNSET if body is None else decode_json(body),
             outcome=UNSET if outcome is None else outcome.removeprefix(_OUTCOME_FORM),
         )
     else:

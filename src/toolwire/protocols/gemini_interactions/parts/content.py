@@ -33,7 +33,7 @@ from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader, UnknownVariant
+from toolwire.codec.wire.reader import Reader, UnknownVariant, decode_json
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -97,7 +97,6 @@ _MEDIA_SHAPES: dict[str, type[MediaContent]] = {
 }
 
 _read_annotation = Reader[AnnotationShape](AnnotationShape, FAMILY).read
-_decode_json = msgspec.json.Decoder().decode
 
 # ---- decode
 
@@ -222,7 +221,7 @@ def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
             for inner in value:
                 walk(inner, readable=readable)
 
-    walk(_decode_json(raw), readable=True)
+    walk(decode_json(raw), readable=True)
     return "\n".join(texts)[:limit] or None
 
 

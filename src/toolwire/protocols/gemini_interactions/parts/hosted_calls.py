@@ -116,7 +116,8 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan
         return None
     plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as a server tool call")
     if part.use is None:
-        shape = ServerCall(type="mcp_server_tool_call", id=part.id or plan.id_of(located_part), name=part.name)
+        plan.last_hosted_call_id = part.id or plan.id_of(located_part)
+        shape = ServerCall(type="mcp_server_tool_call", id=plan.last_hosted_call_id, name=part.name)
         shape.server_name = part.namespace or ""
         shape.arguments = same_protocol_arguments(part)
         return shape

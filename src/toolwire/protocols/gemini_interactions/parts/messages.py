@@ -330,7 +330,9 @@ def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output:
                 step = _encode_same_protocol_part(part, located_part, plan)
             case OpaquePart(called=(_, *_) as calls) if plan.for_client:
                 flush()
-                steps += [_encode_same_protocol_part(call, located_part, plan) for call in calls]
+                steps += [
+                    _encode_same_protocol_part(call, LocatedPart(call, located_part.path), plan) for call in calls
+                ]
             case OpaquePart(use=HostedUse() as use) if plan.for_client:
                 plan.report.approximated(
                     located_part.path, "", "server-side call of another provider, sent as a call and its result"

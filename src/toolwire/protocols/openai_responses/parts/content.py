@@ -33,7 +33,7 @@ from toolwire.codec.encoding.media import data_url, source_from_url
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.losses import UNLOCATED, SourcePath
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
-from toolwire.codec.wire.reader import Reader, UnknownVariant
+from toolwire.codec.wire.reader import Reader, UnknownVariant, decode_json
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 from toolwire.protocols.openai_responses.wire import (
     FAMILY,
@@ -240,7 +240,7 @@ def _decode_refusal(block: RefusalPart, *, is_output: bool) -> Refusal:
 def _decode_unknown(variant: UnknownVariant, *, is_output: bool) -> OpaquePart:
     """Decode a part of unknown type as an opaque part, with its text if it has one."""
     try:
-        text = msgspec.json.decode(_decode_members(variant.body).get("text", b"null"))
+        text = decode_json(_decode_members(variant.body).get("text", b"null"))
     except msgspec.DecodeError:
         text = None
     return OpaquePart(

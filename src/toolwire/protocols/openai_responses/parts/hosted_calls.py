@@ -2,7 +2,6 @@
 
 from typing import Any, Literal, TypeGuard
 
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -17,6 +16,7 @@ from toolwire.codec.encoding.hosted_tools import (
 )
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.losses import SourcePath
+from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
 
 _HOSTED_KINDS: dict[str, HostedKind] = {"web_search_call": "web_search", "code_interpreter_call": "code_execution"}
@@ -24,7 +24,6 @@ _IMAGE_CALL = "image_generation_call"
 _MCP_CALL = "mcp_call"
 
 _CALL_FIELDS = ("id", "name", "server_label", "arguments", "output", "error")
-_decode_json = msgspec.json.Decoder().decode
 
 
 # ---- decode
@@ -41,13 +40,13 @@ def attach_meaning(item: OpaquePart, members: dict[str, Raw]) -> OpaquePart:
 
 def _decode_hosted_use(kind: str, members: dict[str, Raw]) -> HostedUse:
     """Decode a web search or code interpreter call with its results."""
-    id = _decode_json(members.get("id", b"null"))
-    fields = {name: _decode_json(raw) for name, raw in members.items() if name in ("code", "results")}
+    id = decode_json(members.get("id", b"null"))
+    fields = {name: decode_json(raw) for name, raw in members.items() if name in ("code", "results")}
     hosted_kind = _HOSTED_KINDS[kind]
-    if isinstance(action := _decode_json(members.get("action", b"null")), dict):
+    if isinstance(action := decode_json(members.get("action", b"null")), dict):
         fields |= action
         hosted_kind = "web_fetch" if action.get("type") in ("open_page", "find_in_page") else hosted_kind
-    outputs = _decode_json(members.get("outputs", b"null"))
+    outputs = decode_json(members.get("outputs", b"null"))
     logs = [output.get("logs") for output in outputs if isinstance(output, dict)] if isinstance(outputs, list) else []
     if texts := [log for log in logs if isinstance(log, str)]:
         fields["output"] = "\n".join(texts)
@@ -57,7 +56,7 @@ def _decode_hosted_use(kind: str, members: dict[str, Raw]) -> HostedUse:
 
 def _decode_image(members: dict[str, Raw]) -> Media | None:
     """Decode the image that an image generation call produced; None if it has none."""
-    data, image_format = (_decode_json(members.get(name, b"null")) for name in ("result", "output_format"))
+    data, image_format = (decode_json(members.get(name, b"null")) for name in ("result", "output_format"))
     if not isinstance(data, str) or not data:
         return None
     media_type = f"image/{image_format}" if isinstance(image_format, str) else "image/png"

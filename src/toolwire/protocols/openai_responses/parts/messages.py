@@ -32,7 +32,7 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, tag_of
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader, UnknownVariant, decode_json, tag_of
 from toolwire.protocols.openai_responses.fast_path import EASY_FORM, read_fast
 from toolwire.protocols.openai_responses.parts.calls import (
     decode_custom_call,
@@ -101,7 +101,6 @@ _UNREADABLE_KINDS = frozenset({"compaction", "compaction_trigger", "mcp_list_too
 _PAIRED_KINDS = ("multi_agent_call", "program", "shell_call", "tool_search_call", "tool_search_output")
 
 _decode_typed = msgspec.json.Decoder(ItemUnion).decode
-_decode_json = msgspec.json.Decoder().decode
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_item = Reader[Any](ItemUnion, FAMILY).read
 _read_easy = Reader[EasyMessage](EasyMessage, FAMILY).read
@@ -195,7 +194,7 @@ class ItemDecoder:
     def _decode_by_name(self, kind: str, raw: Raw, path: str) -> Message:
         """Decode a native call or result of the type `kind`; other items become opaque parts."""
         members = _decode_members(raw)
-        value = _decode_json(members.get("call_id", b"null"))
+        value = decode_json(members.get("call_id", b"null"))
         call_id = value if isinstance(value, str) else None
         is_provider_run = call_id in self.hosted_ids or is_hosted(kind, members)
         if kind in NATIVE_CALLS:
@@ -304,7 +303,7 @@ def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> 
                 collect(inner, readable=readable)
 
     for name, raw in members.items():
-        collect(_decode_json(raw), readable=name in _READABLE_FIELDS)
+        collect(decode_json(raw), readable=name in _READABLE_FIELDS)
     return f"[{kind}: {chr(10).join(texts)[:limit]}]" if texts else None
 
 

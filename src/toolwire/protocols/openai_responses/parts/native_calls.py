@@ -27,7 +27,7 @@ from toolwire.canonical.tools import FreeformTool, FunctionTool, Tool, ToolGroup
 from toolwire.codec.encoding.media import ERROR_MARK, data_url, media_summary
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import restore_extras
-from toolwire.codec.wire.reader import Reader, escape_pointer
+from toolwire.codec.wire.reader import Reader, decode_json, escape_pointer
 from toolwire.protocols.openai_responses.parts.calls import encode_caller, read_caller
 from toolwire.protocols.openai_responses.parts.content import decode_content
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
@@ -68,7 +68,6 @@ _FAILED_FORM = "openai-responses:name:status=status"
 
 Members = dict[str, Raw]
 
-_decode_json = msgspec.json.Decoder().decode
 _read_screenshot = Reader[ScreenshotShape](ScreenshotShape, FAMILY).read
 
 
@@ -78,7 +77,7 @@ def _take_string(members: Members, name: str) -> str | None:
     if raw is None or bytes(raw)[:1] != b'"':
         return None
     del members[name]
-    return str(_decode_json(raw))
+    return str(decode_json(raw))
 
 
 def _take_source(members: Members, name: str) -> str:
@@ -112,9 +111,9 @@ def _extras_and_form(members: Members, *wire_form: str) -> dict[str, Any]:
 def is_hosted(kind: str, members: Members) -> bool:
     """Return whether the provider runs the call, so that the client need not answer it."""
     if kind in ("tool_search_call", "tool_search_output"):
-        return bool(_decode_json(members.get("execution", b"null")) != "client")
+        return bool(decode_json(members.get("execution", b"null")) != "client")
     if kind == "shell_call":
-        environment = _decode_json(members.get("environment", b"null"))
+        environment = decode_json(members.get("environment", b"null"))
         return isinstance(environment, dict) and environment.get("type") == "container_reference"
     return False
 
@@ -197,7 +196,7 @@ def release_acknowledged_checks(message: Message, acknowledged_ids: dict[str, se
 
 def safety_check_ids(members: Members) -> set[str]:
     """Return the ids of pending or acknowledged safety checks."""
-    values = [_decode_json(raw) for name, raw in members.items() if name.endswith("_safety_checks")]
+    values = [decode_json(raw) for name, raw in members.items() if name.endswith("_safety_checks")]
     checks = [check for value in values for check in (value if isinstance(value, list) else [value])]
     return {str(check.get("id") if isinstance(check, dict) else check) for check in checks}
 
@@ -292,8 +291,8 @@ def _decode_shell(members: Members) -> tuple[Part, ...] | None:
 
 
 def _shell_output_text(raw: Raw) -> str | None:
-    """Return the readable output of shell commands; None if it is not valid."""
-    runs = _decode_json(raw)
+    """Return the readable output of shell commands; None if its shape is unknown."""
+    runs = decode_json(raw)
     if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
         return None
     lines = []
@@ -310,7 +309,7 @@ def _shell_output_text(raw: Raw) -> str | None:
 def _shell_output_extras(raw: Raw) -> dict[str, Raw]:
     """Return, by pointer, the fields of shell output that its readable text omits."""
     extras: dict[str, Any] = {}
-    for index, run in enumerate(_decode_json(raw)):
+    for index, run in enumerate(decode_json(raw)):
         for name, value in run.items():
             if name == "outcome" and isinstance(value, dict):
                 for key, detail in value.items():
@@ -402,7 +401,7 @@ def _encode_arguments(part: ToolCall, kind: str, plan: ItemPlan) -> dict[str, An
 def _is_json(text: str) -> bool:
     """Return whether the text is valid JSON, which other providers' models may fail to write."""
     try:
-        _decode_json(text)
+        decode_json(text)
     except (msgspec.DecodeError, RecursionError):
         return False
     return True

@@ -106,7 +106,8 @@ def _to_interactions_setting(setting: dict[str, Any]) -> dict[str, Any] | None:
 def _is_shared_setting(setting: dict[str, Any]) -> bool:
     """Check whether both protocols have this category, threshold and method."""
     is_known = setting["type"] in _HARMS and setting["threshold"] in _THRESHOLDS
-    return is_known and setting.get("method", "severity") in _METHODS
+    method = setting.get("method", "severity")
+    return is_known and isinstance(method, str) and method in _METHODS
 
 
 def _to_gemini_safety(value: Raw) -> Raw | None:
