@@ -21,8 +21,9 @@ from tests.support.mcp.toolsets import (
     text_of_output,
 )
 from toolwire.runtime.mcp import limits
+from toolwire.runtime.mcp.config import McpToolNames
 from toolwire.runtime.mcp.elicitation import elicit
-from toolwire.runtime.mcp.toolset import McpToolNames, McpToolset
+from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.tool import Tool, ToolError
 

@@ -23,8 +23,7 @@ from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.rounds.continuation import RouteTool, RouteTools, client_tool_names
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.calls.approval import NoApprover
-from toolwire.runtime.mcp.config import McpServerConfig
-from toolwire.runtime.mcp.toolset import McpToolNames
+from toolwire.runtime.mcp.config import McpServerConfig, McpToolNames
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.search.deferred_tools import (
     SEARCH_TOOL_NAME,
