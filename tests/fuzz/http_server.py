@@ -61,8 +61,8 @@ def check(data: bytes) -> None:
 
 
 # Where h11 is the stricter one, and nothing that decides about lengths depends on it: Host, which the gate checks,
-# empty lines before the head, and more than one space in the request line. h11 takes "\r\r\n" for a request line that is
-# only "\r"; such a line holds nothing that could be read in two ways.
+# empty lines before the head, and more than one space in the request line. h11 takes "\r\r\n" for a request line that
+# is only "\r"; such a line holds nothing that could be read in two ways.
 EXCUSED = re.compile(
     r"Missing mandatory Host:.*|Found multiple Host:.*|no request line received"
     r"|illegal request line: bytearray\(b'(\\[rn])*([A-Z]+ +[^ ]+ +HTTP/1\.[01])?'\)"
