@@ -4,77 +4,77 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# What only some suites need, each in an environment of its own.
+# Dependencies of single suites, each in its own environment.
 CACHE := .cache
-# Without compiled files every worker, and every program that a test starts, would compile all of it anew.
+# Write bytecode files: otherwise every worker and every process started by a test would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-laws test-agents test-comply test-frameworks test-mcp fuzz check format bench bench-gateway bench-search bench-code golden test-sandbox test-browser bench-browser matrix clean
 
-help: ## show this list
+help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-serve: $(READY) ## start the gateway; with no key in the environment, on the embedded simulator
+serve: $(READY) ## start the gateway (uses the built-in simulator if no API key is set)
 	$(BIN)/toolwire serve
 
 test: $(READY) ## run the tests
 	$(BIN)/pytest -n auto --dist worksteal
 
-test-laws: $(READY) ## run the laws over every recording and every target, where the corpus is present
+test-laws: $(READY) ## run the property tests on every recording and target (needs the corpus)
 	TOOLWIRE_WHOLE_CORPUS=1 $(BIN)/pytest -n auto --dist worksteal tests/laws
 
-test-agents: $(READY) ## run the real agents through the gateway on every upstream; needs npm, and 20 minutes
+test-agents: $(READY) ## run real agents through the gateway on every upstream (needs npm; 20 minutes)
 	$(BIN)/python -m tests.agents --cache $(CACHE)/agents $(ARGUMENTS)
 
-test-browser: $(READY) ## run the browser on real pages; needs Chromium, and installs none
+test-browser: $(READY) ## run the browser tests on real pages (needs an installed Chromium)
 	$(BIN)/pytest -n 2 tests/runtime/tools/browser/chromium $(ARGUMENTS)
 
-test-comply: $(READY) $(CACHE)/comply/.ready ## run the compliance suite by others; writes its page of the documentation
+test-comply: $(READY) $(CACHE)/comply/.ready ## run the third-party compliance suite and write docs/reference/compliance.md
 	$(BIN)/python -m tests.compliance $(CACHE)/comply/bin/llm-comply
 
 test-frameworks: $(READY) $(CACHE)/frameworks/.ready ## run agent frameworks through the gateway (needs Node)
 	$(BIN)/python -m tests.frameworks $(CACHE)/frameworks
 
-test-mcp: $(READY) ## run the official MCP conformance suite, and servers by others (needs npm)
+test-mcp: $(READY) ## run the official MCP conformance suite and third-party servers (needs npm)
 	$(BIN)/python -m tests.mcp_conformance --cache $(CACHE)/mcp
 
-fuzz: $(READY) ## mutate recorded input against every reader; ARGUMENTS='--seconds 60 --only sse'
+fuzz: $(READY) ## fuzz every parser with mutated inputs; ARGUMENTS='--seconds 60 --only sse'
 	$(BIN)/python -m tests.fuzz $(ARGUMENTS)
 
-test-sandbox: $(READY) ## try what a shell command can't do in bubblewrap; says what is missing where it can't
+test-sandbox: $(READY) ## test the bubblewrap sandbox, or report why it is unavailable
 	$(BIN)/python -m tests.runtime.sandbox.bubblewrap
 
-check: $(READY) ## format, lint, types, import contracts, then the tests
+check: $(READY) ## check format, lint, types and import contracts, then run the tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MAKE) test
 
-format: $(READY) ## format the code and apply the safe fixes
+format: $(READY) ## format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## print the speed ratios
+bench: $(READY) ## run the translation benchmark
 	$(BIN)/python -m benchmarks
 
-bench-browser: $(READY) ## print what the browser harness adds to bare Playwright; needs Chromium
+bench-browser: $(READY) ## measure the browser overhead over Playwright (needs Chromium)
 	$(BIN)/python -m benchmarks.browser $(ARGUMENTS)
 
-bench-gateway: $(READY) ## print what an exchange costs, beside nginx and LiteLLM where they are installed
+bench-gateway: $(READY) ## measure the cost of an exchange, compared with nginx and LiteLLM if installed
 	$(BIN)/python -m benchmarks.gateway $(ARGUMENTS)
 
-bench-search: $(READY) ## print how well and how fast a tool is found among 5,000
+bench-search: $(READY) ## measure quality and speed of tool search among 5,000 tools
 	$(BIN)/python -m benchmarks.search
 
-bench-code: $(READY) ## print what a tool call from code costs
+bench-code: $(READY) ## measure the cost of a tool call from code
 	$(BIN)/python -m benchmarks.code
 
-golden: $(READY) ## write the golden files anew, for review
+golden: $(READY) ## regenerate the golden files for review
 	TOOLWIRE_REWRITE_GOLDEN=1 $(BIN)/pytest tests/laws/test_golden.py
 
-matrix: $(READY) ## write the support matrix anew, from the golden files
+matrix: $(READY) ## regenerate the support matrix from the golden files
 	$(BIN)/python -m tests.matrix
 
 clean: ## remove the environment and every cache

@@ -1,1 +1,1 @@
-"""What translation costs, as ratios to a floor measured in the same run."""
+"""Benchmarks of translation, as ratios to a baseline measured in the same run."""

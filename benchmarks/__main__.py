@@ -1,4 +1,4 @@
-"""`make bench`: the ratios that the project promises, each beside its limit. Exits 1 if one is over it."""
+"""`make bench`: print the promised ratios with their limits, and exit 1 if one exceeds its limit."""
 
 import gc
 import statistics
@@ -49,43 +49,43 @@ PROTOCOLS = (ANTHROPIC, CHAT, RESPONSES, GEMINI, "gemini-interactions", "ollama"
 
 
 def main() -> int:
-    print(f"medians of {ROUNDS} rounds, each of the work and its floor in turn; processor time\n")
-    over = [label for label, figure, limit in _rows() if not _is_held(label, figure, limit)]
+    print(f"medians of {ROUNDS} rounds that alternate between work and baseline; CPU time\n")
+    exceeded = [label for label, figure, limit in _rows() if not _is_within_limit(label, figure, limit)]
     disk = f"one tool step on this disk, ms (one fsync: {sync_milliseconds():.2f} ms)"
-    print(f"  {disk:58} {step_milliseconds(None):6.2f}   no limit: four writes that wait for the disk")
+    print(f"  {disk:58} {step_milliseconds(None):6.2f}   no limit: four synchronous writes")
     texts = long_texts_request()
-    print("\nBeside these, with no limit: a request of long plain texts, of which orjson does little more than copy:")
+    print("\nWithout a limit: a request of long plain texts, which orjson mostly copies:")
     print(f"  {ANTHROPIC} -> {CHAT}, {len(texts):,} bytes".ljust(61) + f"{_request_ratio(texts, ANTHROPIC, CHAT):6.2f}")
-    print(f"\nA small request ({len(small_request()):,} bytes), in µs for one translation; no limit:")
+    print(f"\nA small request ({len(small_request()):,} bytes), µs per translation; no limit:")
     for protocol in PROTOCOLS:
-        home, to_chat = _small_microseconds(protocol, protocol), _small_microseconds(protocol, CHAT)
-        print(f"  {protocol:20} home {home:5.0f}   to {CHAT} {to_chat:5.0f}")
-    print(f"\n{len(over)} over the limit" if over else "\nall within their limits")
-    return 1 if over else 0
+        same_protocol, to_chat = _small_microseconds(protocol, protocol), _small_microseconds(protocol, CHAT)
+        print(f"  {protocol:20} same protocol {same_protocol:5.0f}   to {CHAT} {to_chat:5.0f}")
+    print(f"\n{len(exceeded)} over the limit" if exceeded else "\nall within their limits")
+    return 1 if exceeded else 0
 
 
-def _is_held(label: str, figure: float, limit: float) -> bool:
-    held = figure <= limit
-    print(f"  {label:58} {figure:6.2f}   at most {limit:g}{'' if held else '   OVER'}", flush=True)
-    return held
+def _is_within_limit(label: str, figure: float, limit: float) -> bool:
+    within_limit = figure <= limit
+    print(f"  {label:58} {figure:6.2f}   at most {limit:g}{'' if within_limit else '   OVER'}", flush=True)
+    return within_limit
 
 
 def _rows() -> Iterator[tuple[str, float, float]]:
-    """Each figure with its label and its limit, measured as it is asked for."""
-    print("A request, bytes in and bytes out, to an orjson round trip of the same bytes:")
+    """Yield label, ratio and limit, measured lazily."""
+    print("A request from bytes to bytes, relative to an orjson round trip of the same bytes:")
     for source, target in REQUEST_PAIRS:
         request = translated_request(source)
         label = f"{source} -> {target}, {len(request):,} bytes"
         yield label, _request_ratio(request, source, target), REQUEST_LIMIT
-    print("\nA stream, to msgspec decoding and encoding the same events:")
+    print("\nA stream, relative to decoding and encoding the same events with msgspec:")
     for source, target in STREAM_PAIRS:
         stream = translated_stream(source)
         label = f"{source} -> {target}, {len(frames_of(stream))} events"
         yield label, _stream_ratio(stream, source, target), STREAM_LIMIT
-    print("\nGrowth, and the cost of an import:")
-    yield "twice the messages, to once", _growth(lambda scale: anthropic_request(100 * scale)), GROWTH_LIMIT
+    print("\nGrowth and import time:")
+    yield "twice the messages, relative to once", _growth(lambda scale: anthropic_request(100 * scale)), GROWTH_LIMIT
     arguments = _growth(lambda scale: anthropic_request(20, arguments=50_000 * scale))
-    yield "twice the arguments, to once", arguments, GROWTH_LIMIT
+    yield "twice the arguments, relative to once", arguments, GROWTH_LIMIT
     yield "import toolwire, ms above bare Python", _import_milliseconds(), IMPORT_LIMIT
     print("\nThe runtime:")
     yield "one tool step, ms without model time and disk", step_milliseconds(), STEP_LIMIT
@@ -101,29 +101,31 @@ def _request_ratio(request: bytes, source: str, target: str) -> float:
 def _stream_ratio(stream: bytes, source: str, target: str) -> float:
     frames = frames_of(stream)
 
-    def floor() -> None:
+    def baseline() -> None:
         for frame in frames:
             msgspec.json.encode(msgspec.json.decode(frame))
 
-    return _ratio(lambda: b"".join(toolwire.translate_stream([stream], source, target)), floor)
+    return _ratio(lambda: b"".join(toolwire.translate_stream([stream], source, target)), baseline)
 
 
-def _ratio(work: Callable[[], object], floor: Callable[[], object]) -> float:
-    """The median of ratios, each of two runs that follow one another. As with `timeit` nothing is collected meanwhile:
-    what one of them left behind would count for the other."""
-    for warm in (work, floor):
+def _ratio(work: Callable[[], object], baseline: Callable[[], object]) -> float:
+    """Return the median ratio of paired runs.
+
+    As in `timeit`, the garbage collector is off, since garbage of one run would count for the other.
+    """
+    for warm in (work, baseline):
         for _ in range(5):
             warm()
     gc.collect()
     gc.disable()
     try:
-        return statistics.median(_seconds(work) / _seconds(floor) for _ in range(ROUNDS))
+        return statistics.median(_seconds(work) / _seconds(baseline) for _ in range(ROUNDS))
     finally:
         gc.enable()
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Of the processor, so that what else the machine does counts less."""
+    """Return CPU seconds, so that other load counts less."""
     start = time.process_time()
     work()
     return time.process_time() - start

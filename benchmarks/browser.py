@@ -1,6 +1,6 @@
-"""What the browser harness adds to bare Playwright: `python -m benchmarks.browser [ROUNDS]`.
+"""Overhead of the browser harness over bare Playwright: `python -m benchmarks.browser [ROUNDS]`.
 
-Both do the same to the same page, each in a Chromium of its own, by turns, so that what else the machine does meets
+Both perform the same actions on the same page in separate Chromium processes, in turns, so that other load affects
 both.
 """
 
@@ -38,7 +38,7 @@ PAGE = (
 Work = Callable[[], Awaitable[object]]
 
 
-async def done(session: BrowserSession, actions: Sequence[Action]) -> None:
+async def run_actions(session: BrowserSession, actions: Sequence[Action]) -> None:
     performed = await session.perform(actions)
     if performed.has_failed:
         raise RuntimeError(str(performed.observations))
@@ -50,12 +50,12 @@ async def timed(work: Work) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-async def measured(name: str, rounds: int, bare: Work, ours: Work, *, empty: Work | None = None) -> None:
-    """In milliseconds, by turns. `empty` is a batch without the actions, which leaves what they cost."""
+async def measure(name: str, rounds: int, playwright: Work, ours: Work, *, empty: Work | None = None) -> None:
+    """Return milliseconds, measured in turns; `empty` is a batch without actions, to isolate their cost."""
     each = 1 if empty is None else ACTIONS
     plain, harnessed = [], []
     for index in range(rounds + WARM_UP):
-        without = await timed(bare), await timed(ours), 0.0 if empty is None else await timed(empty)
+        without = await timed(playwright), await timed(ours), 0.0 if empty is None else await timed(empty)
         if index >= WARM_UP:
             plain.append(without[0] / each)
             harnessed.append((without[1] - without[2]) / each)
@@ -77,16 +77,18 @@ async def compare(page: Page, session: BrowserSession, site: Site, rounds: int) 
             await page.keyboard.press("a")
 
     await page.goto(f"{site.root}/")
-    await done(session, [Navigate(url=f"{site.root}/")])
+    await run_actions(session, [Navigate(url=f"{site.root}/")])
     batches: dict[str, list[Action]] = {
         "click": [Click(x=310, y=20)] * ACTIONS,
         "move": [Move(x=310, y=20)] * ACTIONS,
         "key": [Keys(keys=("a",))] * ACTIONS,
     }
-    print(f"{'ms':<12} {'bare':>8} {'toolwire':>10} {'more':>8}")
-    await measured("screenshot", rounds, lambda: page.screenshot(scale="css"), lambda: done(session, []))
-    for (name, batch), bare in zip(batches.items(), (clicks, moves, keys), strict=True):
-        await measured(name, rounds, bare, partial(done, session, batch), empty=lambda: done(session, []))
+    print(f"{'ms':<12} {'baseline':>8} {'toolwire':>10} {'added':>8}")
+    await measure("screenshot", rounds, lambda: page.screenshot(scale="css"), lambda: run_actions(session, []))
+    for (name, batch), playwright in zip(batches.items(), (clicks, moves, keys), strict=True):
+        await measure(
+            name, rounds, playwright, partial(run_actions, session, batch), empty=lambda: run_actions(session, [])
+        )
 
 
 async def main(rounds: int) -> None:
@@ -103,7 +105,7 @@ async def main(rounds: int) -> None:
             began = time.perf_counter()
             session = await stack.enter_async_context(open_session(settings))
             print(
-                f"a session opens in {(time.perf_counter() - began) * 1000:.0f} ms; {browser.version}; {rounds} rounds"
+                f"session opened in {(time.perf_counter() - began) * 1000:.0f} ms; {browser.version}; {rounds} rounds"
             )
             await compare(page, session, site, rounds)
 

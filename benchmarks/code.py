@@ -1,5 +1,7 @@
-"""`make bench-code`: what a tool call from code costs, beside what a turn of a model would. Exits 1 if it is over its
-limit."""
+"""`make bench-code`: the cost of a tool call from code, compared with a turn of a model.
+
+Exits 1 if it exceeds its limit.
+"""
 
 import asyncio
 import sys
@@ -32,9 +34,9 @@ async def _best(tool: Tool, code: str) -> float:
         calling = ToolContext(
             run="bench", id="1", tool=tool.name, idempotency_key=str(number), approver=NoApprover(), call=_call
         )
-        begun = time.perf_counter()
+        started = time.perf_counter()
         output = await tool.run({"code": code}, calling)
-        times.append((time.perf_counter() - begun) * 1000)
+        times.append((time.perf_counter() - started) * 1000)
         if output.is_error:
             raise SystemExit(str(output.content))
     return min(times)
@@ -50,9 +52,9 @@ async def main() -> int:
     together = (await _best(tool, _TOGETHER.format(calls=CALLS)) - empty) / CALLS
     twenty = await _best(tool, _ONE_BY_ONE.format(calls=20))
     await sandbox.close()
-    print(f"the best of {ROUNDS} rounds; the tool itself does nothing that takes time")
-    print(f"a program that calls nothing, checked and run: {empty:.1f} ms")
-    print(f"a call, one after the other: {each:.2f} ms (limit {MILLISECONDS}); gathered: {together:.2f} ms")
+    print(f"best of {ROUNDS} rounds with a no-op tool")
+    print(f"a program without calls, checked and run: {empty:.1f} ms")
+    print(f"one sequential call: {each:.2f} ms (limit {MILLISECONDS}); one parallel call: {together:.2f} ms")
     print(f"a task of 20 calls in one program: {twenty:.1f} ms, and 1 turn of the model instead of 20")
     return 0 if each < MILLISECONDS else 1
 

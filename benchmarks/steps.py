@@ -1,4 +1,4 @@
-"""What the runtime adds to a tool step: a model that answers at once, a tool that does nothing, and a real journal."""
+"""Overhead of the runtime for a tool step: an instant model, a no-op tool and a real journal."""
 
 import os
 import statistics
@@ -18,7 +18,7 @@ STEPS, ROUNDS = 200, 5
 
 
 class _Instant:
-    """Calls the tool so many times, then ends."""
+    """A model that calls the tool a number of times, then stops."""
 
     name = "instant"
 
@@ -29,11 +29,13 @@ class _Instant:
     @staticmethod
     def _turn(number: int | None) -> list[Event]:
         part = Text(text="done")
-        said: Text | ToolCall = part
+        part_sent: Text | ToolCall = part
         if number is not None:
-            said = ToolCall(id=f"call_{number}", name="note", arguments=f'{{"number": {number}, "text": "some words"}}')
+            part_sent = ToolCall(
+                id=f"call_{number}", name="note", arguments=f'{{"number": {number}, "text": "some words"}}'
+            )
         candidate = Candidate(
-            messages=(Message(role="assistant", parts=(said,)),),
+            messages=(Message(role="assistant", parts=(part_sent,)),),
             stop=Stop(reason="end_turn" if number is None else "tool_use"),
         )
         return list(unfold(Response(origin="", id="r", candidates=(candidate,))))
@@ -54,17 +56,17 @@ async def note(number: int, text: str) -> str:
 
 
 MEMORY = "/dev/shm"
-"""Where a file is in memory, so that nobody waits for a disk."""
+"""A directory in memory, to avoid waiting for a disk."""
 
 
 def step_milliseconds(folder: str | None = MEMORY) -> float:
-    """Of the clock. A step is four writes that wait for the disk: with a journal on one that is most of the time."""
-    place = folder if folder is not None and Path(folder).is_dir() else None
-    return statistics.median(_round(place) for _ in range(ROUNDS))
+    """Return wall-clock milliseconds per step. A step is four synchronous writes, most of the time on a disk."""
+    directory = folder if folder is not None and Path(folder).is_dir() else None
+    return statistics.median(_round(directory) for _ in range(ROUNDS))
 
 
 def sync_milliseconds() -> float:
-    """What the disk of temporary files takes to write one page for good."""
+    """Return the time of the temporary directory's disk to sync one page."""
     with tempfile.NamedTemporaryFile() as file:
         times = [_synced(file.fileno()) for _ in range(50)]
     return 1000 * statistics.median(times)
@@ -77,10 +79,10 @@ def _synced(descriptor: int) -> float:
     return time.perf_counter() - start
 
 
-def _round(place: str | None) -> float:
+def _round(directory: str | None) -> float:
     def seconds(calls: int) -> float:
         caps = RunLimits(turns=10 * STEPS)
-        with tempfile.TemporaryDirectory(dir=place) as folder:
+        with tempfile.TemporaryDirectory(dir=directory) as folder:
             agent = Agent(
                 _Instant(calls),
                 tools=[note],

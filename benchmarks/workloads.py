@@ -1,4 +1,4 @@
-"""The bodies and streams that the benchmark translates: made, not recorded, and the same in every run."""
+"""Bodies and streams for the benchmark: generated, and the same in every run."""
 
 import json
 from typing import Any
@@ -11,23 +11,23 @@ EVENTS = 300
 
 
 def anthropic_request(turns: int = TURNS, *, arguments: int = 0) -> bytes:
-    """An agent's session: each turn a remark, a call with a list of edits, and its result.
+    """Return an agent session: each turn has a remark, a call with a list of edits, and its result.
 
-    100 turns and 30 tools make some 310 KB, of which arguments and schemas are the larger part, as in real sessions.
-    `arguments` adds so many characters to each call.
+    100 turns and 30 tools are about 310 KB, mostly arguments and schemas, as in real sessions. `arguments` adds this
+    many characters to each call.
     """
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Find out why the tests fail, and mend it."}]
     for turn in range(turns):
         call = f"toolu_01{turn:022d}"
         edits = [_edit(turn, number) for number in range(10)]
-        given = {"file_path": f"/src/module_{turn}.py", "edits": edits, "note": "x" * arguments}
+        call_input = {"file_path": f"/src/module_{turn}.py", "edits": edits, "note": "x" * arguments}
         output = "".join(f'{line:4d}: assert total({line}) == "{line * turn}"\n' for line in range(38))
         messages += [
             {
                 "role": "assistant",
                 "content": [
                     {"type": "text", "text": f'Step {turn}: I look at "module_{turn}.py" next.\n'},
-                    {"type": "tool_use", "id": call, "name": "tool_3", "input": given},
+                    {"type": "tool_use", "id": call, "name": "tool_3", "input": call_input},
                 ],
             },
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call, "content": output}]},
@@ -43,7 +43,7 @@ def anthropic_request(turns: int = TURNS, *, arguments: int = 0) -> bytes:
 
 
 def long_texts_request(turns: int = TURNS) -> bytes:
-    """The hard case: long strings and few objects, where orjson does little more than copy."""
+    """Return the hard case: long strings and few objects, which orjson mostly copies."""
     body = json.loads(anthropic_request(turns))
     for message in body["messages"]:
         for block in message["content"] if isinstance(message["content"], list) else ():
@@ -53,7 +53,7 @@ def long_texts_request(turns: int = TURNS) -> bytes:
 
 
 def small_request() -> bytes:
-    """The first turn of a chat: five tools and a question, some 2 KB."""
+    """Return the first turn of a chat: five tools and a question, about 2 KB."""
     string = {"type": "string", "description": "What to look for, in the words of the user."}
     schema = {
         "type": "object",
@@ -70,13 +70,16 @@ def small_request() -> bytes:
 
 
 def translated_request(protocol: str) -> bytes:
-    """The same session as another protocol writes it."""
+    """Return the same session in another protocol."""
     request = anthropic_request()
     return request if protocol == "anthropic" else toolwire.translate(request, "anthropic", protocol).to_bytes()
 
 
 def translated_stream(protocol: str) -> bytes:
-    """The same answer as another protocol tells it. Gemini tells a call at once: there the text is longer instead."""
+    """Return the same response as a stream of another protocol.
+
+    Gemini sends a call in one event, so the text is longer instead.
+    """
     stream = anthropic_stream(2 * EVENTS if protocol == "gemini" else EVENTS)
     if protocol == "anthropic":
         return stream
@@ -84,12 +87,12 @@ def translated_stream(protocol: str) -> bytes:
 
 
 def _edit(turn: int, number: int) -> dict[str, Any]:
-    place = {"start": turn * 10 + number, "end": turn * 10 + number + 2, "column": number}
-    return {"range": place, "old": f"value_{number} = {number}", "new": f"value_{number} = {turn}", "all": False}
+    location = {"start": turn * 10 + number, "end": turn * 10 + number + 2, "column": number}
+    return {"range": location, "old": f"value_{number} = {number}", "new": f"value_{number} = {turn}", "all": False}
 
 
 def _tool(number: int) -> dict[str, Any]:
-    place = {"type": "object", "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}}
+    location = {"type": "object", "properties": {"start": {"type": "integer"}, "end": {"type": "integer"}}}
     properties: dict[str, Any] = {
         f"parameter_{index}": {
             "type": ["string", "null"],
@@ -98,13 +101,17 @@ def _tool(number: int) -> dict[str, Any]:
         }
         for index in range(8)
     }
-    properties["edits"] = {"type": "array", "items": {"type": "object", "properties": {"range": place}}, "minItems": 1}
+    properties["edits"] = {
+        "type": "array",
+        "items": {"type": "object", "properties": {"range": location}},
+        "minItems": 1,
+    }
     schema = {"type": "object", "properties": properties, "required": ["parameter_0"], "additionalProperties": False}
     return {"name": f"tool_{number}", "description": "Does one thing, and does it well. " * 4, "input_schema": schema}
 
 
 def anthropic_stream(events: int = EVENTS) -> bytes:
-    """A streamed answer: text in small deltas, then a call whose input arrives in as many; 8 events are around them."""
+    """Return a streamed response: text in small deltas, then a call whose input has as many, and 8 other events."""
     half = (events - 8) // 2
     frames: list[dict[str, Any]] = [
         {
@@ -131,7 +138,7 @@ def anthropic_stream(events: int = EVENTS) -> bytes:
             "index": 1,
             "content_block": {"type": "tool_use", "id": "toolu_01", "name": "run", "input": {}},
         },
-        *(_input_delta(piece) for piece in _pieces(half)),
+        *(_input_delta(fragment) for fragment in _fragments(half)),
         {"type": "content_block_stop", "index": 1},
         {
             "type": "message_delta",
@@ -146,15 +153,15 @@ def anthropic_stream(events: int = EVENTS) -> bytes:
     )
 
 
-def _pieces(count: int) -> list[str]:
+def _fragments(count: int) -> list[str]:
     text = json.dumps({"command": "x" * (count * 8 - 15)})
     return [text[start : start + 8] for start in range(0, count * 8, 8)]
 
 
-def _input_delta(piece: str) -> dict[str, Any]:
-    return {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": piece}}
+def _input_delta(fragment: str) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": fragment}}
 
 
 def frames_of(stream: bytes) -> list[bytes]:
-    """The JSON of each event."""
+    """Return the JSON of each event."""
     return [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: {")]

@@ -1,4 +1,4 @@
-"""How the tests are run."""
+"""Configuration of the test run."""
 
 import gc
 import os
@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, settings
 from tests.support import collection
 from tests.support.clock import Clock
 
-# Deadlines of single examples, and the check that drawing them is fast, would fail on a busy machine.
+# Deadlines of single examples, and the health check for slow draws, would fail on a busy machine.
 settings.register_profile("toolwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("toolwire")
 
-# The collector would go again and again through the types of five SDKs and 15,000 tests, none of which are garbage.
+# The garbage collector would repeatedly scan the types of five SDKs and 15,000 tests, none of which are garbage.
 gc.set_threshold(20_000, 20, 20)
 
-# Each client of an SDK reads the certificates of all authorities, which takes longer than what most tests do with it.
-# Nothing here goes beyond the loopback: one of them is enough.
+# Each SDK client loads the certificates of all authorities, which takes longer than most tests.
+# Tests only use loopback: one certificate is enough.
 _END = "-----END CERTIFICATE-----\n"
 _FOLDER = TemporaryDirectory(prefix="toolwire-tests-", ignore_cleanup_errors=True)
 _AUTHORITIES = Path(_FOLDER.name) / "authorities.pem"
@@ -35,7 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Three for two cores: some tests wait for processes. Each worker collects all tests, which takes ten seconds."""
+    """Use three workers for two cores: some tests wait for processes, and collection takes ten seconds per worker."""
     return max(2, 3 * (os.cpu_count() or 1) // 2)
 
 

@@ -191,27 +191,27 @@ TRUNCATING_REASONS = {
     ("protocol", "reason"),
     [(protocol, reason) for protocol in ALL_PROTOCOLS for reason in TRUNCATING_REASONS[protocol]],
 )
-def test_q_10_call_of_a_truncated_response_is_incomplete(protocol: str, reason: str) -> None:
+def test_call_of_a_truncated_response_is_incomplete(protocol: str, reason: str) -> None:
     (call,) = toolwire.parse_tool_calls(stopped(protocol, reason), protocol)
     assert (call["name"], call["complete"]) == ("get_weather", False)
 
 
 @pytest.mark.parametrize("target", ALL_PROTOCOLS)
-def test_q_10_truncated_call_stays_incomplete_after_translation(target: str) -> None:
+def test_truncated_call_stays_incomplete_after_translation(target: str) -> None:
     body = stopped("anthropic", "max_tokens")
     (call,) = toolwire.parse_tool_calls(translated_body(body, "anthropic", target, "response"), target)
     assert call["complete"] is False
 
 
 @pytest.mark.parametrize(("protocol", "reason"), [("anthropic", "end_turn"), (CHAT, "stop"), ("openrouter", "stop")])
-def test_q_10_strict_parsing_requires_a_tool_stop_reason(protocol: str, reason: str) -> None:
+def test_strict_parsing_requires_a_tool_stop_reason(protocol: str, reason: str) -> None:
     (call,) = toolwire.parse_tool_calls(stopped(protocol, reason), protocol)
     (strict,) = toolwire.parse_tool_calls(stopped(protocol, reason), protocol, strict=True)
     assert (call["complete"], strict["complete"]) == (True, False)
 
 
 @pytest.mark.parametrize("protocol", ALL_PROTOCOLS)
-def test_q_10_strict_parsing_accepts_a_complete_call(protocol: str) -> None:
+def test_strict_parsing_accepts_a_complete_call(protocol: str) -> None:
     (call,) = toolwire.parse_tool_calls(response_body(protocol, "", ("call_1", "Paris")), protocol, strict=True)
     assert call["complete"] is True
 

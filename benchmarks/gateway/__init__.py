@@ -1,1 +1,1 @@
-"""What an exchange through the gateway costs, beside a proxy that translates nothing and a gateway that does."""
+"""Cost of an exchange through the gateway, compared with a plain proxy and another gateway."""

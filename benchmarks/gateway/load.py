@@ -1,6 +1,6 @@
-"""The clients: so many requests at a time, each answer compared with what the workload expects.
+"""Load generator: concurrent requests whose responses are compared with the expected ones.
 
-A line of JSON on stdin is an `Order`, the line of JSON that answers it an `Outcome`.
+Each line of JSON on stdin is an `Order`; the line of JSON that answers it is an `Outcome`.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from benchmarks.gateway.workloads import Workload, workloads
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 CLIENT_KEY = "sk-" + "0123456789abcdef" * 4
 
 
 class Order(Struct):
-    """`leave`: the client goes away once it has heard something."""
+    """A batch of requests; `leave` disconnects after the first bytes of each response."""
 
     port: int
     workload: str
@@ -33,16 +33,16 @@ class Order(Struct):
 class Outcome(Struct):
     good: int = 0
     bad: int = 0
-    why: str = ""
+    first_error: str = ""
 
 
 class Client(asyncio.Protocol):
     """One connection."""
 
     def __init__(self) -> None:
-        self.heard = asyncio.Event()
+        self.received = asyncio.Event()
         self._status = 0
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._done: asyncio.Future[tuple[int, bytes]] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -55,78 +55,78 @@ class Client(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_body(self, data: bytes) -> None:
-        self._pieces.append(data)
-        self.heard.set()
+        self._chunks.append(data)
+        self.received.set()
 
     def on_message_complete(self) -> None:
-        self._finish(self._parser.get_status_code(), b"".join(self._pieces))
+        self._finish(self._parser.get_status_code(), b"".join(self._chunks))
 
     def _finish(self, status: int, body: bytes) -> None:
         if self._done is not None and not self._done.done():
             self._done.set_result((status, body))
 
-    async def ask(self, message: bytes) -> tuple[int, bytes]:
+    async def send(self, message: bytes) -> tuple[int, bytes]:
         self._start(message)
         assert self._done is not None
-        return await asyncio.wait_for(self._done, PATIENCE)
+        return await asyncio.wait_for(self._done, TIMEOUT)
 
     async def leave(self, message: bytes) -> None:
         self._start(message)
-        await asyncio.wait_for(self.heard.wait(), PATIENCE)
+        await asyncio.wait_for(self.received.wait(), TIMEOUT)
         self.transport.abort()
 
     def _start(self, message: bytes) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._pieces.clear()
+        self._chunks.clear()
         self._done = asyncio.get_running_loop().create_future()
         self.transport.write(message)
 
 
-class Judge:
-    """Whether an answer says what it must. Bytes that were right once are right again."""
+class ResponseCheck:
+    """A check of responses that caches the bytes of valid ones."""
 
     def __init__(self, workload: Workload, *, translated: bool) -> None:
         self._workload = workload
         self._translated = translated
-        self._right: set[bytes] = set()
+        self._valid_bodies: set[bytes] = set()
 
-    def is_right(self, body: bytes) -> bool:
-        if body in self._right:
+    def is_valid(self, body: bytes) -> bool:
+        if body in self._valid_bodies:
             return True
         try:
-            right = self._workload.read(body) == self._workload.said if self._translated else self._same(body)
+            valid = self._workload.parse(body) == self._workload.expected if self._translated else self._same(body)
         except (ValueError, KeyError, TypeError):
             return False
-        if right and len(self._right) < 100:
-            self._right.add(body)
-        return right
+        if valid and len(self._valid_bodies) < 100:
+            self._valid_bodies.add(body)
+        return valid
 
     def _same(self, body: bytes) -> bool:
         return body == self._workload.answer
 
 
-async def carry_out(order: Order, workload: Workload) -> Outcome:
-    outcome, judge = Outcome(), Judge(workload, translated=order.translated)
+async def run_order(order: Order, workload: Workload) -> Outcome:
+    outcome, check = Outcome(), ResponseCheck(workload, translated=order.translated)
     message = _message(order, workload)
-    left = order.count
+    remaining = order.count
 
     async def work() -> None:
-        nonlocal left
+        nonlocal remaining
         client: Client | None = None
-        while left > 0:
-            left -= 1
+        while remaining > 0:
+            remaining -= 1
             if client is None or client.transport.is_closing():
-                client = await _connected(order.port)
+                client = await _connect(order.port)
             if order.leave:
                 await client.leave(message)
                 outcome.good += 1
                 continue
-            status, body = await client.ask(message)
-            if status == 200 and judge.is_right(body):
+            status, body = await client.send(message)
+            if status == 200 and check.is_valid(body):
                 outcome.good += 1
             else:
                 outcome.bad += 1
-                outcome.why = outcome.why or f"{status} {body[:600].decode(errors='replace')}"
+                outcome.first_error = outcome.first_error or f"{status} {body[:600].decode(errors='replace')}"
         if client is not None:
             client.transport.close()
 
@@ -134,7 +134,7 @@ async def carry_out(order: Order, workload: Workload) -> Outcome:
     return outcome
 
 
-async def _connected(port: int) -> Client:
+async def _connect(port: int) -> Client:
     _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", port)
     return client
 
@@ -155,16 +155,16 @@ def _message(order: Order, workload: Workload) -> bytes:
 
 
 async def main() -> None:
-    known = {one.name: one for one in workloads()}
+    workloads_by_name = {workload.name: workload for workload in workloads()}
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         order = msgspec.json.decode(line, type=Order)
         try:
-            outcome: Any = await carry_out(order, known[order.workload])
+            outcome: Any = await run_order(order, workloads_by_name[order.workload])
         except (OSError, TimeoutError) as error:
-            outcome = Outcome(bad=1, why=f"{type(error).__name__}: {error}")
+            outcome = Outcome(bad=1, first_error=f"{type(error).__name__}: {error}")
         print(json.dumps(msgspec.structs.asdict(outcome)), flush=True)
 
 

@@ -1,7 +1,7 @@
-"""What the journal costs, beside what the same program costs when it is started again.
+"""Cost of the journal, compared with the variation between starts of the same program.
 
-Where a process has its memory makes some of them faster than others, for as long as they run. So each kind is started
-several times, in turns, and the difference between both kinds is held against the one within a kind.
+Memory layout makes some processes faster than others for as long as they run. So each kind is started several times, in
+turns, and the difference between kinds is compared with the difference within a kind.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ Figures = dict[str, list[float]]
 Slice = Callable[[Peer, Workload, int], float]
 
 
-def with_and_without(upstream: int, asked: list[Workload], measure: Slice, core: int | None) -> dict[str, Figures]:
-    """Microseconds for one request, by workload and kind, a median for each start."""
-    found: dict[str, Figures] = {one.name: {"without": [], "with": []} for one in asked}
+def with_and_without(upstream: int, selected: list[Workload], measure: Slice, core: int | None) -> dict[str, Figures]:
+    """Return microseconds per request by workload and kind, one median per start."""
+    figures_by_workload: dict[str, Figures] = {workload.name: {"without": [], "with": []} for workload in selected}
     for _ in range(STARTS):
         with _pair(upstream, core) as pair:
-            for workload in asked:
+            for workload in selected:
                 for peer in pair.values():
                     measure(peer, workload, workload.count)
                 rounds: Figures = {kind: [] for kind in pair}
@@ -35,8 +35,8 @@ def with_and_without(upstream: int, asked: list[Workload], measure: Slice, core:
                     for kind, peer in pair.items():
                         rounds[kind].append(measure(peer, workload, workload.count))
                 for kind, figures in rounds.items():
-                    found[workload.name][kind].append(statistics.median(figures))
-    return found
+                    figures_by_workload[workload.name][kind].append(statistics.median(figures))
+    return figures_by_workload
 
 
 @contextlib.contextmanager
@@ -58,9 +58,8 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def told(figures: Figures) -> tuple[float, float]:
-    """How much more it costs with the journal, and how much the same program differs from itself; in percent of what it
-    costs without."""
+def overhead(figures: Figures) -> tuple[float, float]:
+    """Return the overhead of the journal and the variation without it, in percent."""
     without = statistics.mean(figures["without"])
-    more = statistics.mean(figures["with"]) - without
-    return more / without * 100, (max(figures["without"]) - min(figures["without"])) / without * 100
+    added = statistics.mean(figures["with"]) - without
+    return added / without * 100, (max(figures["without"]) - min(figures["without"])) / without * 100

@@ -1,4 +1,4 @@
-"""The programs that are measured: how each is started, and what it has cost so far."""
+"""The measured programs: how to start each one, and its resource usage."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ api_key = "key-of-the-upstream"
 provider = "up"
 """
 
-# A floor: connections are kept, bodies stay in memory, answers go on as they come, nothing is logged.
+# A baseline: persistent connections, buffered bodies, unbuffered responses, no log.
 _NGINX = """
 worker_processes 1;
 daemon off;
@@ -60,7 +60,7 @@ http {{
 }}
 """
 
-# `hosted_vllm` is LiteLLM's word for a server that speaks Chat Completions; its `openai` would speak Responses here.
+# `hosted_vllm` is LiteLLM's provider for Chat Completions servers; its `openai` would use Responses here.
 _LITELLM = """
 model_list:
   - model_name: "*"
@@ -85,11 +85,11 @@ class Peer(Struct):
         return self.name != "nginx"
 
     def seconds(self) -> float:
-        """Of the processor, of the whole tree of processes."""
+        """Return CPU seconds of the process tree."""
         return sum(map(_processor_seconds, tree(self.process.pid)))
 
     def megabytes(self) -> float:
-        """Resident, of the whole tree."""
+        """Return resident memory of the process tree."""
         pages = [int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) for pid in tree(self.process.pid)]
         return sum(pages) * PAGE / 1e6
 
@@ -98,17 +98,17 @@ class Peer(Struct):
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all that came from it."""
+    """Return a process and all its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
-    return [pid, *(one for child in children for one in tree(int(child)))]
+    return [pid, *(descendant for child in children for descendant in tree(int(child)))]
 
 
 def _processor_seconds(pid: int) -> float:
-    """In nanoseconds where the kernel keeps them; the other count has steps of 10 ms."""
+    """Return CPU seconds from the kernel's nanosecond counter; the other counter has steps of 10 ms."""
     with contextlib.suppress(OSError):
         threads = [path.read_text("ascii") for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
         if threads:
-            return sum(int(one.split()[0]) for one in threads) / 1e9
+            return sum(int(thread.split()[0]) for thread in threads) / 1e9
     fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICK
 
@@ -121,27 +121,27 @@ def toolwire(folder: Path, upstream: int, name: str = "toolwire", more: str = ""
 
 
 def journal(folder: Path, upstream: int) -> Peer:
-    """The gateway, with its journal on."""
+    """Return the gateway with its journal enabled."""
     return toolwire(folder, upstream, "journal", f'[journal]\nenabled = true\npath = "{folder}/journal.db"\n')
 
 
 def nginx(folder: Path, upstream: int) -> Peer | None:
-    found = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    if found is None:
+    executable_path = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+    if executable_path is None:
         return None
     port, config = free_port(), folder / "nginx.conf"
     config.write_text(_NGINX.format(port=port, upstream=upstream, folder=folder), encoding="ascii")
-    command = [found, "-p", str(folder), "-e", str(folder / "nginx-error.log"), "-c", str(config)]
+    command = [executable_path, "-p", str(folder), "-e", str(folder / "nginx-error.log"), "-c", str(config)]
     return _started("nginx", command, port, folder)
 
 
 def litellm(folder: Path, upstream: int, executable: str | None) -> Peer | None:
-    found = shutil.which(executable or "litellm")
-    if found is None:
+    executable_path = shutil.which(executable or "litellm")
+    if executable_path is None:
         return None
     port, config = free_port(), folder / "litellm.yaml"
     config.write_text(_LITELLM.format(upstream=upstream, key=CLIENT_KEY), encoding="ascii")
-    command = [found, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    command = [executable_path, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
     return _started("litellm", command, port, folder, patience=120)
 
 
@@ -175,15 +175,15 @@ def _answers(port: int) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
 @contextlib.contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """What is started inside runs on this core; None leaves it to the system."""
+    """Run processes started inside on this core; None leaves it to the system."""
     if core is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The model that everybody asks: prepared answers, and a refusal of a request that lost something on its way."""
+"""The upstream of all programs: prepared responses, and an error for requests that lost data."""
 
 import asyncio
 import re
@@ -15,14 +15,14 @@ _BAD = b'{"error":{"message":"the request lost something","type":"invalid_reques
 
 
 class Upstream(asyncio.Protocol):
-    """One connection. How many streams stand still is what `GET` answers."""
+    """One connection; `GET` returns the number of stalled streams."""
 
     stalled = 0
-    known: ClassVar[set[tuple[str, int]]] = set()
+    checked: ClassVar[set[tuple[str, int]]] = set()
 
-    def __init__(self, answers: dict[bytes, bytes], asked: dict[bytes, Workload]) -> None:
+    def __init__(self, answers: dict[bytes, bytes], workloads_by_name: dict[bytes, Workload]) -> None:
         self._answers = answers
-        self._asked = asked
+        self._workloads = workloads_by_name
         self._body: list[bytes] = []
         self._stands = False
 
@@ -44,34 +44,34 @@ class Upstream(asyncio.Protocol):
         body = b"".join(self._body)
         self._body.clear()
         if self._parser.get_method() == b"GET":
-            self._transport.write(whole(b"%d" % Upstream.stalled, 200))
+            self._transport.write(complete_response(b"%d" % Upstream.stalled, 200))
             return
-        found = _MODEL.search(body)
-        name = b"" if found is None else found[1]
-        if name not in self._answers or not self._is_whole(body, self._asked[name]):
-            self._transport.write(whole(_BAD, 400))
+        match = _MODEL.search(body)
+        name = b"" if match is None else match[1]
+        if name not in self._answers or not self._is_complete(body, self._workloads[name]):
+            self._transport.write(complete_response(_BAD, 400))
             return
         self._transport.write(self._answers[name])
         if name == STALLED.encode() and not self._stands:
             self._stands = True
             Upstream.stalled += 1
 
-    def _is_whole(self, body: bytes, asked: Workload) -> bool:
-        key = (asked.name, hash(body))
-        if key not in self.known:
-            if not all(mark in body for mark in asked.marks):
+    def _is_complete(self, body: bytes, workload: Workload) -> bool:
+        key = (workload.name, hash(body))
+        if key not in self.checked:
+            if not all(mark in body for mark in workload.required_bytes):
                 return False
-            self.known.add(key)
+            self.checked.add(key)
         return True
 
 
-def whole(body: bytes, status: int) -> bytes:
+def complete_response(body: bytes, status: int) -> bytes:
     head = b"HTTP/1.1 %d OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     return head % (status, len(body)) + body
 
 
 def streamed(stream: bytes, *, ends: bool) -> bytes:
-    """In one burst; as providers do, each event is a chunk of its own."""
+    """Return a stream in one burst, with one chunk per event as providers send it."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
     frames = [frame + b"\n\n" for frame in stream.split(b"\n\n") if frame]
     if not ends:
@@ -80,13 +80,15 @@ def streamed(stream: bytes, *, ends: bool) -> bytes:
 
 
 async def main() -> None:
-    asked = {one.name.encode(): one for one in workloads()}
+    workloads_by_name = {workload.name.encode(): workload for workload in workloads()}
     answers = {
-        name: streamed(one.answer, ends=one.name != STALLED) if one.streamed else whole(one.answer, 200)
-        for name, one in asked.items()
+        name: streamed(workload.answer, ends=workload.name != STALLED)
+        if workload.streamed
+        else complete_response(workload.answer, 200)
+        for name, workload in workloads_by_name.items()
     }
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Upstream(answers, asked), "127.0.0.1", int(sys.argv[1]))
+    server = await loop.create_server(lambda: Upstream(answers, workloads_by_name), "127.0.0.1", int(sys.argv[1]))
     await server.serve_forever()
 
 

@@ -1,4 +1,4 @@
-"""What is asked, what the model answers, and what the client must be told."""
+"""Requests, upstream responses, and the responses that clients must receive."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -29,25 +29,27 @@ _USAGE = {
     },
 }
 
-Said = tuple[str, str, Any, str]
-"""What an answer says, in whatever protocol: its text, the call's id, the call's input, and why it stopped."""
+ResponseSummary = tuple[str, str, Any, str]
+"""A response in any protocol: text, call id, call input and stop reason."""
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """`limit`: how many times what nginx costs it may cost; `field`: how many times less than LiteLLM it must.
-    `marks` are what a request must still hold when it arrives. `count` is how many requests make a slice, `field_count`
-    the same for LiteLLM."""
+    """A request, the upstream's response, and the limits of its cost."""
 
     name: str
     path: str
     body: bytes
     answer: bytes
     streamed: bool
-    said: Said
-    read: Callable[[bytes], Said]
-    marks: tuple[bytes, ...]
+    expected: ResponseSummary
+    parse: Callable[[bytes], ResponseSummary]
+    # Bytes that the request must still contain when it reaches the upstream.
+    required_bytes: tuple[bytes, ...]
+    # The maximum cost as a multiple of nginx.
     limit: float | None
+    # The minimum cost of LiteLLM as a multiple of toolwire.
     field: float | None = None
+    # Requests per slice, and the same for LiteLLM.
     count: int
     field_count: int
 
@@ -62,18 +64,18 @@ def workloads() -> list[Workload]:
         _workload("W1", small, limit=8, field=50, count=1000, field_count=20),
         _workload("W2", large, limit=15, count=40, field_count=8),
         _workload("W3b", small, streamed=True, limit=8, field=50, count=80, field_count=2),
-        _workload("W4", small, home=True, limit=6, count=1000, field_count=20),
-        _workload("W4L", large, home=True, count=40, field_count=8),
-        _workload("W4b", small, home=True, streamed=True, limit=6, count=80, field_count=2),
+        _workload("W4", small, same_protocol=True, limit=6, count=1000, field_count=20),
+        _workload("W4L", large, same_protocol=True, count=40, field_count=8),
+        _workload("W4b", small, same_protocol=True, streamed=True, limit=6, count=80, field_count=2),
         _workload(STALLED, small, streamed=True),
     ]
 
 
 def _workload(
     name: str,
-    asked: dict[str, Any],
+    request: dict[str, Any],
     *,
-    home: bool = False,
+    same_protocol: bool = False,
     streamed: bool = False,
     limit: float | None = None,
     field: float | None = None,
@@ -81,25 +83,25 @@ def _workload(
     field_count: int = 0,
 ) -> Workload:
     model = MARK.decode() + name
-    marks = [tool["name"] for tool in asked["tools"]]
-    marks += [
+    required_bytes = [tool["name"] for tool in request["tools"]]
+    required_bytes += [
         block["id"]
-        for message in asked["messages"]
+        for message in request["messages"]
         for block in message["content"]
         if isinstance(block, dict) and block["type"] == "tool_use"
     ]
-    body = (chat_request(asked) if home else asked) | {"model": model}
+    body = (chat_request(request) if same_protocol else request) | {"model": model}
     if streamed:
-        body |= {"stream": True, "stream_options": {"include_usage": True}} if home else {"stream": True}
+        body |= {"stream": True, "stream_options": {"include_usage": True}} if same_protocol else {"stream": True}
     return Workload(
         name=name,
-        path="/v1/chat/completions" if home else "/v1/messages",
+        path="/v1/chat/completions" if same_protocol else "/v1/messages",
         body=_json(body),
         answer=_answer_stream(model) if streamed else _answer(model),
         streamed=streamed,
-        said=_said_in_deltas() if streamed else (_TEXT, _CALL, _ARGUMENTS, "tool_use"),
-        read=_READERS[home, streamed],
-        marks=tuple(mark.encode() for mark in marks),
+        expected=_delta_summary() if streamed else (_TEXT, _CALL, _ARGUMENTS, "tool_use"),
+        parse=_PARSERS[same_protocol, streamed],
+        required_bytes=tuple(mark.encode() for mark in required_bytes),
         limit=limit,
         field=field,
         count=count,
@@ -107,12 +109,12 @@ def _workload(
     )
 
 
-def chat_request(asked: dict[str, Any]) -> dict[str, Any]:
-    """An Anthropic request as Chat Completions writes it."""
+def chat_request(request: dict[str, Any]) -> dict[str, Any]:
+    """Return an Anthropic request as Chat Completions."""
     messages: list[dict[str, Any]] = []
-    if "system" in asked:
-        messages.append({"role": "system", "content": asked["system"][0]["text"]})
-    for message in asked["messages"]:
+    if "system" in request:
+        messages.append({"role": "system", "content": request["system"][0]["text"]})
+    for message in request["messages"]:
         if isinstance(message["content"], str):
             messages.append(message)
         elif message["role"] == "assistant":
@@ -125,13 +127,13 @@ def chat_request(asked: dict[str, Any]) -> dict[str, Any]:
             messages.append({"role": "tool", "tool_call_id": result["tool_use_id"], "content": result["content"]})
     functions = [
         {"name": tool["name"], "description": tool["description"], "parameters": tool["input_schema"]}
-        for tool in asked["tools"]
+        for tool in request["tools"]
     ]
-    tools = [{"type": "function", "function": one} for one in functions]
-    return {"max_completion_tokens": asked["max_tokens"], "tools": tools, "messages": messages}
+    tools = [{"type": "function", "function": function} for function in functions]
+    return {"max_completion_tokens": request["max_tokens"], "tools": tools, "messages": messages}
 
 
-# ---- what the model answers, as OpenAI writes it
+# ---- upstream responses in OpenAI's format
 
 
 def _answer(model: str) -> bytes:
@@ -150,49 +152,49 @@ def _answer(model: str) -> bytes:
 def _answer_stream(model: str) -> bytes:
     first = {"index": 0, "id": _CALL, "type": "function", "function": {"name": "search_files", "arguments": ""}}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "", "refusal": None}]
-    deltas += [{"content": word} for word in _words()]
+    deltas += [{"content": word} for word in _text_deltas()]
     deltas += [{"tool_calls": [first]}]
-    deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in _pieces()]
+    deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": fragment}}]} for fragment in _argument_deltas()]
     choices: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"delta": {}, "finish_reason": "tool_calls"})
     head = _HEAD | {"object": "chat.completion.chunk", "model": model}
-    frames = [_json(head | {"choices": [{"index": 0, "logprobs": None} | one], "usage": None}) for one in choices]
+    frames = [_json(head | {"choices": [{"index": 0, "logprobs": None} | choice], "usage": None}) for choice in choices]
     frames += [_json(head | {"choices": [], "usage": _USAGE}), b"[DONE]"]
     return b"".join(b"data: %b\n\n" % frame for frame in frames)
 
 
-def _words() -> list[str]:
+def _text_deltas() -> list[str]:
     return [f" word{number}" for number in range(DELTAS // 2)]
 
 
-def _pieces() -> list[str]:
+def _argument_deltas() -> list[str]:
     text = json.dumps({"query": "x" * (DELTAS // 2 * 8 - 13)})
     return [text[start : start + 8] for start in range(0, len(text), 8)]
 
 
-def _said_in_deltas() -> Said:
-    return "".join(_words()), _CALL, json.loads("".join(_pieces())), "tool_use"
+def _delta_summary() -> ResponseSummary:
+    return "".join(_text_deltas()), _CALL, json.loads("".join(_argument_deltas())), "tool_use"
 
 
-# ---- what the client is told
+# ---- responses for the client
 
 
-def _said_by_anthropic(body: bytes) -> Said:
+def _parse_anthropic(body: bytes) -> ResponseSummary:
     value = json.loads(body)
     text, call = value["content"]
     return text["text"], call["id"], call["input"], value["stop_reason"]
 
 
-def _said_by_chat(body: bytes) -> Said:
+def _parse_chat(body: bytes) -> ResponseSummary:
     (choice,) = json.loads(body)["choices"]
     (call,) = choice["message"]["tool_calls"]
-    given = json.loads(call["function"]["arguments"])
-    return choice["message"]["content"], call["id"], given, _reason(choice["finish_reason"])
+    arguments = json.loads(call["function"]["arguments"])
+    return choice["message"]["content"], call["id"], arguments, _reason(choice["finish_reason"])
 
 
-def _told_by_anthropic(body: bytes) -> Said:
-    text = given = call = reason = ""
-    ended = False
+def _parse_anthropic_stream(body: bytes) -> ResponseSummary:
+    text = arguments = call = reason = ""
+    complete = False
     for event in _frames(body):
         match event["type"]:
             case "content_block_start" if event["content_block"]["type"] == "tool_use":
@@ -200,28 +202,28 @@ def _told_by_anthropic(body: bytes) -> Said:
             case "content_block_delta":
                 delta = event["delta"]
                 text += delta.get("text", "")
-                given += delta.get("partial_json", "")
+                arguments += delta.get("partial_json", "")
             case "message_delta":
                 reason = event["delta"]["stop_reason"]
             case "message_stop":
-                ended = True
+                complete = True
             case _:
                 pass
-    return text, call, json.loads(given), reason if ended else "no end"
+    return text, call, json.loads(arguments), reason if complete else "no end"
 
 
-def _told_by_chat(body: bytes) -> Said:
-    text = given = call = reason = ""
+def _parse_chat_stream(body: bytes) -> ResponseSummary:
+    text = arguments = call = reason = ""
     for event in _frames(body):
         for choice in event["choices"]:
             delta = choice["delta"]
             text += delta.get("content") or ""
-            for piece in delta.get("tool_calls") or ():
-                call += piece.get("id") or ""
-                given += piece["function"].get("arguments") or ""
+            for fragment in delta.get("tool_calls") or ():
+                call += fragment.get("id") or ""
+                arguments += fragment["function"].get("arguments") or ""
             reason = choice.get("finish_reason") or reason
-    ended = body.rstrip().endswith(b"[DONE]")
-    return text, call, json.loads(given), _reason(reason) if ended else "no end"
+    complete = body.rstrip().endswith(b"[DONE]")
+    return text, call, json.loads(arguments), _reason(reason) if complete else "no end"
 
 
 def _reason(word: str) -> str:
@@ -232,11 +234,11 @@ def _frames(body: bytes) -> Iterator[Any]:
     return (json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: {"))
 
 
-_READERS: dict[tuple[bool, bool], Callable[[bytes], Said]] = {
-    (False, False): _said_by_anthropic,
-    (True, False): _said_by_chat,
-    (False, True): _told_by_anthropic,
-    (True, True): _told_by_chat,
+_PARSERS: dict[tuple[bool, bool], Callable[[bytes], ResponseSummary]] = {
+    (False, False): _parse_anthropic,
+    (True, False): _parse_chat,
+    (False, True): _parse_anthropic_stream,
+    (True, True): _parse_chat_stream,
 }
 
 

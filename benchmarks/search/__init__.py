@@ -1,1 +1,1 @@
-"""How well and how fast tools are found."""
+"""Quality and speed of tool search."""

@@ -1,6 +1,8 @@
-"""A catalog of 5,000 tools, the same each time, and a question for each: what a person would say who needs it and never
-saw its description. Both are made from one vocabulary of services, things and deeds; of each deed and thing, names,
-descriptions and questions take their words from different lists."""
+"""A fixed catalog of 5,000 tools, with a question for each.
+
+The question is one that a user who needs the tool and never saw its description would ask. Both are built from one
+vocabulary of services, objects and actions; names, descriptions and questions use different synonyms.
+"""
 
 import random
 from collections.abc import Iterator
@@ -72,36 +74,36 @@ class Question(Struct, frozen=True):
 
 def catalog(size: int = 5_000) -> tuple[list[IndexedTool], list[Question]]:
     chance = random.Random(20_260_728)
-    made = list(_made(chance))
-    chance.shuffle(made)
-    return [entry for entry, _ in made[:size]], [question for _, question in made[:size]]
+    entries = list(_generate(chance))
+    chance.shuffle(entries)
+    return [entry for entry, _ in entries[:size]], [question for _, question in entries[:size]]
 
 
-def _made(chance: random.Random) -> Iterator[tuple[IndexedTool, Question]]:
+def _generate(chance: random.Random) -> Iterator[tuple[IndexedTool, Question]]:
     services = [line.strip().split(" ", 1) for line in _SERVICES.replace("\n", "").split("|")]
     for number, (service, domain) in enumerate(services):
-        for one, many, said, told in _THINGS:
-            for deed, does, asked in _DEEDS:
+        for singular, plural, synonym, description in _THINGS:
+            for action, predicate, question in _DEEDS:
                 name = _STYLES[number % len(_STYLES)].format(
-                    service=service.lower(), Service=service, deed=deed, thing=one, Thing=one.capitalize()
+                    service=service.lower(), Service=service, deed=action, thing=singular, Thing=singular.capitalize()
                 )
-                verb = chance.choice(does)
+                verb = chance.choice(predicate)
                 about = chance.choice(_ABOUT).format(
-                    Does=verb, does=verb.lower(), thing=_article(one), Service=service, domain=domain,
-                    told=told.capitalize() + ".",
+                    Does=verb, does=verb.lower(), thing=_article(singular), Service=service, domain=domain,
+                    told=description.capitalize() + ".",
                 )  # fmt: skip
                 text = chance.choice(_ASKED).format(
-                    deed=chance.choice(asked), thing=chance.choice((many, one, said)),
+                    deed=chance.choice(question), thing=chance.choice((plural, singular, synonym)),
                     place=chance.choice((service, domain, f"{service} {domain}")),
                 )  # fmt: skip
-                yield IndexedTool(name, about, _parameters(chance, one)), Question(text, name)
+                yield IndexedTool(name, about, _parameters(chance, singular)), Question(text, name)
 
 
-def _article(thing: str) -> str:
-    return f"an {thing}" if thing[0] in "aeiou" else f"a {thing}"
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
-def _parameters(chance: random.Random, thing: str) -> dict[str, object]:
-    names = [f"{thing}_id", *chance.sample(_ARGUMENTS, 3)]
+def _parameters(chance: random.Random, noun: str) -> dict[str, object]:
+    names = [f"{noun}_id", *chance.sample(_ARGUMENTS, 3)]
     properties = {name: {"type": "string", "description": f"The {name.replace('_', ' ')} to use."} for name in names}
     return {"type": "object", "properties": properties, "required": names[:1]}

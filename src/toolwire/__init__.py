@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolwire.agent import Agent
-    from toolwire.canonical.errors import DecodeError, LossyTranslationError, ToolwireError
-    from toolwire.canonical.loss import Loss
+    from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
     from toolwire.runtime.function_tool import tool
     from toolwire.runtime.policy import Policy
     from toolwire.runtime.run.limits import RunLimits
@@ -53,7 +52,7 @@ _MODULES = {
     "Agent": "agent",
     "Browser": "runtime.tools.browser.toolset",
     "DecodeError": "canonical.errors",
-    "Loss": "canonical.loss",
+    "Loss": "canonical.errors",
     "LossyTranslationError": "canonical.errors",
     "Policy": "runtime.policy",
     "RunFailed": "runtime.run.result",

@@ -147,7 +147,7 @@ class Agent:
     def stream(
         self, prompt: Prompt, *, history: Sequence[Message] = (), facts: Mapping[str, str] | None = None
     ) -> RunStream:
-        """Run like `run`, and return a stream of the run's events."""
+        """Start a run like `run`, and return a stream of its events."""
         run = Run(self.start(prompt, history=history))
         return RunStream(run, self._events(run, facts))
 
@@ -161,9 +161,10 @@ class Agent:
         return RunStream(resumed, self._events(resumed, resumed=True))
 
     def _run(self, run: Run, facts: Mapping[str, str] | None) -> Run:
-        """Drive the run to its end, as a task if an event loop is running."""
+        """Drive the run to its end, or attach it as a task if an event loop is running; return the run."""
 
         async def consume() -> None:
+            """Read the run's events to the end."""
             async for _ in self._events(run, facts):
                 pass
 
@@ -225,7 +226,7 @@ class Agent:
         return run_state
 
     async def _step(self, state: RunState) -> None:
-        """Execute the pending calls and request one response."""
+        """Execute the pending calls and request one response, updating the state."""
         if state.stopped is not None:
             raise ToolwireError(f"the run has already ended ({state.stopped})")
         if not state.started_at:
@@ -290,6 +291,7 @@ class Agent:
         runs = self._runs
 
         async def run_task(arguments: Any, context: ToolContext) -> ToolOutput:
+            """Run this agent on the task in the arguments, and return its answer as the tool's output."""
             state = self.start(arguments["task"])
             state.run = f"{context.run}/{context.idempotency_key[:8]}"
             run = Run(state)
@@ -359,5 +361,5 @@ def _run_blocking(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def _thinking_settings(effort: Effort | None) -> Thinking | None:
-    """Return the thinking settings for an effort level."""
+    """Return the thinking settings for an effort level; None without one."""
     return None if effort is None else Thinking(enabled=True, effort=effort)

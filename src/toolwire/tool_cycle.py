@@ -35,7 +35,7 @@ _TOOL_TYPES = (FunctionTool, FreeformTool, ToolGroup, NativeTool)
 
 
 def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
-    """Encode tool declarations, given as canonical tools or as a Chat Completions list."""
+    """Return the protocol's wire form of tools, given as canonical tools or as a Chat Completions list."""
     if all(isinstance(tool, _TOOL_TYPES) for tool in tools):
         request = Request(origin="", tools=tuple(tools))
     else:
@@ -48,7 +48,7 @@ def format_tools(tools: Sequence[Any], protocol: str) -> list[Any]:
 
 
 def _chat_tool(tool: Any) -> Any:
-    """Wrap a bare function declaration as a Chat Completions tool."""
+    """Return a bare function declaration as a Chat Completions tool; other values are unchanged."""
     return tool if isinstance(tool, Mapping) and "type" in tool else {"type": "function", "function": tool}
 
 
@@ -99,7 +99,7 @@ def _client_calls(response: Response) -> list[ToolCall]:
 
 
 def format_tool_result(id: str, name: str, result: Any, protocol: str, *, is_error: bool = False) -> Any:
-    """Encode one tool result as a message of the protocol."""
+    """Return one tool result as a wire message of the protocol."""
     call = ToolCall(id=id, name=name, arguments="")
     return _encode_results([(call, {"id": id, "output": result, "is_error": is_error})], protocol)[0]
 
@@ -107,7 +107,7 @@ def format_tool_result(id: str, name: str, result: Any, protocol: str, *, is_err
 def format_tool_results(
     calls: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]], protocol: str
 ) -> list[Any]:
-    """Encode the results of tool calls as the messages that continue the conversation, in call order.
+    """Return the wire messages that continue the conversation with the results of tool calls, in call order.
 
     `outputs` are `{id, output, is_error?}`; an output that is not a string becomes JSON text.
     """
@@ -139,7 +139,7 @@ def _pair_outputs(
 
 
 def _encode_results(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: str) -> list[Any]:
-    """Encode calls and results as a conversation, and return what follows the calls."""
+    """Return the wire messages that carry the results: those after the calls in an encoded conversation."""
     call_message = Message(role="assistant", parts=tuple(call for call, _ in pairs))
     codec = get_codec(protocol)
     before = _encode_messages(Request(origin="", messages=(call_message,)), codec.name)
@@ -148,7 +148,7 @@ def _encode_results(pairs: list[tuple[ToolCall, Mapping[str, Any]]], protocol: s
 
 
 def _encode_messages(request: Request, protocol: str) -> list[Any]:
-    """Encode a request and return its list of messages."""
+    """Return the list of wire messages of an encoded request."""
     body = json.loads(get_codec(protocol).encode_request(request, Target(issued_ids=True)).to_bytes())
     for name in ("messages", "input", "contents"):
         if isinstance(messages := body.get(name), list):
@@ -176,7 +176,7 @@ def _tool_result(call: ToolCall, output: Mapping[str, Any]) -> ToolResult:
 def continue_request(
     request: Body, response: Body, outputs: Sequence[Mapping[str, Any]], protocol: str
 ) -> dict[str, Any]:
-    """Return the next request: the previous one, the complete response, then the tool results.
+    """Return the next request body: the previous one, the complete response, then the tool results.
 
     Reasoning and signatures of the response are included.
     """

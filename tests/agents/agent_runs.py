@@ -1,4 +1,4 @@
-"""Each agent as it is run: with which model's name, without a terminal, and by which calls it does the errand."""
+"""The command line, model name and tool calls of each agent."""
 
 import json
 import sys
@@ -8,63 +8,66 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tests.agents.task import AWKWARD, FOLLOW_UP, PROMPT, Call, Task
+from tests.agents.task import DIFFICULT_TEXT, FOLLOW_UP, PROMPT, Call, Task
 
 Steps = Callable[[Task], list[list[Call]]]
 
 
 class AgentRun(Struct, frozen=True, kw_only=True):
-    """`model` is what the agent asks for: some change their ways with it. `sockets`: what the gateway does with
-    websockets; the agent is to use one if it may. `restarts`: the gateway is started anew on the way; `resumed`: before
-    that the agent answers, and then goes on with these arguments. `says`: what a result must say, too;
-    upstreams that are `lacking` have nothing that says so, and the agent is told that. `private`: a tool of which only
-    a provider that speaks the agent's protocol is to be told. `fails`: the upstream does, in so many ways one after
-    the other, and it is the agent's to try again."""
+    """One agent configuration and the steps that it performs."""
 
     agent: str
     protocol: str
+    # The model name that the agent requests; some agents change their behavior with it.
     model: str | None
     arguments: tuple[str, ...]
     steps: Steps
     note: str = ""
-    sockets: Literal["not asked", "taken", "refused"] = "not asked"
-    says: str = ""
-    lacking: tuple[str, ...] = ()
-    restarts: bool = False
-    resumed: tuple[str, ...] = ()
-    private: str = ""
-    fails: int = 0
+    # How the gateway treats WebSockets; the agent uses one if it may.
+    websocket: Literal["unused", "accepted", "refused"] = "unused"
+    # Text that a tool result must also contain.
+    expected_result: str = ""
+    # Upstreams without such a tool; the agent gets an error instead.
+    unsupported_upstreams: tuple[str, ...] = ()
+    # Whether the gateway restarts during the run.
+    restarts_gateway: bool = False
+    # Arguments with which the agent resumes after the restart, if it answers before.
+    resume_arguments: tuple[str, ...] = ()
+    # A tool that only providers of the agent's protocol may receive.
+    private_tool: str = ""
+    # The number of steps that first fail, each in a different way; the agent must retry.
+    failures: int = 0
 
     @property
     def name(self) -> str:
-        told = ", ".join(filter(None, (self.model, self.note)))
-        return f"{self.agent} ({told})" if told else self.agent
+        details = ", ".join(filter(None, (self.model, self.note)))
+        return f"{self.agent} ({details})" if details else self.agent
 
 
-def _claude(errand: Task) -> list[list[Call]]:
+def _claude_steps(task: Task) -> list[list[Call]]:
     def bash(command: str) -> Call:
         return Call("Bash", {"command": command, "description": "As agreed"})
 
-    def reading(path: object) -> Call:
+    def read_call(path: object) -> Call:
         return Call("Read", {"file_path": str(path)})
 
     return [
-        [Call("Write", {"file_path": str(errand.note), "content": AWKWARD})],
-        [bash(errand.command)],
-        [reading(errand.note)],
-        [bash(f"cat {errand.secret(0)}"), reading(errand.secret(1)), bash(f"cat {errand.secret(2)}")],
+        [Call("Write", {"file_path": str(task.note), "content": DIFFICULT_TEXT})],
+        [bash(task.command)],
+        [read_call(task.note)],
+        [bash(f"cat {task.secret_file(0)}"), read_call(task.secret_file(1)), bash(f"cat {task.secret_file(2)}")],
     ]
 
 
-def _searching(errand: Task) -> list[list[Call]]:
-    """With a tool that Claude Code declares only once it was looked for."""
-    first, *others = _claude(errand)
+def _deferred_tool_steps(task: Task) -> list[list[Call]]:
+    """Add a tool that Claude Code declares only after a search for it."""
+    first, *others = _claude_steps(task)
     return [first, [Call("ToolSearch", {"query": "select:CronList"})], [Call("CronList", {})], *others]
 
 
-def _surfing(errand: Task) -> list[list[Call]]:
-    """With a search of the web, for which Claude Code sends a request of its own."""
-    first, *others = _claude(errand)
+def _web_search_steps(task: Task) -> list[list[Call]]:
+    """Add a web search, for which Claude Code sends a separate request."""
+    first, *others = _claude_steps(task)
     search = (
         [Call("ToolSearch", {"query": "select:WebSearch", "max_results": 5})],
         [Call("WebSearch", {"query": QUERY})],
@@ -72,102 +75,102 @@ def _surfing(errand: Task) -> list[list[Call]]:
     return [first, *search, *others]
 
 
-def _gemini(errand: Task) -> list[list[Call]]:
+def _gemini_steps(task: Task) -> list[list[Call]]:
     def shell(command: str) -> Call:
-        # Qwen Code now and then has no output of a command that ends at once.
+        # Qwen Code sometimes loses the output of a command that exits at once.
         return Call("run_shell_command", {"command": f"sleep 0.5; {command}", "is_background": False})
 
-    def reading(path: object) -> Call:
+    def read_call(path: object) -> Call:
         return Call("read_file", {"file_path": str(path)})
 
     return [
-        [Call("write_file", {"file_path": str(errand.note), "content": AWKWARD})],
-        [shell(errand.command)],
-        [reading(errand.note)],
-        [reading(errand.secret(0)), shell(f"cat {errand.secret(1)}"), reading(errand.secret(2))],
+        [Call("write_file", {"file_path": str(task.note), "content": DIFFICULT_TEXT})],
+        [shell(task.command)],
+        [read_call(task.note)],
+        [read_call(task.secret_file(0)), shell(f"cat {task.secret_file(1)}"), read_call(task.secret_file(2))],
     ]
 
 
-def _opencode(errand: Task) -> list[list[Call]]:
+def _opencode_steps(task: Task) -> list[list[Call]]:
     def bash(command: str) -> Call:
         return Call("bash", {"command": command, "description": "As agreed"})
 
-    def reading(path: object) -> Call:
+    def read_call(path: object) -> Call:
         return Call("read", {"filePath": str(path)})
 
     return [
-        [Call("write", {"filePath": str(errand.note), "content": AWKWARD})],
-        [bash(errand.command)],
-        [reading(errand.note)],
-        [bash(f"cat {errand.secret(0)}"), reading(errand.secret(1)), bash(f"cat {errand.secret(2)}")],
+        [Call("write", {"filePath": str(task.note), "content": DIFFICULT_TEXT})],
+        [bash(task.command)],
+        [read_call(task.note)],
+        [bash(f"cat {task.secret_file(0)}"), read_call(task.secret_file(1)), bash(f"cat {task.secret_file(2)}")],
     ]
 
 
-def write_calls(errand: Task) -> str:
-    return f"cat > {errand.note} <<'END OF NOTE'\n{AWKWARD}END OF NOTE\n"
+def _write_command(task: Task) -> str:
+    return f"cat > {task.note} <<'END OF NOTE'\n{DIFFICULT_TEXT}END OF NOTE\n"
 
 
 def _shell(command: str) -> Call:
     return Call("exec_command", {"cmd": command})
 
 
-def _codex(errand: Task) -> list[list[Call]]:
+def _codex_steps(task: Task) -> list[list[Call]]:
     return [
-        [_shell(write_calls(errand))],
-        [_shell(errand.command)],
-        [_shell(f"cat {errand.note}")],
-        [_shell(f"cat {errand.secret(number)}") for number in range(3)],
+        [_shell(_write_command(task))],
+        [_shell(task.command)],
+        [_shell(f"cat {task.note}")],
+        [_shell(f"cat {task.secret_file(number)}") for number in range(3)],
     ]
 
 
-def _outliving(errand: Task) -> list[list[Call]]:
-    """The gateway is started anew while Codex runs a command."""
-    first, _, *others = _codex(errand)
-    return [first, [_shell(f"{errand.restart}; {errand.command}")], *others]
+def _restart_steps(task: Task) -> list[list[Call]]:
+    """Restart the gateway while Codex runs a command."""
+    first, _, *others = _codex_steps(task)
+    return [first, [_shell(f"{task.restart_command}; {task.command}")], *others]
 
 
-def _asking(errand: Task) -> list[list[Call]]:
-    """With a tool of an MCP server, which Codex declares in a namespace."""
-    *others, _ = _codex(errand)
-    first, second, third = (str(errand.secret(number)) for number in range(3))
+def _mcp_steps(task: Task) -> list[list[Call]]:
+    """Add a tool of an MCP server, which Codex declares in a namespace."""
+    *others, _ = _codex_steps(task)
+    first, second, third = (str(task.secret_file(number)) for number in range(3))
     return [*others, [_shell(f"cat {first}"), Call("read_out", {"path": second}), _shell(f"cat {third}")]]
 
 
-def _discovering(errand: Task) -> list[list[Call]]:
-    """The same tool once Codex has found it: only some models are told of it at once."""
-    first, *others = _asking(errand)
+def _mcp_search_steps(task: Task) -> list[list[Call]]:
+    """Add the same tool after Codex discovered it; only some models get it at once."""
+    first, *others = _mcp_steps(task)
     return [first, [Call("tool_search", {"query": "read out a file"})], *others]
 
 
-def _patching(errand: Task) -> list[list[Call]]:
-    lines = "".join(f"+{line}\n" for line in AWKWARD.removesuffix("\n").split("\n"))
-    patch = f"*** Begin Patch\n*** Add File: {errand.note.name}\n{lines}*** End Patch\n"
-    return [[Call("apply_patch", patch)], *_codex(errand)[1:]]
+def _patch_steps(task: Task) -> list[list[Call]]:
+    lines = "".join(f"+{line}\n" for line in DIFFICULT_TEXT.removesuffix("\n").split("\n"))
+    patch = f"*** Begin Patch\n*** Add File: {task.note.name}\n{lines}*** End Patch\n"
+    return [[Call("apply_patch", patch)], *_codex_steps(task)[1:]]
 
 
-def _script(*commands: str) -> Call:
-    """A program for Codex's code mode."""
+def _code_mode_call(*commands: str) -> Call:
+    """Return a program for Codex's code mode."""
     runs = ", ".join(f"tools.exec_command({json.dumps({'cmd': command})})" for command in commands)
     return Call("exec", f"for (const done of await Promise.all([{runs}])) text(done.output);")
 
 
-def _coding(errand: Task) -> list[list[Call]]:
+def _code_mode_steps(task: Task) -> list[list[Call]]:
     return [
-        [_script(write_calls(errand))],
-        [_script(errand.command)],
-        [_script(f"cat {errand.note}")],
-        [_script(*(f"cat {errand.secret(number)}" for number in range(3)))],
+        [_code_mode_call(_write_command(task))],
+        [_code_mode_call(task.command)],
+        [_code_mode_call(f"cat {task.note}")],
+        [_code_mode_call(*(f"cat {task.secret_file(number)}" for number in range(3)))],
     ]
 
 
 _PLACEHOLDER = "DeferredToolPlaceholder"
 QUERY = "tool calling between vendors"
 _CLAUDE = ("-p", PROMPT, "--dangerously-skip-permissions")
-_SOCKETS = ("-c", "model_providers.toolwire.supports_websockets=true")
-_CODEX_FREELY = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-_CODEX = ("exec", *_CODEX_FREELY, PROMPT)
-_CODEX_AGAIN = ("exec", "resume", "--last", *_CODEX_FREELY, FOLLOW_UP)
-_CLERK = (
+_WEBSOCKET = ("-c", "model_providers.toolwire.supports_websockets=true")
+_CODEX_UNSANDBOXED = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+_CODEX = ("exec", *_CODEX_UNSANDBOXED, PROMPT)
+_CODEX_RESUME = ("exec", "resume", "--last", *_CODEX_UNSANDBOXED, FOLLOW_UP)
+_MCP_SERVER = (
     "-c",
     f"mcp_servers.clerk.command={json.dumps(sys.executable)}",
     "-c",
@@ -182,117 +185,122 @@ RUNS = [
         protocol="anthropic",
         model="toolwire",
         arguments=_CLAUDE,
-        steps=_claude,
-        private=_PLACEHOLDER,
+        steps=_claude_steps,
+        private_tool=_PLACEHOLDER,
     ),
     AgentRun(
         agent="claude",
         protocol="anthropic",
         model="toolwire",
         arguments=_CLAUDE,
-        steps=_searching,
+        steps=_deferred_tool_steps,
         note="deferred tool",
-        private=_PLACEHOLDER,
+        private_tool=_PLACEHOLDER,
     ),
     AgentRun(
         agent="claude",
         protocol="anthropic",
         model="toolwire",
         arguments=_CLAUDE,
-        steps=_surfing,
+        steps=_web_search_steps,
         note="web search",
-        says=f'Web search results for query: "{QUERY}"',
-        lacking=("openai-chat", "ollama"),  # its request for a search offers nothing else
+        expected_result=f'Web search results for query: "{QUERY}"',
+        unsupported_upstreams=("openai-chat", "ollama"),  # its search request declares no other tool
     ),
-    AgentRun(agent="claude", protocol="anthropic", model="claude-sonnet-4-5", arguments=_CLAUDE, steps=_claude),
+    AgentRun(agent="claude", protocol="anthropic", model="claude-sonnet-4-5", arguments=_CLAUDE, steps=_claude_steps),
     AgentRun(
         agent="claude",
         protocol="anthropic",
         model="claude-sonnet-4-5",
         arguments=_CLAUDE,
-        steps=_surfing,
+        steps=_web_search_steps,
         note="web search",
-        says=f'Web search results for query: "{QUERY}"',
-        lacking=("openai-chat", "ollama"),
+        expected_result=f'Web search results for query: "{QUERY}"',
+        unsupported_upstreams=("openai-chat", "ollama"),
     ),
-    AgentRun(agent="codex", protocol="openai-responses", model="toolwire", arguments=_CODEX, steps=_codex),
-    AgentRun(agent="codex", protocol="openai-responses", model="gpt-5.5", arguments=_CODEX, steps=_patching),
-    AgentRun(agent="codex", protocol="openai-responses", model="gpt-6.1-sol", arguments=_CODEX, steps=_coding),
+    AgentRun(agent="codex", protocol="openai-responses", model="toolwire", arguments=_CODEX, steps=_codex_steps),
+    AgentRun(agent="codex", protocol="openai-responses", model="gpt-5.5", arguments=_CODEX, steps=_patch_steps),
+    AgentRun(agent="codex", protocol="openai-responses", model="gpt-6.1-sol", arguments=_CODEX, steps=_code_mode_steps),
     AgentRun(
         agent="codex",
         protocol="openai-responses",
         model="toolwire",
-        arguments=(*_CLERK, *_CODEX),
-        steps=_asking,
+        arguments=(*_MCP_SERVER, *_CODEX),
+        steps=_mcp_steps,
         note="MCP",
     ),
     AgentRun(
         agent="codex",
         protocol="openai-responses",
         model="gpt-5.5",
-        arguments=(*_CLERK, *_CODEX),
-        steps=_discovering,
+        arguments=(*_MCP_SERVER, *_CODEX),
+        steps=_mcp_search_steps,
         note="MCP behind a search",
     ),
     AgentRun(
         agent="codex",
         protocol="openai-responses",
         model="toolwire",
-        arguments=(*_SOCKETS, *_CODEX),
-        steps=_codex,
+        arguments=(*_WEBSOCKET, *_CODEX),
+        steps=_codex_steps,
         note="websocket",
-        sockets="taken",
+        websocket="accepted",
     ),
     AgentRun(
         agent="codex",
         protocol="openai-responses",
         model="toolwire",
-        arguments=(*_SOCKETS, *_CODEX),
-        steps=_codex,
+        arguments=(*_WEBSOCKET, *_CODEX),
+        steps=_codex_steps,
         note="websocket refused",
-        sockets="refused",
+        websocket="refused",
     ),
     AgentRun(
         agent="codex",
         protocol="openai-responses",
         model="toolwire",
         arguments=_CODEX,
-        steps=_codex,
+        steps=_codex_steps,
         note="gateway restarted, resumed",
-        restarts=True,
-        resumed=_CODEX_AGAIN,
+        restarts_gateway=True,
+        resume_arguments=_CODEX_RESUME,
     ),
     AgentRun(
         agent="codex",
         protocol="openai-responses",
         model="toolwire",
-        arguments=(*_SOCKETS, *_CODEX),
-        steps=_outliving,
+        arguments=(*_WEBSOCKET, *_CODEX),
+        steps=_restart_steps,
         note="websocket, gateway restarted meanwhile",
-        sockets="taken",
-        restarts=True,
+        websocket="accepted",
+        restarts_gateway=True,
     ),
     AgentRun(
         agent="codex",
         protocol="openai-responses",
         model="toolwire",
-        arguments=(*_SOCKETS, *_CODEX),
-        steps=_codex,
+        arguments=(*_WEBSOCKET, *_CODEX),
+        steps=_codex_steps,
         note="websocket, gateway restarted, resumed",
-        sockets="taken",
-        restarts=True,
-        resumed=(*_SOCKETS, *_CODEX_AGAIN),
+        websocket="accepted",
+        restarts_gateway=True,
+        resume_arguments=(*_WEBSOCKET, *_CODEX_RESUME),
     ),
-    AgentRun(agent="gemini", protocol="gemini", model=None, arguments=_YOLO, steps=_gemini),
-    AgentRun(agent="gemini", protocol="gemini", model="toolwire", arguments=_YOLO, steps=_gemini),
+    AgentRun(agent="gemini", protocol="gemini", model=None, arguments=_YOLO, steps=_gemini_steps),
+    AgentRun(agent="gemini", protocol="gemini", model="toolwire", arguments=_YOLO, steps=_gemini_steps),
     *(
         AgentRun(
-            agent="opencode", protocol=protocol, model="toolwire", arguments=_OPENCODE, steps=_opencode, note=protocol
+            agent="opencode",
+            protocol=protocol,
+            model="toolwire",
+            arguments=_OPENCODE,
+            steps=_opencode_steps,
+            note=protocol,
         )
         for protocol in ("anthropic", "openai-chat", "openai-responses", "gemini")
     ),
     *(
-        AgentRun(agent="qwen", protocol=protocol, model="toolwire", arguments=_YOLO, steps=_gemini, note=protocol)
+        AgentRun(agent="qwen", protocol=protocol, model="toolwire", arguments=_YOLO, steps=_gemini_steps, note=protocol)
         for protocol in ("openai-chat", "anthropic", "gemini")
     ),
     *(
@@ -303,14 +311,14 @@ RUNS = [
             arguments=arguments,
             steps=steps,
             note="failing upstream",
-            fails=fails,
+            failures=failures,
         )
-        for agent, protocol, arguments, steps, fails in (
-            ("claude", "anthropic", _CLAUDE, _claude, 3),
-            ("codex", "openai-responses", _CODEX, _codex, 3),
-            ("gemini", "gemini", _YOLO, _gemini, 3),
-            ("opencode", "openai-chat", _OPENCODE, _opencode, 3),
-            ("qwen", "openai-chat", _YOLO, _gemini, 2),  # a stream that breaks off is the end of it
+        for agent, protocol, arguments, steps, failures in (
+            ("claude", "anthropic", _CLAUDE, _claude_steps, 3),
+            ("codex", "openai-responses", _CODEX, _codex_steps, 3),
+            ("gemini", "gemini", _YOLO, _gemini_steps, 3),
+            ("opencode", "openai-chat", _OPENCODE, _opencode_steps, 3),
+            ("qwen", "openai-chat", _YOLO, _gemini_steps, 2),  # it does not retry a stream that is cut off
         )
     ),
 ]

@@ -1,4 +1,4 @@
-"""One agent, sent on the errand by one upstream through the gateway, and what went wrong."""
+"""One agent run on one upstream through the gateway, and its faults."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from tests.agents.agent_runs import AgentRun
-from tests.agents.task import AWKWARD, FAILURE, Task, TaskScript, prepare_task
+from tests.agents.task import DIFFICULT_TEXT, FAILURE, Task, TaskScript, prepare_task
 from tests.support.gateway.setup import GatewaySetup, ObservedApp, ObservedExchange, signatures_in
 from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import serve_app
@@ -31,14 +31,16 @@ from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.prompt import read_prompt
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
 
-SECONDS = 90
+TIMEOUT_SECONDS = 90
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _TOOLWIRE = [sys.executable, "-c", "from toolwire.cli import main; main()"]
 
 
 class Cell(Struct, frozen=True):
-    """What came of it. `faults` is empty if all is as it should be. `thoughts`, or their proofs, the upstream gave and
-    wants back."""
+    """The result of one run; without `faults` it passed.
+
+    `thoughts` counts reasoning, or signatures, that the upstream sent and expects back.
+    """
 
     run: AgentRun
     upstream: str
@@ -48,18 +50,18 @@ class Cell(Struct, frozen=True):
 
 
 PAUSE = 2
-LACKING = ", but the target does not have it"
+UNSUPPORTED_TOOL = ", but the target does not have it"
 
 
 @contextmanager
-def _place(upstream: str, sending: TaskScript, errand: Task, run: AgentRun) -> Iterator[GatewaySetup]:
-    folder = errand.halfway.parent
-    simulator = ObservedApp(Simulator((upstream,), script=sending, require_key=True))
+def _serve_gateway(upstream: str, script: TaskScript, task: Task, run: AgentRun) -> Iterator[GatewaySetup]:
+    folder = task.restart_marker.parent
+    simulator = ObservedApp(Simulator((upstream,), script=script, require_key=True))
     with serve_app(simulator) as url:
         text = f"""
 [limits]
-sockets = {0 if run.sockets == "refused" else 100}
-{"retries = 0" if run.fails else ""}
+websocket = {0 if run.websocket == "refused" else 100}
+{"retries = 0" if run.failures else ""}
 
 [providers.up]
 protocol = "{upstream}"
@@ -71,85 +73,96 @@ provider = "up"
 model = "{SDK_CLIENTS[upstream][1]}"
 """
 
-        def built() -> Any:
+        def build_app() -> Any:
             return build_gateway(parse_config(text, {}), None, {"HOME": str(folder)}).app
 
-        gateway = ObservedApp(built())
+        gateway = ObservedApp(build_app())
         with ExitStack() as stack:
             root = stack.enter_context(serve_app(gateway))
-            over = threading.Event()
+            stopped = threading.Event()
 
-            def start_anew() -> None:
-                while not over.wait(0.05):
-                    if errand.halfway.exists():
+            def restart_gateway() -> None:
+                while not stopped.wait(0.05):
+                    if task.restart_marker.exists():
                         stack.close()
                         gateway._app.close()
-                        gateway._app = built()
+                        gateway._app = build_app()
                         stack.enter_context(serve_app(gateway, int(root.rpartition(":")[2])))
-                        errand.halfway.rename(errand.anew)
+                        task.restart_marker.rename(task.restarted_marker)
 
-            restarting = threading.Thread(target=start_anew)
-            restarting.start()
+            restart_thread = threading.Thread(target=restart_gateway)
+            restart_thread.start()
             try:
                 yield GatewaySetup(root, gateway, simulator)
             finally:
-                over.set()
-                restarting.join()
+                stopped.set()
+                restart_thread.join()
 
 
 def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = None) -> Cell:
-    """Run it, and look at everything that can be seen of it."""
-    with TemporaryDirectory(prefix="toolwire-errand-") as name:
+    """Run an agent and check everything that can be observed."""
+    with TemporaryDirectory(prefix="toolwire-task-") as name:
         folder = Path(name).resolve()
         for part in ("work", "home", "gateway"):
             (folder / part).mkdir()
-        errand = prepare_task(folder / "work")
-        sending = TaskScript(run.steps(errand), PAUSE if run.resumed else None, run.fails)
+        task = prepare_task(folder / "work")
+        script = TaskScript(run.steps(task), PAUSE if run.resume_arguments else None, run.failures)
         log = io.StringIO()
-        with redirect_stderr(log), _place(upstream, sending, errand, run) as place:
+        with redirect_stderr(log), _serve_gateway(upstream, script, task, run) as setup:
             config = folder / "toolwire.toml"
-            config.write_text(f"[server]\nport = {place.base_url.rpartition(':')[2]}\n")
+            config.write_text(f"[server]\nport = {setup.base_url.rpartition(':')[2]}\n")
             began = time.monotonic()
-            code, said, complaint = _launched(run, folder, config, _halting(run, errand, path))
+            code, stdout, stderr = _launch_agent(run, folder, config, _path_with_restart(run, task, path))
             seconds = time.monotonic() - began
             if record is not None:
-                _keep(record, place, said, complaint)
+                _write_record(record, setup, stdout, stderr)
                 (record / "log").write_text(log.getvalue())
-            working = _working(place, upstream)
-            issued = {proof for seen in working[:-1] if seen.complete for proof in signatures_in(seen.response_body)}
-            says = LACKING if upstream in run.lacking else run.says
-            faults = [*_outcome(code, said, complaint, errand), *_refusals(place, says), *_transport(place, run)]
-            faults += ["the gateway was not started anew"] if run.restarts and not errand.anew.exists() else []
-            faults += [f"{len(sending.failures)} failures did not come to pass"] if sending.failures else []
-            faults += _history(working, upstream, errand, sending, says)
-            faults += _offered(working, upstream, run)
-            faults += _proved(issued, working) if working else ["the upstream was not asked"]
-            thoughts = len(issued) if PROVIDER_TRAITS[upstream].signed_part else len(sending.thought)
+            exchanges = _task_exchanges(setup, upstream)
+            issued = {
+                signature
+                for exchange in exchanges[:-1]
+                if exchange.complete
+                for signature in signatures_in(exchange.response_body)
+            }
+            expected_result = UNSUPPORTED_TOOL if upstream in run.unsupported_upstreams else run.expected_result
+            faults = [
+                *_outcome_faults(code, stdout, stderr, task),
+                *_rejections(setup, expected_result),
+                *_transport_faults(setup, run),
+            ]
+            faults += (
+                ["the gateway was not restarted"] if run.restarts_gateway and not task.restarted_marker.exists() else []
+            )
+            faults += [f"{len(script.failures)} scripted failures did not occur"] if script.failures else []
+            faults += _history_faults(exchanges, upstream, task, script, expected_result)
+            faults += _tool_faults(exchanges, upstream, run)
+            faults += _signature_faults(issued, exchanges) if exchanges else ["the upstream got no request"]
+            thoughts = len(issued) if PROVIDER_TRAITS[upstream].signed_part else len(script.reasoning_by_step)
             return Cell(run, upstream, faults, seconds, thoughts)
 
 
-def _halting(run: AgentRun, errand: Task, path: str) -> str:
-    """A PATH on which the agent, once it is done, waits for the gateway to be started anew, and then goes on."""
-    if not run.resumed:
+def _path_with_restart(run: AgentRun, task: Task, path: str) -> str:
+    """Return a PATH on which the agent, once done, waits for the gateway to restart_command and then continues."""
+    if not run.resume_arguments:
         return path
     name = AGENTS[run.agent].executable
     program = shlex.quote(shutil.which(name, path=path) or name)
     script = f"""#!/bin/sh
 {program} "$@" || exit
-{errand.restart}
-exec {program} {shlex.join(run.resumed)}
+{task.restart_command}
+exec {program} {shlex.join(run.resume_arguments)}
 """
-    wrapper = errand.folder.parent / "bin" / name
+    wrapper = task.folder.parent / "bin" / name
     wrapper.parent.mkdir()
     wrapper.write_text(script)
     wrapper.chmod(0o755)
     return f"{wrapper.parent}:{path}"
 
 
-def _launched(run: AgentRun, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
-    """Exit code, what it said, and what it complained of; no code if it took too long."""
-    # Nothing here is outside of this machine: whatever would call there is told that nobody answers.
-    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
+def _launch_agent(run: AgentRun, folder: Path, config: Path, path: str) -> tuple[int | None, str, str]:
+    """Return exit code, stdout and stderr; the code is None after a timeout."""
+    # No network beyond this machine: a proxy address that refuses connections.
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
     environment = {
         "PATH": path,
         "HOME": str(folder / "home"),
@@ -157,7 +170,7 @@ def _launched(run: AgentRun, folder: Path, config: Path, path: str) -> tuple[int
         "IS_SANDBOX": "1",  # Claude Code lets root skip permissions in a sandbox only
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
         "PYTHONPATH": os.pathsep.join(sys.path),
-        **nowhere,
+        **proxies,
     }
     model = [] if run.model is None else ["--model", run.model]
     options = ["--config", str(config), "--protocol", run.protocol, *model]
@@ -172,105 +185,113 @@ def _launched(run: AgentRun, folder: Path, config: Path, path: str) -> tuple[int
         errors="replace",
     ) as process:
         try:
-            said, complaint = process.communicate(timeout=SECONDS)
+            stdout, stderr = process.communicate(timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             process.terminate()
             return None, *process.communicate()
-        return process.returncode, said, complaint
+        return process.returncode, stdout, stderr
 
 
-# ---- what is looked at
+# ---- checks
 
 
-def _outcome(code: int | None, said: str, complaint: str, errand: Task) -> Iterator[str]:
+def _outcome_faults(code: int | None, stdout: str, stderr: str, task: Task) -> Iterator[str]:
     if code is None:
-        yield f"not done in {SECONDS} seconds"
+        yield f"timed out after {TIMEOUT_SECONDS} seconds"
     elif code:
-        yield f"exit code {code}: {_last_line(complaint) or _last_line(said)}"
-    written = errand.note.read_bytes().decode() if errand.note.exists() else None
-    if written != AWKWARD:
-        yield "no file was written" if written is None else f"the file has {written!r}"
-    if missing := [word for word in errand.words if word not in said]:
-        yield f"{len(missing)} of {len(errand.words)} results are not in the answer"
+        yield f"exit code {code}: {_last_line(stderr) or _last_line(stdout)}"
+    written = task.note.read_bytes().decode() if task.note.exists() else None
+    if written != DIFFICULT_TEXT:
+        yield "no file was written" if written is None else f"wrong file content: {written!r}"
+    if missing := [word for word in task.words if word not in stdout]:
+        yield f"{len(missing)} of {len(task.words)} results are missing in the response"
 
 
-def _refusals(place: GatewaySetup, says: str) -> Iterator[str]:
-    for seen in place.upstream.exchanges:
-        if seen.status != 200 and FAILURE not in _message(seen):
-            yield f"the upstream refused ({seen.status}): {_message(seen)}"
-    for seen in place.gateway.exchanges:
-        expected = FAILURE in _message(seen) or (says == LACKING and LACKING in _message(seen))
-        if seen.status >= 400 and seen.request_body and not expected:
-            yield f"the gateway refused {seen.path} ({seen.status}): {_message(seen)}"
+def _rejections(setup: GatewaySetup, expected_result: str) -> Iterator[str]:
+    for exchange in setup.upstream.exchanges:
+        if exchange.status != 200 and FAILURE not in _message(exchange):
+            yield f"the upstream rejected a request ({exchange.status}): {_message(exchange)}"
+    for exchange in setup.gateway.exchanges:
+        expected = FAILURE in _message(exchange) or (
+            expected_result == UNSUPPORTED_TOOL and UNSUPPORTED_TOOL in _message(exchange)
+        )
+        if exchange.status >= 400 and exchange.request_body and not expected:
+            yield f"the gateway rejected {exchange.path} ({exchange.status}): {_message(exchange)}"
 
 
-def _transport(place: GatewaySetup, run: AgentRun) -> Iterator[str]:
-    posted = any(seen.path == "/v1/responses" and seen.request_body for seen in place.gateway.exchanges)
-    if run.sockets == "taken" and posted:
-        yield "it did not keep to its websocket"
-    if run.sockets == "refused" and not posted:
-        yield "it was not asked by POST"
+def _transport_faults(setup: GatewaySetup, run: AgentRun) -> Iterator[str]:
+    posted = any(exchange.path == "/v1/responses" and exchange.request_body for exchange in setup.gateway.exchanges)
+    if run.websocket == "accepted" and posted:
+        yield "the agent did not use its WebSocket"
+    if run.websocket == "refused" and not posted:
+        yield "the agent sent no POST"
 
 
-def _working(place: GatewaySetup, upstream: str) -> list[ObservedExchange]:
-    """The requests for the errand: those on the side, such as for a title, offer no tools."""
+def _task_exchanges(setup: GatewaySetup, upstream: str) -> list[ObservedExchange]:
+    """Return the requests of the task; side requests, such as for a title, declare no tools."""
     return [
-        seen for seen in place.upstream.exchanges if seen.status == 200 and read_prompt(seen.request(upstream)).tools
+        exchange
+        for exchange in setup.upstream.exchanges
+        if exchange.status == 200 and read_prompt(exchange.request(upstream)).tools
     ]
 
 
-def _history(
-    working: list[ObservedExchange], upstream: str, errand: Task, sending: TaskScript, says: str
+def _history_faults(
+    exchanges: list[ObservedExchange], upstream: str, task: Task, script: TaskScript, expected_result: str
 ) -> Iterator[str]:
-    """What the upstream was told of its own calls, and of what led to them, in the end."""
-    if not working:
+    """Check calls, results and unsigned reasoning in the last request to the upstream."""
+    if not exchanges:
         return
     if PROVIDER_TRAITS[upstream].signed_part is None:
-        thoughts = {_text_of(part) for part in working[-1].parts(upstream) if isinstance(part, Reasoning)}
-        if missing := set(sending.thought.values()) - thoughts:
-            yield f"{len(missing)} of {len(sending.thought)} thoughts did not come back"
-    made = [(call.name, _arguments(call.arguments)) for call in working[-1].calls(upstream)]
-    if made != sending.calls:
-        yield f"calls came back changed: {_difference(made, sending.calls)}"
-    results = [_text(result) for result in working[-1].results(upstream)]
-    for what, words in (("digest", errand.digest), ("file", AWKWARD.splitlines()[0]), (repr(says), says)):
+        thoughts = {_text_of(part) for part in exchanges[-1].parts(upstream) if isinstance(part, Reasoning)}
+        if missing := set(script.reasoning_by_step.values()) - thoughts:
+            yield f"{len(missing)} of {len(script.reasoning_by_step)} reasoning parts were not returned"
+    calls_by_step = [(call.name, _arguments(call.arguments)) for call in exchanges[-1].calls(upstream)]
+    if calls_by_step != script.calls:
+        yield f"calls were changed: {_difference(calls_by_step, script.calls)}"
+    results = [_text(result) for result in exchanges[-1].results(upstream)]
+    for what, words in (
+        ("digest", task.digest),
+        ("file", DIFFICULT_TEXT.splitlines()[0]),
+        (repr(expected_result), expected_result),
+    ):
         if not any(words in result for result in results):
-            yield f"the {what} is in no result"
+            yield f"the {what} is missing in the results"
 
 
-def _offered(working: list[ObservedExchange], upstream: str, run: AgentRun) -> Iterator[str]:
-    """What only the agent's own provider is to be told of."""
-    told = {tool.name for seen in working for tool in seen.request(upstream).tools or ()}
-    if run.private and (run.private in told) != (upstream == run.protocol):
-        yield f"{run.private} was {'' if run.private in told else 'not '}offered"
+def _tool_faults(exchanges: list[ObservedExchange], upstream: str, run: AgentRun) -> Iterator[str]:
+    """Check that only providers of the agent's protocol receive its private tool."""
+    declared = {tool.name for exchange in exchanges for tool in exchange.request(upstream).tools or ()}
+    if run.private_tool and (run.private_tool in declared) != (upstream == run.protocol):
+        yield f"{run.private_tool} was {'' if run.private_tool in declared else 'not '}declared"
 
 
-def _proved(issued: set[str], working: list[ObservedExchange]) -> Iterator[str]:
-    returned = [signatures_in(seen.request_body) for seen in working]
+def _signature_faults(issued: set[str], exchanges: list[ObservedExchange]) -> Iterator[str]:
+    returned = [signatures_in(exchange.request_body) for exchange in exchanges]
     if invented := set().union(*returned) - issued:
-        yield f"{len(invented)} proofs are not the upstream's own"
+        yield f"{len(invented)} signatures are not from the upstream"
     if lost := issued - returned[-1]:
-        yield f"{len(lost)} of {len(issued)} proofs of thinking did not come back"
+        yield f"{len(lost)} of {len(issued)} signatures were not returned"
 
 
-def _arguments(said: str) -> Any:
+def _arguments(text: str) -> Any:
     try:
-        return json.loads(said)
+        return json.loads(text)
     except ValueError:
-        return said
+        return text
 
 
 def _text(result: ToolResult) -> str:
-    """What a result says, also where it is JSON or JSON in a text."""
-    said = [
+    """Return the text of a result, also from JSON or JSON in a text."""
+    texts = [
         part.text if isinstance(part, Text) else bytes(getattr(part, "json", b"")).decode()
         for part in result.content or ()
     ]
-    return "\n".join([*said, *(text for one in said for text in _strings(_arguments(one)))])
+    return "\n".join([*texts, *(inner for text in texts for inner in _strings(_arguments(text)))])
 
 
-def _text_of(thought: Reasoning) -> str:
-    return "".join(block.text for block in thought.content if isinstance(block, ReasoningText))
+def _text_of(reasoning_by_step: Reasoning) -> str:
+    return "".join(block.text for block in reasoning_by_step.content if isinstance(block, ReasoningText))
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -287,28 +308,28 @@ def _difference(found: list[Any], wanted: list[Any]) -> str:
     return f"{one!r} for {other!r}"
 
 
-def _message(seen: ObservedExchange) -> str:
+def _message(exchange: ObservedExchange) -> str:
     try:
-        body = json.loads(seen.response_body)
+        body = json.loads(exchange.response_body)
         error = body.get("error", body) if isinstance(body, dict) else body
         return str(error.get("message", error) if isinstance(error, dict) else error)[:300]
     except ValueError:
-        return seen.response_body[:300].decode(errors="replace")
+        return exchange.response_body[:300].decode(errors="replace")
 
 
 def _last_line(text: str) -> str:
     return (_COLOURS.sub("", text).strip().splitlines() or [""])[-1][:300]
 
 
-def _keep(record: Path, place: GatewaySetup, said: str, complaint: str) -> None:
-    """Write down every exchange, on both sides of the gateway, with what was lost between them."""
+def _write_record(record: Path, setup: GatewaySetup, stdout: str, stderr: str) -> None:
+    """Write every exchange on both sides of the gateway, with the losses between them."""
     record.mkdir(parents=True, exist_ok=True)
-    (record / "stdout").write_text(said)
-    (record / "stderr").write_text(complaint)
-    for side, watched in (("client", place.gateway), ("upstream", place.upstream)):
-        for number, seen in enumerate(list(watched.exchanges)):
-            (record / f"{side}-{number:02}-asked.json").write_bytes(seen.request_body)
-            (record / f"{side}-{number:02}-answered-{seen.status}").write_bytes(seen.response_body)
-            (record / f"{side}-{number:02}-address").write_text(f"{seen.path}\n{seen.headers}\n")
-            if watched is place.gateway and (losses := place.losses(seen)):
+    (record / "stdout").write_text(stdout)
+    (record / "stderr").write_text(stderr)
+    for side, app in (("client", setup.gateway), ("upstream", setup.upstream)):
+        for number, exchange in enumerate(list(app.exchanges)):
+            (record / f"{side}-{number:02}-request.json").write_bytes(exchange.request_body)
+            (record / f"{side}-{number:02}-response-{exchange.status}").write_bytes(exchange.response_body)
+            (record / f"{side}-{number:02}-address").write_text(f"{exchange.path}\n{exchange.headers}\n")
+            if app is setup.gateway and (losses := setup.losses(exchange)):
                 (record / f"{side}-{number:02}-losses.json").write_text(json.dumps(losses, indent=1))

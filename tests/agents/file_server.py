@@ -1,4 +1,4 @@
-"""An MCP server with one tool, run by the agent: it reads out a file."""
+"""An MCP server with one tool, started by the agent, that reads a file."""
 
 import json
 import sys
@@ -12,11 +12,11 @@ TOOL = {
 }
 
 
-def answer(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def respond(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
-            said = {"name": "clerk", "version": "1"}
-            return {"protocolVersion": parameters["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": said}
+            info = {"name": "clerk", "version": "1"}
+            return {"protocolVersion": parameters["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
         case "tools/list":
             return {"tools": [TOOL]}
         case "tools/call":
@@ -28,8 +28,12 @@ def answer(method: str, parameters: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "id" in asked:
-            told = {"jsonrpc": "2.0", "id": asked["id"], "result": answer(asked["method"], asked.get("params", {}))}
-            sys.stdout.write(json.dumps(told) + "\n")
+        request = json.loads(line)
+        if "id" in request:
+            response = {
+                "jsonrpc": "2.0",
+                "id": request["id"],
+                "result": respond(request["method"], request.get("params", {})),
+            }
+            sys.stdout.write(json.dumps(response) + "\n")
             sys.stdout.flush()

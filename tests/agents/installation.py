@@ -1,4 +1,4 @@
-"""The real agents, from npm into a folder that is kept: nothing is installed on the machine itself."""
+"""Installation of the real agents from npm into a cache folder."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ import msgspec
 from toolwire.cli.launch import AGENTS
 
 NODE = 22
-# npm runs none of their install scripts. Two of them only put the program of this machine in place: that is done here.
+# npm runs no install scripts. Two of them only select the binary of this machine, which is completed here.
 _SYSTEM = f"{platform.system().lower()}-{'arm64' if platform.machine() in ('arm64', 'aarch64') else 'x64'}"
 _PROGRAMS = {
     "claude": f"@anthropic-ai/claude-code-{_SYSTEM}/claude",
@@ -20,10 +20,10 @@ _PROGRAMS = {
 
 
 def install_agents(cache: Path) -> str:
-    """A PATH on which every agent is found, with a Node that they all run on."""
+    """Install every agent, and a Node version that runs all of them; return the PATH."""
     path = os.environ["PATH"]
     if _node_version() < NODE:
-        # Not the package `node`: what it is for is done by its install script.
+        # Not the package `node`, which depends on its install script.
         path = f"{_package(cache / 'node', path, f'node-{_SYSTEM}@{NODE}') / f'node-{_SYSTEM}' / 'bin'}:{path}"
     modules = _package(cache / "agents", path, *(f"{agent.package}@latest" for agent in AGENTS.values()))
     programs = cache / "bin"
@@ -36,7 +36,7 @@ def install_agents(cache: Path) -> str:
 
 
 def versions(cache: Path) -> dict[str, str]:
-    """The version of each agent."""
+    """Return the version of each agent."""
     modules = cache / "agents" / "node_modules"
     return {
         name: msgspec.json.decode((modules / agent.package / "package.json").read_bytes())["version"]
@@ -51,8 +51,8 @@ def _package(folder: Path, path: str, *names: str) -> Path:
         (folder / "package.json").write_text('{"private": true}')
         options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         environment = {**os.environ, "PATH": path}
-        done = subprocess.run(["npm", "install", *options, *names], cwd=folder, env=environment, check=False)
-        if done.returncode:
+        completed = subprocess.run(["npm", "install", *options, *names], cwd=folder, env=environment, check=False)
+        if completed.returncode:
             shutil.rmtree(modules, ignore_errors=True)
             raise SystemExit(f"npm could not install {', '.join(names)}")
     return modules
@@ -61,5 +61,5 @@ def _package(folder: Path, path: str, *names: str) -> Path:
 def _node_version() -> int:
     if (node := shutil.which("node")) is None:
         return 0
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.lstrip("v").partition(".")[0] or 0)
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(version.lstrip("v").partition(".")[0] or 0)

@@ -1,4 +1,4 @@
-"""The table of agents and upstreams, as a page of the documentation."""
+"""The documentation page with the table of agents and upstreams."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ Code does not retry after a broken stream, so its test leaves that step out.
 
 
 def as_page(cells: list[Cell], versions: dict[str, str]) -> str:
-    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    names = ", ".join(f"{name} {version}" for name, version in versions.items())
     upstreams = list(dict.fromkeys(cell.upstream for cell in cells))
     lines = [f"| agent | {' | '.join(upstreams)} |", f"|---|{'---|' * len(upstreams)}"]
     notes: list[str] = []
@@ -42,7 +42,7 @@ def as_page(cells: list[Cell], versions: dict[str, str]) -> str:
         lines.append(f"| {name} | {' | '.join(marks)} |")
     done = sum(not cell.faults for cell in cells)
     summary = f"{done} of {len(cells)} are done.\n"
-    return _INTRODUCTION.format(versions=told) + "\n".join([*lines, "", summary, *notes])
+    return _INTRODUCTION.format(versions=names) + "\n".join([*lines, "", summary, *notes])
 
 
 def _mark(cell: Cell, notes: list[str]) -> str:

@@ -1,8 +1,8 @@
-"""The errand that every agent is sent on, and the model that sends it: what is to be called, step by step.
+"""The task that every agent performs, and the scripted model that plays its calls step by step.
 
-Write a file with awkward content, run a command on it, read it back, three calls at once, and then tell what only the
-results of these could know. The step is known from the history, so that a request that is sent again gets the same
-answer.
+The model writes a file with difficult content, runs a command on it, reads it back, makes three parallel calls, and
+then reports data that only the results contain. The step is derived from the history, so that a repeated request gets
+the same response.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from toolwire.upstream.simulator.script import Script, ScriptedCall, ScriptedErr
 
 PROMPT = "Kindly do what we agreed upon, then tell me what came of it."
 FOLLOW_UP = "Go on with it, and tell me again."
-AWKWARD = 'Grüße, "Welt"\n\t𝄞 \\ \\n </script> \u2028 日本 `$HOME` {"a": [1, 2.0]} %s\'\n'
+DIFFICULT_TEXT = 'Grüße, "Welt"\n\t𝄞 \\ \\n </script> \u2028 日本 `$HOME` {"a": [1, 2.0]} %s\'\n'
 
 
 FAILURE = "Not now, says the script."
@@ -30,18 +30,18 @@ FAILURES = (
     ScriptedTurn(error=ScriptedError(kind="overloaded", message=FAILURE)),
     ScriptedTurn(text="Let me see what we", cut=3),
 )
-"""Busy, overloaded, and a stream that breaks off."""
+"""Rate limit, overload, and a stream that is cut off."""
 
 
 class Call(Struct, frozen=True):
-    """A call by an agent's own name for the tool: its arguments, or for a free-text tool its text."""
+    """A call with the agent's tool name, and its arguments, or the text of a free-text tool."""
 
     tool: str
     arguments: dict[str, object] | str
 
 
 class Task(Struct, frozen=True):
-    """In this folder, with words that are nowhere but in its files."""
+    """The task in this folder, with words that occur only in its files."""
 
     folder: Path
     words: tuple[str, str, str]
@@ -52,9 +52,9 @@ class Task(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(AWKWARD.encode()).hexdigest()
+        return hashlib.sha256(DIFFICULT_TEXT.encode()).hexdigest()
 
-    def secret(self, number: int) -> Path:
+    def secret_file(self, number: int) -> Path:
         return self.folder / f"secret-{number}.txt"
 
     @property
@@ -62,86 +62,88 @@ class Task(Struct, frozen=True):
         return f"sha256sum {self.note}"
 
     @property
-    def halfway(self) -> Path:
-        """Where it says that the gateway may be started anew now; then this is renamed."""
-        return self.folder.parent / "gateway" / "halfway"
+    def restart_marker(self) -> Path:
+        """Return the file that marks that the gateway may restart; it is renamed afterwards."""
+        return self.folder.parent / "gateway" / "restart"
 
     @property
-    def anew(self) -> Path:
-        return self.halfway.with_name("started-anew")
+    def restarted_marker(self) -> Path:
+        return self.restart_marker.with_name("restarted")
 
     @property
-    def restart(self) -> str:
-        """A command that waits until the gateway was started anew."""
-        return f"touch {self.halfway}; while [ ! -e {self.anew} ]; do sleep 0.05; done"
+    def restart_command(self) -> str:
+        """Return a command that waits until the gateway has restarted."""
+        return f"touch {self.restart_marker}; while [ ! -e {self.restarted_marker} ]; do sleep 0.05; done"
 
 
 def prepare_task(folder: Path) -> Task:
-    errand = Task(folder, (secrets.token_hex(8), secrets.token_hex(8), secrets.token_hex(8)))
-    for number, word in enumerate(errand.words):
-        errand.secret(number).write_text(f"{word}\n")
-    return errand
+    task = Task(folder, (secrets.token_hex(8), secrets.token_hex(8), secrets.token_hex(8)))
+    for number, word in enumerate(task.words):
+        task.secret_file(number).write_text(f"{word}\n")
+    return task
 
 
 class TaskScript(Script):
-    """Plays the steps, to whoever offers the tools for it; anything else the model answers by itself. `made` is what
-    was called last in each step, and `thought` what led to it. `pause`: after so many calls it answers, until it is
-    asked to go on. `failing`: so many steps fail at first, each in another way."""
+    """A script that plays the steps for requests with the required tools; others get the simulator's response.
 
-    def __init__(self, steps: list[list[Call]], pause: int | None = None, failing: int = 0) -> None:
+    It responds without calls after `pause` calls, until the user continues. The first `failures` steps fail.
+    """
+
+    def __init__(self, steps: list[list[Call]], pause: int | None = None, failures: int = 0) -> None:
         self._steps = steps
         self._pause = pause
-        self.failures = list(FAILURES[:failing])
-        self.made: dict[int, tuple[ScriptedCall, ...]] = {}
-        self.thought: dict[int, str] = {}
+        self.failures = list(FAILURES[:failures])
+        # The last calls and the reasoning before them, by the number of earlier calls.
+        self.calls_by_step: dict[int, tuple[ScriptedCall, ...]] = {}
+        self.reasoning_by_step: dict[int, str] = {}
 
     def next_turn(self, request: Request, protocol: str) -> ScriptedTurn | None:
         count = sum(isinstance(part, ToolCall) for message in request.messages for part in message.parts)
         step = [] if count == self._pause and not _has_text(request, FOLLOW_UP) else self._step(count)
-        # An upstream without namespaces is offered the last part of the name behind its namespace.
-        offered = {tool.name.rpartition("__")[2]: tool for tool in read_prompt(request).tools}
-        if not step or not {call.tool for call in step} <= offered.keys():
+        # An upstream without namespaces gets the last part of the name, after the namespace.
+        tools = {tool.name.rpartition("__")[2]: tool for tool in read_prompt(request).tools}
+        if not step or not {call.tool for call in step} <= tools.keys():
             return None
-        if self.failures and count not in self.made:
-            self.made[count] = ()
-            return self._failing(step, offered)
-        self.made[count] = calls = tuple(_scripted(call, offered[call.tool]) for call in step)
-        if _thinks(protocol, request):
-            self.thought[count] = f"{count} calls are made."
-        return ScriptedTurn(thinking=self.thought.get(count), calls=calls)
+        if self.failures and count not in self.calls_by_step:
+            self.calls_by_step[count] = ()
+            return self._failed_turn(step, tools)
+        self.calls_by_step[count] = calls = tuple(_scripted_call(call, tools[call.tool]) for call in step)
+        if _is_thinking(protocol, request):
+            self.reasoning_by_step[count] = f"{count} calls are made."
+        return ScriptedTurn(thinking=self.reasoning_by_step.get(count), calls=calls)
 
-    def _failing(self, step: list[Call], offered: dict[str, FunctionTool | FreeformTool]) -> ScriptedTurn:
+    def _failed_turn(self, step: list[Call], tools: dict[str, FunctionTool | FreeformTool]) -> ScriptedTurn:
         failure = self.failures.pop(0)
-        calls = tuple(_scripted(call, offered[call.tool]) for call in step)
+        calls = tuple(_scripted_call(call, tools[call.tool]) for call in step)
         return failure if failure.error is not None else replace(failure, calls=calls)
 
     @property
     def calls(self) -> list[tuple[str, dict[str, object] | str | None]]:
-        """The names and arguments of all calls, in order."""
-        made = [call for _, calls in sorted(self.made.items()) for call in calls]
-        return [(call.name, call.arguments if call.input is None else call.input) for call in made]
+        """Return names and arguments of all calls, in order."""
+        calls = [call for _, step in sorted(self.calls_by_step.items()) for call in step]
+        return [(call.name, call.arguments if call.input is None else call.input) for call in calls]
 
-    def _step(self, made: int) -> list[Call]:
-        """What follows after so many calls."""
+    def _step(self, call_count: int) -> list[Call]:
+        """Return the step that follows after this many calls."""
         for step in self._steps:
-            if made <= 0:
+            if call_count <= 0:
                 return step
-            made -= len(step)
+            call_count -= len(step)
         return []
 
 
-def _thinks(protocol: str, request: Request) -> bool:
-    """Models whose thinking nobody proves, such as DeepSeek's and Qwen's, do it also where nothing is said of it."""
-    silent = request.thinking is None or (request.thinking.enabled is None and request.thinking.effort is None)
-    return is_thinking_enabled(protocol, request) or (silent and PROVIDER_TRAITS[protocol].signed_part is None)
+def _is_thinking(protocol: str, request: Request) -> bool:
+    """Return whether the model thinks by default: models with unsigned reasoning, such as DeepSeek's and Qwen's, do."""
+    unspecified = request.thinking is None or (request.thinking.enabled is None and request.thinking.effort is None)
+    return is_thinking_enabled(protocol, request) or (unspecified and PROVIDER_TRAITS[protocol].signed_part is None)
 
 
 def _has_text(request: Request, words: str) -> bool:
     return any(words in part.text for message in request.messages for part in message.parts if isinstance(part, Text))
 
 
-def _scripted(call: Call, tool: FunctionTool | FreeformTool) -> ScriptedCall:
-    """The call as this upstream makes it: one that has no free-text tools was offered a function in its place."""
+def _scripted_call(call: Call, tool: FunctionTool | FreeformTool) -> ScriptedCall:
+    """Return the call for this upstream; one without free-text tools got a function in its place."""
     if isinstance(tool, FreeformTool) and isinstance(call.arguments, str):
         return ScriptedCall(name=tool.name, namespace=tool.namespace, input=call.arguments)
     arguments = {"input": call.arguments} if isinstance(call.arguments, str) else call.arguments

@@ -1,4 +1,4 @@
-"""The gateway's benchmark: told to stop, it stops what it started."""
+"""The gateway benchmark stops the processes it started when it is stopped."""
 
 import signal
 import subprocess
@@ -14,11 +14,11 @@ COMMAND = [sys.executable, "-m", "benchmarks.gateway", "--only", "W4", "--rounds
 
 
 def commands(process: "subprocess.Popen[bytes]") -> dict[int, str]:
-    """What it has started, by process."""
-    found = {}
+    """Return the command lines of its child processes, by process id."""
+    command_lines = {}
     for pid in tree(process.pid)[1:]:
-        found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
+        command_lines[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return command_lines
 
 
 def wait_for(seconds: float, *words: str, process: "subprocess.Popen[bytes]") -> dict[int, str]:
@@ -31,7 +31,7 @@ def wait_for(seconds: float, *words: str, process: "subprocess.Popen[bytes]") ->
     raise AssertionError(f"it did not start {words}: {commands(process)}")
 
 
-def test_a_signal_stops_it_and_all_that_it_started() -> None:
+def test_signal_stops_the_benchmark_and_its_processes() -> None:
     process = subprocess.Popen(COMMAND, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         started = wait_for(DEADLINE, "gateway.upstream", "gateway.load", "toolwire serve", process=process)

@@ -5,8 +5,7 @@ import pickle
 
 import pytest
 
-from toolwire.canonical.errors import DecodeError, LossyTranslationError, ToolwireError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError, ToolwireError
 
 LOSS = Loss(kind="dropped", path="/tools/0", reason="there is no such tool", constraint=True)
 OTHER = Loss(kind="dropped", path="", reason="nothing fits")

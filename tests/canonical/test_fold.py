@@ -234,7 +234,7 @@ def test_accumulator_returns_partial_responses() -> None:
 
 
 def test_many_deltas_are_compacted() -> None:
-    """Q-11: adding a delta has constant cost, and only the text is retained."""
+    """Adding a delta has constant cost, and only the text is retained."""
     accumulator = ResponseAccumulator()
     accumulator.add(PartStart(index=0, part=Text(text="")))
     (part,) = accumulator._parts.values()

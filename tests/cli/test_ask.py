@@ -112,8 +112,8 @@ def test_yes_approves_but_does_not_override_deny(tmp_path: Path) -> None:
     assert not (tmp_path.parent / "out.txt").exists()
 
 
-def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
-    """S-15: without bubblewrap, `--yes` used to run commands with all permissions and without a note."""
+def test_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
+    """Without bubblewrap, `--yes` used to run commands with all permissions and without a note."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "bwrap").write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
     (tmp_path / "bin" / "bwrap").chmod(0o755)
@@ -129,7 +129,7 @@ def test_s_15_yes_runs_no_command_outside_a_sandbox(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
 
 
-def test_s_15_configuration_can_disable_the_sandbox(tmp_path: Path) -> None:
+def test_configuration_can_disable_the_sandbox(tmp_path: Path) -> None:
     write_script(tmp_path, calls_turn(shell_call("touch made")), text_reply("Done."), sandbox=False)
     done = run_toolwire(tmp_path, "ask", "make it", "--allow", "run_shell_command(command=touch made)")
     assert "commands run without a sandbox" in done.err
@@ -327,8 +327,8 @@ def test_change_is_previewed_and_needs_approval(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["y", "a"])
-def test_s_7_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
-    """S-7: spaces used to hide the end of a long line, and `y` ran it."""
+def test_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_path: Path) -> None:
+    """Spaces used to hide the end of a long line, and `y` ran it."""
     command = f"touch seen{' ' * 2500}middle{' ' * 2500}; touch HIDDEN"
     write_script(tmp_path, calls_turn(shell_call(command)), text_reply("Done."))
     with open_terminal(tmp_path, "ask", "touch") as screen:
@@ -346,7 +346,7 @@ def test_s_7_call_is_approved_only_after_all_of_it_was_shown(answer: str, tmp_pa
     assert (tmp_path / "HIDDEN").exists()
 
 
-def test_s_7_end_of_long_call_is_shown_and_denial_needs_no_more(tmp_path: Path) -> None:
+def test_end_of_long_call_is_shown_and_denial_needs_no_more(tmp_path: Path) -> None:
     text = "".join(f"line {number}\n" for number in range(100))
     write_script(tmp_path, calls_turn(write_file_call(tmp_path, "a.txt", text)), text_reply("Done."))
     with open_terminal(tmp_path, "ask", "write") as screen:

@@ -12,7 +12,7 @@ from tests.support.servers.asgi import serve_app
 from toolwire.cli import main
 from toolwire.gateway.config import StateSection
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
-from toolwire.gateway.state.store import open_store
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.runs import RunStore
 from toolwire.journal.store import JournalError, open_record_store
 from toolwire.protocols import PROTOCOLS
@@ -161,8 +161,8 @@ def test_database_files_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_damage_behind_a_valid_header_is_found_on_open(name: str, tmp_path: Path) -> None:
-    """S-8: integrity is checked for state, journal and runs, and by the doctor."""
+def test_damage_behind_a_valid_header_is_found_on_open(name: str, tmp_path: Path) -> None:
+    """Integrity is checked for state, journal and runs, and by the doctor."""
     path = create_databases(tmp_path)[name]
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -184,8 +184,8 @@ def test_s_8_damage_behind_a_valid_header_is_found_on_open(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_s_8_unusable_file_is_a_problem(name: str, tmp_path: Path) -> None:
-    """S-8: a file that is damaged, of a newer version, or lacks a column."""
+def test_unusable_file_is_a_problem(name: str, tmp_path: Path) -> None:
+    """A file that is damaged, of a newer version, or lacks a column."""
     path = create_databases(tmp_path)[name]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA user_version = 99")

@@ -4,7 +4,7 @@ import pytest
 from msgspec import Raw
 
 from toolwire.canonical.content import Message, Reasoning, ReasoningText, Signature, Text, ToolCall, ToolResult
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Sampling, ToolChoice
 from toolwire.codec.losses import LossReport, SourcePath, element_pointers, foreign_extras, source_pointers

@@ -1,4 +1,4 @@
-"""`make test-comply`: runs llm-comply in front of every upstream, prints what fails, and writes the page."""
+"""`make test-comply`: run llm-comply on every upstream, print failures, and write the page."""
 
 import sys
 from pathlib import Path
@@ -9,19 +9,19 @@ from tests.compliance.page import PAGE, page
 
 
 def main(command: Path) -> int:
-    seen = list(run_suites(command))
-    missing = FACTS.keys() - {(one.format, one.upstream, one.test) for one in seen}
-    wrong = [f"{test} on {upstream}: there is no such test" for _, upstream, test in missing]
-    for one in seen:
-        named = (one.format, one.upstream, one.test) in FACTS
-        if one.status == "passed" and named:
-            wrong.append(f"{one.test} on {one.upstream}: passes, and is named as one that can't")
-        elif one.status != "passed" and not named:
-            wrong.append(f"{one.test} on {one.upstream}: {one.status}: {'; '.join(one.errors)}")
-    made = page(seen)
-    PAGE.write_text(made, encoding="utf-8")
-    sys.stdout.write("\n".join([made, *wrong, ""]))
-    return 1 if wrong else 0
+    outcomes = list(run_suites(command))
+    missing = FACTS.keys() - {(outcome.format, outcome.upstream, outcome.test) for outcome in outcomes}
+    failures = [f"{test} on {upstream}: unknown test" for _, upstream, test in missing]
+    for outcome in outcomes:
+        contradicted = (outcome.format, outcome.upstream, outcome.test) in FACTS
+        if outcome.status == "passed" and contradicted:
+            failures.append(f"{outcome.test} on {outcome.upstream}: passes, but is listed as one that cannot")
+        elif outcome.status != "passed" and not contradicted:
+            failures.append(f"{outcome.test} on {outcome.upstream}: {outcome.status}: {'; '.join(outcome.errors)}")
+    text = page(outcomes)
+    PAGE.write_text(text, encoding="utf-8")
+    sys.stdout.write("\n".join([text, *failures, ""]))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tests that can't pass, each with the wire fact that it contradicts. None of them counts as passed."""
+"""Tests of llm-comply that cannot pass, each with the wire fact that it contradicts. None counts as passed."""
 
 FACTS: dict[tuple[str, str, str], str] = {
     ("openai-chat", "openai-chat", "chat-reasoning-summary"): (
@@ -10,4 +10,4 @@ FACTS: dict[tuple[str, str, str], str] = {
         "`includeThoughts`, and signs calls, so a response of text alone has no thought to translate."
     ),
 }
-"""By format, upstream and test."""
+"""Wire facts by format, upstream and test."""

@@ -1,4 +1,4 @@
-"""llm-comply's suites in front of every upstream, through the gateway, each test with what became of it."""
+"""The llm-comply suites on every upstream through the gateway, with the result of each test."""
 
 import json
 import subprocess
@@ -15,7 +15,10 @@ VERSION = (Path(__file__).parent / "requirements.txt").read_text(encoding="utf-8
 
 
 class Format(Struct, frozen=True):
-    """How llm-comply names a protocol and is pointed at it. It skips tests of models whose name it does not know."""
+    """The name of a protocol in llm-comply, and its base URL.
+
+    llm-comply skips tests of models with unknown names.
+    """
 
     name: str
     protocol: str
@@ -39,7 +42,7 @@ FORMATS = [
         "google-interactions", "gemini-interactions", "", "gemini-3", ("--auth-header", "x-goog-api-key", "--no-bearer")
     ),
 ]
-# Of each upstream a model that takes what the tests ask: a thinking budget, a call while it thinks.
+# One model per upstream that supports the tests: a thinking budget, and calls while thinking.
 MODELS = {name: model for name, (_, model) in SDK_CLIENTS.items()} | {
     "anthropic": "claude-haiku-4-5",
     "openai-chat": "gpt-5.4",
@@ -59,17 +62,17 @@ def run_suites(command: Path) -> Iterator[Outcome]:
     routes = "\n".join(
         f'[[routes]]\nmatch = "*-on-{name}"\nprovider = "{name}"\nmodel = "{model}"' for name, model in MODELS.items()
     )
-    with serve_gateway(Simulator(require_key=True), routes) as place:
-        for asked in FORMATS:
+    with serve_gateway(Simulator(require_key=True), routes) as setup:
+        for suite in FORMATS:
             for upstream in MODELS:
-                yield from _outcomes(command, place, asked, upstream)
+                yield from _outcomes(command, setup, suite, upstream)
 
 
-def _outcomes(command: Path, place: GatewaySetup, asked: Format, upstream: str) -> Iterator[Outcome]:
+def _outcomes(command: Path, setup: GatewaySetup, suite: Format, upstream: str) -> Iterator[Outcome]:
     run = subprocess.run(
         [
-            *(str(command), "--json", "--format", asked.name, "--api-key", "a-key", "--timeout", "20"),
-            *("--base-url", place.base_url + asked.base, "--model", f"{asked.model}-on-{upstream}", *asked.options),
+            *(str(command), "--json", "--format", suite.name, "--api-key", "a-key", "--timeout", "20"),
+            *("--base-url", setup.base_url + suite.base, "--model", f"{suite.model}-on-{upstream}", *suite.options),
         ],
         capture_output=True,
         check=False,
@@ -79,7 +82,7 @@ def _outcomes(command: Path, place: GatewaySetup, asked: Format, upstream: str) 
     assert run.stdout, run.stderr
     for result in json.loads(run.stdout)["results"]:
         yield Outcome(
-            asked.name,
+            suite.name,
             upstream,
             result["id"],
             result["status"],

@@ -1,4 +1,4 @@
-"""The page of the documentation that says what the last run saw."""
+"""The documentation page with the results of the last run."""
 
 import re
 from collections.abc import Sequence
@@ -42,27 +42,31 @@ def page(outcomes: Sequence[Outcome]) -> str:
 
 def _table(outcomes: Sequence[Outcome]) -> str:
     lines = [_row("client protocol", *(f"on {name}" for name in MODELS)), _row(*["---"] * (len(MODELS) + 1))]
-    for asked in FORMATS:
+    for suite in FORMATS:
         cells = []
         for upstream in MODELS:
-            here = [one.status == "passed" for one in outcomes if (one.format, one.upstream) == (asked.name, upstream)]
-            cells.append(f"{sum(here)}/{len(here)}")
-        lines.append(_row(asked.name, *cells))
+            passed = [
+                outcome.status == "passed"
+                for outcome in outcomes
+                if (outcome.format, outcome.upstream) == (suite.name, upstream)
+            ]
+            cells.append(f"{sum(passed)}/{len(passed)}")
+        lines.append(_row(suite.name, *cells))
     return "".join(lines)
 
 
 def _warnings(outcomes: Sequence[Outcome]) -> str:
-    """Each once, with whom it speaks of; the ids that it quotes are of no interest."""
+    """Return each warning once, with the upstreams it concerns and without quoted ids."""
     found: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
-    for one in outcomes:
-        for warning in one.warnings if one.status == "passed" else ():
-            words = re.sub(r"'[^']*\.\.\.'", "", warning).replace("  ", " ")
-            tests, upstreams = found.setdefault((one.format, words), ({}, {}))
-            tests[f"`{one.test}`"] = upstreams[one.upstream] = None
+    for outcome in outcomes:
+        for warning in outcome.warnings if outcome.status == "passed" else ():
+            text = re.sub(r"'[^']*\.\.\.'", "", warning).replace("  ", " ")
+            tests, upstreams = found.setdefault((outcome.format, text), ({}, {}))
+            tests[f"`{outcome.test}`"] = upstreams[outcome.upstream] = None
     lines = [_row("test", "on", "warning"), _row(*["---"] * 3)]
-    for (_, words), (tests, upstreams) in found.items():
+    for (_, text), (tests, upstreams) in found.items():
         on = "all" if len(upstreams) == len(MODELS) else ", ".join(upstreams)
-        lines.append(_row(", ".join(tests), on, words))
+        lines.append(_row(", ".join(tests), on, text))
     return "".join(lines)
 
 

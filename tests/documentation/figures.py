@@ -1,6 +1,7 @@
-"""The figures in the documentation: counted here, never typed.
+"""Figures in the documentation, computed here.
 
-`python -m tests.documentation.figures` writes them anew."""
+`python -m tests.documentation.figures` rewrites them.
+"""
 
 from pathlib import Path
 
@@ -14,7 +15,7 @@ MARKERS = ("<!-- {name}: written by python -m tests.documentation.figures -->\n"
 
 
 def fixture_counts() -> dict[str, dict[str, int]]:
-    """How many fixtures each protocol has of each kind, and how many rows of the wire facts they show."""
+    """Count the fixtures of each protocol and kind, and the rows of the wire facts that they cover."""
     return {
         protocol: {kind: len(fixtures(protocol, kind)) for kind in KINDS} | {"rows covered": len(COVERAGE[protocol])}
         for protocol in PROTOCOLS
@@ -33,7 +34,7 @@ LONE_HOSTED_TOOL = "refused: only a hosted tool"
 
 
 def refusals() -> dict[str, dict[str, int]]:
-    """Of the recorded requests of each protocol: how many translations to others were tried, and how many refused."""
+    """Count tried and rejected translations of recorded requests, by protocol."""
     rows = {
         protocol: {"recorded requests": 0, "translations": 0, "refused": 0, LONE_HOSTED_TOOL: 0}
         for protocol in PROTOCOLS
@@ -52,17 +53,17 @@ def refusals() -> dict[str, dict[str, int]]:
 
 
 def _is_lone(refused: tw.LossyTranslationError) -> bool:
-    """Nothing but a hosted tool was offered, and the target has none."""
+    """Return whether the request declares only hosted tools, none of which the target has."""
     return "is the only tool" in refused.losses[0].reason
 
 
 FIGURES = {"fixtures": fixture_counts}
 RECORDED = {"refusals": refusals}
-"""Of the corpus, where it is present."""
+"""Figures that need the corpus."""
 
 
 def published_table(name: str) -> str:
-    """The table of this name as the page has it."""
+    """Return the table of this name from the page."""
     before, after = (mark.format(name=name) for mark in MARKERS)
     return PAGE.read_text().split(before)[1].split(after)[0]
 

@@ -16,13 +16,13 @@ Every module of the package with the first line of its docstring.
 
 
 def summary(path: Path) -> str:
-    """The first line of a module's docstring, without its period."""
+    """Return the first line of a module's docstring, without its period."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return docstring.split("\n", 1)[0].rstrip(".")
 
 
 def folders() -> list[Path]:
-    """The package and its sub-packages, parents first."""
+    """Return the package and its sub-packages, parents first."""
     return sorted({path.parent for path in SOURCES.rglob("*.py")})
 
 

@@ -1,4 +1,4 @@
-"""The files, classes and functions that the architecture page names exist."""
+"""The architecture page names only files, classes and functions that exist."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 
 SOURCES = ROOT / "src" / "toolwire"
 PAGE = (ROOT / "docs" / "concepts" / "architecture.md").read_text(encoding="utf-8")
-# Paths are written from the package, from the gateway in its own table, or from a protocol's folder.
+# Paths are relative to the package, in the gateway's table to the gateway, or to a protocol folder.
 FOLDERS = (SOURCES, SOURCES / "gateway", SOURCES / "protocols" / "anthropic", ROOT)
 NAMES = sorted(set(re.findall(r"`([A-Z]\w+(?:\.\w+)?|[a-z]+_\w+)(?:\(\))?`", PAGE)))
 PATHS = sorted({path for path in re.findall(r"`([\w/<>]+(?:\.py|\.md|/))`", PAGE) if "<" not in path})

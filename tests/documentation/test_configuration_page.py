@@ -1,4 +1,4 @@
-"""The page of the configuration lists every key, with its default."""
+"""The configuration page lists every key with its default."""
 
 import json
 import re
@@ -28,7 +28,7 @@ SECTIONS = {
 }
 
 
-def told(field: msgspec.inspect.Field) -> str:
+def documented_default(field: msgspec.inspect.Field) -> str:
     if field.required:
         return "required"
     if field.default is msgspec.NODEFAULT or field.default in (None, ()):
@@ -43,7 +43,7 @@ def test_every_key_is_on_the_page(name: str) -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \| .+ \|$", section, re.MULTILINE)
     kind = msgspec.inspect.type_info(SECTIONS[name])
     assert isinstance(kind, msgspec.inspect.StructType)
-    assert rows == [(field.name, told(field)) for field in kind.fields]
+    assert rows == [(field.name, documented_default(field)) for field in kind.fields]
 
 
 def test_every_section_is_on_the_page() -> None:

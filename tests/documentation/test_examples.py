@@ -1,9 +1,9 @@
-"""Every example in the documentation runs, and prints what it says it prints.
+"""Every example in the documentation runs and prints the documented output.
 
-A `python` block is a program of its own; one that starts with `>>>` is a session, and its output is
-compared. A `console` block is a shell session of lines that start with `$ `: each command's output, stderr
-included, is compared with the lines below it. `...` stands for anything. Every block starts in an empty
-folder, so that it can be copied alone. An `sh` block holds targets of make. Others are `text`: nothing to run.
+A `python` block is a program; one that starts with `>>>` is a session whose output is compared. A `console` block is a
+shell session of lines that start with `$ `: the output of each command, including stderr, is compared with the lines
+below it. `...` matches anything. Every block runs in an empty folder, so that it can be copied alone. An `sh` block
+holds make targets. Other blocks are `text` and do not run.
 """
 
 import doctest
@@ -24,12 +24,12 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
-# The commands of this very environment.
+# The commands of this environment.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def blocks(*languages: str) -> dict[str, str]:
-    """Every block in these languages, by where it stands."""
+    """Return every block in these languages, by file and line."""
     found = {}
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ SHELL = blocks("sh")
 
 
 def run(command: list[str], folder: Path) -> tuple[int, str]:
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         cwd=folder,
         env={**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(folder / ".state")},
@@ -56,11 +56,11 @@ def run(command: list[str], folder: Path) -> tuple[int, str]:
         check=False,
         timeout=DEADLINE,
     )
-    return done.returncode, done.stdout
+    return completed.returncode, completed.stdout
 
 
 @pytest.mark.parametrize("block", list(PYTHON.values()), ids=list(PYTHON))
-def test_python_block(block: str, tmp_path: Path) -> None:
+def test_python_block_runs(block: str, tmp_path: Path) -> None:
     program = tmp_path / "example.py"
     if block.startswith(">>>"):
         program.write_text(f"r'''\n{block}'''\n", encoding="utf-8")
@@ -73,7 +73,7 @@ def test_python_block(block: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", list(CONSOLE.values()), ids=list(CONSOLE))
-def test_console_block(block: str, tmp_path: Path) -> None:
+def test_console_block_prints_the_documented_output(block: str, tmp_path: Path) -> None:
     compare = doctest.OutputChecker()
     assert "".join(match[0] for match in COMMAND.finditer(block)) == block
     for match in COMMAND.finditer(block):
@@ -82,7 +82,7 @@ def test_console_block(block: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", list(SHELL.values()), ids=list(SHELL))
-def test_shell_block(block: str) -> None:
+def test_shell_block_names_make_targets(block: str) -> None:
     for line in non_empty(block.splitlines()):
         program, *arguments = shlex.split(line.partition("#")[0])
         assert program == "make"
@@ -90,25 +90,25 @@ def test_shell_block(block: str) -> None:
         assert code == 0, output
 
 
-def test_readme_has_a_taste_of_both() -> None:
+def test_readme_has_python_and_console_examples() -> None:
     assert (
         {where.partition(":")[0] for where in PYTHON} >= {"README.md"} <= {where.partition(":")[0] for where in CONSOLE}
     )
 
 
-def test_every_example_is_one_that_runs() -> None:
+def test_every_code_block_has_a_known_language() -> None:
     fences = sum(len(re.findall(r"^```", document.read_text(encoding="utf-8"), re.MULTILINE)) for document in DOCUMENTS)
     assert fences == 2 * len(PYTHON | CONSOLE | SHELL | blocks("text"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_are_valid(document: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8"))
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize("protocol", list(PROTOCOLS))
-def test_every_protocol_has_a_page_of_the_same_shape(protocol: str) -> None:
+def test_every_protocol_page_has_the_same_sections(protocol: str) -> None:
     page = (ROOT / "docs" / "protocols" / f"{protocol}.md").read_text(encoding="utf-8")
     assert re.match(rf"# .*: `{protocol}`\n", page)
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == [

@@ -1,4 +1,4 @@
-"""The figures in the documentation are the ones that are counted."""
+"""The figures in the documentation match the computed ones."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.documentation.figures import FIGURES, markdown_table, published_table
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_the_page_shows_what_is_counted(name: str) -> None:
+def test_page_shows_the_computed_figures(name: str) -> None:
     assert published_table(name) == markdown_table(FIGURES[name]()), (
-        "python -m tests.documentation.figures writes them anew"
+        "python -m tests.documentation.figures rewrites them"
     )

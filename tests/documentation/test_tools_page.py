@@ -1,4 +1,4 @@
-"""The page about the built-in tools says what their schemas say."""
+"""The page about the built-in tools matches their schemas."""
 
 import re
 from pathlib import Path
@@ -11,15 +11,15 @@ SECTION = re.compile(r"^## `(?P<name>\w+)`\n(?P<text>.*?)(?=^## )", re.MULTILINE
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<required>required )?\| (?P<told>.*) \|$", re.MULTILINE)
 
 
-def test_each_tool_has_its_section_with_its_parameters(tmp_path: Path) -> None:
-    said = {
+def test_every_tool_is_documented_with_its_parameters(tmp_path: Path) -> None:
+    documented = {
         section["name"]: [(row["name"], bool(row["required"]), row["told"]) for row in ROW.finditer(section["text"])]
         for section in SECTION.finditer(PAGE.read_text(encoding="utf-8"))
     }
-    assert said == {
+    assert documented == {
         tool.name: [
-            (name, name in tool.parameters["required"], given["description"])
-            for name, given in tool.parameters["properties"].items()
+            (name, name in tool.parameters["required"], schema["description"])
+            for name, schema in tool.parameters["properties"].items()
         ]
         for tool in built_in_tools(tmp_path, sandbox=NO_SANDBOX)
     }

@@ -1,4 +1,4 @@
-"""`make test-frameworks`: runs every framework through the gateway, prints what fails, and writes the page."""
+"""`make test-frameworks`: run every framework through the gateway, print failures, and write the page."""
 
 import sys
 from collections.abc import Sequence
@@ -24,21 +24,23 @@ The Vercel AI SDK's Google provider treats a model name with a slash as a path: 
 """
 
 
-def page(seen: Sequence[Outcome]) -> str:
+def page(outcomes: Sequence[Outcome]) -> str:
     lines = [
         _row("framework", "protocol", *(f"on {name}" for name in SDK_CLIENTS)),
         _row(*["---"] * (len(SDK_CLIENTS) + 2)),
     ]
     for framework in FRAMEWORKS:
         for protocol in framework.protocols:
-            mine = [one for one in seen if (one.framework, one.protocol) == (framework.name, protocol)]
-            lines.append(_row(framework.name, protocol, *(_cell(mine, upstream) for upstream in SDK_CLIENTS)))
+            row = [
+                outcome for outcome in outcomes if (outcome.framework, outcome.protocol) == (framework.name, protocol)
+            ]
+            lines.append(_row(framework.name, protocol, *(_cell(row, upstream) for upstream in SDK_CLIENTS)))
     return HEAD + "".join(lines)
 
 
-def _cell(seen: Sequence[Outcome], upstream: str) -> str:
-    here = [one.wrong == "" for one in seen if one.upstream == upstream]
-    return "" if not here else "✓" if all(here) else "✗"
+def _cell(outcomes: Sequence[Outcome], upstream: str) -> str:
+    passed = [outcome.wrong == "" for outcome in outcomes if outcome.upstream == upstream]
+    return "" if not passed else "✓" if all(passed) else "✗"
 
 
 def _row(*cells: str) -> str:
@@ -46,16 +48,17 @@ def _row(*cells: str) -> str:
 
 
 def main(environment: Path) -> int:
-    seen = list(run_frameworks(environment))
-    wrong = [
-        f"{one.framework}, {one.protocol}{', streamed' if one.stream else ''}, on {one.upstream}: {one.wrong}"
-        for one in seen
-        if one.wrong
+    outcomes = list(run_frameworks(environment))
+    failures = [
+        f"{outcome.framework}, {outcome.protocol}{', streamed' if outcome.stream else ''}, on {outcome.upstream}: "
+        f"{outcome.wrong}"
+        for outcome in outcomes
+        if outcome.wrong
     ]
-    made = page(seen)
-    PAGE.write_text(made, encoding="utf-8")
-    sys.stdout.write("\n".join([made, *wrong, ""]))
-    return 1 if wrong else 0
+    text = page(outcomes)
+    PAGE.write_text(text, encoding="utf-8")
+    sys.stdout.write("\n".join([text, *failures, ""]))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

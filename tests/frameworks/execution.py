@@ -1,4 +1,4 @@
-"""Each framework through the gateway, on upstreams of every other protocol than the one that it speaks."""
+"""Each framework through the gateway, on upstreams of every protocol except its own."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ FRAMEWORKS = [
 
 
 class Outcome(Struct, frozen=True):
-    """`wrong`: what was not as it should be; empty if all was."""
+    """The result of one run; `wrong` is empty if it passed."""
 
     framework: str
     protocol: str
@@ -48,31 +48,31 @@ class Outcome(Struct, frozen=True):
 
 
 def run_frameworks(environment: Path) -> Iterator[Outcome]:
-    with serve_gateway(task_simulator()) as place:
+    with serve_gateway(task_simulator()) as setup:
         for framework in FRAMEWORKS:
             for protocol in framework.protocols:
                 for stream in (False, True):
                     for upstream in SDK_CLIENTS:
                         if upstream != protocol:
-                            wrong = _run(environment, assign_task(place), framework, protocol, upstream, stream=stream)
+                            wrong = _run(environment, assign_task(setup), framework, protocol, upstream, stream=stream)
                             yield Outcome(framework.name, protocol, stream, upstream, wrong)
 
 
 def _run(
-    environment: Path, place: GatewaySetup, framework: Framework, protocol: str, upstream: str, *, stream: bool
+    environment: Path, setup: GatewaySetup, framework: Framework, protocol: str, upstream: str, *, stream: bool
 ) -> str:
-    asked = {
-        "base_url": place.base_url,
+    task = {
+        "base_url": setup.base_url,
         "model": routed_model(upstream),
         "protocol": protocol,
         "stream": stream,
         "task": TASK,
-        "towns": WEATHER_BY_CITY,
-        "kept": NOTE_RESULT,
+        "weather": WEATHER_BY_CITY,
+        "note_result": NOTE_RESULT,
     }
     run = subprocess.run(
         _command(environment, framework.program),
-        input=json.dumps(asked),
+        input=json.dumps(task),
         capture_output=True,
         check=False,
         text=True,
@@ -81,25 +81,25 @@ def _run(
     if run.returncode != 0:
         return f"exit {run.returncode}: {run.stderr[-2000:]}"
     try:
-        # The last line: frameworks have things to say, too.
-        _check(json.loads(run.stdout.rstrip("\n").rpartition("\n")[2]), place, upstream)
+        # Only the last line: frameworks print output of their own.
+        _check(json.loads(run.stdout.rstrip("\n").rpartition("\n")[2]), setup, upstream)
     except AssertionError as error:
-        return str(error) or "the upstream did not see what it should"
+        return str(error) or "the history at the upstream is wrong"
     return ""
 
 
 def _command(environment: Path, program: str) -> list[str]:
-    """Node finds packages beside a program only, so it is put there."""
+    """Return the command of a program. Node resolves packages beside the program, so it is copied there."""
     if not program.endswith(".mjs"):
         return [str(environment / "bin" / "python"), str(PROGRAMS / program)]
     shutil.copy(PROGRAMS / program, environment)
     return ["node", str(environment / program)]
 
 
-def _check(told: Any, place: GatewaySetup, upstream: str) -> None:
-    # Two calls at once may run in any order.
-    together, after = told["calls"][:2], told["calls"][2:]
-    made = [*sorted(together, reverse=True), *after]
-    assert made == [list(call) for call in EXPECTED_CALLS], f"called {told['calls']}"
-    assert NOTE_RESULT in told["text"], f"said {told['text']!r}"
-    check_upstream_history(place, upstream)
+def _check(result: Any, setup: GatewaySetup, upstream: str) -> None:
+    # Parallel calls may run in any order.
+    parallel, rest = result["calls"][:2], result["calls"][2:]
+    calls = [*sorted(parallel, reverse=True), *rest]
+    assert calls == [list(call) for call in EXPECTED_CALLS], f"called {result['calls']}"
+    assert NOTE_RESULT in result["text"], f"responded {result['text']!r}"
+    check_upstream_history(setup, upstream)

@@ -23,7 +23,7 @@ def main() -> int:
     chosen = [target for target in targets.all_targets() if options.only in target.name]
     if not chosen:
         parser.error(
-            f"no target's name contains {options.only!r}: {', '.join(one.name for one in targets.all_targets())}"
+            f"no target's name contains {options.only!r}: {', '.join(target.name for target in targets.all_targets())}"
         )
     if options.case:
         for target in chosen:
@@ -38,8 +38,8 @@ def main() -> int:
 def _run(target: Target, seed: int, seconds: float) -> int:
     source, started = random.Random(f"{seed} {target.name}"), time.monotonic()
     try:
-        done = run_random(target, source, seconds=seconds * 0.6)
-        done += run_hypothesis(target, source, seconds=seconds * 0.4)
+        count = run_random(target, source, seconds=seconds * 0.6)
+        count += run_hypothesis(target, source, seconds=seconds * 0.4)
     except Finding as finding:
         OUTPUT.mkdir(parents=True, exist_ok=True)
         path = OUTPUT / target.name
@@ -48,8 +48,8 @@ def _run(target: Target, seed: int, seconds: float) -> int:
         print(f"{finding}\ninput, {len(finding.data)} bytes: {finding.data[:2000]!r}")
         print(f"again: python -m tests.fuzz --only {target.name} --case {path}", flush=True)
         return 1
-    taken = time.monotonic() - started
-    print(f"{target.name}: {done} cases, {done / taken:.0f}/s", flush=True)
+    elapsed = time.monotonic() - started
+    print(f"{target.name}: {count} cases, {count / elapsed:.0f}/s", flush=True)
     return 0
 
 

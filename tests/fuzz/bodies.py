@@ -1,4 +1,4 @@
-"""Bodies of every protocol: decoded, encoded again, translated and checked, whatever is in them."""
+"""Bodies of every protocol: decoded, encoded again, translated and checked."""
 
 import json
 from typing import Any
@@ -12,23 +12,23 @@ _KINDS = {"request": "requests", "response": "responses", "error": "errors"}
 
 def _check(protocol: str, kind: Any) -> Any:
     def check(data: bytes) -> None:
-        refused: tw.DecodeError | None = None
+        rejection: tw.DecodeError | None = None
         for target in PROTOCOLS:
             try:
-                made = tw.translate(data, protocol, target, kind)
-                json.loads(made.to_bytes())
-                losses = made.losses
+                translation = tw.translate(data, protocol, target, kind)
+                json.loads(translation.to_bytes())
+                losses = translation.losses
             except tw.DecodeError as error:
-                refused = error
+                rejection = error
                 break
             except tw.LossyTranslationError as error:
                 losses = error.losses
                 if target == protocol or not losses:
                     raise
             assert all(map(_is_pointer, [loss.path for loss in losses])), losses
-        if refused is not None:
-            assert refused.protocol == protocol, refused
-            assert _is_pointer(refused.path), refused
+        if rejection is not None:
+            assert rejection.protocol == protocol, rejection
+            assert _is_pointer(rejection.path), rejection
         elif kind == "request":
             tw.check(data, protocol)
         elif kind == "response":

@@ -1,4 +1,4 @@
-"""The configuration file: any text is a configuration or a `ConfigError`."""
+"""Configuration files: any text is a configuration or a `ConfigError`."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +15,8 @@ def _check(data: bytes) -> None:
 
 
 def _seeds() -> list[bytes]:
-    whole = _SEED.read_bytes()
-    return [whole, *whole.split(b"\n\n")]
+    config = _SEED.read_bytes()
+    return [config, *config.split(b"\n\n")]
 
 
 TARGETS = [Target("config", _seeds, _check)]

@@ -1,4 +1,4 @@
-"""Runs a target: draws mutations, checks each case, and makes the input of a finding as small as it gets."""
+"""Execution of a target: draw mutations, check each case, and minimize the input of a finding."""
 
 import random
 import time
@@ -13,16 +13,17 @@ from tests.fuzz.mutations import MAX_MUTATIONS, OPERATIONS, TOKENS, Mutation, ap
 
 FINDINGS = Path(__file__).parent / "corpus" / "findings"
 SLOW_SECONDS = 20.0
-"""No input of a few kilobytes takes that long, on however busy a machine: the time is that of the thread alone."""
+"""CPU time of the thread that no input of a few kilobytes takes, on however busy a machine."""
 MINIMIZE_CHECKS = 3_000
 HYPOTHESIS_CASES = 400
-"""Cases of one Hypothesis run: between runs the clock is looked at."""
+"""Cases per Hypothesis run; the time limit is checked between runs."""
 
 
 class Target(NamedTuple):
-    """`check` raises for input that shows a defect, and returns for all other, valid or not.
+    """A fuzz target.
 
-    `tokens` are inserted into the seeds.
+    `check` raises for input that shows a defect, and returns for all other input, valid or not. `tokens` are inserted
+    into the initial inputs.
     """
 
     name: str
@@ -31,12 +32,12 @@ class Target(NamedTuple):
     tokens: Sequence[bytes] = TOKENS
 
     def seeds(self) -> list[bytes]:
-        """Valid input to mutate, and the input of earlier findings: `corpus/findings/NAME.NUMBER`."""
+        """Return valid inputs to mutate, and inputs of earlier findings: `corpus/findings/NAME.NUMBER`."""
         return [*self.make_seeds(), *(path.read_bytes() for path in sorted(FINDINGS.glob(f"{self.name}.*")))]
 
 
 class Finding(Exception):
-    """Input for which a check failed, minimized."""
+    """An input for which a check failed, minimized."""
 
     def __init__(self, target: str, data: bytes, cause: BaseException) -> None:
         super().__init__(f"{target}: {type(cause).__name__}: {cause}")
@@ -45,32 +46,32 @@ class Finding(Exception):
 
 
 class SlowInput(Exception):
-    """Input that takes more time than any of its size should."""
+    """An input that takes more time than its size justifies."""
 
 
 def run_random(target: Target, source: random.Random, *, seconds: float = 0, cases: int = 0) -> int:
-    """Check cases that a random source draws until the time is over or there were so many. Return their number."""
-    seeds, done, end = target.seeds(), 0, time.monotonic() + seconds
-    while done < cases or time.monotonic() < end:
+    """Check randomly drawn cases up to a time or number; return their number."""
+    seeds, count, end = target.seeds(), 0, time.monotonic() + seconds
+    while count < cases or time.monotonic() < end:
         data = apply_mutations(source.choice(seeds), draw_mutations(source), target.tokens)
         if (cause := _failure(target, data)) is not None:
             small = minimize(target, data)
             raise Finding(target.name, small, cause) from cause
-        done += 1
-    return done
+        count += 1
+    return count
 
 
 def run_hypothesis(target: Target, source: random.Random, *, seconds: float = 0, runs: int = 0) -> int:
-    """The same with cases that Hypothesis draws, and shrinks by itself."""
+    """Check cases that Hypothesis draws and shrinks."""
     mutations = st.builds(Mutation, st.sampled_from(OPERATIONS), st.floats(0, 0.999), st.integers(0, (1 << 16) - 1))
-    seeds, done, end = target.seeds(), 0, time.monotonic() + seconds
+    seeds, count, end = target.seeds(), 0, time.monotonic() + seconds
     failed: list[tuple[bytes, BaseException]] = []
 
     @settings(max_examples=HYPOTHESIS_CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(seeds), st.lists(mutations, max_size=MAX_MUTATIONS))
     def check(data: bytes, drawn: list[Mutation]) -> None:
-        nonlocal done
-        done += 1
+        nonlocal count
+        count += 1
         mutated = apply_mutations(data, drawn, target.tokens)
         if (cause := _failure(target, mutated)) is not None:
             failed.append((mutated, cause))
@@ -85,17 +86,17 @@ def run_hypothesis(target: Target, source: random.Random, *, seconds: float = 0,
                 raise
             data, cause = failed[-1]
             raise Finding(target.name, minimize(target, data), cause) from error
-    return done
+    return count
 
 
 def minimize(target: Target, data: bytes) -> bytes:
-    """Take away pieces as long as the check still fails, from large ones to single bytes."""
-    left, size = MINIMIZE_CHECKS, len(data) // 2
-    while size and left > 0:
+    """Remove slices while the check still fails, from large ones to single bytes."""
+    remaining, size = MINIMIZE_CHECKS, len(data) // 2
+    while size and remaining > 0:
         at = 0
-        while at < len(data) and left > 0:
+        while at < len(data) and remaining > 0:
             shorter = data[:at] + data[at + size :]
-            left -= 1
+            remaining -= 1
             if _failure(target, shorter) is None:
                 at += size
             else:
@@ -110,5 +111,5 @@ def _failure(target: Target, data: bytes) -> Exception | None:
         target.check(data)
     except Exception as error:  # noqa: BLE001 - whatever a check lets through is the finding
         return error
-    taken = time.thread_time() - started
-    return SlowInput(f"{len(data)} bytes took {taken:.1f} s") if taken > SLOW_SECONDS else None
+    elapsed = time.thread_time() - started
+    return SlowInput(f"{len(data)} bytes took {elapsed:.1f} s") if elapsed > SLOW_SECONDS else None

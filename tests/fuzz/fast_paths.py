@@ -1,4 +1,4 @@
-"""Fast paths of the codecs: each must read and write what the slow path does, whatever came before."""
+"""Fast paths of the codecs, which must agree with the full decoder and encoder, whatever came before."""
 
 import json
 from contextlib import suppress
@@ -25,12 +25,12 @@ _ORDINARY = json.dumps(PLAIN_COMPLETION, separators=(",", ":")).encode()
 
 
 def _response_seeds() -> list[bytes]:
-    others = [json.dumps(body).encode() for _, body in fixtures("openai-chat", "responses")]
-    return [_ORDINARY] * len(others) + others
+    other_bodies = [json.dumps(body).encode() for _, body in fixtures("openai-chat", "responses")]
+    return [_ORDINARY] * len(other_bodies) + other_bodies
 
 
 def _check_decoding(data: bytes) -> None:
-    """A Chat response is decoded alike, after an ordinary one and by a decoder that has seen none."""
+    """Check that a Chat response decodes the same after a typical one and with a new decoder."""
 
     def decode(remembered: bool) -> Any:
         try:
@@ -46,7 +46,7 @@ def _check_decoding(data: bytes) -> None:
 
 
 def _check_usage(data: bytes) -> None:
-    """A glance at a response passed through finds what decoding it finds. What is no UTF-8 is refused before both."""
+    """Check that the usage scan of a passed-through response agrees with the decoder; UTF-8 is checked earlier."""
     with suppress(DecodeError):
         _check_glances(body_bytes(data, ""))
 
@@ -68,12 +68,12 @@ def _check_glances(data: bytes) -> None:
 
 
 def _check_encoding(data: bytes) -> None:
-    """A Chat response becomes the same Anthropic message, with the same losses, on either path."""
+    """Check that both paths encode a Chat response as the same Anthropic message with the same losses."""
 
     def translate() -> Any:
         try:
-            made = tw.translate(data, "openai-chat", "anthropic", "response")
-            return made.to_bytes(), made.losses
+            translation = tw.translate(data, "openai-chat", "anthropic", "response")
+            return translation.to_bytes(), translation.losses
         except ToolwireError as error:
             return str(error)
 
@@ -86,7 +86,7 @@ def _check_encoding(data: bytes) -> None:
 
 
 def _check_request(protocol: str, module: Any, fast_path: str) -> Any:
-    """A request is decoded alike by the typed pass for ordinary ones and by the decoder for all."""
+    """Check that the typed fast path and the full decoder decode a request equally."""
 
     def decode(data: bytes) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The HTTP client's parser against h11: the same response with the same body, or a failure."""
+"""The HTTP client's parser, compared with h11: the same response and body, or a failure."""
 
 import asyncio
 import re
@@ -34,8 +34,8 @@ TOKENS = (
 )
 
 
-# Where h11 is the stricter one, and nothing depends on it: empty lines before the head, and odd reason phrases. h11
-# takes "\r\r\n" for a status line that is only "\r"; such a line holds nothing that could be read in two ways.
+# h11 is stricter here, with no effect on framing: empty lines before the head, and unusual reason phrases. It takes
+# "\r\r\n" for a status line that is only "\r"; such a line holds nothing that could be read in two ways.
 EXCUSED = re.compile(
     r"no response line received|illegal status line: bytearray\(b[\"'](\\[rn])*(HTTP/1\.[01] \d{3}\b.*|[\"']\))",
     re.DOTALL,
@@ -49,7 +49,7 @@ BODILESS_WITH_ENCODING = re.compile(
 
 
 class Parsed(Struct):
-    """A response that is complete; `failed` says why there is none."""
+    """A complete response, or the failure."""
 
     status: int = 0
     body: bytes = b""
@@ -84,8 +84,8 @@ async def parse_here(packets: list[bytes]) -> Parsed:
     body = b""
     try:
         await connection.wait_for_head(1)
-        while piece := await connection.read(1):
-            body += piece
+        while data := await connection.read(1):
+            body += data
     except TransportError as error:
         return Parsed(failed=str(error))
     return Parsed(connection.status, body)

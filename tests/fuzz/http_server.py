@@ -1,4 +1,4 @@
-"""The HTTP server's parser against h11: the same requests with the same bodies, or a refusal."""
+"""The HTTP server's parser, compared with h11: the same requests and bodies, or a rejection."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ TOKENS = (
 
 
 class Parsed(Struct):
-    """Requests that are complete, as method, target and body; `refused`: what follows them is no request."""
+    """Complete requests as method, target and body; `refused` if the bytes after them are invalid."""
 
     requests: list[tuple[str, str, bytes]]
     refused: str = ""
@@ -51,8 +51,8 @@ class Parsed(Struct):
 def check(data: bytes) -> None:
     ours, reference = run_async(parse_here(split(data))), parse_by_h11(data)
     common = min(len(ours.requests), len(reference.requests))
-    for found, expected in zip(ours.requests, reference.requests, strict=False):
-        assert found == expected, f"h11: {expected}, here: {found}"
+    for request, expected in zip(ours.requests, reference.requests, strict=False):
+        assert request == expected, f"h11: {expected}, here: {request}"
     if len(ours.requests) > common:
         excused = EXCUSED.fullmatch(reference.refused)
         assert excused, f"only here: {ours.requests[common]}, h11: {reference.refused or 'waits'}"
@@ -60,9 +60,9 @@ def check(data: bytes) -> None:
         assert ours.refused or ours.closed, f"only h11: {reference.requests[common]}, and not refused here"
 
 
-# Where h11 is the stricter one, and nothing that decides about lengths depends on it: Host, which the gate checks,
-# empty lines before the head, and more than one space in the request line. h11 takes "\r\r\n" for a request line that
-# is only "\r"; such a line holds nothing that could be read in two ways.
+# h11 is stricter here, with no effect on lengths: Host, which the authenticator checks, empty lines before the head,
+# and more than one space in the request line. It takes "\r\r\n" for a request line that is only "\r"; such a line holds
+# nothing that could be read in two ways.
 EXCUSED = re.compile(
     r"Missing mandatory Host:.*|Found multiple Host:.*|no request line received"
     r"|illegal request line: bytearray\(b'(\\[rn])*([A-Z]+ +[^ ]+ +HTTP/1\.[01])?'\)"
@@ -70,17 +70,17 @@ EXCUSED = re.compile(
 
 
 async def record(scope: Any, receive: Any, send: Any) -> None:
-    """Keep a request in the state of its connection, and answer it."""
+    """Record a request in the state of its connection, and respond to it."""
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close"})
         return
-    body, more = b"", True
-    while more:
+    body, more_body = b"", True
+    while more_body:
         message = await receive()
         if message["type"] == "http.disconnect":
             return
-        body, more = body + message["body"], message["more_body"]
+        body, more_body = body + message["body"], message["more_body"]
     target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
     scope["state"]["requests"].append((scope["method"], target.decode("latin-1"), body))
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
@@ -136,7 +136,7 @@ def parse_by_h11(data: bytes) -> Parsed:
 
 
 def _path_of(target: str) -> str:
-    """Leave out what a server does not look at: the origin, and a fragment."""
+    """Remove the origin and the fragment, which a server ignores."""
     origin = re.match(r"[A-Za-z]+://[^/?#]*", target)
     return target[origin.end() if origin else 0 :].partition("#")[0]
 

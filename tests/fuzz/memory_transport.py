@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class MemoryTransport(asyncio.Transport):
-    """Keeps what is written; `closed` is whether the protocol has closed or aborted it."""
+    """A transport that records writes; `closed` if the protocol closed or aborted it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class MemoryTransport(asyncio.Transport):
         return 0
 
     async def deliver(self, packets: list[bytes], state: Callable[[], Any]) -> None:
-        """Hand packets to the protocol, each after `state` has come to rest."""
+        """Deliver packets to the protocol, each after `state` has settled."""
         for packet in packets:
             if self.closed:
                 return
@@ -71,7 +71,7 @@ def _quiet_socket() -> socket.socket:
 
 
 async def settle(state: Callable[[], Any]) -> None:
-    """Let tasks run until a few turns of the loop have changed nothing."""
+    """Let tasks run until several iterations of the loop changed nothing."""
     quiet, before = 0, state()
     while quiet < 6:
         await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def settle(state: Callable[[], Any]) -> None:
 
 
 def run_async(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run it in an event loop that all cases share: a new one for each would take most of the time."""
+    """Run a coroutine in a shared event loop, since creating one per case would take most of the time."""
     return _runner().run(work)
 
 

@@ -1,6 +1,6 @@
-"""Mutations of a seed, as plain data: a random engine draws them, and Hypothesis draws and shrinks them.
+"""Mutations of an input as plain data, which a random engine draws and Hypothesis draws and shrinks.
 
-A mutation is an operation, a place between 0 and 1, and a number that chooses among the values of the operation.
+A mutation is an operation, a position between 0 and 1, and a number that selects a value of the operation.
 """
 
 import json
@@ -42,7 +42,7 @@ MAX_MUTATIONS = 6
 
 class Mutation(NamedTuple):
     operation: str
-    place: float
+    position: float
     choice: int
 
 
@@ -50,7 +50,7 @@ def apply_mutations(seed: bytes, mutations: Sequence[Mutation], tokens: Sequence
     data = seed
     for mutation in mutations:
         if mutation.operation in ("insert", "overwrite"):
-            data = _place(data, mutation, tokens)
+            data = _insert_token(data, mutation, tokens)
         else:
             data = _OPERATIONS[mutation.operation](data, mutation)
     return data
@@ -65,7 +65,7 @@ def draw_mutations(source: random.Random) -> list[Mutation]:
 
 
 def _offset(data: bytes, mutation: Mutation) -> int:
-    return int(mutation.place * (len(data) + 1))
+    return int(mutation.position * (len(data) + 1))
 
 
 def _span(data: bytes, mutation: Mutation) -> tuple[int, int]:
@@ -78,8 +78,8 @@ def _flip(data: bytes, mutation: Mutation) -> bytes:
     return data[:at] + bytes(byte ^ (1 << mutation.choice % 8) for byte in data[at : at + 1]) + data[at + 1 :]
 
 
-def _place(data: bytes, mutation: Mutation, tokens: Sequence[bytes]) -> bytes:
-    """Insert one of the tokens, or overwrite what is there with it."""
+def _insert_token(data: bytes, mutation: Mutation, tokens: Sequence[bytes]) -> bytes:
+    """Insert one of the tokens, or overwrite bytes with it."""
     at, token = _offset(data, mutation), tokens[mutation.choice % len(tokens)]
     return data[:at] + token + data[at if mutation.operation == "insert" else at + len(token) :]
 
@@ -109,11 +109,11 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def _change_json(change: Callable[[Any, Any, Mutation], None]) -> Callable[[bytes, Mutation], bytes]:
-    """An operation on one member of a JSON document, or of one line of a stream. Other input stays as it is."""
+    """Apply an operation to one member of a JSON document, or of one line of a stream. Other input is unchanged."""
 
     def operate(data: bytes, mutation: Mutation) -> bytes:
         lines = data.split(b"\n") if b"\n" in data else [data]
-        number = int(mutation.place * len(lines))
+        number = int(mutation.position * len(lines))
         head, _, body = lines[number].rpartition(b"data: ")
         try:
             document = json.loads(body)

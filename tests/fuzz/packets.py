@@ -1,4 +1,4 @@
-"""Seeds that are files of raw bytes, and the packets in which a parser gets its input."""
+"""Initial inputs stored as files, and the packets in which a parser receives its input."""
 
 import itertools
 import random
@@ -13,7 +13,7 @@ def read_seeds(folder: str) -> list[bytes]:
 
 
 def split(data: bytes) -> list[bytes]:
-    """Cut the input into packets, always the same ones for the same input."""
+    """Split the input into packets, always the same for the same input."""
     dice = random.Random(zlib.crc32(data))
     cuts = sorted(dice.randrange(len(data) + 1) for _ in range(dice.choice((0, 1, 2, 5))))
     return [data[start:end] for start, end in itertools.pairwise([0, *cuts, len(data)]) if start < end]

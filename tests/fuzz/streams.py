@@ -1,4 +1,4 @@
-"""Streams of every protocol, spoiled and cut: each ends properly for every client, and however the bytes are split."""
+"""Damaged and truncated streams of every protocol: each ends properly for every client, however it is split."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ _SPLITS = (1, 7, 64)
 
 def _seeds(protocol: str) -> Any:
     def seeds() -> list[bytes]:
-        found = [wire for kind in ("streams", "broken_streams") for _, wire in fixtures(protocol, kind)]
-        return [wire for wire in found if len(wire) <= _LONGEST_SEED]
+        wires = [wire for kind in ("streams", "broken_streams") for _, wire in fixtures(protocol, kind)]
+        return [wire for wire in wires if len(wire) <= _LONGEST_SEED]
 
     return seeds
 
 
-def _pieces(data: bytes, size: int) -> list[bytes]:
+def _chunks(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
@@ -35,29 +35,29 @@ def _check_translation(protocol: str) -> Any:
 
 
 def _check_splits(protocol: str) -> Any:
-    """A decoder reads the same response from one piece and from many."""
+    """Check that a decoder reads the same response from one chunk and from many."""
 
-    def folded(pieces: list[bytes]) -> Any:
+    def folded(chunks: list[bytes]) -> Any:
         decoder = CODECS[protocol].stream_decoder(ResponseContext())
-        return fold([event for piece in pieces for event in decoder.feed(piece)] + decoder.close())
+        return fold([event for chunk in chunks for event in decoder.feed(chunk)] + decoder.close())
 
     def check(data: bytes) -> None:
-        whole = folded([data])
+        expected = folded([data])
         for size in _SPLITS:
-            assert folded(_pieces(data, size)) == whole, f"split every {size} bytes"
+            assert folded(_chunks(data, size)) == expected, f"split every {size} bytes"
 
     return check
 
 
 def _check_splitter(make: Any) -> Any:
-    def frames(pieces: list[bytes]) -> list[bytes]:
+    def frames(chunks: list[bytes]) -> list[bytes]:
         splitter: SseSplitter | LineSplitter = make()
-        return [frame for piece in pieces for frame in splitter.feed(piece)] + splitter.close()
+        return [frame for chunk in chunks for frame in splitter.feed(chunk)] + splitter.close()
 
     def check(data: bytes) -> None:
-        whole = frames([data])
+        expected = frames([data])
         for size in _SPLITS:
-            assert frames(_pieces(data, size)) == whole, f"split every {size} bytes"
+            assert frames(_chunks(data, size)) == expected, f"split every {size} bytes"
 
     return check
 

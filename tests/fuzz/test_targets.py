@@ -11,7 +11,7 @@ CASES = 25
 
 
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
-def test_a_short_round_finds_nothing(target: Target) -> None:
+def test_short_round_has_no_findings(target: Target) -> None:
     for seed in target.seeds():
         target.check(seed)
     assert run_random(target, random.Random(1), cases=CASES) == CASES
@@ -24,13 +24,13 @@ def _refuse_marks(data: bytes) -> None:
 BROKEN = Target("broken", lambda: [b'{"a": [1, 2, 3], "b": "some text that does not matter"}'], _refuse_marks)
 
 
-def test_a_random_finding_is_minimized() -> None:
-    with pytest.raises(Finding) as found:
+def test_random_finding_is_minimized() -> None:
+    with pytest.raises(Finding) as finding:
         run_random(BROKEN, random.Random(1), cases=100_000)
-    assert found.value.data == b"[["
+    assert finding.value.data == b"[["
 
 
-def test_hypothesis_finds_the_same() -> None:
-    with pytest.raises(Finding) as found:
+def test_hypothesis_finding_is_minimized() -> None:
+    with pytest.raises(Finding) as finding:
         run_hypothesis(BROKEN, random.Random(1), runs=100)
-    assert found.value.data == b"[["
+    assert finding.value.data == b"[["

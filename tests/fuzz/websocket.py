@@ -1,4 +1,4 @@
-"""The websocket's frames, in packets, against a reading of RFC 6455 (section 5) on the whole of them."""
+"""WebSocket frames in packets, compared with a reader of RFC 6455 (section 5) on the complete input."""
 
 import asyncio
 import logging
@@ -39,14 +39,15 @@ TOKENS = (
 CLOSE_CODES = {1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, *range(3000, 5000)}
 
 
-# In the place of an opcode.
+# Used in place of an opcode.
 INVALID, INCOMPLETE = -1, -2
 
 
 class Parsed(Struct):
-    """Messages that are complete; `over`: the client closed, or broke the protocol, which `failed` says.
+    """Complete messages of a connection.
 
-    A frame that breaks the protocol may be refused before it is complete: then `doomed`.
+    `over`: the client closed, or violated the protocol (`failed`). A frame that violates the protocol may be rejected
+    before it is complete: then `doomed`.
     """
 
     messages: list[str | bytes]
@@ -56,15 +57,15 @@ class Parsed(Struct):
 
 
 def check(data: bytes) -> None:
-    found, expected = run_async(parse_here(split(data))), parse_by_rfc(data)
-    if expected.failed or (expected.doomed and found.over):  # what came with it may be lost
-        expected = Parsed(expected.messages[: len(found.messages)], over=True)
+    parsed, expected = run_async(parse_here(split(data))), parse_by_rfc(data)
+    if expected.failed or (expected.doomed and parsed.over):  # what came with it may be lost
+        expected = Parsed(expected.messages[: len(parsed.messages)], over=True)
     expected.doomed = False
-    assert found == expected, f"RFC 6455: {expected}, here: {found}"
+    assert parsed == expected, f"RFC 6455: {expected}, here: {parsed}"
 
 
 async def record(scope: Any, receive: Any, send: Any) -> None:
-    """Keep each message in the state of its connection."""
+    """Record each message in the state of its connection."""
     await receive()
     await send({"type": "websocket.accept"})
     while (message := await receive())["type"] == "websocket.receive":
@@ -98,7 +99,7 @@ async def parse_here(packets: list[bytes]) -> Parsed:
 
 def parse_by_rfc(data: bytes) -> Parsed:
     parsed = Parsed([])
-    kind, begun = 0, b""
+    kind, buffered = 0, b""
     while (frame := _next_frame(data)) is not None:
         fin, code, payload, data = frame
         if code == INCOMPLETE:
@@ -107,21 +108,21 @@ def parse_by_rfc(data: bytes) -> Parsed:
             return Parsed(parsed.messages, over=True, failed=kind != 0)
         if code >= 8:
             continue
-        if code == INVALID or (code == 0) != (kind != 0) or len(begun) + len(payload) > LONGEST:
+        if code == INVALID or (code == 0) != (kind != 0) or len(buffered) + len(payload) > LONGEST:
             return Parsed(parsed.messages, over=True, failed=True)
-        kind, begun = kind or code, begun + payload
+        kind, buffered = kind or code, buffered + payload
         if not fin:
             continue
         try:
-            parsed.messages.append(begun.decode() if kind == 1 else begun)
+            parsed.messages.append(buffered.decode() if kind == 1 else buffered)
         except UnicodeDecodeError:
             return Parsed(parsed.messages, over=True, failed=True)
-        kind, begun = 0, b""
+        kind, buffered = 0, b""
     return parsed
 
 
 def _next_frame(data: bytes) -> tuple[bool, int, bytes, bytes] | None:
-    """Return `fin`, opcode, payload and the rest; None while it is not complete."""
+    """Return `fin`, opcode, payload and the remaining bytes; None while the frame is incomplete."""
     if len(data) < 2:
         return None
     fin, code, length, at = data[0] >= 0x80, data[0] & 0x0F, data[1] & 0x7F, 2
@@ -143,7 +144,7 @@ def _next_frame(data: bytes) -> tuple[bool, int, bytes, bytes] | None:
     if not valid:
         return fin, INVALID, b"", b""
     mask = data[at - 4 : at]
-    payload = bytes(byte ^ mask[place % 4] for place, byte in enumerate(data[at : at + length]))
+    payload = bytes(byte ^ mask[index % 4] for index, byte in enumerate(data[at : at + length]))
     if code == 8 and not _is_close(payload):
         return fin, INVALID, b"", b""
     return fin, code, payload, data[at + length :]

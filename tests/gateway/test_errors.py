@@ -59,8 +59,8 @@ def leaked_secrets(*data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_errors_of_any_shape_are_redacted(protocol: str) -> None:
-    """S-6 a and b: of every upstream, for clients of every protocol including its own."""
+def test_errors_of_any_shape_are_redacted(protocol: str) -> None:
+    """Errors of every upstream hold no secrets, for clients of every protocol including its own."""
 
     async def work() -> None:
         responses = [http_response("400 Bad", body) for body in bodies()]
@@ -90,8 +90,8 @@ def failing_stream(protocol: str, *, begun: bool) -> bytes:
 
 @pytest.mark.parametrize("started", [False, True], ids=["at once", "begun"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_stream_errors_are_redacted(protocol: str, started: bool) -> None:
-    """S-6 a and b, in streams."""
+def test_stream_errors_are_redacted(protocol: str, started: bool) -> None:
+    """The same holds for errors in streams."""
 
     async def work() -> None:
         script = ScriptedUpstream(*[failing_stream(protocol, begun=started)] * len(PROTOCOL_NAMES))
@@ -107,8 +107,8 @@ def test_s_6_stream_errors_are_redacted(protocol: str, started: bool) -> None:
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_s_6_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
-    """S-6 a: OpenRouter repeats its provider's error in `metadata.raw`."""
+def test_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
+    """OpenRouter repeats its provider's error in `metadata.raw`."""
 
     async def work() -> None:
         error = {"error": {"message": "no", "code": 502, "metadata": {"raw": ALL}}, "beside": ALL}
@@ -131,8 +131,8 @@ def test_s_6_unknown_members_of_stream_errors_are_redacted(client: str) -> None:
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "gemini-interactions", "openai-chat"])
-def test_s_6_failed_responses_are_redacted(protocol: str, client: str) -> None:
-    """S-6 a: an error inside a body with status 200."""
+def test_failed_responses_are_redacted(protocol: str, client: str) -> None:
+    """An error inside a body with status 200."""
     failed = {
         "openai-responses": {"status": "failed", "error": {"code": "server_error", "message": ALL, "more": ALL}},
         "gemini-interactions": {"status": "failed", "errors": [{"code": "13", "message": ALL, "more": ALL}]},
@@ -160,8 +160,8 @@ def test_s_6_failed_responses_are_redacted(protocol: str, client: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_6_dry_run_hides_the_providers_query(protocol: str) -> None:
-    """S-6 c: `query` may contain a key, such as `code` of Azure Functions."""
+def test_dry_run_hides_the_providers_query(protocol: str) -> None:
+    """`query` may contain a key, such as `code` of Azure Functions."""
 
     async def work() -> None:
         async with (

@@ -13,7 +13,7 @@ from tests.support.codecs import decode_error
 from tests.support.gateway.in_process import PROTOCOL_NAMES, RunningGateway, run_async, run_stalled_gateway
 from tests.support.servers.upstream import StalledUpstream
 from toolwire.gateway.config import ConfigError, parse_config
-from toolwire.gateway.state.connection_state import ConnectionState, HistoryCache
+from toolwire.gateway.state.conversations import ConnectionState, HistoryCache
 
 KEYS = '[server]\nkeys = ["first-key-1", "second-key-2"]\n'
 
@@ -40,7 +40,7 @@ async def streams(gateway: RunningGateway) -> int:
     return int(samples[b"toolwire_streams"])
 
 
-def test_q_14_websocket_streams_count_towards_the_limit() -> None:
+def test_websocket_streams_count_towards_the_limit() -> None:
     async def work() -> None:
         stalled = StalledUpstream()
         async with (
@@ -71,7 +71,7 @@ def test_q_14_websocket_streams_count_towards_the_limit() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_19_one_key_can_not_take_all_streams(protocol: str) -> None:
+def test_one_key_can_not_take_all_streams(protocol: str) -> None:
     async def work() -> None:
         stalled = StalledUpstream()
         async with run_stalled_gateway(stalled, KEYS + "[limits]\nstreams = 5\n") as gateway:
@@ -93,7 +93,7 @@ def test_s_19_one_key_can_not_take_all_streams(protocol: str) -> None:
     ("keys", "share", "statuses"),
     [(KEYS, "", [101, 429]), (KEYS, "key_share = 1.0", [101, 101, 503]), ("", "", [101, 101, 503])],
 )
-def test_s_19_one_key_can_not_take_all_websockets(keys: str, share: str, statuses: list[int]) -> None:
+def test_one_key_can_not_take_all_websockets(keys: str, share: str, statuses: list[int]) -> None:
     async def work() -> None:
         async with run_stalled_gateway(StalledUpstream(), f"{keys}[limits]\nsockets = 2\n{share}\n") as gateway:
             seen: list[int] = []
@@ -114,7 +114,7 @@ def test_s_19_one_key_can_not_take_all_websockets(keys: str, share: str, statuse
     run_async(work())
 
 
-def test_s_19_one_key_can_not_take_all_background_responses() -> None:
+def test_one_key_can_not_take_all_background_responses() -> None:
     async def work() -> None:
         stalled = StalledUpstream()
         async with run_stalled_gateway(stalled, KEYS + "[limits]\nstreams = 4\n") as gateway:
@@ -139,12 +139,12 @@ def test_s_19_one_key_can_not_take_all_background_responses() -> None:
 
 
 @pytest.mark.parametrize("share", ["0", "-0.5", "1.5"])
-def test_s_19_key_share_must_be_a_fraction(share: str) -> None:
+def test_key_share_must_be_a_fraction(share: str) -> None:
     with pytest.raises(ConfigError, match=r"limits\.key_share: must be greater than 0 and at most 1"):
         parse_config(f"[limits]\nkey_share = {share}", {})
 
 
-def test_q_14_history_over_the_body_limit_is_not_kept() -> None:
+def test_history_over_the_body_limit_is_not_kept() -> None:
     async def work() -> None:
         async with (
             run_stalled_gateway(StalledUpstream(), "[limits]\nbody = 8000\n") as gateway,
@@ -169,7 +169,7 @@ def items(size: int) -> list[Raw]:
     return msgspec.json.decode(b'["%b", "%b"]' % (b"x" * (size - 4 - 1), b"y"), type=list[Raw])
 
 
-def test_q_14_histories_are_bounded_and_evicted_by_last_use() -> None:
+def test_histories_are_bounded_and_evicted_by_last_use() -> None:
     histories = HistoryCache(100, 250)
     one, other = ConnectionState(histories), ConnectionState(histories)
     one.store_history("a", "r1", items(100))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.journal.differences import compare_records, find_differences
 from toolwire.journal.records import Bodies, Record, recorded_response_body
 

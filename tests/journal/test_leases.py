@@ -81,8 +81,8 @@ def says(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
-def test_q_3_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
-    """Q-3: with the same `RunStore`, and with another one in the same process."""
+def test_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> None:
+    """The run is refused by the same `RunStore` and by another one in the process."""
     runs, clock = opened(tmp_path), Clock()
     steps = runs.begin("run", b"{}")
     for other in (runs, opened(tmp_path, clock)):
@@ -99,8 +99,8 @@ def test_q_3_run_in_use_is_refused_within_the_same_process(tmp_path: Path) -> No
     runs.resume("run")
 
 
-def test_q_3_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
-    """Q-3: two containers share a file: the holder's pid is our own, or does not exist here."""
+def test_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
+    """Two containers share a file: the holder's pid is our own, or does not exist here."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -120,8 +120,8 @@ def test_q_3_pid_of_another_namespace_is_not_checked(tmp_path: Path) -> None:
     runs.resume("run")
 
 
-def test_q_3_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
-    """Q-3: a local process has ended, or its pid was reused."""
+def test_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
+    """A local process has ended, or its pid was reused."""
     runs = opened(tmp_path)
     runs.begin("run", b"{}")
     here = current_holder()
@@ -133,8 +133,8 @@ def test_q_3_lease_of_a_dead_process_is_taken_at_once(tmp_path: Path) -> None:
             runs.resume("run")
 
 
-def test_q_3_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
-    """Q-3: the same with a real process."""
+def test_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
+    """The same holds for a real process."""
     runs = opened(tmp_path)
     with holding(tmp_path) as process:
         assert says(process) == "held\n"
@@ -145,8 +145,8 @@ def test_q_3_lease_of_a_killed_process_is_taken_at_once(tmp_path: Path) -> None:
         runs.resume("run")
 
 
-def test_q_3_lease_holds_between_two_containers(tmp_path: Path) -> None:
-    """Q-3: three PID namespaces share the file; two of the processes have the same pid."""
+def test_lease_holds_between_two_containers(tmp_path: Path) -> None:
+    """Three PID namespaces share the file; two of the processes have the same pid."""
     if subprocess.run([*APART, "-c", ""], check=False, capture_output=True).returncode:
         pytest.skip("no PID namespace can be made here")
     clock = Clock()
@@ -163,8 +163,8 @@ def test_q_3_lease_holds_between_two_containers(tmp_path: Path) -> None:
     runs.resume("run")
 
 
-def test_q_3_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
-    """Q-3: a thread renews it, so that a slow tool does not lose its run."""
+def test_lease_is_renewed_while_its_holder_lives(tmp_path: Path) -> None:
+    """A thread renews it, so that a slow tool does not lose its run."""
     clock = Clock()
     runs = RunStore(tmp_path / "runs.db", lease_terms=LeaseTerms(seconds=30, renewal_interval=0.01, clock=clock))
     watcher = opened(tmp_path, clock)
@@ -184,8 +184,8 @@ def left(runs: RunStore) -> float:
     return runs._lease_seconds_left(text, token, lease)
 
 
-def test_q_3_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
-    """Q-3: only the current holder can write steps (fencing)."""
+def test_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
+    """Only the current holder can write steps (fencing)."""
     early, late = Clock(), Clock()
     runs, other = opened(tmp_path, early), opened(tmp_path, late)
     lost = runs.begin("run", b"{}")
@@ -206,8 +206,8 @@ def test_q_3_process_that_lost_its_lease_cannot_write(tmp_path: Path) -> None:
     assert [(step.name, step.intent, step.outcome) for step in other.steps("run")] == [("one", b"intent", b"done")]
 
 
-def test_q_3_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
-    """Q-3: the holder may renew the lease between the check and the takeover."""
+def test_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> None:
+    """The holder may renew the lease between the check and the takeover."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     held = runs.begin("run", b"{}")
@@ -225,8 +225,8 @@ def test_q_3_lease_renewed_at_the_last_moment_is_not_taken(tmp_path: Path) -> No
     held.begin("one", b"")
 
 
-def test_q_3_resuming_a_run_releases_its_sub_agent_runs(tmp_path: Path) -> None:
-    """Q-3: leases of sub-agent runs have the same holder and may expire later."""
+def test_resuming_a_run_releases_its_sub_agent_runs(tmp_path: Path) -> None:
+    """Leases of sub-agent runs have the same holder and may expire later."""
     clock = Clock()
     runs = opened(tmp_path, clock)
     runs.begin("run", b"{}")
@@ -252,8 +252,8 @@ def test_unreadable_holder_is_ignored() -> None:
 # ---- the file
 
 
-def test_q_16_steps_are_durable_when_they_return(tmp_path: Path) -> None:
-    """Q-16: with `synchronous = FULL` SQLite waits for the disk at every commit, in WAL mode, too."""
+def test_steps_are_durable_when_they_return(tmp_path: Path) -> None:
+    """With `synchronous = FULL` SQLite waits for the disk at every commit, in WAL mode, too."""
     runs = opened(tmp_path)
     assert runs._connection.select("PRAGMA synchronous") == [(2,)]
     assert runs._connection.select("PRAGMA journal_mode") == [("wal",)]

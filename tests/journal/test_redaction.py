@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.codec.interface import Route
 from toolwire.journal.records import Bodies, Record, encode_records
 from toolwire.journal.redaction import REDACTED, Redactor, redact_credentials

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.runtime.journal_records import make_batch, make_record
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.codec.interface import Route
 from toolwire.journal.records import Bodies, Record, encode_records
 from toolwire.journal.sqlite_files import DatabaseUnusable
@@ -220,8 +220,8 @@ def test_bundle_does_not_overwrite_files(tmp_path: Path) -> None:
     assert (tmp_path / "a.zip").read_bytes() == b"a"
 
 
-def test_s_8_failed_journal_is_reopened(tmp_path: Path) -> None:
-    """S-8: after a full disk or repaired damage, records are written again without a restart."""
+def test_failed_journal_is_reopened(tmp_path: Path) -> None:
+    """After a full disk or repaired damage, records are written again without a restart."""
     store = open_record_store(tmp_path / "journal.db", max_age_days=1, max_bytes=1_000_000)
     large = Record(id="large", at=1e12, toolwire="0", client="anthropic", path="/", error="x" * 100_000)
     store._connection.execute("PRAGMA max_page_count = 1")

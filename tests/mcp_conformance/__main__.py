@@ -1,4 +1,4 @@
-"""`make test-mcp`: the official conformance suite, for both versions, and servers by others."""
+"""`make test-mcp`: the official conformance suite for both protocol versions, and third-party servers."""
 
 import asyncio
 import os
@@ -16,20 +16,20 @@ from toolwire.gateway.providers.discovery import KEY_VARIABLES
 
 
 def report_line(outcome: Outcome) -> bool:
-    required, others = outcome.required, [one for one in outcome.scenarios if not one.required]
-    good = [one for one in required if one.good]
-    checks = sum(one.passed for one in required)
+    required, optional = outcome.required, [scenario for scenario in outcome.scenarios if not scenario.required]
+    good = [scenario for scenario in required if scenario.good]
+    checks = sum(scenario.passed for scenario in required)
     click.echo(
         f"{outcome.version} {outcome.role}: {len(good)} of {len(required)} required scenarios, {checks} checks; "
-        f"not required: {sum(one.good for one in others)} of {len(others)}"
+        f"not required: {sum(scenario.good for scenario in optional)} of {len(optional)}"
     )
-    for one in required:
-        if not one.good:
-            click.echo(f"  failed: {one.name} ({one.failed} of {one.passed + one.failed} checks)")
-    right = outcome.succeeded and bool(required) and len(good) == len(required)
-    if not right:
-        click.echo(outcome.said)
-    return right
+    for scenario in required:
+        if not scenario.good:
+            click.echo(f"  failed: {scenario.name} ({scenario.failed} of {scenario.passed + scenario.failed} checks)")
+    succeeded = outcome.succeeded and bool(required) and len(good) == len(required)
+    if not succeeded:
+        click.echo(outcome.output)
+    return succeeded
 
 
 @click.command()
@@ -39,22 +39,22 @@ def main(cache: Path) -> None:
     path = install_suite(cache)
     for variable in KEY_VARIABLES.values():
         os.environ.pop(variable, None)  # the agents here have simulated models
-    right = True
+    succeeded = True
     with tempfile.TemporaryDirectory() as folder:
         click.echo(f"{SUITE} {version(cache, SUITE)}")
-        for one in VERSIONS:
-            right &= report_line(as_client(cache, path, one, Path(folder)))
-            right &= report_line(as_server(cache, path, one, Path(folder)))
+        for mcp_version in VERSIONS:
+            succeeded &= report_line(as_client(cache, path, mcp_version, Path(folder)))
+            succeeded &= report_line(as_server(cache, path, mcp_version, Path(folder)))
         for package in SERVERS:
             click.echo(f"{package} {version(cache, package)}")
-            for name, wrong in asyncio.run(check_server(cache, path, package, Path(folder))):
-                click.echo(f"  {name}: {wrong or 'done'}")
-                right &= not wrong
+            for name, failure in asyncio.run(check_server(cache, path, package, Path(folder))):
+                click.echo(f"  {name}: {failure or 'done'}")
+                succeeded &= not failure
         ran = asyncio.run(in_agents(cache, path, Path(folder)))
-        for name, wrong in [*ran, *on_every_upstream(cache, path, Path(folder))]:
-            click.echo(f"  {name}: {wrong or 'done'}")
-            right &= not wrong
-    sys.exit(not right)
+        for name, failure in [*ran, *on_every_upstream(cache, path, Path(folder))]:
+            click.echo(f"  {name}: {failure or 'done'}")
+            succeeded &= not failure
+    sys.exit(not succeeded)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The client that the conformance suite starts: `McpToolset`, as an agent would use it, on the address it is given."""
+"""The client that the conformance suite starts: `McpToolset`, used as an agent would, on the given URL."""
 
 import asyncio
 import json
@@ -15,13 +15,13 @@ from toolwire.runtime.mcp.toolset import McpToolset
 from toolwire.runtime.tool import Tool, ToolContext, ToolError
 
 METADATA = "https://conformance-test.local/client-metadata.json"
-"""What the suite's authorisation servers know a client by that has an address for a name."""
+"""The client id metadata document that the suite's authorization servers know."""
 
 VALUES = {"string": "text", "integer": 3, "number": 5, "boolean": True, "array": [], "object": {}}
 
 
 class AgreeingApprover:
-    """Takes the first choice, or what is usual."""
+    """An approver that selects the first choice or the default."""
 
     name = "a person"
 
@@ -33,7 +33,7 @@ class AgreeingApprover:
 
 
 async def browse(url: str) -> None:
-    """A browser whose user agrees to everything at once: the answer is a redirect to the way back."""
+    """Follow the redirect as a browser whose user agrees to everything."""
     async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, timeout=60) as browser:
         await browser.get(url)
 
@@ -52,23 +52,23 @@ def arguments(tool: Tool) -> dict[str, Any]:
     return {name: VALUES.get(field.get("type"), "text") for name, field in fields.items()}
 
 
-async def call(tool: Tool, given: dict[str, Any], number: int) -> None:
-    person = AgreeingApprover()
+async def call(tool: Tool, arguments: dict[str, Any], number: int) -> None:
+    approver = AgreeingApprover()
     calling = ToolContext(
-        run="conformance", id=str(number), tool=tool.name, idempotency_key=str(number), approver=person
+        run="conformance", id=str(number), tool=tool.name, idempotency_key=str(number), approver=approver
     )
     try:
-        output = await tool.run(given, calling)
+        output = await tool.run(arguments, calling)
     except ToolError as fault:
         sys.stderr.write(f"{tool.name}: {fault.kind}: {fault}\n")
     else:
         sys.stderr.write(f"{tool.name}: {output}\n")
 
 
-def wanted(tools: Sequence[Tool], context: Mapping[str, Any]) -> list[tuple[Tool, dict[str, Any]]]:
+def required_calls(tools: Sequence[Tool], context: Mapping[str, Any]) -> list[tuple[Tool, dict[str, Any]]]:
     by_name = {tool.name.removeprefix("suite__"): tool for tool in tools}
     if (calls := context.get("toolCalls")) is not None:
-        return [(by_name[one["name"]], one["arguments"]) for one in calls]
+        return [(by_name[item["name"]], item["arguments"]) for item in calls]
     if "json_schema_echo" in by_name:
         schema = by_name["json_schema_2020_12_tool"].parameters
         return [(by_name["json_schema_echo"], {"schema": schema})]
@@ -80,12 +80,12 @@ async def main(url: str) -> int:
     toolset = McpToolset("suite", settings(url, context), open_browser=browse)
     try:
         tools = await toolset.tools()
-        calls = wanted(tools, context)
-        await asyncio.gather(*(call(tool, given, number) for number, (tool, given) in enumerate(calls)))
+        calls = required_calls(tools, context)
+        await asyncio.gather(*(call(tool, arguments, number) for number, (tool, arguments) in enumerate(calls)))
         reached = toolset.state == "up"
     finally:
         await toolset.close()
-    sys.stderr.write("".join(f"{one}\n" for one in toolset.take_warnings()))
+    sys.stderr.write("".join(f"{warning}\n" for warning in toolset.take_warnings()))
     return 0 if reached else 1
 
 

@@ -1,5 +1,8 @@
-"""What the suite requires of a server and toolwire does not offer: prompts, resources, completion, logs, and asking a
-client for a completion or its folders. It is put on the SDK's server under ours, so that the rest can be asked."""
+"""Server capabilities that the suite requires and toolwire does not offer.
+
+These are prompts, resources, completion, logging, sampling and roots. They are added to the SDK server below ours, so
+that the remaining scenarios can run.
+"""
 
 import asyncio
 import json
@@ -17,7 +20,7 @@ Result = types.CallToolResult | types.InputRequiredResult
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 
 
-def said(text: str) -> types.CallToolResult:
+def text_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)])
 
 
@@ -31,14 +34,14 @@ def completion(text: str, limit: int) -> types.CreateMessageRequest:
     return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=limit))
 
 
-def asking(**requests: types.InputRequest) -> Callable[[Context, types.CallToolRequestParams], Awaitable[Result]]:
-    """A tool that wants all of this at once."""
+def input_tool(**requests: types.InputRequest) -> Callable[[Context, types.CallToolRequestParams], Awaitable[Result]]:
+    """Define a tool that requests all inputs at once."""
 
     async def run(context: Context, params: types.CallToolRequestParams) -> Result:
-        given = params.input_responses or {}
-        if not all(key in given for key in requests):
+        responses = params.input_responses or {}
+        if not all(key in responses for key in requests):
             return types.InputRequiredResult(input_requests=requests, request_state="asked")
-        return said("\n".join(given[key].model_dump_json(by_alias=True) for key in requests))
+        return text_result("\n".join(responses[key].model_dump_json(by_alias=True) for key in requests))
 
     return run
 
@@ -47,14 +50,14 @@ async def logging(context: Context, params: types.CallToolRequestParams) -> Resu
     for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         await context.session.send_log_message("info", text, related_request_id=context.request_id)
         await asyncio.sleep(0.05)
-    return said("logged")
+    return text_result("logged")
 
 
 async def sampling(context: Context, params: types.CallToolRequestParams) -> Result:
     text = str((params.arguments or {}).get("prompt", ""))
     request = completion(text, 100)
     answer = await context.session.send_request(request, types.CreateMessageResult)
-    return said(f"LLM response: {answer.content}")
+    return text_result(f"LLM response: {answer.content}")
 
 
 async def capable(context: Context, params: types.CallToolRequestParams) -> Result:
@@ -72,7 +75,7 @@ async def missing(context: Context, params: types.CallToolRequestParams) -> Resu
     if has is None or has.sampling is None:
         code = types.MISSING_REQUIRED_CLIENT_CAPABILITY
         raise MCPError(code, "sampling is required", {"requiredCapabilities": {"sampling": {}}})
-    return said("it is there")
+    return text_result("it is there")
 
 
 TOOLS: dict[str, Callable[[Context, types.CallToolRequestParams], Awaitable[Result]]] = {
@@ -81,9 +84,11 @@ TOOLS: dict[str, Callable[[Context, types.CallToolRequestParams], Awaitable[Resu
     "test_sampling": sampling,
     "test_missing_capability": missing,
     "test_input_required_result_capabilities": capable,
-    "test_input_required_result_sampling": asking(capital_question=completion("What is the capital of France?", 100)),
-    "test_input_required_result_list_roots": asking(client_roots=types.ListRootsRequest()),
-    "test_input_required_result_multiple_inputs": asking(
+    "test_input_required_result_sampling": input_tool(
+        capital_question=completion("What is the capital of France?", 100)
+    ),
+    "test_input_required_result_list_roots": input_tool(client_roots=types.ListRootsRequest()),
+    "test_input_required_result_multiple_inputs": input_tool(
         user_name=question("What is your name?", "name"),
         greeting=completion("Generate a greeting", 50),
         client_roots=types.ListRootsRequest(),
@@ -104,7 +109,9 @@ _TEMPLATE = re.compile(r"test://template/([^/]+)/data")
 
 async def list_resources(context: Context, params: types.PaginatedRequestParams) -> types.ListResourcesResult:
     return types.ListResourcesResult(
-        resources=[types.Resource(uri=uri, name=uri, mime_type=held.mime_type) for uri, held in RESOURCES.items()]
+        resources=[
+            types.Resource(uri=uri, name=uri, mime_type=resource.mime_type) for uri, resource in RESOURCES.items()
+        ]
     )
 
 
@@ -115,12 +122,12 @@ async def list_templates(context: Context, params: types.PaginatedRequestParams)
 
 async def read(context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
     uri = str(params.uri)
-    if (held := RESOURCES.get(uri)) is not None:
-        return types.ReadResourceResult(contents=[held])
-    if (found := _TEMPLATE.fullmatch(uri)) is not None:
-        text = json.dumps({"id": found[1], "templateTest": True, "data": f"Data for ID: {found[1]}"})
-        held = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
-        return types.ReadResourceResult(contents=[held])
+    if (resource := RESOURCES.get(uri)) is not None:
+        return types.ReadResourceResult(contents=[resource])
+    if (match := _TEMPLATE.fullmatch(uri)) is not None:
+        text = json.dumps({"id": match[1], "templateTest": True, "data": f"Data for ID: {match[1]}"})
+        resource = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
+        return types.ReadResourceResult(contents=[resource])
     raise MCPError(types.INVALID_PARAMS, "Resource not found", {"uri": uri})
 
 
@@ -138,42 +145,42 @@ PROMPTS = {
 
 
 async def list_prompts(context: Context, params: types.PaginatedRequestParams) -> types.ListPromptsResult:
-    made = [
+    prompts = [
         types.Prompt(
             name=name,
             description=f"The suite's {name}",
-            arguments=[types.PromptArgument(name=one, required=True) for one in arguments],
+            arguments=[types.PromptArgument(name=item, required=True) for item in arguments],
         )
         for name, arguments in PROMPTS.items()
     ]
-    return types.ListPromptsResult(prompts=made)
+    return types.ListPromptsResult(prompts=prompts)
 
 
 def messages(*contents: types.ContentBlock) -> types.GetPromptResult:
-    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=one) for one in contents])
+    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=item) for item in contents])
 
 
 async def prompt(
     context: Context, params: types.GetPromptRequestParams
 ) -> types.GetPromptResult | types.InputRequiredResult:
-    given = params.arguments or {}
+    responses = params.arguments or {}
     match params.name:
         case "test_simple_prompt":
             return messages(types.TextContent(text="This is a simple prompt for testing."))
         case "test_prompt_with_arguments":
-            text = f"Prompt with arguments: arg1='{given.get('arg1')}', arg2='{given.get('arg2')}'"
+            text = f"Prompt with arguments: arg1='{responses.get('arg1')}', arg2='{responses.get('arg2')}'"
             return messages(types.TextContent(text=text))
         case "test_prompt_with_embedded_resource":
             text = "Embedded resource content for testing."
-            held = types.TextResourceContents(uri=given["resourceUri"], mime_type="text/plain", text=text)
-            return messages(types.EmbeddedResource(resource=held), types.TextContent(text="Please process it."))
+            resource = types.TextResourceContents(uri=responses["resourceUri"], mime_type="text/plain", text=text)
+            return messages(types.EmbeddedResource(resource=resource), types.TextContent(text="Please process it."))
         case "test_prompt_with_image":
             return messages(types.ImageContent(data=PNG, mime_type="image/png"), types.TextContent(text="Look."))
         case "test_input_required_result_prompt":
             answer = (params.input_responses or {}).get("user_context")
             if answer is None:
-                wanted = question("What context should the prompt use?", "context")
-                return types.InputRequiredResult(input_requests={"user_context": wanted})
+                elicitation = question("What context should the prompt use?", "context")
+                return types.InputRequiredResult(input_requests={"user_context": elicitation})
             return messages(types.TextContent(text=answer.model_dump_json()))
         case _:
             raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {params.name}")
@@ -191,7 +198,7 @@ def add_capabilities(server: Server[Any], bus: InMemorySubscriptionBus) -> None:
     async def call(context: Context, params: types.CallToolRequestParams) -> Any:
         if params.name == "test_trigger_prompt_change":
             await bus.publish(PromptsListChanged())
-            return said("changed")
+            return text_result("changed")
         return await TOOLS.get(params.name, ours)(context, params)
 
     server.add_request_handler("tools/call", types.CallToolRequestParams, call)

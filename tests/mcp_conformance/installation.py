@@ -1,4 +1,4 @@
-"""The conformance suite and servers by others, from npm into a folder that is kept."""
+"""Installation of the conformance suite and third-party servers from npm into a cache folder."""
 
 import os
 import platform
@@ -16,10 +16,10 @@ _SYSTEM = f"{platform.system().lower()}-{'arm64' if platform.machine() in ('arm6
 
 
 def install_suite(cache: Path) -> str:
-    """A PATH with a Node that all of it runs on."""
+    """Install the suite and a Node version that runs it; return the PATH."""
     path = os.environ["PATH"]
     if _node_version() < NODE:
-        # Not the package `node`: what it is for is done by its install script, and npm runs none here.
+        # Not the package `node`, which depends on its install script; npm runs none here.
         path = f"{_package(cache / 'node', f'node-{_SYSTEM}@{NODE}') / f'node-{_SYSTEM}' / 'bin'}:{path}"
     _package(cache / "suite", f"{SUITE}@{_SUITE_VERSION}", *SERVERS)
     return path
@@ -30,8 +30,8 @@ def program(cache: Path, package: str) -> Path:
 
 
 def version(cache: Path, package: str) -> str:
-    told = msgspec.json.decode((cache / "suite" / "node_modules" / package / "package.json").read_bytes())
-    return str(told["version"])
+    package_json = msgspec.json.decode((cache / "suite" / "node_modules" / package / "package.json").read_bytes())
+    return str(package_json["version"])
 
 
 def _package(folder: Path, *names: str) -> Path:
@@ -49,5 +49,5 @@ def _package(folder: Path, *names: str) -> Path:
 def _node_version() -> int:
     if (node := shutil.which("node")) is None:
         return 0
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(said.lstrip("v").partition(".")[0] or 0)
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(version.lstrip("v").partition(".")[0] or 0)

@@ -1,4 +1,4 @@
-"""The server that the conformance suite asks: `Served`, as `toolwire mcp serve` has it, with the suite's own tools."""
+"""The server under test of the conformance suite: `ToolServer`, as in `toolwire mcp serve`, with the suite's tools."""
 
 import asyncio
 import json
@@ -110,8 +110,8 @@ async def test_elicitation_sep1330_enums(arguments: Arguments, calling: ToolCont
 
 @tool
 async def test_input_required_result_elicitation(arguments: Arguments, calling: ToolContext) -> ToolOutput:
-    said = await filled(calling, "What is your name?", {"name": {"type": "string"}}, "user_name")
-    return ToolOutput(content=(Text(text=f"Hello, {json.loads(said)['name']}!"),))
+    answer = await filled(calling, "What is your name?", {"name": {"type": "string"}}, "user_name")
+    return ToolOutput(content=(Text(text=f"Hello, {json.loads(answer)['name']}!"),))
 
 
 @tool
@@ -168,18 +168,18 @@ async def nothing(arguments: Arguments, calling: ToolContext) -> ToolOutput:
 
 def offered() -> list[Tool]:
     elsewhere = [*extra_capabilities.TOOLS, "test_trigger_tool_change", "test_trigger_prompt_change"]
-    named = TOOLS | dict.fromkeys(elsewhere, nothing)
-    made = [Tool(name=name, run=run, description=f"The suite's {name}") for name, run in named.items()]
+    tools_by_name = TOOLS | dict.fromkeys(elsewhere, nothing)
+    tools = [Tool(name=name, run=run, description=f"The suite's {name}") for name, run in tools_by_name.items()]
     headed = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     return [
-        *made,
+        *tools,
         Tool(name="json_schema_2020_12_tool", run=nothing, description="A newer schema", parameters=SCHEMA_2020_12),
         Tool(name="test_headers", run=nothing, description="Its argument is in a header too", parameters=headed),
     ]
 
 
 async def main(port: int) -> None:
-    tools = {one.name: one for one in offered()}
+    tools = {tool.name: tool for tool in offered()}
 
     async def catalog() -> Sequence[Tool]:
         return list(tools.values())

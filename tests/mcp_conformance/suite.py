@@ -1,4 +1,4 @@
-"""The official suite, run for what each version requires of a client and of a server."""
+"""The official suite, run for the client and server requirements of each version."""
 
 import os
 import re
@@ -33,17 +33,17 @@ class Scenario(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """`succeeded` is the suite's own verdict, by its exit code; `said` all that it wrote."""
+    """The result of a suite run: `succeeded` by its exit code, and its output."""
 
     role: str
     version: str
     scenarios: tuple[Scenario, ...]
     succeeded: bool
-    said: str
+    output: str
 
     @property
     def required(self) -> list[Scenario]:
-        return [one for one in self.scenarios if one.required]
+        return [scenario for scenario in self.scenarios if scenario.required]
 
 
 def as_client(cache: Path, path: str, version: str, folder: Path) -> Outcome:
@@ -58,7 +58,7 @@ def as_server(cache: Path, path: str, version: str, folder: Path) -> Outcome:
 
 
 def _run(cache: Path, path: str, version: str, arguments: list[str], folder: Path) -> Outcome:
-    done = subprocess.run(
+    completed = subprocess.run(
         ["node", str(program(cache, SUITE)), *arguments],
         cwd=folder,
         env=_environment(path),
@@ -67,13 +67,13 @@ def _run(cache: Path, path: str, version: str, arguments: list[str], folder: Pat
         timeout=2 * _TIMEOUT,
         check=False,
     )
-    said = done.stdout + done.stderr
-    left = {found["name"] for found in _NOT_SCORED.finditer(said)}
+    output = completed.stdout + completed.stderr
+    unscored = {match["name"] for match in _NOT_SCORED.finditer(output)}
     scenarios = tuple(
-        Scenario(found["name"], int(found["passed"]), int(found["failed"]), found["name"] not in left)
-        for found in _LINE.finditer(said)
+        Scenario(match["name"], int(match["passed"]), int(match["failed"]), match["name"] not in unscored)
+        for match in _LINE.finditer(output)
     )
-    return Outcome(arguments[0], version, scenarios, done.returncode == 0, said)
+    return Outcome(arguments[0], version, scenarios, completed.returncode == 0, output)
 
 
 def _environment(path: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Servers by others: listed, called, asked for media and for errors, watched, and stopped in the middle."""
+"""Third-party servers: listing, calls, media, errors, notifications and cancellation."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ EVERYTHING, FILES = SERVERS
 
 
 class Visit:
-    """One server, and what it says."""
+    """One server and its expected results."""
 
     def __init__(self, toolset: McpToolset) -> None:
         self.toolset = toolset
@@ -33,7 +33,7 @@ class Visit:
         return [tool.name for tool in await self.toolset.tools()]
 
     async def call(self, name: str, **arguments: Any) -> ToolOutput:
-        tool = next(one for one in await self.toolset.tools() if one.name == f"{self.toolset.name}__{name}")
+        tool = next(tool for tool in await self.toolset.tools() if tool.name == f"{self.toolset.name}__{name}")
         calling = ToolContext(
             run="real",
             id="1",
@@ -72,9 +72,9 @@ async def media(visit: Visit) -> None:
 
 async def resources(visit: Visit) -> None:
     output = await visit.call("get-resource-reference", resourceType="Text", resourceId=1)
-    held = next(part for part in output.content if isinstance(part, Media))
-    assert isinstance(held.source, PlainText)
-    assert held.name == "demo://resource/dynamic/text/1"
+    media = next(part for part in output.content if isinstance(part, Media))
+    assert isinstance(media.source, PlainText)
+    assert media.name == "demo://resource/dynamic/text/1"
 
 
 async def links(visit: Visit) -> None:
@@ -131,34 +131,34 @@ def settings(cache: Path, path: str, package: str, folder: Path) -> McpServerCon
 
 
 async def check_server(cache: Path, path: str, package: str, folder: Path) -> list[tuple[str, str]]:
-    """Each check by its name, and what is wrong, if anything is."""
+    """Return each check by name with its failure, or an empty text."""
     name = "everything" if package == EVERYTHING else "files"
     toolset = McpToolset(name, settings(cache, path, package, folder))
-    seen = []
+    results = []
     try:
         visit = Visit(toolset)
         for check in CHECKS[package]:
             try:
                 async with asyncio.timeout(60):
                     await check(visit)
-                seen.append((check.__name__, ""))
+                results.append((check.__name__, ""))
             except Exception as error:  # noqa: BLE001 - it is told, and the others go on
-                seen.append((check.__name__, f"{type(error).__name__}: {error}"))
+                results.append((check.__name__, f"{type(error).__name__}: {error}"))
     finally:
         await toolset.close()
-    return seen
+    return results
 
 
 async def in_agents(cache: Path, path: str, folder: Path) -> list[tuple[str, str]]:
-    """A run on every protocol, in front of its simulated model, in which a server's tool is called."""
-    seen = []
+    """Run an agent on every protocol, with a scripted model that calls a tool of the server."""
+    results = []
     for protocol in PROTOCOLS:
         toolset = McpToolset("everything", settings(cache, path, EVERYTHING, folder))
         agent = Agent(f"{protocol}/any", tools=[toolset], policy=Policy(allow=["everything__*"]))
         try:
             run = await agent.run('everything__get-sum {"a": 20, "b": 22}')
-            wrong = "" if "42" in run.text else f"it said {run.text!r} ({run.stopped}: {run.reason})"
-            seen.append((f"an agent on {protocol}", wrong))
+            failure = "" if "42" in run.text else f"it said {run.text!r} ({run.stopped}: {run.reason})"
+            results.append((f"an agent on {protocol}", failure))
         finally:
             await agent.aclose()
-    return seen
+    return results

@@ -1,4 +1,4 @@
-"""Servers by others, on every upstream: with `toolwire ask`, and offered by `toolwire serve` to any client's model."""
+"""Third-party servers on every upstream, with `toolwire ask` and through `toolwire serve`."""
 
 import os
 import re
@@ -31,33 +31,33 @@ _ALLOWED = '[policy]\nallow = ["everything__get-*", "files__read_*"]\n'
 
 
 def on_every_upstream(cache: Path, path: str, folder: Path) -> Seen:
-    """Each way by its name, and what is wrong, if anything is."""
+    """Return each mode by name with its failure, or an empty text."""
     (folder / "note.txt").write_text("eins zwei drei", encoding="utf-8")
     everything = replace(settings(cache, path, EVERYTHING, folder), tools=("echo", "get-*"))
     servers = {"everything": everything, "files": settings(cache, path, FILES, folder)}
     with serve_app(Simulator()) as url:
         config = folder / "upstreams.toml"
         config.write_text("\n".join([as_toml(servers), _ALLOWED, *_upstreams(url)]), encoding="utf-8")
-        seen = [(f"toolwire ask on {one}", _asked(one, config, folder)) for one in PROTOCOLS]
+        results = [(f"toolwire ask on {protocol}", _run_ask(protocol, config, folder)) for protocol in PROTOCOLS]
         with _serving(config, folder) as root:
-            seen += [
+            results += [
                 (
-                    f"{'a stream' if stream else 'a request'} of {client} on {one}",
-                    _offered(root, client, one, folder, stream=stream),
+                    f"{'a stream' if stream else 'a request'} of {client} on {protocol}",
+                    _offered(root, client, protocol, folder, stream=stream),
                 )
-                for one in PROTOCOLS
+                for protocol in PROTOCOLS
                 for client in PROTOCOLS
                 for stream in (False, True)
             ]
-    return seen
+    return results
 
 
 def _upstreams(url: str) -> Iterator[str]:
-    for one in PROTOCOLS:
-        yield f'[providers.{one}]\nprotocol = "{one}"\nbase_url = "{url}"\napi_key = "any"\n'
-    for one in PROTOCOLS:
+    for protocol in PROTOCOLS:
+        yield f'[providers.{protocol}]\nprotocol = "{protocol}"\nbase_url = "{url}"\napi_key = "any"\n'
+    for protocol in PROTOCOLS:
         for calls in ("hidden", "shown"):
-            yield f'[[routes]]\nmatch = "{calls}-{one}"\nprovider = "{one}"\nmodel = "any"'
+            yield f'[[routes]]\nmatch = "{calls}-{protocol}"\nprovider = "{protocol}"\nmodel = "any"'
             yield f'tools = ["everything", "files"]\ntool_calls = "{calls}"\n'
 
 
@@ -69,9 +69,9 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
 
 
-def _asked(protocol: str, config: Path, folder: Path) -> str:
+def _run_ask(protocol: str, config: Path, folder: Path) -> str:
     arguments = ["ask", _prompt(folder), "--model", f"{protocol}/any", "--config", str(config)]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*_TOOLWIRE, *arguments, "--workspace", str(folder)],
         env=_environment(folder),
         stdin=subprocess.DEVNULL,
@@ -80,44 +80,46 @@ def _asked(protocol: str, config: Path, folder: Path) -> str:
         timeout=120,
         check=False,
     )
-    right = "get-sum returned: The sum of 20 and 22 is 42" in done.stdout and "eins zwei drei" in done.stdout
-    return "" if right else f"{done.stdout} {done.stderr}"
+    succeeded = (
+        "get-sum returned: The sum of 20 and 22 is 42" in completed.stdout and "eins zwei drei" in completed.stdout
+    )
+    return "" if succeeded else f"{completed.stdout} {completed.stderr}"
 
 
 @contextmanager
 def _serving(config: Path, folder: Path) -> Iterator[str]:
     command = [*_TOOLWIRE, "serve", "--config", str(config), "--port", "0", "--attached"]
-    said = folder / "serve.txt"
-    with said.open("w") as log:
+    log_file = folder / "serve.txt"
+    with log_file.open("w") as log:
         process = subprocess.Popen(command, env=_environment(folder), stdin=subprocess.PIPE, stderr=log)
     try:
-        while (found := _ADDRESS.search(said.read_text())) is None:
+        while (match := _ADDRESS.search(log_file.read_text())) is None:
             if process.poll() is not None:
-                raise SystemExit(said.read_text())
+                raise SystemExit(log_file.read_text())
             time.sleep(0.05)
-        yield found[1]
+        yield match[1]
     finally:
         process.communicate(timeout=60)
 
 
 def _offered(root: str, client: str, upstream: str, folder: Path, *, stream: bool) -> str:
-    """A client that knows nothing of MCP gets one answer; of what was called it sees what the route says."""
+    """Check a client without MCP: it gets one response, and sees calls as the route configures."""
     for calls in ("hidden", "shown"):
         path, body = question_request(client, stream=stream, model=f"{calls}-{upstream}", text=_prompt(folder))
-        got = http_client.post(root + path, content=body, headers={"content-type": "application/json"})
-        if got.status_code != 200:
-            return got.text
-        response = _read(client, got.content, stream=stream)
+        reply = http_client.post(root + path, content=body, headers={"content-type": "application/json"})
+        if reply.status_code != 200:
+            return reply.text
+        response = _decode_response(client, reply.content, stream=stream)
         parts = [part for message in response.candidates[0].messages for part in message.parts]
         text = "".join(part.text for part in parts if isinstance(part, Text))
         if "The sum of 20 and 22 is 42" not in text or "eins zwei drei" not in text:
             return f"it said {text!r}"
         if any(isinstance(part, ToolCall) and part.executor == "client" for part in parts):
             return "the client is to run a tool that it does not have"
-        if (_SHOWN.get(client, b"nothing else") in got.content) != (calls == "shown" and client in _SHOWN):
+        if (_SHOWN.get(client, b"nothing else") in reply.content) != (calls == "shown" and client in _SHOWN):
             return f"what was called is not {calls}"
     return ""
 
 
-def _read(client: str, data: bytes, *, stream: bool) -> Response:
+def _decode_response(client: str, data: bytes, *, stream: bool) -> Response:
     return fold(decode_events(client, data)) if stream else PROTOCOLS[client].decode_response(data, ResponseContext())

@@ -55,7 +55,7 @@ INVARIANTS = r"""
 invariants-1 Tool declaration is model input The model sees a bounded catalog with names, descriptions, and input contracts, or a discovery surface that can expose that catalog just in time. The model invents unavailable tools or malformed arguments.
   -> tests/requirements/test_contracts.py::test_format_tools_anthropic_renames_parameters_and_removes_the_wrapper
   -> tests/runtime/test_function_tool.py::test_signature_becomes_a_schema
-  -> tests/scenarios/test_code_execution.py::test_a_catalog_above_the_limit_is_behind_a_search
+  -> tests/scenarios/test_code_execution.py::test_large_catalog_is_offered_through_search
 invariants-2 Tool request is structured intent The model emits a typed block/item/action, not direct execution authority. Runtime code treats free text as permission to act.
   -> tests/requirements/test_contracts.py::test_parse_tool_calls_returns_the_fields_of_the_contract
   -> tests/requirements/test_contracts.py::test_parse_tool_calls_returns_nothing_for_a_text_response
@@ -98,7 +98,7 @@ responsibilities-3 Provider-continuity preservation - preserve response output i
   -> tests/requirements/test_contracts.py::test_continue_request_gemini_keeps_ids_and_signatures_of_the_model
   -> tests/requirements/test_contracts.py::test_continue_request_interactions_keeps_the_steps_and_repeats_tools_and_settings
 responsibilities-4 Dispatch - route validated calls to local code, network APIs, MCP servers, provider-hosted tools, subagents, humans, sandboxes, or UI harnesses.
-  -> tests/scenarios/test_agents.py::test_the_same_task_has_the_same_effects_on_every_protocol
+  -> tests/scenarios/test_agents.py::test_task_has_the_same_effects_on_every_protocol
   -> tests/runtime/run/test_loop.py::test_agent_as_a_tool_has_its_own_policy
   -> tests/scenarios/test_code_execution.py::test_twenty_calls_take_one_turn
 responsibilities-5 Authorization and approval - pause or deny destructive, costly, privileged, high-impact, externally visible, or suspicious actions.
@@ -115,7 +115,7 @@ responsibilities-6 Execution policy - timeouts, retries, rate limits, idempotenc
   -> tests/runtime/tools/test_web_fetch.py::test_no_notation_of_a_private_address_is_fetched
   -> tests/runtime/tools/test_run_shell_command.py::test_a_fork_bomb_is_stopped
   -> tests/runtime/mcp/test_security.py::test_changed_url_gets_no_tokens_of_the_old_one
-  -> tests/cli/test_ask.py::test_s_15_yes_runs_no_command_outside_a_sandbox
+  -> tests/cli/test_ask.py::test_yes_runs_no_command_outside_a_sandbox
 responsibilities-7 Result encoding - format outputs as tool-result/function-output/screenshot/result messages paired by ID, with error flags where appropriate.
   -> tests/requirements/test_contracts.py::test_format_tool_results_returns_the_continuation
   -> tests/requirements/test_contracts.py::test_an_error_result_is_marked_as_an_error
@@ -133,7 +133,7 @@ responsibilities-10 Loop control - cap turns/steps, detect runaway loops, and kn
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
   -> tests/runtime/run/test_loop.py::test_repeated_call_stops_the_run_before_executing
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
-  -> tests/runtime/run/test_limits.py::test_q_21_cycle_of_turns_is_detected
+  -> tests/runtime/run/test_limits.py::test_cycle_of_turns_is_detected
 responsibilities-11 Observability - record tool name, request ID, validated arguments, approval decision, start/end times, result summary, error class, retries, continuation message ID, and provider/version.
   -> tests/runtime/run/test_loop.py::test_complete_run_with_one_tool_call
   -> tests/runtime/test_adversarial.py::test_events_and_journal_have_the_complete_record
@@ -160,7 +160,7 @@ execution-locations-3 MCP server tool An MCP host/client discovers tools with to
   -> tests/runtime/mcp/test_security.py::test_every_path_to_a_tool_applies_the_policy
   -> tests/runtime/mcp/test_hostile_servers.py::test_policy_ignores_server_annotations
 execution-locations-4 SDK-managed runner An SDK wraps the loop and may execute tools, append results, and stop after configured iterations. Correct definitions, approval gates, error policy, trace capture, max iterations, and knowing when to take over manually.
-  -> tests/scenarios/test_sdk_helpers.py::test_a_loop_of_three_steps
+  -> tests/scenarios/test_sdk_helpers.py::test_sdk_tool_loop_runs_three_steps
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
   -> tests/runtime/run/test_loop.py::test_step_stops_before_execution
 execution-locations-5 Programmatic sandbox Generated code calls allowed tools, loops, filters, and distills intermediate results before returning a compact observation. Sandbox isolation, allowed callers, egress limits, credential scope, provider resource limits, provenance, and validation of distilled output.
@@ -196,8 +196,8 @@ tool-search-4 Code execution with MCP Tool definitions are exposed as filesystem
 # Programmatic tool calling: the variant, the change, the duties that remain.
 PROGRAMMATIC_CALLS = r"""
 programmatic-calls-1 Client-side direct execution The application exposes functions to generated code and runs that code locally. Safe arbitrary-code execution, callable allowlist, arguments, side effects, returned data, and logs.
-  -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
-  -> tests/scenarios/test_code_execution.py::test_code_is_not_told_of_what_no_call_of_it_would_be_allowed
+  -> tests/scenarios/test_code_execution.py::test_calls_from_code_follow_the_policy
+  -> tests/scenarios/test_code_execution.py::test_code_is_not_offered_tools_that_are_always_denied
 programmatic-calls-2 Self-managed sandbox Generated code runs in a restricted container and calls tools through an explicit bridge. Isolation, egress policy, resource limits, IPC/tool-call protocol, credentials, audit logs, and result validation.
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_limits_are_enforced
@@ -273,7 +273,7 @@ STREAMED_CALLS = r"""
 streamed-calls-1 Streaming changes when the runtime can observe a request, not the correctness contract. The safe rule is: aggregate argument deltas, parse and validate when the provider says the item/block is complete, then execute. Some providers expose fine-grained argument streaming where chunks arrive before server-side JSON buffering or validation; this reduces latency for large arguments but means clients must handle incomplete/invalid JSON and max_tokens cutoffs. Speculative execution is safe only when the call name, ID, and arguments are complete enough for the tool's idempotency and validation policy.
   -> tests/acceptance/test_streaming.py::test_st_15_arguments_that_parse_early_are_not_final
   -> tests/runtime/run/test_loop.py::test_calls_of_an_incomplete_response_never_run
-  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
+  -> tests/test_tool_cycle.py::test_call_of_a_truncated_response_is_incomplete
 """  # noqa: E501
 
 # Encoding of failures.
@@ -313,7 +313,7 @@ untrusted-input-5 If output contains instructions that conflict with system/deve
 # Loops that SDKs and providers manage.
 SDK_LOOPS = r"""
 sdk-loops-1 Anthropic Tool Runner can run tools, append results, wrap errors, manage conversation state, and stop after a configured iteration count.
-  -> tests/scenarios/test_sdk_helpers.py::test_a_loop_of_three_steps
+  -> tests/scenarios/test_sdk_helpers.py::test_sdk_tool_loop_runs_three_steps
   -> tests/runtime/run/test_loop.py::test_turn_limit_stops_the_run
 sdk-loops-2 OpenAI Agents SDK and Responses tooling can attach function tools, hosted tools, hosted MCP tools, and specialist agents as tools.
   -> tests/runtime/run/test_loop.py::test_agent_as_a_tool_has_its_own_policy
@@ -332,8 +332,8 @@ sdk-loops-6 OpenAI/Anthropic/Gemini computer-use tools move execution into a UI 
   -> tests/features/computer_use/test_calls.py::test_calls_arrive_in_the_format_of_the_client
   -> tests/runtime/tools/browser/chromium/test_vendor_protocols.py::test_task_in_another_vendor_format
 sdk-loops-7 Gemini Interactions API beta moves more continuity and observability into typed server-side steps.
-  -> tests/scenarios/test_sdk_state.py::test_interactions_go_on_from_an_id
-  -> tests/scenarios/test_background_streams.py::test_an_interaction_is_streamed_by_its_id_and_resumed
+  -> tests/scenarios/test_sdk_state.py::test_interactions_continue_from_a_previous_interaction_id
+  -> tests/scenarios/test_background_streams.py::test_interaction_is_streamed_by_its_id_and_resumed
 sdk-loops-8 These displace boilerplate loop code in common cases. They do not displace the need to understand ID pairing, model-visible state, validation, authorization, approval, prompt-injection boundaries, loop caps, trace persistence, and when to take over manually.
   -> tests/runtime/run/test_loop.py::test_call_errors_are_results_for_the_model
   -> tests/requirements/test_contracts.py::test_results_carry_the_exact_id_of_their_call
@@ -408,7 +408,7 @@ verification-13 Programmatic tool calling runs generated code only in an approve
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_limits_are_enforced
   -> tests/gateway/emulation/test_programs.py::test_direct_call_of_a_program_only_tool_is_denied
   -> tests/gateway/emulation/test_programs.py::test_expired_program_times_out
-  -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
+  -> tests/scenarios/test_code_execution.py::test_calls_from_code_follow_the_policy
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_huge_value_is_not_returned_to_the_model
 verification-14 Computer-use/browser-control integrations isolate the UI environment, declare display dimensions accurately, handle coordinate scaling, execute only supported actions, return updated screenshots/results, and require approval for high-impact actions.
   -> tests/runtime/tools/browser/test_toolset.py::test_only_allowed_actions_are_declared_and_accepted
@@ -516,15 +516,15 @@ adapter-contract-1 `parseModelToolCalls(rawModelResponse) -> ToolCall[]`
 adapter-contract-2 `buildToolResultMessages(toolCalls, toolOutputs) -> ProtocolSpecificContinuation`
   -> tests/requirements/test_contracts.py::test_format_tool_results_returns_the_continuation
 adapter-contract-3 Parsing should be strict:
-  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_accepts_a_complete_call
+  -> tests/test_tool_cycle.py::test_call_of_a_truncated_response_is_incomplete
+  -> tests/test_tool_cycle.py::test_strict_parsing_accepts_a_complete_call
 adapter-contract-4 Chat: accept `finish_reason === "tool_calls"` + `message.tool_calls`.
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_requires_a_tool_stop_reason
+  -> tests/test_tool_cycle.py::test_strict_parsing_requires_a_tool_stop_reason
 adapter-contract-5 Responses: scan `response.output[]` for `type === "function_call"`.
   -> tests/requirements/test_contracts.py::test_parse_tool_calls_responses_pairs_by_call_id_not_by_item_id
-  -> tests/test_tool_cycle.py::test_q_10_call_of_a_truncated_response_is_incomplete
+  -> tests/test_tool_cycle.py::test_call_of_a_truncated_response_is_incomplete
 adapter-contract-6 Claude: scan `content[]` for `type === "tool_use"` and `stop_reason === "tool_use"`.
-  -> tests/test_tool_cycle.py::test_q_10_strict_parsing_requires_a_tool_stop_reason
+  -> tests/test_tool_cycle.py::test_strict_parsing_requires_a_tool_stop_reason
 """
 
 # Translation to and from the internal format, by provider.

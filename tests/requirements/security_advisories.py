@@ -8,7 +8,7 @@ CVE-2026-42208 SQL injection before authentication: the `Authorization` header w
   -> tests/gateway/test_security.py::test_header_values_are_plain_text
   -> tests/journal/test_injection.py::test_sql_statements_are_constants
   -> tests/journal/test_injection.py::test_special_characters_in_ids_do_not_change_queries
-  -> tests/scenarios/test_sdk_state.py::test_whatever_an_id_says_it_is_just_not_there
+  -> tests/scenarios/test_sdk_state.py::test_malformed_id_is_not_found
 CVE-2026-49468 Authentication bypass: the path was rebuilt from the `Host` header before the check.
   -> tests/gateway/test_security.py::test_no_path_spelling_bypasses_authentication
   -> tests/gateway/test_security.py::test_dns_rebinding_does_not_reach_a_loopback_gateway
@@ -24,7 +24,7 @@ CVE-2026-30623 Remote code execution: an API request could define the command of
 CVE-2026-40217 Remote code execution: user code ran in the process of the gateway behind a deny list.
   -> tests/gateway/test_security.py::test_text_is_never_executed
   -> tests/runtime/sandbox/code/test_hostile_code.py::test_sandbox_can_not_be_escaped
-  -> tests/scenarios/test_code_execution.py::test_a_program_whose_snapshot_was_changed_in_the_journal_is_refused
+  -> tests/scenarios/test_code_execution.py::test_modified_snapshot_in_the_journal_is_rejected
 CVE-2026-47101 Privilege escalation: an API for keys and users accepted fields that the caller had no right to set.
   -> tests/gateway/test_security.py::test_no_admin_endpoints_and_no_files_are_served
 userinfo-cache-collision Authentication bypass: two identities shared one cache key.
@@ -59,16 +59,16 @@ mcp-entitlements Authorization bypass: permissions of MCP tools not enforced on 
   -> tests/gateway/test_security.py::test_client_can_not_choose_upstream_host_or_headers
   -> tests/runtime/mcp/test_security.py::test_every_path_to_a_tool_applies_the_policy
   -> tests/gateway/rounds/test_route_tools.py::test_call_without_an_allow_rule_is_denied
-  -> tests/scenarios/test_code_execution.py::test_what_code_calls_is_decided_on_as_anything_else
+  -> tests/scenarios/test_code_execution.py::test_calls_from_code_follow_the_policy
   -> tests/runtime/mcp/test_security.py::test_approval_covers_only_the_requested_call
   -> tests/runtime/mcp/test_security.py::test_failure_messages_contain_no_credentials
   -> tests/runtime/mcp/test_server.py::test_client_headers_do_not_reach_configured_servers
 cross-tenant-state A client could read the stored responses of another client by id.
   -> tests/gateway/exchange/test_dispatcher.py::test_losses_are_in_a_header_and_readable_by_the_same_key_only
   -> tests/gateway/state/test_store.py::test_rows_are_visible_to_their_owner_only
-  -> tests/scenarios/test_sdk_state.py::test_another_key_sees_no_response
-  -> tests/scenarios/test_sdk_state.py::test_another_key_sees_no_interaction
-  -> tests/scenarios/test_sdk_state.py::test_another_key_sees_no_conversation
+  -> tests/scenarios/test_sdk_state.py::test_another_key_cannot_access_a_response
+  -> tests/scenarios/test_sdk_state.py::test_another_key_cannot_access_an_interaction
+  -> tests/scenarios/test_sdk_state.py::test_another_key_cannot_access_a_conversation
 template-injection Template injection: untrusted text was rendered as a template.
   -> tests/gateway/test_security.py::test_text_is_never_executed
   -> tests/gateway/test_security.py::test_header_values_are_plain_text

@@ -1,4 +1,4 @@
-"""One gateway and one upstream for all scenarios: starting them takes longer than most of these."""
+"""One gateway and one upstream for all scenarios, since starting them takes longer than most tests."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from tests.support.gateway.setup import GatewaySetup, serve_gateway
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.script import parse_script
 
-# What the upstream does when it hears these words; else it answers by itself.
+# Words that trigger a scripted reaction of the upstream; otherwise it responds by itself.
 SCRIPT = b"""
 [[turns]]
 when = "too fast"
@@ -47,12 +47,12 @@ delay = 3600
 
 
 @pytest.fixture(scope="session")
-def only_place() -> Iterator[GatewaySetup]:
-    with serve_gateway(Simulator(require_key=True, script=parse_script(SCRIPT, "script"))) as place:
-        yield place
+def shared_gateway() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(require_key=True, script=parse_script(SCRIPT, "script"))) as gateway_setup:
+        yield gateway_setup
 
 
 @pytest.fixture
-def place(only_place: GatewaySetup) -> GatewaySetup:
-    only_place.reset()
-    return only_place
+def gateway_setup(shared_gateway: GatewaySetup) -> GatewaySetup:
+    shared_gateway.reset()
+    return shared_gateway

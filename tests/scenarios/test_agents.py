@@ -1,4 +1,4 @@
-"""One task of several steps, on every protocol: the model's calls, the tools' effects and the answer are the same."""
+"""One multi-step task on every protocol, with the same calls, tool effects and answer."""
 
 import json
 from pathlib import Path
@@ -64,19 +64,19 @@ def work(protocol: str, folder: Path) -> tuple[Any, list[CallRecord], dict[str, 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_same_task_has_the_same_effects_on_every_protocol(protocol: str, tmp_path: Path) -> None:
+def test_task_has_the_same_effects_on_every_protocol(protocol: str, tmp_path: Path) -> None:
     run, calls, files = work(protocol, tmp_path)
     assert files == {f"{n}.txt": f"{n} {AWKWARD}" for n in range(3)}
     assert run.text == "All is written."
     assert run.turns == 4
-    assert [(one.tool, one.error) for one in calls[:4]] == [("write", "")] * 3 + [("read", "crash")]
-    assert sorted((one.tool, one.error) for one in calls[4:]) == [
+    assert [(call.tool, call.error) for call in calls[:4]] == [("write", "")] * 3 + [("read", "crash")]
+    assert sorted((call.tool, call.error) for call in calls[4:]) == [
         ("rea", "unknown_tool"),
         ("read", ""),
         ("write", "schema"),
     ]
-    read = next(one for one in calls if one.tool == "read" and not one.error)
+    read = next(call for call in calls if call.tool == "read" and not call.error)
     assert read.summary == f"1 {AWKWARD}"
-    assert len({one.call_id for one in calls}) == 7
+    assert len({call.call_id for call in calls}) == 7
     assert run.usage is not None
     assert run.usage.output_tokens

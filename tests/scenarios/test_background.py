@@ -1,4 +1,4 @@
-"""Answers that nobody waits for."""
+"""Background responses and interactions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,114 +42,123 @@ error = {kind = "invalid_request", message = "That makes no sense."}
 
 
 @pytest.fixture(scope="module")
-def only_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewaySetup]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewaySetup]:
     state = tmp_path_factory.mktemp("state") / "state.db"
-    more = f'[server]\nkeys = ["{CLIENT_KEYS[0]}", "{CLIENT_KEYS[1]}"]\n[state]\npath = "{state}"\n'
-    with serve_gateway(Simulator(script=parse_script(SCRIPT, "script")), more) as place:
-        yield place
+    config = f'[server]\nkeys = ["{CLIENT_KEYS[0]}", "{CLIENT_KEYS[1]}"]\n[state]\npath = "{state}"\n'
+    with serve_gateway(Simulator(script=parse_script(SCRIPT, "script")), config) as gateway_setup:
+        yield gateway_setup
 
 
 @pytest.fixture
-def place(only_place: GatewaySetup) -> GatewaySetup:
-    only_place.reset()
-    return only_place
+def gateway_setup(shared_gateway: GatewaySetup) -> GatewaySetup:
+    shared_gateway.reset()
+    return shared_gateway
 
 
 def waited(look: Any, id: str, *running: str) -> Any:
-    found: list[Any] = []
+    results: list[Any] = []
 
-    def over() -> bool:
-        found.append(look(id))
-        return found[-1].status not in running
+    def is_finished() -> bool:
+        results.append(look(id))
+        return results[-1].status not in running
 
-    wait_until(over)
-    return found[-1]
+    wait_until(is_finished)
+    return results[-1]
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_a_response(place: GatewaySetup, upstream: str) -> None:
-    released = place.upstream.hold(lambda _, body: b"last" in body)
-    with openai_client(place) as client:
-        made = create_response(place, upstream, "take your time", background=True)
-        assert (made.status, made.output, made.background) == ("queued", [], True)
+def test_response_completes_in_the_background(gateway_setup: GatewaySetup, upstream: str) -> None:
+    released = gateway_setup.upstream.hold(lambda _, body: b"last" in body)
+    with openai_client(gateway_setup) as client:
+        created = create_response(gateway_setup, upstream, "take your time", background=True)
+        assert (created.status, created.output, created.background) == ("queued", [], True)
         with pytest.raises(openai.BadRequestError, match="still in progress"):
-            create_response(place, upstream, "And?", previous_response_id=made.id)
+            create_response(gateway_setup, upstream, "And?", previous_response_id=created.id)
         released.set()
-        done = waited(client.responses.retrieve, made.id, "queued", "in_progress")
-        assert (done.id, done.status, done.output_text, done.background) == (made.id, "completed", "at last", True)
-        assert client.responses.cancel(made.id).status == "completed"
-        assert create_response(place, upstream, "What is the weather in Oslo?", previous_response_id=made.id).output
-    assert b"at last" in place.upstream.exchanges[-1].request_body
-    assert b'"background"' not in place.upstream.exchanges[0].request_body
+        finished = waited(client.responses.retrieve, created.id, "queued", "in_progress")
+        assert (finished.id, finished.status, finished.output_text, finished.background) == (
+            created.id,
+            "completed",
+            "at last",
+            True,
+        )
+        assert client.responses.cancel(created.id).status == "completed"
+        assert create_response(
+            gateway_setup, upstream, "What is the weather in Oslo?", previous_response_id=created.id
+        ).output
+    assert b"at last" in gateway_setup.upstream.exchanges[-1].request_body
+    assert b'"background"' not in gateway_setup.upstream.exchanges[0].request_body
 
 
-def test_it_can_be_read_as_a_stream_once_it_is_there(place: GatewaySetup) -> None:
-    with openai_client(place) as client:
-        made = create_response(place, "anthropic", "take your time", background=True)
-        events: list[Any] = list(client.responses.retrieve(made.id, stream=True))
+def test_completed_response_can_be_streamed(gateway_setup: GatewaySetup) -> None:
+    with openai_client(gateway_setup) as client:
+        created = create_response(gateway_setup, "anthropic", "take your time", background=True)
+        events: list[Any] = list(client.responses.retrieve(created.id, stream=True))
     assert events[-1].response.output_text == "at last"
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_an_interaction(place: GatewaySetup, upstream: str) -> None:
-    with google_client(place) as client:
-        released = place.upstream.hold(lambda _, body: b"last" in body)
-        made = create_interaction(place, upstream, "take your time", background=True)
-        assert made.status == "in_progress"
-        assert client.interactions.get(made.id).status == "in_progress"
+def test_interaction_completes_in_the_background(gateway_setup: GatewaySetup, upstream: str) -> None:
+    with google_client(gateway_setup) as client:
+        released = gateway_setup.upstream.hold(lambda _, body: b"last" in body)
+        created = create_interaction(gateway_setup, upstream, "take your time", background=True)
+        assert created.status == "in_progress"
+        assert client.interactions.get(created.id).status == "in_progress"
         released.set()
-        done = waited(client.interactions.get, made.id, "in_progress")
-        assert (done.status, done.output_text) == ("completed", "at last")
-        following = create_interaction(place, upstream, "What is the weather in Oslo?", previous_interaction_id=made.id)
+        finished = waited(client.interactions.get, created.id, "in_progress")
+        assert (finished.status, finished.output_text) == ("completed", "at last")
+        following = create_interaction(
+            gateway_setup, upstream, "What is the weather in Oslo?", previous_interaction_id=created.id
+        )
         assert function_results_for(following, "snow")
 
 
-def test_one_that_is_cancelled_lets_go_of_the_upstream(place: GatewaySetup) -> None:
-    with openai_client(place) as client, openai_client(place, CLIENT_KEYS[1]) as stranger:
-        made = create_response(place, "anthropic", "for very long", background=True)
-        wait_until(lambda: place.upstream.exchanges)
+def test_cancelled_response_releases_the_upstream(gateway_setup: GatewaySetup) -> None:
+    with openai_client(gateway_setup) as client, openai_client(gateway_setup, CLIENT_KEYS[1]) as stranger:
+        created = create_response(gateway_setup, "anthropic", "for very long", background=True)
+        wait_until(lambda: gateway_setup.upstream.exchanges)
         with pytest.raises(openai.NotFoundError):
-            stranger.responses.cancel(made.id)
-        assert client.responses.retrieve(made.id).status == "queued"
-        assert client.responses.cancel(made.id).status == "cancelled"
-        assert client.responses.retrieve(made.id).status == "cancelled"
-        wait_until(lambda: place.upstream.exchanges[0].released)
-        assert client.responses.cancel(made.id).status == "cancelled"
+            stranger.responses.cancel(created.id)
+        assert client.responses.retrieve(created.id).status == "queued"
+        assert client.responses.cancel(created.id).status == "cancelled"
+        assert client.responses.retrieve(created.id).status == "cancelled"
+        wait_until(lambda: gateway_setup.upstream.exchanges[0].released)
+        assert client.responses.cancel(created.id).status == "cancelled"
 
 
-def test_one_that_another_process_cancels_or_deletes_is_given_up(place: GatewaySetup, tmp_path: Path) -> None:
-    with openai_client(place) as client:
+def test_job_cancelled_or_deleted_by_another_process_is_stopped(gateway_setup: GatewaySetup, tmp_path: Path) -> None:
+    with openai_client(gateway_setup) as client:
         for deed in (client.responses.cancel, client.responses.delete):
-            place.reset()
-            made = create_response(place, "anthropic", "for very long", background=True)
-            # A second gateway with the same file, whose memory knows of no work.
-            state = place.state_path
-            more = f'[server]\nkeys = ["{CLIENT_KEYS[0]}"]\n[state]\npath = "{state}"\n'
-            with serve_gateway(Simulator(), more) as other, openai_client(other) as elsewhere:
-                getattr(elsewhere.responses, deed.__name__)(made.id)
-            wait_until(lambda: place.upstream.exchanges and place.upstream.exchanges[0].released)
+            gateway_setup.reset()
+            created = create_response(gateway_setup, "anthropic", "for very long", background=True)
+            # A second gateway with the same file, which does not run the job.
+            state = gateway_setup.state_path
+            config = f'[server]\nkeys = ["{CLIENT_KEYS[0]}"]\n[state]\npath = "{state}"\n'
+            with serve_gateway(Simulator(), config) as second, openai_client(second) as elsewhere:
+                getattr(elsewhere.responses, deed.__name__)(created.id)
+            wait_until(lambda: gateway_setup.upstream.exchanges and gateway_setup.upstream.exchanges[0].released)
 
 
-def test_one_that_fails_says_so(place: GatewaySetup) -> None:
-    with openai_client(place) as client:
-        made = create_response(place, "anthropic", "senseless", background=True)
-        failed = waited(client.responses.retrieve, made.id, "queued", "in_progress")
+def test_failed_job_reports_its_error(gateway_setup: GatewaySetup) -> None:
+    with openai_client(gateway_setup) as client:
+        created = create_response(gateway_setup, "anthropic", "senseless", background=True)
+        failed = waited(client.responses.retrieve, created.id, "queued", "in_progress")
         assert failed.status == "failed"
         assert failed.error is not None
         assert "makes no sense" in failed.error.message
-    with google_client(place) as client:
-        other = create_interaction(place, "anthropic", "senseless", background=True)
-        assert waited(client.interactions.get, other.id, "in_progress").status == "failed"
+    with google_client(gateway_setup) as client:
+        second = create_interaction(gateway_setup, "anthropic", "senseless", background=True)
+        assert waited(client.interactions.get, second.id, "in_progress").status == "failed"
 
 
-def test_one_that_was_under_way_when_the_gateway_stopped_has_failed(tmp_path: Path) -> None:
+def test_job_interrupted_by_a_restart_has_failed(tmp_path: Path) -> None:
     restarting = RestartableGateway(tmp_path / "state.db", Simulator(script=parse_script(SCRIPT, "script")))
-    made = create_response(restarting.start(), "anthropic", "for very long", background=True)
+    created = create_response(restarting.start(), "anthropic", "for very long", background=True)
     with openai_client(restarting.start()) as client:
-        assert client.responses.retrieve(made.id).status == "failed"
+        assert client.responses.retrieve(created.id).status == "failed"
     restarting.stop()
 
 
-def test_what_is_not_stored_can_not_run_in_the_background(place: GatewaySetup) -> None:
-    with openai_client(place) as client, pytest.raises(openai.BadRequestError, match="store"):
+def test_background_requires_store(gateway_setup: GatewaySetup) -> None:
+    with openai_client(gateway_setup) as client, pytest.raises(openai.BadRequestError, match="store"):
         client.responses.create(model=routed_model("anthropic"), input="Hi", store=False, background=True)

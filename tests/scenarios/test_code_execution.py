@@ -1,4 +1,4 @@
-"""A task of twenty calls, in one turn of the model, on every protocol."""
+"""A task of twenty calls in one turn of the model, on every protocol."""
 
 import json
 import os
@@ -55,12 +55,12 @@ def test_twenty_calls_take_one_turn(protocol: str) -> None:
         run, notes = work("up/some-model", Config(providers={"up": up}))
     assert (run.stopped, run.text, run.turns) == ("finished", "28 at most.", 2), run.why
     assert notes == ["the cheapest costs 10"]
-    assert [one.tool for one in run.calls].count("price") == 19
-    outer = next(one for one in run.calls if one.tool == "run_code")
+    assert [call.tool for call in run.calls].count("price") == 19
+    outer = next(call for call in run.calls if call.tool == "run_code")
     assert outer.summary == "compared 19\n28"
 
 
-def test_what_code_calls_is_decided_on_as_anything_else() -> None:
+def test_calls_from_code_follow_the_policy() -> None:
     model = ScriptedModel(model_turn(model_call("run_code", {"code": "await secret()"})), text_turn("ok"))
 
     @tool
@@ -68,10 +68,10 @@ def test_what_code_calls_is_decided_on_as_anything_else() -> None:
         raise AssertionError("it ran")
 
     run = Agent(model, tools=[secret], policy=Policy(allow=["run_code"]), code=True).run("go")
-    assert {one.tool: one.error for one in run.calls} == {"secret": "denied", "run_code": "code_error"}
+    assert {call.tool: call.error for call in run.calls} == {"secret": "denied", "run_code": "code_error"}
 
 
-def test_code_is_not_told_of_what_no_call_of_it_would_be_allowed() -> None:
+def test_code_is_not_offered_tools_that_are_always_denied() -> None:
     code = "print(search_tools('secret'))\nprint(search_tools('public'))"
     model = ScriptedModel(model_turn(model_call("run_code", {"code": code})), text_turn("ok"))
 
@@ -85,14 +85,14 @@ def test_code_is_not_told_of_what_no_call_of_it_would_be_allowed() -> None:
 
     policy = Policy(allow=["run_code", "public"], deny=["secret"])
     run = Agent(model, tools=[secret, public], policy=policy, code=True).run("go")
-    told = next(one for one in model.requests[0].tools or () if one.name == "run_code")
-    assert "public" in str(getattr(told, "description", ""))
-    assert "secret" not in str(getattr(told, "description", ""))
+    run_code_tool = next(tool for tool in model.requests[0].tools or () if tool.name == "run_code")
+    assert "public" in str(getattr(run_code_tool, "description", ""))
+    assert "secret" not in str(getattr(run_code_tool, "description", ""))
     (outer,) = run.calls
     assert outer.summary.startswith("[]\n['async def public")
 
 
-def test_two_programs_are_two_where_a_provider_uses_an_id_again(tmp_path: Path) -> None:
+def test_programs_with_a_reused_call_id_are_separate(tmp_path: Path) -> None:
     @tool(read_only=True)
     def double(n: int) -> int:
         return 2 * n
@@ -103,14 +103,14 @@ def test_two_programs_are_two_where_a_provider_uses_an_id_again(tmp_path: Path) 
     )
     allowed = Policy(allow=["run_code"])
     run = Agent(model, tools=[double], policy=allowed, code=True, journal=tmp_path / "runs.db").run("go")
-    assert [one.summary for one in run.calls if one.tool == "run_code"] == ["2", "4"]
+    assert [call.summary for call in run.calls if call.tool == "run_code"] == ["2", "4"]
 
 
 DIES = """
 import os, sys
 from pathlib import Path
-from tests.scenarios.test_code_execution import counting
-counting(Path(sys.argv[1]), dies_at=3).run("go")
+from tests.scenarios.test_code_execution import counting_agent
+counting_agent(Path(sys.argv[1]), dies_at=3).run("go")
 """
 COUNTS = """
 said = []
@@ -123,8 +123,8 @@ print(said)
 """
 
 
-def counting(folder: Path, dies_at: int | None = None) -> Agent:
-    """An agent whose program takes six steps, each written down; in one of them the process ends."""
+def counting_agent(folder: Path, dies_at: int | None = None) -> Agent:
+    """Return an agent whose program takes six recorded steps; the process exits during one of them."""
 
     @tool
     def step(n: int) -> str:
@@ -140,38 +140,38 @@ def counting(folder: Path, dies_at: int | None = None) -> Agent:
     return Agent(model, tools=[step], policy=allowed, code=True, journal=folder / "runs.db")
 
 
-def test_a_program_goes_on_in_another_process_from_what_the_journal_has(tmp_path: Path) -> None:
+def test_program_resumes_in_another_process_from_the_journal(tmp_path: Path) -> None:
     died = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], env=os.environ, cwd=ROOT, check=False)
     assert died.returncode == 9
-    (kept,) = RunStore(tmp_path / "runs.db").latest()
-    resumed = counting(tmp_path).resume(kept.id)
+    (stored,) = RunStore(tmp_path / "runs.db").latest()
+    resumed = counting_agent(tmp_path).resume(stored.id)
     assert list(resumed)
     assert (resumed.run.stopped, resumed.run.text) == ("finished", "Counted.")
-    outer = next(one for one in resumed.run.calls if one.tool == "run_code")
+    outer = next(call for call in resumed.run.calls if call.tool == "run_code")
     assert outer.summary == "['step 0', 'step 1', 'step 2', 'in doubt', 'step 4', 'step 5']"
     assert (tmp_path / "steps").read_text().split() == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_a_program_whose_snapshot_was_changed_in_the_journal_is_refused(tmp_path: Path) -> None:
+def test_modified_snapshot_in_the_journal_is_rejected(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], env=os.environ, cwd=ROOT, check=False)
-    (kept,) = RunStore(tmp_path / "runs.db").latest()
+    (stored,) = RunStore(tmp_path / "runs.db").latest()
     with sqlite3.connect(tmp_path / "runs.db") as rows:
         snapshots = rows.execute("SELECT name, intent FROM steps WHERE name LIKE '%/code/%'").fetchall()
-        changed = [(held[:-1] + bytes([held[-1] ^ 1]), name) for name, held in snapshots]
+        changed = [(snapshot[:-1] + bytes([snapshot[-1] ^ 1]), name) for name, snapshot in snapshots]
         rows.executemany("UPDATE steps SET intent = ? WHERE name = ?", changed)
     assert len(changed) == 4
-    resumed = counting(tmp_path).resume(kept.id)
+    resumed = counting_agent(tmp_path).resume(stored.id)
     assert list(resumed)
-    assert [(one.tool, one.error) for one in resumed.run.calls] == [("run_code", "snapshot")]
+    assert [(call.tool, call.error) for call in resumed.run.calls] == [("run_code", "snapshot")]
     assert (tmp_path / "steps").read_text().split() == ["0", "1", "2", "3"]
 
 
-def test_a_catalog_above_the_limit_is_behind_a_search() -> None:
-    made = [tool(name=f"filler_{n}", read_only=True)(lambda: "x") for n in range(50)]
+def test_large_catalog_is_offered_through_search() -> None:
+    fillers = [tool(name=f"filler_{n}", read_only=True)(lambda: "x") for n in range(50)]
 
     @tool(read_only=True)
     def get_weather(city: str) -> str:
-        """The weather of a city."""
+        """Return the weather of a city."""
         return f"rain in {city}"
 
     model = ScriptedModel(
@@ -179,10 +179,10 @@ def test_a_catalog_above_the_limit_is_behind_a_search() -> None:
         model_turn(model_call("get_weather", {"city": "Oslo"}, id="w")),
         text_turn("rain"),
     )
-    run = Agent(model, tools=[*made, get_weather], search_above=20).run("go")
-    names = [[one.name for one in asked.tools or ()] for asked in model.requests]
+    run = Agent(model, tools=[*fillers, get_weather], search_above=20).run("go")
+    names = [[tool.name for tool in request.tools or ()] for request in model.requests]
     assert names[0] == ["find_tools"]
     assert names[1][0] == "find_tools"
     assert "get_weather" in names[1]
     assert len(names[1]) <= 6
-    assert [one.error for one in run.calls] == ["", ""]
+    assert [call.error for call in run.calls] == ["", ""]

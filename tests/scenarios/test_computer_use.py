@@ -1,4 +1,4 @@
-"""A screen driven by a script: in each vendor's form on the strict simulator, natively and through the gateway."""
+"""A scripted computer-use session in each vendor's format, with the simulator directly and through the gateway."""
 
 import json
 from collections.abc import Iterator
@@ -72,37 +72,37 @@ def path_of(protocol: str, model: str, *, stream: bool) -> str:
     return {ANTHROPIC: "/v1/messages", RESPONSES: "/v1/responses", INTERACTIONS: "/v1beta/interactions"}[protocol]
 
 
-def asked(protocol: str, url: str, model: str, said: list[Any], *, stream: bool) -> Any:
-    # Only a toolset is taken by the newest of Anthropic's models.
+def send_request(protocol: str, url: str, model: str, turns: list[Any], *, stream: bool) -> Any:
+    # The newest Anthropic models accept only a toolset.
     toolset = {"type": "computer_toolset_20260801"} if protocol == ANTHROPIC else None
-    body = computer_request(protocol, *said, tool=toolset) | (
+    body = computer_request(protocol, *turns, tool=toolset) | (
         {} if protocol == GEMINI else {"model": model, "stream": stream}
     )
     return http_client.post(url + path_of(protocol, model, stream=stream), json=body)
 
 
-def answered(protocol: str, data: bytes, *, stream: bool) -> Any:
-    """The answer's body; of a stream, the one that it tells."""
+def response_body(protocol: str, data: bytes, *, stream: bool) -> Any:
+    """Return the response body; a stream is folded."""
     if not stream:
         return json.loads(data)
     decoder = PROTOCOLS[protocol].stream_decoder(ResponseContext())
-    told = fold(decoder.feed(data) + decoder.close())
-    return json.loads(PROTOCOLS[protocol].encode_response(told, ResponseContext()).to_bytes())
+    response = fold(decoder.feed(data) + decoder.close())
+    return json.loads(PROTOCOLS[protocol].encode_response(response, ResponseContext()).to_bytes())
 
 
 def drive(protocol: str, url: str, model: str, *, stream: bool) -> list[Any]:
-    """What a client of this form does until nothing is asked of it any more, in common words."""
-    said: list[Any] = []
+    """Run a client of this format until it has no more calls; return the actions in canonical form."""
+    turns: list[Any] = []
     for _ in range(5):
-        answer = asked(protocol, url, model, said, stream=stream)
-        assert answer.status_code == 200, answer.text
-        whole = answered(protocol, answer.content, stream=stream)
-        if not computer_calls_in(protocol, whole):
+        response = send_request(protocol, url, model, turns, stream=stream)
+        assert response.status_code == 200, response.text
+        body = response_body(protocol, response.content, stream=stream)
+        if not computer_calls_in(protocol, body):
             break
-        said += computer_turn(protocol, computer_calls_in(protocol, whole), response_parts(protocol, whole))
-    history = json.dumps(computer_request(protocol, *said)).encode()
+        turns += computer_turn(protocol, computer_calls_in(protocol, body), response_parts(protocol, body))
+    history = json.dumps(computer_request(protocol, *turns)).encode()
     messages = PROTOCOLS[protocol].decode_request(history, Route(model="gemini-3.8-flash")).messages
-    uses = [part.screen for one in messages for part in one.parts if isinstance(part, ToolCall)]
+    uses = [part.screen for message in messages for part in message.parts if isinstance(part, ToolCall)]
     assert all(use is not None for use in uses), "every call is one of the client's own form"
     return [action for use in uses if use is not None for action in use.actions]
 
@@ -116,30 +116,32 @@ MODELS = {ANTHROPIC: "claude-opus-4-8", RESPONSES: "gpt-5.4", GEMINI: "gemini-3.
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("protocol", COMPUTER_PROTOCOLS)
-def test_a_script_is_played_in_the_form_that_is_declared(protocol: str, stream: bool) -> None:
+def test_script_is_played_in_the_declared_format(protocol: str, stream: bool) -> None:
     with serve_app(Simulator(script=script(TASK))) as url:
         model = MODELS.get(protocol, "gemini-3.8-flash")
         assert plain(drive(protocol, url, model, stream=stream)) == DONE
 
 
-def test_calls_are_signed_where_a_script_says_no_thinking() -> None:
-    """Google's models since 3 always sign them, and take none back without."""
+def test_calls_are_signed_without_scripted_thinking() -> None:
+    """Google's models since version 3 always sign calls and reject unsigned ones."""
     silent = "".join(line for line in TASK.splitlines(keepends=True) if not line.startswith("thinking"))
     with serve_app(Simulator(script=script(silent))) as url:
         assert plain(drive(GEMINI, url, MODELS[GEMINI], stream=False)) == DONE
 
 
 @pytest.fixture
-def place() -> Iterator[GatewaySetup]:
-    with serve_gateway(Simulator(script=script(TASK))) as found:
-        yield found
+def gateway_setup() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(script=script(TASK))) as setup:
+        yield setup
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
 @pytest.mark.parametrize("client", COMPUTER_PROTOCOLS)
-def test_every_form_on_every_upstream(place: GatewaySetup, client: str, upstream: str, stream: bool) -> None:
-    assert plain(drive(client, place.base_url, routed_model(upstream), stream=stream)) == DONE
+def test_every_client_format_works_on_every_upstream(
+    gateway_setup: GatewaySetup, client: str, upstream: str, stream: bool
+) -> None:
+    assert plain(drive(client, gateway_setup.base_url, routed_model(upstream), stream=stream)) == DONE
 
 
 @pytest.mark.parametrize(
@@ -150,45 +152,45 @@ def test_every_form_on_every_upstream(place: GatewaySetup, client: str, upstream
         (INTERACTIONS, "The safety decision from function call click must be acknowledged in the corresponding"),
     ],
 )
-def test_a_check_is_played_and_must_be_acknowledged(protocol: str, refused: str) -> None:
+def test_scripted_safety_check_must_be_acknowledged(protocol: str, refused: str) -> None:
     agreed: dict[str, Any] = {"safety_acknowledgement": "true"}
     if protocol == RESPONSES:
         agreed = {"acknowledged_safety_checks": [{"id": "sc_1"}]}
     with serve_app(Simulator(script=script(BUYING))) as url:
         model = MODELS.get(protocol, "gemini-3.8-flash")
-        first = asked(protocol, url, model, [], stream=False)
-        calls, told = computer_calls_in(protocol, first.json()), response_parts(protocol, first.json())
-        silent = asked(protocol, url, model, computer_turn(protocol, calls, told), stream=False)
+        first = send_request(protocol, url, model, [], stream=False)
+        calls, parts = computer_calls_in(protocol, first.json()), response_parts(protocol, first.json())
+        silent = send_request(protocol, url, model, computer_turn(protocol, calls, parts), stream=False)
         assert silent.status_code == 400
         assert refused in silent.text
-        answer = asked(protocol, url, model, computer_turn(protocol, calls, told, **agreed), stream=False)
-        assert (answer.status_code, "Bought." in answer.text) == (200, True)
+        response = send_request(protocol, url, model, computer_turn(protocol, calls, parts, **agreed), stream=False)
+        assert (response.status_code, "Bought." in response.text) == (200, True)
         if protocol != RESPONSES:
             decision = (calls[0].get("functionCall") or {"args": calls[0].get("arguments")})["args"]["safety_decision"]
             assert decision | SAFETY_DECISION == decision
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_through_the_gateway_a_check_that_a_client_has_no_words_for_is_refused(stream: bool) -> None:
-    with serve_gateway(Simulator(script=script(BUYING))) as place:
-        answer = asked(ANTHROPIC, place.base_url, routed_model(RESPONSES), [], stream=stream)
-        assert "may not be dropped" in answer.text
-        assert '"tool_use"' not in answer.text
+def test_safety_check_unsupported_by_the_client_is_rejected(stream: bool) -> None:
+    with serve_gateway(Simulator(script=script(BUYING))) as gateway_setup:
+        response = send_request(ANTHROPIC, gateway_setup.base_url, routed_model(RESPONSES), [], stream=stream)
+        assert "may not be dropped" in response.text
+        assert '"tool_use"' not in response.text
 
 
 @pytest.mark.parametrize("upstream", [GEMINI, INTERACTIONS])
-def test_an_agreement_reaches_a_call_that_is_only_remembered(upstream: str) -> None:
-    with serve_gateway(Simulator(script=script(BUYING))) as place:
-        first = asked(RESPONSES, place.base_url, routed_model(upstream), [], stream=False).json()
+def test_acknowledgement_reaches_a_call_in_stored_history(upstream: str) -> None:
+    with serve_gateway(Simulator(script=script(BUYING))) as gateway_setup:
+        first = send_request(RESPONSES, gateway_setup.base_url, routed_model(upstream), [], stream=False).json()
         (call,) = computer_calls_in(RESPONSES, first)
         _, output = computer_turn(RESPONSES, [call], acknowledged_safety_checks=call["pending_safety_checks"])
         body = {"model": routed_model(upstream), "tools": [{"type": "computer"}], "previous_response_id": first["id"]}
-        answer = http_client.post(f"{place.base_url}/v1/responses", json=body | {"input": [output]})
-        assert (answer.status_code, "Bought." in answer.text) == (200, True)
+        response = http_client.post(f"{gateway_setup.base_url}/v1/responses", json=body | {"input": [output]})
+        assert (response.status_code, "Bought." in response.text) == (200, True)
 
 
-def test_what_a_script_drives_must_be_declared() -> None:
+def test_scripted_computer_use_must_be_declared() -> None:
     with serve_app(Simulator(script=script(TASK))) as url:
         body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go"}]}
-        answer = http_client.post(f"{url}/v1/messages", json=body)
-        assert (answer.status_code, "the request has no computer tool" in answer.text) == (500, True)
+        response = http_client.post(f"{url}/v1/messages", json=body)
+        assert (response.status_code, "the request has no computer tool" in response.text) == (500, True)

@@ -1,4 +1,4 @@
-"""A program that stops reading: the upstream is let go at once, whatever the SDK and the upstream."""
+"""Clients that stop reading release the upstream at once, for every SDK and upstream."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -92,40 +92,42 @@ STREAMS: dict[str, Callable[[str, str], Any]] = {
 }
 
 
-def check_let_go(seen: ObservedExchange) -> None:
-    wait_until(lambda: seen.released)
-    assert not seen.complete
+def check_released(exchange: ObservedExchange) -> None:
+    wait_until(lambda: exchange.released)
+    assert not exchange.complete
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
-def test_in_the_middle_of_a_stream(place: GatewaySetup, client: str) -> None:
-    with STREAMS[client](place.base_url, routed_model("anthropic")) as events:
+def test_disconnect_during_a_stream_releases_the_upstream(gateway_setup: GatewaySetup, client: str) -> None:
+    with STREAMS[client](gateway_setup.base_url, routed_model("anthropic")) as events:
         for _ in range(4):
             next(events)
-        (seen,) = place.upstream.exchanges
-        assert not seen.released
-    check_let_go(seen)
+        (exchange,) = gateway_setup.upstream.exchanges
+        assert not exchange.released
+    check_released(exchange)
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_whatever_the_upstream(place: GatewaySetup, upstream: str) -> None:
-    with from_anthropic(place.base_url, routed_model(upstream)) as events:
+def test_disconnect_releases_every_upstream(gateway_setup: GatewaySetup, upstream: str) -> None:
+    with from_anthropic(gateway_setup.base_url, routed_model(upstream)) as events:
         for _ in range(4):
             next(events)
-        (seen,) = place.upstream.exchanges
-        assert not seen.released
-    check_let_go(seen)
+        (exchange,) = gateway_setup.upstream.exchanges
+        assert not exchange.released
+    check_released(exchange)
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_before_the_first_byte(place: GatewaySetup, client: str, stream: bool) -> None:
+def test_disconnect_before_the_first_byte_releases_the_upstream(
+    gateway_setup: GatewaySetup, client: str, stream: bool
+) -> None:
     path, body = question_request(client, stream=stream, model=SDK_CLIENTS["gemini"][1], text="think long")
-    address = place.base_url.removeprefix("http://").split(":")
+    address = gateway_setup.base_url.removeprefix("http://").split(":")
     with socket.create_connection((address[0], int(address[1]))) as connection:
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
         connection.sendall(head.encode() + body)
-        wait_until(lambda: place.upstream.exchanges and place.upstream.exchanges[0].request_body)
-    (seen,) = place.upstream.exchanges
-    assert seen.status == 0
-    check_let_go(seen)
+        wait_until(lambda: gateway_setup.upstream.exchanges and gateway_setup.upstream.exchanges[0].request_body)
+    (exchange,) = gateway_setup.upstream.exchanges
+    assert exchange.status == 0
+    check_released(exchange)

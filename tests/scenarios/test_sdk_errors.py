@@ -1,4 +1,4 @@
-"""What goes wrong is raised by each SDK as its own exception, with its status, whoever the upstream is."""
+"""Upstream errors are raised by each SDK as its exception, with the status of the upstream."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -44,20 +44,20 @@ EXCEPTIONS: dict[str, dict[int, type[Exception]]] = {
     },
 }
 EXCEPTIONS["openai-responses"] = EXCEPTIONS["openai-chat"]
-# The words at which the simulated upstream fails, the status it fails with, and what it says.
+# Words that make the simulated upstream fail, with status and message.
 FAILURES = [
     ("senseless", 400, "makes no sense"),
     ("what is that", 404, "No such model"),
     ("too fast", 429, "Slow down"),
 ]
-# Ollama's SDK keeps no headers.
+# Ollama's SDK drops headers.
 WITHOUT_HEADERS = ("ollama",)
 
 
-def raised_by(client: str, base_url: str, model: str, words: str, *, stream: bool, status: int) -> Any:
+def raised_by(client: str, base_url: str, model: str, trigger: str, *, stream: bool, status: int) -> Any:
     talk = SDK_CLIENTS[client][0](base_url, model, stream=stream)
     with pytest.raises(EXCEPTIONS[client][status]) as raised:
-        talk.send_text(words)
+        talk.send_text(trigger)
     error: Any = raised.value
     assert getattr(error, "status_code", getattr(error, "code", None)) == status
     return error
@@ -70,43 +70,45 @@ def headers_of(error: Any) -> Any:
 
 @for_every_pair
 @buffered_and_streamed
-def test_what_an_upstream_refuses(place: GatewaySetup, client: str, upstream: str, stream: bool) -> None:
-    for words, status, said in FAILURES:
-        error = raised_by(client, place.base_url, routed_model(upstream), words, stream=stream, status=status)
-        assert said in str(error)
-        assert place.gateway.exchanges[-1].headers.get("retry-after") == ("33" if status == 429 else None)
+def test_upstream_error_is_raised_by_every_sdk(
+    gateway_setup: GatewaySetup, client: str, upstream: str, stream: bool
+) -> None:
+    for trigger, status, message in FAILURES:
+        error = raised_by(client, gateway_setup.base_url, routed_model(upstream), trigger, stream=stream, status=status)
+        assert message in str(error)
+        assert gateway_setup.gateway.exchanges[-1].headers.get("retry-after") == ("33" if status == 429 else None)
         if status == 429 and client not in WITHOUT_HEADERS:
             assert headers_of(error)["retry-after"] == "33"
-    assert len(place.upstream.exchanges) == len(FAILURES)
+    assert len(gateway_setup.upstream.exchanges) == len(FAILURES)
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_a_stream_that_breaks_off_is_no_answer_to_googles_clients(place: GatewaySetup, upstream: str) -> None:
-    """Their Node SDK reads over an error within an event: as Google does, it is written without one."""
-    talk = SDK_CLIENTS["gemini"][0](place.base_url, routed_model(upstream), stream=True)
+def test_google_client_raises_for_a_truncated_stream(gateway_setup: GatewaySetup, upstream: str) -> None:
+    """Google's Node SDK ignores an in-band error, so the gateway cuts the stream as Google does."""
+    talk = SDK_CLIENTS["gemini"][0](gateway_setup.base_url, routed_model(upstream), stream=True)
     with pytest.raises(genai.errors.ServerError) as raised:
         talk.send_text("half of it")
     assert raised.value.code == 500
-    assert place.gateway.exchanges[-1].response_body.split(b"\n\n")[-2].startswith(b'{"error":')
+    assert gateway_setup.gateway.exchanges[-1].response_body.split(b"\n\n")[-2].startswith(b'{"error":')
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
 @buffered_and_streamed
-def test_a_model_that_nobody_is_configured_for(place: GatewaySetup, client: str, stream: bool) -> None:
-    error = raised_by(client, place.base_url, "nobody-knows", "Hi", stream=stream, status=404)
+def test_unknown_model_is_raised_by_every_sdk(gateway_setup: GatewaySetup, client: str, stream: bool) -> None:
+    error = raised_by(client, gateway_setup.base_url, "nobody-knows", "Hi", stream=stream, status=404)
     assert "unknown model 'nobody-knows'" in str(error)
-    assert place.upstream.exchanges == []
+    assert gateway_setup.upstream.exchanges == []
 
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[GatewaySetup]:
-    with serve_gateway(Simulator(), '[server]\nkeys = ["a-key-of-the-gateway"]') as place:
-        yield place
+    with serve_gateway(Simulator(), '[server]\nkeys = ["a-key-of-the-gateway"]') as gateway_setup:
+        yield gateway_setup
 
 
 @pytest.mark.parametrize("client", SDK_CLIENTS)
 @buffered_and_streamed
-def test_a_key_that_is_not_the_gateways(locked: GatewaySetup, client: str, stream: bool) -> None:
+def test_invalid_key_is_raised_by_every_sdk(locked: GatewaySetup, client: str, stream: bool) -> None:
     error = raised_by(client, locked.base_url, routed_model("anthropic"), "Hi", stream=stream, status=401)
     assert "missing or invalid API key" in str(error)
     assert locked.upstream.exchanges == []

@@ -1,6 +1,4 @@
-"""What the official SDKs run by themselves, through the gateway on upstreams of every other protocol: the loop of tool
-calls, streams that they put together, and answers that they read into types.
-"""
+"""Tool loops, stream accumulators and typed output of the official SDKs, on upstreams of every other protocol."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -26,8 +24,8 @@ from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
 
 @pytest.fixture(scope="module")
 def only_task() -> Iterator[GatewaySetup]:
-    with serve_gateway(task_simulator()) as place:
-        yield place
+    with serve_gateway(task_simulator()) as gateway_setup:
+        yield gateway_setup
 
 
 @pytest.fixture
@@ -87,11 +85,11 @@ def openai_responses_stream(base_url: str, model: str, tools: TaskTools) -> str:
     with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         while True:
             with client.responses.stream(model=model, input=history, tools=DECLARED, store=False) as stream:
-                said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+                text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
                 response = stream.get_final_response()
             if not (results := _answers(tools, response)):
-                assert said == response.output_text
-                return said
+                assert text == response.output_text
+                return text
             history += [*response.output, *results]
 
 
@@ -124,11 +122,11 @@ def openai_chat_stream(base_url: str, model: str, tools: TaskTools) -> str:
     with openai.OpenAI(base_url=f"{base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         while True:
             with client.chat.completions.stream(model=model, messages=history, tools=DECLARED) as stream:
-                said = "".join(event.delta for event in stream if event.type == "content.delta")
+                text = "".join(event.delta for event in stream if event.type == "content.delta")
                 message = stream.get_final_completion().choices[0].message
             if not message.tool_calls:
-                assert said == message.content
-                return said
+                assert text == message.content
+                return text
             history += [message.to_dict(), *_results(tools, message)]
 
 
@@ -157,7 +155,7 @@ def _results(tools: TaskTools, message: Any) -> list[Any]:
 
 
 def _run(tools: TaskTools, name: str, arguments: Any) -> str:
-    """With arguments that the SDK has read into the type that declared them."""
+    """Run the tool with arguments that the SDK parsed into the declared type."""
     assert isinstance(arguments, {"get_weather": Weather, "save_note": Note}[name])
     output: str = getattr(tools, name)(**arguments.model_dump())
     return output
@@ -191,11 +189,13 @@ PARSERS: dict[str, tuple[Callable[[str, str, TaskTools], Any], str]] = {
 
 
 def abroad(helpers: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
-    return [(name, upstream) for name, (_, home) in helpers.items() for upstream in SDK_CLIENTS if upstream != home]
+    return [
+        (name, upstream) for name, (_, protocol) in helpers.items() for upstream in SDK_CLIENTS if upstream != protocol
+    ]
 
 
 @pytest.mark.parametrize(("helper", "upstream"), abroad(HELPERS))
-def test_a_loop_of_three_steps(task: GatewaySetup, helper: str, upstream: str) -> None:
+def test_sdk_tool_loop_runs_three_steps(task: GatewaySetup, helper: str, upstream: str) -> None:
     tools = TaskTools()
     text = HELPERS[helper][0](task.base_url, routed_model(upstream), tools)
     assert tools.calls == EXPECTED_CALLS
@@ -204,7 +204,7 @@ def test_a_loop_of_three_steps(task: GatewaySetup, helper: str, upstream: str) -
 
 
 @pytest.mark.parametrize(("parser", "upstream"), abroad(PARSERS))
-def test_a_loop_that_ends_in_a_type(task: GatewaySetup, parser: str, upstream: str) -> None:
+def test_sdk_tool_loop_returns_a_typed_result(task: GatewaySetup, parser: str, upstream: str) -> None:
     tools = TaskTools()
     verdict = PARSERS[parser][0](task.base_url, routed_model(upstream), tools)
     assert tools.calls == EXPECTED_CALLS

@@ -1,6 +1,6 @@
-"""Every official SDK in front of every upstream, through the gateway: a tool cycle of two turns, streamed and not.
+"""Every official SDK on every upstream through the gateway: a tool cycle of two turns, streamed and not.
 
-The upstream is strict: it refuses calls and results that don't pair, and a history without the proofs of its thinking.
+The upstream is strict: it rejects unpaired calls and results, and a history without signatures of its thinking.
 """
 
 import json
@@ -33,20 +33,20 @@ NOTE = ClientTool(
 AWKWARD = {"text": 'Grüße, "Welt"\n\t𝄞 \\ </script> \u2028 日本', "number": 9007199254740993}
 WISH = f'get_weather {{"city": "Zürich"}} and save_note {json.dumps(AWKWARD, ensure_ascii=False)}'
 RESULTS = ["snow, 4711 mm", 'kept as "0815"\n→ ✓']
-# How thinking is asked for so that every upstream that can think does, if that is more than the SDK's usual way.
+# Options that request thinking from every upstream that supports it, if the SDK's default does not.
 THINKING: dict[str, dict[str, Any]] = {
     "anthropic": {"output_config": {"effort": "high"}},
     "gemini": {"thinking_config": {"include_thoughts": True, "thinking_level": "high"}},
     "openrouter": {"reasoning": {"effort": "high", "summary": "auto"}},
 }
 
-# Ollama's `true` says not how much.
+# Ollama's `true` states no effort.
 NOT_THINKING = {("ollama", "openai-responses")}
 
 
-def opened(place: GatewaySetup, client: str, upstream: str, *, stream: bool, thinking: bool) -> SdkClient:
+def open_client(gateway_setup: GatewaySetup, client: str, upstream: str, *, stream: bool, thinking: bool) -> SdkClient:
     return SDK_CLIENTS[client][0](
-        place.base_url,
+        gateway_setup.base_url,
         routed_model(upstream),
         stream=stream,
         thinking=thinking,
@@ -55,63 +55,65 @@ def opened(place: GatewaySetup, client: str, upstream: str, *, stream: bool, thi
     )
 
 
-def check_calls(heard: ReceivedResponse) -> None:
-    assert [(call.name, call.arguments) for call in heard.calls] == [
+def check_calls(response: ReceivedResponse) -> None:
+    assert [(call.name, call.arguments) for call in response.calls] == [
         ("get_weather", {"city": "Zürich"}),
         ("save_note", AWKWARD),
     ]
 
 
-def check_answer(heard: ReceivedResponse) -> None:
-    assert heard.calls == ()
+def check_answer(response: ReceivedResponse) -> None:
+    assert response.calls == ()
     for result in RESULTS:
-        assert result in heard.text
+        assert result in response.text
 
 
-def check_pairs(place: GatewaySetup, upstream: str, calls: Sequence[ReceivedCall]) -> None:
-    """The calls that the upstream got back are its own, and each result has found its call."""
-    first, second = place.upstream.exchanges
-    made, results = second.calls(upstream), second.results(upstream)
-    assert [json.loads(call.arguments) for call in made] == [call.arguments for call in calls]
-    assert [call.id for call in made] == [result.call_id for result in results]
+def check_pairs(gateway_setup: GatewaySetup, upstream: str, calls: Sequence[ReceivedCall]) -> None:
+    """Check that the upstream got its calls back, each with the matching result."""
+    first, second = gateway_setup.upstream.exchanges
+    calls_returned, results = second.calls(upstream), second.results(upstream)
+    assert [json.loads(call.arguments) for call in calls_returned] == [call.arguments for call in calls]
+    assert [call.id for call in calls_returned] == [result.call_id for result in results]
     if calls[0].id is not None:
-        assert all(call.id is None or call.id.encode() in first.response_body for call in made)
+        assert all(call.id is None or call.id.encode() in first.response_body for call in calls_returned)
 
 
 @for_every_pair
 @buffered_and_streamed
-def test_a_tool_cycle_of_two_turns(place: GatewaySetup, client: str, upstream: str, stream: bool) -> None:
-    talk = opened(place, client, upstream, stream=stream, thinking=True)
-    # In words of its own: the gateway would know the same conversation again.
+def test_tool_cycle_of_two_turns(gateway_setup: GatewaySetup, client: str, upstream: str, stream: bool) -> None:
+    talk = open_client(gateway_setup, client, upstream, stream=stream, thinking=True)
+    # Different words, or the gateway would recognize the conversation.
     first = talk.send_text(f"Step by step: {WISH}" if stream else WISH)
     check_calls(first)
-    issued = signatures_in(place.upstream.exchanges[0].response_body)
+    issued = signatures_in(gateway_setup.upstream.exchanges[0].response_body)
     assert bool(issued) == (upstream in SIGNING_PROTOCOLS and (client, upstream) not in NOT_THINKING)
     second = talk.send_results(first.calls, RESULTS)
     check_answer(second)
-    assert [seen.status for seen in place.upstream.exchanges] == [200, 200]
-    check_pairs(place, upstream, first.calls)
-    assert signatures_in(place.upstream.exchanges[1].request_body) == issued
+    assert [exchange.status for exchange in gateway_setup.upstream.exchanges] == [200, 200]
+    check_pairs(gateway_setup, upstream, first.calls)
+    assert signatures_in(gateway_setup.upstream.exchanges[1].request_body) == issued
 
 
 @for_every_pair
-def test_without_thinking(place: GatewaySetup, client: str, upstream: str) -> None:
-    talk = opened(place, client, upstream, stream=False, thinking=False)
+def test_tool_cycle_without_thinking(gateway_setup: GatewaySetup, client: str, upstream: str) -> None:
+    talk = open_client(gateway_setup, client, upstream, stream=False, thinking=False)
     first = talk.send_text(WISH)
     check_calls(first)
     check_answer(talk.send_results(first.calls, RESULTS))
-    check_pairs(place, upstream, first.calls)
+    check_pairs(gateway_setup, upstream, first.calls)
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "ollama"])
 @pytest.mark.parametrize("upstream", SIGNING_PROTOCOLS)
 @buffered_and_streamed
-def test_a_proof_that_is_kept_for_the_client_is_not_lost(
-    place: GatewaySetup, client: str, upstream: str, stream: bool
+def test_signature_kept_for_the_client_is_not_reported_as_a_loss(
+    gateway_setup: GatewaySetup, client: str, upstream: str, stream: bool
 ) -> None:
-    opened(place, client, upstream, stream=stream, thinking=True).send_text(WISH)
-    assert [loss for loss in place.losses() if loss["path"].endswith(("ignature", "/encrypted_content", "/data"))] == []
+    open_client(gateway_setup, client, upstream, stream=stream, thinking=True).send_text(WISH)
+    assert [
+        loss for loss in gateway_setup.losses() if loss["path"].endswith(("ignature", "/encrypted_content", "/data"))
+    ] == []
 
 
-def test_nothing_is_left_out() -> None:
+def test_matrix_covers_all_protocols() -> None:
     assert len(CLIENT_UPSTREAM_PAIRS) == len(PROTOCOLS) ** 2

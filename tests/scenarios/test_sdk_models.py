@@ -1,4 +1,4 @@
-"""The models that the gateway offers, listed and looked up with each SDK."""
+"""The gateway's models, listed and retrieved with each SDK."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ from tests.support.sdk.clients import API_KEY, SDK_CLIENTS
 OFFERED = [routed_model(name) for name in SDK_CLIENTS]
 
 
-def test_anthropic(place: GatewaySetup) -> None:
-    with anthropic.Anthropic(base_url=place.base_url, api_key=API_KEY, max_retries=0) as client:
+def test_anthropic_sdk_lists_models(gateway_setup: GatewaySetup) -> None:
+    with anthropic.Anthropic(base_url=gateway_setup.base_url, api_key=API_KEY, max_retries=0) as client:
         assert [model.id for model in client.models.list()] == OFFERED
         assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
         with pytest.raises(anthropic.NotFoundError):
             client.models.retrieve("nobody-knows")
 
 
-def test_openai(place: GatewaySetup) -> None:
-    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+def test_openai_sdk_lists_models(gateway_setup: GatewaySetup) -> None:
+    with openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         assert [model.id for model in client.models.list()] == OFFERED
         assert [client.models.retrieve(name).id for name in OFFERED] == OFFERED
         with pytest.raises(openai.NotFoundError):
@@ -32,8 +32,8 @@ def test_openai(place: GatewaySetup) -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta"])
-def test_google(place: GatewaySetup, version: str) -> None:
-    options: Any = {"base_url": place.base_url, "api_version": version}
+def test_google_sdk_lists_models(gateway_setup: GatewaySetup, version: str) -> None:
+    options: Any = {"base_url": gateway_setup.base_url, "api_version": version}
     with genai.Client(api_key=API_KEY, http_options=options) as client:
         assert [model.name for model in client.models.list()] == [f"models/{name}" for name in OFFERED]
         assert [client.models.get(model=name).name for name in OFFERED] == [f"models/{name}" for name in OFFERED]
@@ -41,8 +41,8 @@ def test_google(place: GatewaySetup, version: str) -> None:
             client.models.get(model="nobody-knows")
 
 
-def test_ollama(place: GatewaySetup) -> None:
-    with ollama.Client(host=place.base_url) as client:
+def test_ollama_sdk_lists_models(gateway_setup: GatewaySetup) -> None:
+    with ollama.Client(host=gateway_setup.base_url) as client:
         assert [model.model for model in client.list().models] == OFFERED
         assert all("tools" in (client.show(name).capabilities or ()) for name in OFFERED)
         with pytest.raises(ollama.ResponseError) as raised:
@@ -50,8 +50,8 @@ def test_ollama(place: GatewaySetup) -> None:
         assert raised.value.status_code == 404
 
 
-def test_openrouter(place: GatewaySetup) -> None:
-    with openrouter.OpenRouter(api_key=API_KEY, server_url=f"{place.base_url}/api/v1") as client:
+def test_openrouter_sdk_lists_models(gateway_setup: GatewaySetup) -> None:
+    with openrouter.OpenRouter(api_key=API_KEY, server_url=f"{gateway_setup.base_url}/api/v1") as client:
         assert [model.id for model in client.models.list().result.data] == OFFERED
         for name in OFFERED:
             author, _, slug = name.partition("/")

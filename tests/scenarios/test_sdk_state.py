@@ -1,6 +1,6 @@
-"""Clients that say only what is new: three turns with tools on every upstream, before and after a restart.
+"""Clients that send only new input: three turns with tools on every upstream, before and after a restart.
 
-The upstreams hold nothing that they are asked for: they refuse a result without its call, and a call without its proof.
+The upstreams store nothing: they reject a result without its call, and a call without its signature.
 """
 
 import json
@@ -35,24 +35,24 @@ from tests.support.servers.asgi import http_client
 
 @pytest.fixture
 def restarting(tmp_path: Path) -> Iterator[RestartableGateway]:
-    found = RestartableGateway(tmp_path / "state.db")
-    found.start()
-    yield found
-    found.stop()
+    gateway = RestartableGateway(tmp_path / "state.db")
+    gateway.start()
+    yield gateway
+    gateway.stop()
 
 
 @pytest.fixture(scope="module")
-def only_keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewaySetup]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewaySetup]:
     state = tmp_path_factory.mktemp("state") / "state.db"
-    found = RestartableGateway(state)
-    yield found.start()
-    found.stop()
+    gateway = RestartableGateway(state)
+    yield gateway.start()
+    gateway.stop()
 
 
 @pytest.fixture
-def keyed(only_keyed: GatewaySetup) -> GatewaySetup:
-    only_keyed.reset()
-    return only_keyed
+def gateway_setup(shared_gateway: GatewaySetup) -> GatewaySetup:
+    shared_gateway.reset()
+    return shared_gateway
 
 
 def outputs(response: Any, result: str) -> list[dict[str, Any]]:
@@ -61,153 +61,169 @@ def outputs(response: Any, result: str) -> list[dict[str, Any]]:
     return [{"type": "function_call_output", "call_id": call.call_id, "output": result} for call in calls]
 
 
-def check_last(place: GatewaySetup, upstream: str, cities: list[str]) -> None:
-    """The upstream got the whole conversation, its own proofs, and each system text and tool once."""
-    seen = place.upstream.exchanges[-1]
-    assert seen.status == 200
-    assert [call.arguments.replace(" ", "") for call in seen.calls(upstream)] == [
+def check_last(gateway_setup: GatewaySetup, upstream: str, cities: list[str]) -> None:
+    """Check that the upstream got the complete conversation, its signatures, and each system text and tool once."""
+    exchange = gateway_setup.upstream.exchanges[-1]
+    assert exchange.status == 200
+    assert [call.arguments.replace(" ", "") for call in exchange.calls(upstream)] == [
         f'{{"city":"{city}"}}' for city in cities
     ]
-    assert [call.id for call in seen.calls(upstream)] == [result.call_id for result in seen.results(upstream)]
-    assert seen.request_body.count(SYSTEM_PROMPT.encode()) == 1
-    assert len(seen.request(upstream).tools or ()) == 1
+    assert [call.id for call in exchange.calls(upstream)] == [result.call_id for result in exchange.results(upstream)]
+    assert exchange.request_body.count(SYSTEM_PROMPT.encode()) == 1
+    assert len(exchange.request(upstream).tools or ()) == 1
     if upstream in SIGNING_PROTOCOLS:
-        assert len(signatures_in(seen.request_body)) >= len(cities)
+        assert len(signatures_in(exchange.request_body)) >= len(cities)
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
 @buffered_and_streamed
-def test_responses_go_on_from_an_id(restarting: RestartableGateway, upstream: str, stream: bool) -> None:
-    place = restarting.setup
-    first = create_response(place, upstream, "What is the weather in Oslo?", stream=stream)
-    second = create_response(place, upstream, outputs(first, "snow"), stream=stream, previous_response_id=first.id)
+def test_responses_continue_from_a_previous_response_id(
+    restarting: RestartableGateway, upstream: str, stream: bool
+) -> None:
+    gateway_setup = restarting.setup
+    first = create_response(gateway_setup, upstream, "What is the weather in Oslo?", stream=stream)
+    second = create_response(
+        gateway_setup, upstream, outputs(first, "snow"), stream=stream, previous_response_id=first.id
+    )
     assert "snow" in second.output_text
     if upstream != "openai-responses":  # at home the answer is passed on as it is
         assert second.previous_response_id == first.id
-    place = restarting.start()
-    third = create_response(place, upstream, "And the weather in Rome?", stream=stream, previous_response_id=second.id)
-    fourth = create_response(place, upstream, outputs(third, "sun"), stream=stream, previous_response_id=third.id)
+    gateway_setup = restarting.start()
+    third = create_response(
+        gateway_setup, upstream, "And the weather in Rome?", stream=stream, previous_response_id=second.id
+    )
+    fourth = create_response(
+        gateway_setup, upstream, outputs(third, "sun"), stream=stream, previous_response_id=third.id
+    )
     assert "sun" in fourth.output_text
     assert len({first.id, second.id, third.id, fourth.id}) == 4
-    check_last(place, upstream, ["Oslo", "Rome"])
+    check_last(gateway_setup, upstream, ["Oslo", "Rome"])
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
 @buffered_and_streamed
-def test_responses_in_a_conversation(restarting: RestartableGateway, upstream: str, stream: bool) -> None:
-    place = restarting.setup
-    with openai_client(place) as client:
+def test_responses_continue_in_a_conversation(restarting: RestartableGateway, upstream: str, stream: bool) -> None:
+    gateway_setup = restarting.setup
+    with openai_client(gateway_setup) as client:
         conversation = client.conversations.create(metadata={"topic": "rain"}).id
-    first = create_response(place, upstream, "What is the weather in Oslo?", stream=stream, conversation=conversation)
-    second = create_response(place, upstream, outputs(first, "snow"), stream=stream, conversation={"id": conversation})
+    first = create_response(
+        gateway_setup, upstream, "What is the weather in Oslo?", stream=stream, conversation=conversation
+    )
+    second = create_response(
+        gateway_setup, upstream, outputs(first, "snow"), stream=stream, conversation={"id": conversation}
+    )
     if upstream != "openai-responses":
         assert second.conversation.id == conversation
-    place = restarting.start()
-    third = create_response(place, upstream, "And the weather in Rome?", stream=stream, conversation=conversation)
-    fourth = create_response(place, upstream, outputs(third, "sun"), stream=stream, conversation=conversation)
+    gateway_setup = restarting.start()
+    third = create_response(
+        gateway_setup, upstream, "And the weather in Rome?", stream=stream, conversation=conversation
+    )
+    fourth = create_response(gateway_setup, upstream, outputs(third, "sun"), stream=stream, conversation=conversation)
     assert "sun" in fourth.output_text
-    check_last(place, upstream, ["Oslo", "Rome"])
+    check_last(gateway_setup, upstream, ["Oslo", "Rome"])
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
 @buffered_and_streamed
-def test_interactions_go_on_from_an_id(restarting: RestartableGateway, upstream: str, stream: bool) -> None:
-    place = restarting.setup
-    first = create_interaction(place, upstream, "What is the weather in Oslo?", stream=stream)
+def test_interactions_continue_from_a_previous_interaction_id(
+    restarting: RestartableGateway, upstream: str, stream: bool
+) -> None:
+    gateway_setup = restarting.setup
+    first = create_interaction(gateway_setup, upstream, "What is the weather in Oslo?", stream=stream)
     second = create_interaction(
-        place, upstream, function_results_for(first, "snow"), stream=stream, previous_interaction_id=first.id
+        gateway_setup, upstream, function_results_for(first, "snow"), stream=stream, previous_interaction_id=first.id
     )
     assert "snow" in second.output_text
     if upstream != "gemini-interactions":
         assert second.previous_interaction_id == first.id
-    place = restarting.start()
+    gateway_setup = restarting.start()
     question = [{"type": "text", "text": "And the weather in Rome?"}]
-    third = create_interaction(place, upstream, question, stream=stream, previous_interaction_id=second.id)
+    third = create_interaction(gateway_setup, upstream, question, stream=stream, previous_interaction_id=second.id)
     fourth = create_interaction(
-        place, upstream, function_results_for(third, "sun"), stream=stream, previous_interaction_id=third.id
+        gateway_setup, upstream, function_results_for(third, "sun"), stream=stream, previous_interaction_id=third.id
     )
     assert "sun" in fourth.output_text
-    check_last(place, upstream, ["Oslo", "Rome"])
+    check_last(gateway_setup, upstream, ["Oslo", "Rome"])
 
 
-# ---- what can be done with an id
+# ---- operations on an id
 
 
-def test_a_response_by_its_id(keyed: GatewaySetup) -> None:
-    with openai_client(keyed) as client:
-        made = create_response(keyed, "anthropic", "What is the weather in Oslo?")
-        assert client.responses.retrieve(made.id).model_dump() == made.model_dump()
-        (item,) = client.responses.input_items.list(made.id).data
-        shown = item.model_dump(exclude_none=True)
-        assert shown["content"] == [{"type": "input_text", "text": "What is the weather in Oslo?"}]
-        assert shown["role"] == "user"
-        replayed: list[Any] = list(client.responses.retrieve(made.id, stream=True))
-        assert replayed[-1].response.model_dump()["output"] == made.model_dump()["output"]
-        rest = list(client.responses.retrieve(made.id, stream=True, starting_after=replayed[2].sequence_number))
-        assert [event.model_dump() for event in rest] == [event.model_dump() for event in replayed[3:]]
+def test_stored_response_can_be_retrieved_replayed_and_deleted(gateway_setup: GatewaySetup) -> None:
+    with openai_client(gateway_setup) as client:
+        created = create_response(gateway_setup, "anthropic", "What is the weather in Oslo?")
+        assert client.responses.retrieve(created.id).model_dump() == created.model_dump()
+        (item,) = client.responses.input_items.list(created.id).data
+        item_body = item.model_dump(exclude_none=True)
+        assert item_body["content"] == [{"type": "input_text", "text": "What is the weather in Oslo?"}]
+        assert item_body["role"] == "user"
+        replayed: list[Any] = list(client.responses.retrieve(created.id, stream=True))
+        assert replayed[-1].response.model_dump()["output"] == created.model_dump()["output"]
+        remaining = list(client.responses.retrieve(created.id, stream=True, starting_after=replayed[2].sequence_number))
+        assert [event.model_dump() for event in remaining] == [event.model_dump() for event in replayed[3:]]
         with pytest.raises(openai.BadRequestError, match="Cannot cancel a synchronous response"):
-            client.responses.cancel(made.id)
-        client.responses.delete(made.id)
+            client.responses.cancel(created.id)
+        client.responses.delete(created.id)
         with pytest.raises(openai.NotFoundError):
-            client.responses.retrieve(made.id)
+            client.responses.retrieve(created.id)
         with pytest.raises(openai.NotFoundError):
-            client.responses.delete(made.id)
-        with pytest.raises(openai.BadRequestError) as refused:
-            create_response(keyed, "anthropic", "And then?", previous_response_id=made.id)
-        assert refused.value.code == "previous_response_not_found"
+            client.responses.delete(created.id)
+        with pytest.raises(openai.BadRequestError) as error:
+            create_response(gateway_setup, "anthropic", "And then?", previous_response_id=created.id)
+        assert error.value.code == "previous_response_not_found"
 
 
-def test_an_interaction_by_its_id(keyed: GatewaySetup) -> None:
-    with google_client(keyed) as client:
-        made = create_interaction(keyed, "anthropic", "What is the weather in Oslo?")
-        assert client.interactions.get(made.id).steps == made.steps
-        whole = client.interactions.get(made.id, include_input=True)
-        assert [step.type for step in whole.steps or ()] == ["user_input", *(step.type for step in made.steps)]
-        replayed: Any = client.interactions.get(made.id, stream=True)
+def test_stored_interaction_can_be_retrieved_and_deleted(gateway_setup: GatewaySetup) -> None:
+    with google_client(gateway_setup) as client:
+        created = create_interaction(gateway_setup, "anthropic", "What is the weather in Oslo?")
+        assert client.interactions.get(created.id).steps == created.steps
+        interaction = client.interactions.get(created.id, include_input=True)
+        assert [step.type for step in interaction.steps or ()] == ["user_input", *(step.type for step in created.steps)]
+        replayed: Any = client.interactions.get(created.id, stream=True)
         kinds = [event.event_type for event in replayed]
         assert (kinds[0], kinds[-1]) == ("interaction.created", "interaction.completed")
-        assert kinds.count("step.start") == len(made.steps)
-        client.interactions.delete(made.id)
-        for gone in (client.interactions.get, client.interactions.delete, client.interactions.cancel):
+        assert kinds.count("step.start") == len(created.steps)
+        client.interactions.delete(created.id)
+        for operation in (client.interactions.get, client.interactions.delete, client.interactions.cancel):
             with pytest.raises(compat_errors.NotFoundError):
-                gone(made.id)
+                operation(created.id)
         with pytest.raises(compat_errors.NotFoundError):
-            create_interaction(keyed, "anthropic", "And then?", previous_interaction_id=made.id)
+            create_interaction(gateway_setup, "anthropic", "And then?", previous_interaction_id=created.id)
 
 
-def test_a_conversation_by_its_id(keyed: GatewaySetup) -> None:
-    with openai_client(keyed) as client:
-        said = [{"type": "message", "role": "user", "content": f"number {number}"} for number in range(3)]
-        made = client.conversations.create(items=said[:1], metadata={"topic": "numbers"})  # type: ignore[arg-type]
-        assert client.conversations.retrieve(made.id) == made
-        assert client.conversations.update(made.id, metadata={"topic": "more"}).metadata == {"topic": "more"}
-        added = client.conversations.items.create(made.id, items=said[1:]).data  # type: ignore[arg-type]
-        items = list(client.conversations.items.list(made.id, order="asc", limit=2))  # pages follow
+def test_stored_conversation_can_be_edited_and_deleted(gateway_setup: GatewaySetup) -> None:
+    with openai_client(gateway_setup) as client:
+        new_items = [{"type": "message", "role": "user", "content": f"number {number}"} for number in range(3)]
+        created = client.conversations.create(items=new_items[:1], metadata={"topic": "numbers"})  # type: ignore[arg-type]
+        assert client.conversations.retrieve(created.id) == created
+        assert client.conversations.update(created.id, metadata={"topic": "more"}).metadata == {"topic": "more"}
+        added = client.conversations.items.create(created.id, items=new_items[1:]).data  # type: ignore[arg-type]
+        items = list(client.conversations.items.list(created.id, order="asc", limit=2))  # pages follow
         assert [item.model_dump()["content"][0]["text"] for item in items] == ["number 0", "number 1", "number 2"]
-        assert [item.id for item in client.conversations.items.list(made.id).data] == [
+        assert [item.id for item in client.conversations.items.list(created.id).data] == [
             item.id for item in reversed(items)
         ]
-        assert client.conversations.items.retrieve(added[0].id or "", conversation_id=made.id) == items[1]
-        client.conversations.items.delete(added[0].id or "", conversation_id=made.id)
-        assert len(client.conversations.items.list(made.id).data) == 2
-        create_response(keyed, "gemini", "What is the weather in Oslo?", conversation=made.id)
-        kinds = [item.type for item in client.conversations.items.list(made.id, order="asc").data]
+        assert client.conversations.items.retrieve(added[0].id or "", conversation_id=created.id) == items[1]
+        client.conversations.items.delete(added[0].id or "", conversation_id=created.id)
+        assert len(client.conversations.items.list(created.id).data) == 2
+        create_response(gateway_setup, "gemini", "What is the weather in Oslo?", conversation=created.id)
+        kinds = [item.type for item in client.conversations.items.list(created.id, order="asc").data]
         assert kinds[:3] == ["message", "message", "message"]
         assert kinds[-1] == "function_call"
-        assert client.conversations.delete(made.id).deleted
+        assert client.conversations.delete(created.id).deleted
         with pytest.raises(openai.NotFoundError):
-            client.conversations.retrieve(made.id)
+            client.conversations.retrieve(created.id)
         with pytest.raises(openai.NotFoundError, match="Conversation with id"):
-            create_response(keyed, "gemini", "And now?", conversation=made.id)
+            create_response(gateway_setup, "gemini", "And now?", conversation=created.id)
 
 
-# ---- whose it is
+# ---- ownership
 
 
-def test_another_key_sees_no_response(keyed: GatewaySetup) -> None:
-    made = create_response(keyed, "anthropic", "What is the weather in Oslo?")
-    asked = len(keyed.upstream.exchanges)
-    with openai_client(keyed, CLIENT_KEYS[1]) as stranger:
+def test_another_key_cannot_access_a_response(gateway_setup: GatewaySetup) -> None:
+    created = create_response(gateway_setup, "anthropic", "What is the weather in Oslo?")
+    request_count = len(gateway_setup.upstream.exchanges)
+    with openai_client(gateway_setup, CLIENT_KEYS[1]) as stranger:
         for deed in (
             stranger.responses.retrieve,
             stranger.responses.delete,
@@ -215,119 +231,133 @@ def test_another_key_sees_no_response(keyed: GatewaySetup) -> None:
             stranger.responses.input_items.list,
         ):
             with pytest.raises(openai.NotFoundError):
-                deed(made.id)
-    with pytest.raises(openai.BadRequestError) as refused:
-        create_response(keyed, "anthropic", "What did I say?", key=CLIENT_KEYS[1], previous_response_id=made.id)
-    assert refused.value.code == "previous_response_not_found"
-    home = create_response(keyed, "openai-responses", "Hi")  # the upstream itself would know this one
-    asked += 1
+                deed(created.id)
+    with pytest.raises(openai.BadRequestError) as error:
+        create_response(
+            gateway_setup, "anthropic", "What did I say?", key=CLIENT_KEYS[1], previous_response_id=created.id
+        )
+    assert error.value.code == "previous_response_not_found"
+    upstream_response = create_response(
+        gateway_setup, "openai-responses", "Hi"
+    )  # the upstream itself would know this one
+    request_count += 1
     with pytest.raises(openai.BadRequestError):
-        create_response(keyed, "openai-responses", "What did I say?", key=CLIENT_KEYS[1], previous_response_id=home.id)
-    assert len(keyed.upstream.exchanges) == asked
-    assert create_response(keyed, "anthropic", outputs(made, "snow"), previous_response_id=made.id).output_text
-
-
-def test_another_key_sees_no_interaction(keyed: GatewaySetup) -> None:
-    made = create_interaction(keyed, "anthropic", "What is the weather in Oslo?")
-    with google_client(keyed, CLIENT_KEYS[1]) as stranger:
-        for deed in (stranger.interactions.get, stranger.interactions.delete, stranger.interactions.cancel):
-            with pytest.raises(compat_errors.NotFoundError):
-                deed(made.id)
-    with pytest.raises(compat_errors.NotFoundError):
-        create_interaction(keyed, "anthropic", "What did I say?", key=CLIENT_KEYS[1], previous_interaction_id=made.id)
-    assert create_interaction(
-        keyed, "anthropic", function_results_for(made, "snow"), previous_interaction_id=made.id
+        create_response(
+            gateway_setup,
+            "openai-responses",
+            "What did I say?",
+            key=CLIENT_KEYS[1],
+            previous_response_id=upstream_response.id,
+        )
+    assert len(gateway_setup.upstream.exchanges) == request_count
+    assert create_response(
+        gateway_setup, "anthropic", outputs(created, "snow"), previous_response_id=created.id
     ).output_text
 
 
-def test_another_key_sees_no_conversation(keyed: GatewaySetup) -> None:
-    with openai_client(keyed) as client:
-        made = client.conversations.create(items=[{"type": "message", "role": "user", "content": "a secret"}])
-        (item,) = client.conversations.items.list(made.id).data
-    with openai_client(keyed, CLIENT_KEYS[1]) as stranger:
+def test_another_key_cannot_access_an_interaction(gateway_setup: GatewaySetup) -> None:
+    created = create_interaction(gateway_setup, "anthropic", "What is the weather in Oslo?")
+    with google_client(gateway_setup, CLIENT_KEYS[1]) as stranger:
+        for deed in (stranger.interactions.get, stranger.interactions.delete, stranger.interactions.cancel):
+            with pytest.raises(compat_errors.NotFoundError):
+                deed(created.id)
+    with pytest.raises(compat_errors.NotFoundError):
+        create_interaction(
+            gateway_setup, "anthropic", "What did I say?", key=CLIENT_KEYS[1], previous_interaction_id=created.id
+        )
+    assert create_interaction(
+        gateway_setup, "anthropic", function_results_for(created, "snow"), previous_interaction_id=created.id
+    ).output_text
+
+
+def test_another_key_cannot_access_a_conversation(gateway_setup: GatewaySetup) -> None:
+    with openai_client(gateway_setup) as client:
+        created = client.conversations.create(items=[{"type": "message", "role": "user", "content": "a secret"}])
+        (item,) = client.conversations.items.list(created.id).data
+    with openai_client(gateway_setup, CLIENT_KEYS[1]) as stranger:
         items = stranger.conversations.items
         for deed in (
-            lambda: stranger.conversations.retrieve(made.id),
-            lambda: stranger.conversations.update(made.id, metadata={}),
-            lambda: stranger.conversations.delete(made.id),
-            lambda: items.list(made.id),
-            lambda: items.create(made.id, items=[]),
-            lambda: items.retrieve(item.id or "", conversation_id=made.id),
-            lambda: items.delete(item.id or "", conversation_id=made.id),
+            lambda: stranger.conversations.retrieve(created.id),
+            lambda: stranger.conversations.update(created.id, metadata={}),
+            lambda: stranger.conversations.delete(created.id),
+            lambda: items.list(created.id),
+            lambda: items.create(created.id, items=[]),
+            lambda: items.retrieve(item.id or "", conversation_id=created.id),
+            lambda: items.delete(item.id or "", conversation_id=created.id),
         ):
             with pytest.raises(openai.NotFoundError):
                 deed()
     with pytest.raises(openai.NotFoundError):
-        create_response(keyed, "anthropic", "What did I say?", key=CLIENT_KEYS[1], conversation=made.id)
-    with openai_client(keyed) as client:
-        assert [one.id for one in client.conversations.items.list(made.id).data] == [item.id]
+        create_response(gateway_setup, "anthropic", "What did I say?", key=CLIENT_KEYS[1], conversation=created.id)
+    with openai_client(gateway_setup) as client:
+        assert [one.id for one in client.conversations.items.list(created.id).data] == [item.id]
 
 
-def test_what_is_not_stored_is_not_there(keyed: GatewaySetup) -> None:
-    made = create_response(keyed, "anthropic", "What is the weather in Oslo?", store=False)
-    with openai_client(keyed) as client, pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(made.id)
+def test_unstored_response_is_not_found(gateway_setup: GatewaySetup) -> None:
+    created = create_response(gateway_setup, "anthropic", "What is the weather in Oslo?", store=False)
+    with openai_client(gateway_setup) as client, pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(created.id)
     with pytest.raises(openai.BadRequestError, match="not found"):
-        create_response(keyed, "anthropic", "And then?", previous_response_id=made.id)
+        create_response(gateway_setup, "anthropic", "And then?", previous_response_id=created.id)
 
 
-# ---- items by their ids
+# ---- item references
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_an_item_that_is_only_named_is_sent_whole(keyed: GatewaySetup, upstream: str) -> None:
+def test_item_reference_is_expanded(gateway_setup: GatewaySetup, upstream: str) -> None:
     question = {"role": "user", "content": "What is the weather in Oslo?"}
-    first = create_response(keyed, upstream, [question])
-    named = [{"type": "item_reference", "id": item.id} for item in first.output]
-    second = create_response(keyed, upstream, [question, *named, *outputs(first, "snow")])
+    first = create_response(gateway_setup, upstream, [question])
+    references = [{"type": "item_reference", "id": item.id} for item in first.output]
+    second = create_response(gateway_setup, upstream, [question, *references, *outputs(first, "snow")])
     assert "snow" in second.output_text
-    check_last(keyed, upstream, ["Oslo"])
-    assert b"item_reference" not in keyed.upstream.exchanges[-1].request_body
+    check_last(gateway_setup, upstream, ["Oslo"])
+    assert b"item_reference" not in gateway_setup.upstream.exchanges[-1].request_body
 
 
-def test_an_item_of_another_key_or_of_a_deleted_answer_is_not_there(keyed: GatewaySetup) -> None:
-    first = create_response(keyed, "openai-responses", "What is the weather in Oslo?")
-    named = [{"type": "item_reference", "id": first.output[-1].id}]
-    asked = len(keyed.upstream.exchanges)
+def test_item_of_another_key_or_a_deleted_response_is_not_found(gateway_setup: GatewaySetup) -> None:
+    first = create_response(gateway_setup, "openai-responses", "What is the weather in Oslo?")
+    references = [{"type": "item_reference", "id": first.output[-1].id}]
+    request_count = len(gateway_setup.upstream.exchanges)
     for store in (True, False):
         with pytest.raises(openai.NotFoundError, match="Item with id"):
-            create_response(keyed, "openai-responses", named, key=CLIENT_KEYS[1], store=store)
-    with openai_client(keyed) as client:
+            create_response(gateway_setup, "openai-responses", references, key=CLIENT_KEYS[1], store=store)
+    with openai_client(gateway_setup) as client:
         client.responses.delete(first.id)
     with pytest.raises(openai.NotFoundError, match="Item with id"):
-        create_response(keyed, "openai-responses", named)
-    assert len(keyed.upstream.exchanges) == asked
+        create_response(gateway_setup, "openai-responses", references)
+    assert len(gateway_setup.upstream.exchanges) == request_count
 
 
-# ---- what the gateway does itself is no loss, and what is in the history is told there
+# ---- losses of stored history
 
 
-def test_losses_of_what_came_before_point_to_the_id_that_brought_it(keyed: GatewaySetup) -> None:
+def test_losses_in_stored_history_point_to_the_previous_id(gateway_setup: GatewaySetup) -> None:
     odd = {"role": "user", "content": [{"type": "input_text", "text": "What is the weather in Oslo?", "mood": "sunny"}]}
-    first = create_response(keyed, "anthropic", [odd], store=True)
-    assert "/input/0/content/0/mood" in [loss["path"] for loss in losses(keyed)]
-    create_response(keyed, "anthropic", outputs(first, "snow"), previous_response_id=first.id)
-    paths = [loss["path"] for loss in losses(keyed)]
+    first = create_response(gateway_setup, "anthropic", [odd], store=True)
+    assert "/input/0/content/0/mood" in [loss["path"] for loss in losses(gateway_setup)]
+    create_response(gateway_setup, "anthropic", outputs(first, "snow"), previous_response_id=first.id)
+    paths = [loss["path"] for loss in losses(gateway_setup)]
     assert "/previous_response_id/0/content/0/mood" in paths
     assert not [
         path for path in paths if path.startswith(("/input/0/content", "/store")) or path == "/previous_response_id"
     ]
 
 
-def losses(place: GatewaySetup) -> list[dict[str, str]]:
-    exchange = place.gateway.exchanges[-1].headers["toolwire-exchange"]
+def losses(gateway_setup: GatewaySetup) -> list[dict[str, str]]:
+    exchange = gateway_setup.gateway.exchanges[-1].headers["toolwire-exchange"]
     headers = {"authorization": f"Bearer {CLIENT_KEYS[0]}"}
-    answer = http_client.get(f"{place.base_url}/toolwire/exchanges/{exchange}/losses", headers=headers)
-    found: list[dict[str, str]] = answer.json()["losses"]
-    return found
+    answer = http_client.get(f"{gateway_setup.base_url}/toolwire/exchanges/{exchange}/losses", headers=headers)
+    gateway: list[dict[str, str]] = answer.json()["losses"]
+    return gateway
 
 
 @pytest.mark.parametrize("id", ["' OR 1=1 --", "%", "..", "a/b", "\0", "x" * 10_000, "\ud83d\ude00"])
-def test_whatever_an_id_says_it_is_just_not_there(keyed: GatewaySetup, id: str) -> None:
+def test_malformed_id_is_not_found(gateway_setup: GatewaySetup, id: str) -> None:
     body = {"model": routed_model("anthropic"), "input": "Hi", "previous_response_id": id}
     for key in (*CLIENT_KEYS, "' OR 1=1 --"):
         answer = http_client.post(
-            f"{keyed.base_url}/v1/responses",
+            f"{gateway_setup.base_url}/v1/responses",
             content=json.dumps(body).encode(),
             headers={"authorization": f"Bearer {key}", "content-type": "application/json"},
         )
@@ -337,13 +367,13 @@ def test_whatever_an_id_says_it_is_just_not_there(keyed: GatewaySetup, id: str) 
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_what_was_streamed_is_kept_as_it_was_told(keyed: GatewaySetup, upstream: str) -> None:
-    told = create_response(keyed, upstream, "What is the weather in Oslo?", stream=True)
-    with openai_client(keyed) as client:
-        kept = client.responses.retrieve(told.id)
+def test_streamed_response_is_stored_as_it_was_sent(gateway_setup: GatewaySetup, upstream: str) -> None:
+    streamed = create_response(gateway_setup, upstream, "What is the weather in Oslo?", stream=True)
+    with openai_client(gateway_setup) as client:
+        stored = client.responses.retrieve(streamed.id)
     items = [
         {name: value for name, value in item.items() if name != "parsed_arguments"}
-        for item in told.model_dump(exclude_none=True)["output"]
+        for item in streamed.model_dump(exclude_none=True)["output"]
     ]
-    assert [item.model_dump(exclude_none=True) for item in kept.output] == items
-    assert (kept.id, kept.status, kept.usage) == (told.id, told.status, told.usage)
+    assert [item.model_dump(exclude_none=True) for item in stored.output] == items
+    assert (stored.id, stored.status, stored.usage) == (streamed.id, streamed.status, streamed.usage)

@@ -1,4 +1,4 @@
-"""What a user says to an answer that is under way, with the websocket of the openai SDK."""
+"""Steering: user messages for a response in progress, over the WebSocket of the openai SDK."""
 
 import json
 import threading
@@ -51,86 +51,86 @@ calls = [{name = "get_weather", arguments = {city = "Oslo"}}]
 
 
 @pytest.fixture(scope="module")
-def only_place() -> Iterator[GatewaySetup]:
-    with serve_gateway(Simulator(script=parse_script(SCRIPT, "script"))) as place:
-        yield place
+def shared_gateway() -> Iterator[GatewaySetup]:
+    with serve_gateway(Simulator(script=parse_script(SCRIPT, "script"))) as gateway_setup:
+        yield gateway_setup
 
 
 @pytest.fixture
-def place(only_place: GatewaySetup) -> GatewaySetup:
-    only_place.reset()
-    return only_place
+def gateway_setup(shared_gateway: GatewaySetup) -> GatewaySetup:
+    shared_gateway.reset()
+    return shared_gateway
 
 
 @pytest.fixture
-def upstream_held(place: GatewaySetup) -> threading.Event:
-    """The upstream sends the rest of an answer when this is set, so that the answer is under way until then."""
-    return place.upstream.hold(lambda _, body: any(word in body for word in (b"three", b"look")))
+def upstream_held(gateway_setup: GatewaySetup) -> threading.Event:
+    """Hold the rest of each upstream response until the event is set."""
+    return gateway_setup.upstream.hold(lambda _, body: any(word in body for word in (b"three", b"look")))
 
 
 @pytest.fixture
-def connection(place: GatewaySetup) -> Iterator[Any]:
+def connection(gateway_setup: GatewaySetup) -> Iterator[Any]:
     with (
-        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
-        client.responses.connect() as found,
+        openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
+        client.responses.connect() as opened_connection,
     ):
-        yield found
+        yield opened_connection
 
 
 def events(connection: Any, until: str, failing: str = "") -> list[Any]:
-    """Those up to one of this kind; nothing may fail meanwhile, but for one kind."""
-    found: list[Any] = []
-    while not found or found[-1].type != until:
-        found.append(connection.recv())
-        if found[-1].type in ("error", "response.failed", "response.steer.failed"):
-            assert found[-1].type in (until, failing), found[-1]
-    return found
+    """Receive events up to one of this type; fail on errors, except for one kind."""
+    opened_connection: list[Any] = []
+    while not opened_connection or opened_connection[-1].type != until:
+        opened_connection.append(connection.recv())
+        if opened_connection[-1].type in ("error", "response.failed", "response.steer.failed"):
+            assert opened_connection[-1].type in (until, failing), opened_connection[-1]
+    return opened_connection
 
 
-def begun(connection: Any, upstream: str, said: str, **more: Any) -> str:
-    """Its id, once it has begun to say something."""
-    connection.response.create(model=routed_model(upstream), input=said, store=False, tools=[WEATHER_FUNCTION], **more)
+def start_response(connection: Any, upstream: str, text: str, **more: Any) -> str:
+    """Return the id of a response once it has started its text."""
+    connection.response.create(model=routed_model(upstream), input=text, store=False, tools=[WEATHER_FUNCTION], **more)
     first = events(connection, "response.output_item.added")[0]
     id: str = first.response.id
     return id
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_a_successor_follows_by_itself(
-    place: GatewaySetup, connection: Any, upstream_held: threading.Event, upstream: str
+def test_steering_starts_a_successor_response(
+    gateway_setup: GatewaySetup, connection: Any, upstream_held: threading.Event, upstream: str
 ) -> None:
-    id = begun(connection, upstream, "Count.", instructions="Be kind.")
+    id = start_response(connection, upstream, "Count.", instructions="Be kind.")
     connection.response.steer(previous_response_id=id, input="And in Rome?")
     accepted = events(connection, "response.steer.accepted")[-1]
     upstream_held.set()
-    told = events(connection, "response.completed")
+    received = events(connection, "response.completed")
     assert accepted.steer.previous_response_id == id
     assert accepted.steer.id
-    assert told[-1].response.output_text == "one two three four five six"
+    assert received[-1].response.output_text == "one two three four five six"
     following = events(connection, "response.completed")
     assert following[0].type == "response.created"
     assert following[0].response.id != id
     assert following[-1].response.output_text == "It is warm."
-    last = place.upstream.exchanges[-1].request_body
+    last = gateway_setup.upstream.exchanges[-1].request_body
     assert (b"one two three four five six" in last, b"And in Rome?" in last) == (True, True)
     assert (last.count(b"Be kind."), last.count(b'"get_weather"')) == (1, 1)
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_what_is_said_before_a_call_waits_for_its_result(
-    place: GatewaySetup, connection: Any, upstream_held: threading.Event, upstream: str
+def test_steering_before_a_call_waits_for_the_result(
+    gateway_setup: GatewaySetup, connection: Any, upstream_held: threading.Event, upstream: str
 ) -> None:
-    id = begun(connection, upstream, "What is the weather in Oslo?")
+    id = start_response(connection, upstream, "What is the weather in Oslo?")
     parts = [{"type": "input_text", "text": "And in Rome?"}]
     connection.response.steer(previous_response_id=id, input=[{"type": "message", "role": "user", "content": parts}])
-    told = events(connection, "response.steer.accepted")
+    received = events(connection, "response.steer.accepted")
     upstream_held.set()
-    told += events(connection, "response.steer.pending")
-    assert [event.type for event in told if event.type.startswith("response.steer")] == [
+    received += events(connection, "response.steer.pending")
+    assert [event.type for event in received if event.type.startswith("response.steer")] == [
         "response.steer.accepted",
         "response.steer.pending",
     ]
-    pending = told[-1]
+    pending = received[-1]
     assert pending.reason == "waiting_for_required_input"
     (required,) = pending.required_input
     assert (required.type, required.name) == ("function_call_output", "get_weather")
@@ -140,40 +140,40 @@ def test_what_is_said_before_a_call_waits_for_its_result(
     )
     following = events(connection, "response.completed")
     assert following[-1].response.output_text == "It is warm."
-    seen = place.upstream.exchanges[-1]
-    assert [one.call_id for one in seen.results(upstream)] == [one.id for one in seen.calls(upstream)]
-    assert b"And in Rome?" in seen.request_body
+    exchange = gateway_setup.upstream.exchanges[-1]
+    assert [part.call_id for part in exchange.results(upstream)] == [part.id for part in exchange.calls(upstream)]
+    assert b"And in Rome?" in exchange.request_body
 
 
-def test_what_is_given_back(connection: Any, upstream_held: threading.Event) -> None:
-    def refused(id: str, said: Any = "And?") -> tuple[str, Any]:
-        connection.response.steer(previous_response_id=id, input=said)
+def test_rejected_steering_is_returned(connection: Any, upstream_held: threading.Event) -> None:
+    def steer_error(id: str, text: Any = "And?") -> tuple[str, Any]:
+        connection.response.steer(previous_response_id=id, input=text)
         failed = events(connection, "response.steer.failed")[-1]
         assert failed.steer.previous_response_id == id
         return failed.error.code, json.loads(json.dumps(failed.steer.input, default=vars))
 
-    assert refused("resp_of_nobody") == ("response_not_found", "And?")
-    id = begun(connection, "anthropic", "Slowly.")
-    assert refused(id, []) == ("invalid_input", [])
+    assert steer_error("resp_of_nobody") == ("response_not_found", "And?")
+    id = start_response(connection, "anthropic", "Slowly.")
+    assert steer_error(id, []) == ("invalid_input", [])
     assistant = [{"type": "message", "role": "assistant", "content": "I say."}]
-    assert refused(id, assistant) == ("invalid_input", assistant)
+    assert steer_error(id, assistant) == ("invalid_input", assistant)
     odd = [{"type": "message", "role": "user", "content": [{"type": "output_text", "text": "I say."}]}]
-    assert refused(id, odd) == ("invalid_input", odd)
+    assert steer_error(id, odd) == ("invalid_input", odd)
     for _ in range(16):
         connection.response.steer(previous_response_id=id, input="x")
-    assert refused(id)[0] == "too_many_pending_steers"
+    assert steer_error(id)[0] == "too_many_pending_steers"
     upstream_held.set()
     events(connection, "response.completed")
     events(connection, "response.completed")
-    done = begun(connection, "anthropic", "Count.")
+    response_id = start_response(connection, "anthropic", "Count.")
     events(connection, "response.completed")
-    assert refused(done) == ("response_already_completed", "And?")
+    assert steer_error(response_id) == ("response_already_completed", "And?")
 
 
-def test_a_successor_that_is_refused_gives_it_back_and_the_connection_goes_on(
+def test_rejected_successor_returns_the_steering_and_keeps_the_connection(
     connection: Any, upstream_held: threading.Event
 ) -> None:
-    id = begun(connection, "anthropic", "Count.")
+    id = start_response(connection, "anthropic", "Count.")
     connection.response.steer(previous_response_id=id, input="be brief")
     events(connection, "response.steer.accepted")
     upstream_held.set()
@@ -181,11 +181,11 @@ def test_a_successor_that_is_refused_gives_it_back_and_the_connection_goes_on(
     failed = events(connection, "response.steer.failed")[-1]
     assert (failed.error.code, failed.steer.input) == ("successor_creation_failed", "be brief")
     assert "No." in failed.error.message
-    assert begun(connection, "anthropic", "Count.")
+    assert start_response(connection, "anthropic", "Count.")
 
 
-def test_an_answer_that_fails_gives_it_back(connection: Any, upstream_held: threading.Event) -> None:
-    id = begun(connection, "anthropic", "break")
+def test_failed_response_returns_the_steering(connection: Any, upstream_held: threading.Event) -> None:
+    id = start_response(connection, "anthropic", "break")
     connection.response.steer(previous_response_id=id, input="And?")
     events(connection, "response.steer.accepted")
     upstream_held.set()
@@ -193,22 +193,22 @@ def test_an_answer_that_fails_gives_it_back(connection: Any, upstream_held: thre
     assert (failed.error.code, failed.steer.input) == ("response_not_active", "And?")
 
 
-def test_a_request_that_goes_elsewhere_gives_it_back(connection: Any, upstream_held: threading.Event) -> None:
-    id = begun(connection, "anthropic", "What is the weather in Oslo?")
+def test_request_to_another_model_returns_the_steering(connection: Any, upstream_held: threading.Event) -> None:
+    id = start_response(connection, "anthropic", "What is the weather in Oslo?")
     connection.response.steer(previous_response_id=id, input="And in Rome?")
     events(connection, "response.steer.accepted")
     upstream_held.set()
     events(connection, "response.steer.pending")
     connection.response.create(model=routed_model("anthropic"), input="Count.", store=False)
-    told = events(connection, "response.completed", "response.steer.failed")
-    assert (told[0].type, told[0].error.code) == ("response.steer.failed", "response_not_active")
-    assert told[-1].response.output_text == "one two three four five six"
+    received = events(connection, "response.completed", "response.steer.failed")
+    assert (received[0].type, received[0].error.code) == ("response.steer.failed", "response_not_active")
+    assert received[-1].response.output_text == "one two three four five six"
 
 
-def test_what_is_in_a_conversation_is_not_steered(
-    place: GatewaySetup, connection: Any, upstream_held: threading.Event
+def test_response_in_a_conversation_cannot_be_steered(
+    gateway_setup: GatewaySetup, connection: Any, upstream_held: threading.Event
 ) -> None:
-    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY) as client:
+    with openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY) as client:
         conversation = client.conversations.create().id
     connection.response.create(model=routed_model("anthropic"), input="Count.", conversation=conversation)
     id = events(connection, "response.output_item.added")[0].response.id
@@ -217,16 +217,18 @@ def test_what_is_in_a_conversation_is_not_steered(
     upstream_held.set()
 
 
-def test_it_is_told_in_the_lane_of_its_answer(place: GatewaySetup, upstream_held: threading.Event) -> None:
-    with open_connection(place, "anthropic") as codex:
+def test_steering_events_arrive_in_the_channel_of_their_response(
+    gateway_setup: GatewaySetup, upstream_held: threading.Event
+) -> None:
+    with open_connection(gateway_setup, "anthropic") as codex:
         codex.send("Count.", stream_id="left")
         id = codex.event()["response"]["id"]
         steer = {"type": "response.steer", "previous_response_id": id, "input": "And in Rome?"}
         codex.connection.send(json.dumps(steer))
-        told = [codex.event()]
-        while told[-1]["type"] != "response.steer.accepted":
-            told.append(codex.event())
+        received = [codex.event()]
+        while received[-1]["type"] != "response.steer.accepted":
+            received.append(codex.event())
         upstream_held.set()
-        told += [*codex.events(), *codex.events()]
-        assert {event["stream_id"] for event in told} == {"left"}
-        assert told[-1]["response"]["output"][-1]["content"][0]["text"] == "It is warm."
+        received += [*codex.events(), *codex.events()]
+        assert {event["stream_id"] for event in received} == {"left"}
+        assert received[-1]["response"]["output"][-1]["content"][0]["text"] == "It is warm."

@@ -1,4 +1,4 @@
-"""Codex's websocket, and that of the openai SDK, in front of every upstream."""
+"""Codex's WebSocket and that of the openai SDK, on every upstream."""
 
 from pathlib import Path
 from typing import Any
@@ -23,20 +23,20 @@ from toolwire.upstream.simulator.app import Simulator
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_three_turns_as_codex_takes_them(place: GatewaySetup, upstream: str) -> None:
-    with open_connection(place, upstream) as codex:
+def test_codex_takes_three_turns_over_the_websocket(gateway_setup: GatewaySetup, upstream: str) -> None:
+    with open_connection(gateway_setup, upstream) as codex:
         developer = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}
         warm = codex.create_response([developer], generate=False)
         assert warm["output"] == []
-        assert place.upstream.exchanges == []
+        assert gateway_setup.upstream.exchanges == []
         first = codex.create_response("What is the weather in Oslo?", warm["id"])
         second = codex.create_response(function_outputs_for(first, "snow"), first["id"])
         assert "snow" in output_text(second)
         third = codex.create_response("And the weather in Rome?", second["id"])
         fourth = codex.create_response(function_outputs_for(third, "sun"), third["id"])
         assert "sun" in output_text(fourth)
-    assert [seen.status for seen in place.upstream.exchanges] == [200] * 4
-    last = place.upstream.exchanges[-1]
+    assert [exchange.status for exchange in gateway_setup.upstream.exchanges] == [200] * 4
+    last = gateway_setup.upstream.exchanges[-1]
     assert [call.id for call in last.calls(upstream)] == [result.call_id for result in last.results(upstream)]
     assert len(last.calls(upstream)) == 2
     assert last.request_body.count(b"Be brief.") == 1
@@ -45,19 +45,19 @@ def test_three_turns_as_codex_takes_them(place: GatewaySetup, upstream: str) -> 
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_the_same_over_sse(tmp_path: Path, upstream: str) -> None:
-    """What Codex does where there is no websocket: all of it, each time; a restart is nothing to it."""
+def test_codex_takes_three_turns_over_sse(tmp_path: Path, upstream: str) -> None:
+    """Without a WebSocket, Codex sends the complete history each time, so a restart has no effect."""
     restarting = RestartableGateway(tmp_path / "state.db")
     history: list[Any] = []
     for question, result in (("What is the weather in Oslo?", "snow"), ("And the weather in Rome?", "sun")):
-        place = restarting.start()
+        gateway_setup = restarting.start()
         history.append(user_item(question))
-        called = _streamed(place, upstream, history)
+        called = _create_streamed(gateway_setup, upstream, history)
         history += [*called["output"], *function_outputs_for(called, result)]
-        told = _streamed(place, upstream, history)
-        assert result in output_text(told)
-        history += told["output"]
-    last = place.upstream.exchanges[-1]
+        response = _create_streamed(gateway_setup, upstream, history)
+        assert result in output_text(response)
+        history += response["output"]
+    last = gateway_setup.upstream.exchanges[-1]
     assert [call.id for call in last.calls(upstream)] == [result.call_id for result in last.results(upstream)]
     assert len(last.calls(upstream)) == 2
     if upstream in SIGNING_PROTOCOLS:
@@ -65,9 +65,9 @@ def test_the_same_over_sse(tmp_path: Path, upstream: str) -> None:
     restarting.stop()
 
 
-def _streamed(place: GatewaySetup, upstream: str, history: list[Any]) -> dict[str, Any]:
+def _create_streamed(gateway_setup: GatewaySetup, upstream: str, history: list[Any]) -> dict[str, Any]:
     with (
-        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=CLIENT_KEYS[0], max_retries=0) as client,
+        openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=CLIENT_KEYS[0], max_retries=0) as client,
         client.responses.stream(
             model=routed_model(upstream),
             input=history,
@@ -77,14 +77,14 @@ def _streamed(place: GatewaySetup, upstream: str, history: list[Any]) -> dict[st
             include=["reasoning.encrypted_content"],
         ) as stream,
     ):
-        told = stream.get_final_response().model_dump(exclude_none=True)
-    items = [{name: value for name, value in item.items() if name != "parsed_arguments"} for item in told["output"]]
-    return told | {"output": items}
+        response = stream.get_final_response().model_dump(exclude_none=True)
+    items = [{name: value for name, value in item.items() if name != "parsed_arguments"} for item in response["output"]]
+    return response | {"output": items}
 
 
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_a_restart_is_a_reconnection(tmp_path: Path, upstream: str) -> None:
-    """What Codex does when the connection is gone: another one, on which it says all of it again."""
+def test_codex_reconnects_after_a_restart(tmp_path: Path, upstream: str) -> None:
+    """When the connection is lost, Codex opens another one and sends the complete history."""
     restarting = RestartableGateway(tmp_path / "state.db")
     question = user_item("What is the weather in Oslo?")
     with open_connection(restarting.start(), upstream, CLIENT_KEYS[0]) as codex:
@@ -92,15 +92,15 @@ def test_a_restart_is_a_reconnection(tmp_path: Path, upstream: str) -> None:
         results = function_outputs_for(first, "snow")
         second = codex.create_response(results, first["id"])
         assert "snow" in output_text(second)
-    place = restarting.start()
-    with open_connection(place, upstream, CLIENT_KEYS[0]) as codex:
+    gateway_setup = restarting.start()
+    with open_connection(gateway_setup, upstream, CLIENT_KEYS[0]) as codex:
         following = user_item("And the weather in Rome?")
-        gone = codex.create_rejected([following], second["id"])
-        assert (gone["status"], gone["error"]["code"]) == (400, "previous_response_not_found")
+        rejected = codex.create_rejected([following], second["id"])
+        assert (rejected["status"], rejected["error"]["code"]) == (400, "previous_response_not_found")
         third = codex.create_response([question, *first["output"], *results, *second["output"], following])
         fourth = codex.create_response(function_outputs_for(third, "sun"), third["id"])
         assert "sun" in output_text(fourth)
-    last = place.upstream.exchanges[-1]
+    last = gateway_setup.upstream.exchanges[-1]
     assert [call.id for call in last.calls(upstream)] == [result.call_id for result in last.results(upstream)]
     assert len(last.calls(upstream)) == 2
     if upstream in SIGNING_PROTOCOLS:
@@ -110,10 +110,10 @@ def test_a_restart_is_a_reconnection(tmp_path: Path, upstream: str) -> None:
 
 @pytest.mark.filterwarnings(r"ignore:connect\(\) must be used:DeprecationWarning")  # the SDK's own affair
 @pytest.mark.parametrize("upstream", SDK_CLIENTS)
-def test_the_websocket_of_the_sdk(place: GatewaySetup, upstream: str) -> None:
+def test_openai_sdk_websocket_takes_turns(gateway_setup: GatewaySetup, upstream: str) -> None:
     text = ""
     with (
-        openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
+        openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client,
         client.responses.connect() as connection,
     ):
         connection.response.create(model=routed_model(upstream), input="Hi", store=False)
@@ -126,11 +126,11 @@ def test_the_websocket_of_the_sdk(place: GatewaySetup, upstream: str) -> None:
     assert "Hi" in text
 
 
-def test_the_events_are_those_of_the_stream(place: GatewaySetup) -> None:
-    with open_connection(place, "anthropic") as codex:
+def test_websocket_events_equal_those_of_the_stream(gateway_setup: GatewaySetup) -> None:
+    with open_connection(gateway_setup, "anthropic") as codex:
         codex.send("What is the weather in Oslo?")
         events = codex.events()
-    with openai.OpenAI(base_url=f"{place.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{gateway_setup.base_url}/v1", api_key=API_KEY, max_retries=0) as client:
         responses: Any = client.responses
         streamed = responses.create(
             model=routed_model("anthropic"),
@@ -145,23 +145,28 @@ def test_the_events_are_those_of_the_stream(place: GatewaySetup) -> None:
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
-def test_what_goes_over_it_is_recorded(tmp_path: Path) -> None:
-    more = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
-    with serve_gateway(Simulator(), more) as place, open_connection(place, "gemini") as codex:
+def test_websocket_exchanges_are_recorded_in_the_journal(tmp_path: Path) -> None:
+    config = f'[journal]\nenabled = true\nbodies = true\npath = "{tmp_path}/journal.db"\n'
+    with serve_gateway(Simulator(), config) as gateway_setup, open_connection(gateway_setup, "gemini") as codex:
         warm = codex.create_response([user_item("Be brief.")], generate=False)
         first = codex.create_response("What is the weather in Oslo?", warm["id"])
         codex.create_rejected("And?", "resp_of_nobody")
         store = open_existing_store(tmp_path / "journal.db")
         wait_until(lambda: len(store.latest(10)) == 2)
-        found = store.latest(10)
+        records = store.latest(10)
         store.close()
-    (done, refused) = [record for _, record in found]
-    assert (done.client, done.provider, done.protocol, done.status) == ("openai-responses", "gemini", "gemini", 200)
-    assert (done.stop_reasons, done.streamed) == (["tool_use"], True)
-    assert done.usage["output_tokens"] > 0
-    assert done.bodies is not None
-    assert b"Be brief." in done.bodies.translated
-    answered = decode_recorded_response(done)
+    (completed, failed) = [record for _, record in records]
+    assert (completed.client, completed.provider, completed.protocol, completed.status) == (
+        "openai-responses",
+        "gemini",
+        "gemini",
+        200,
+    )
+    assert (completed.stop_reasons, completed.streamed) == (["tool_use"], True)
+    assert completed.usage["output_tokens"] > 0
+    assert completed.bodies is not None
+    assert b"Be brief." in completed.bodies.translated
+    answered = decode_recorded_response(completed)
     assert answered is not None
     assert answered.id == first["id"]
-    assert (refused.status, refused.error) == (400, "Previous response with id 'resp_of_nobody' not found.")
+    assert (failed.status, failed.error) == (400, "Previous response with id 'resp_of_nobody' not found.")

@@ -1,4 +1,4 @@
-"""Loops that prove something only if they run."""
+"""Assertions that fail with a readable message."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def non_empty(items: Iterable[T]) -> Iterator[T]:
-    """Iterate, and fail where there is nothing to iterate over: assertions in a loop that never runs assert nothing."""
+    """Iterate over the items and fail if there are none, so that assertions in a loop cannot be skipped."""
     empty = True
     for item in items:
         empty = False
@@ -16,13 +16,13 @@ def non_empty(items: Iterable[T]) -> Iterator[T]:
 
 
 def json_differences(before: Any, after: Any, path: str = "") -> list[str]:
-    """Where two JSON values differ, for a readable failure."""
+    """List the paths at which two JSON values differ."""
     if isinstance(before, dict) and isinstance(after, dict):
-        found = [f"{path}/{key} appeared" for key in after.keys() - before.keys()]
-        found += [f"{path}/{key} is gone" for key in before.keys() - after.keys()]
+        differences = [f"{path}/{key} appeared" for key in after.keys() - before.keys()]
+        differences += [f"{path}/{key} is gone" for key in before.keys() - after.keys()]
         for key in before.keys() & after.keys():
-            found += json_differences(before[key], after[key], f"{path}/{key}")
-        return found
+            differences += json_differences(before[key], after[key], f"{path}/{key}")
+        return differences
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = enumerate(zip(before, after, strict=True))
         return [text for index, pair in pairs for text in json_differences(*pair, f"{path}/{index}")]

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Accessors for parts, texts, calls and results of canonical requests."""
 
 import json
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ def request_parts(request: Request) -> Iterator[Part]:
 
 
 def conversation_texts(request: Request) -> list[str]:
-    """What user and assistant say. Empty text has no place in some protocols."""
-    spoken = [message for message in request.messages if message.role in ("user", "assistant")]
-    return [part.text for message in spoken for part in message.parts if isinstance(part, Text) and part.text.strip()]
+    """Return the non-blank texts of user and assistant. Some protocols cannot express blank text."""
+    messages = [message for message in request.messages if message.role in ("user", "assistant")]
+    return [part.text for message in messages for part in message.parts if isinstance(part, Text) and part.text.strip()]
 
 
 def function_calls(request: Request) -> list[Any]:
@@ -24,20 +24,20 @@ def function_calls(request: Request) -> list[Any]:
 
 
 def function_results(request: Request) -> list[Any]:
-    """Results with the arguments of the call that they answer: ids may be renamed, but never mispaired."""
-    asked = {
+    """Return each result with name and arguments of its call, since ids may be renamed but never mispaired."""
+    calls = {
         call.id: (call.name, json.loads(call.arguments or "{}")) for call in client_function_calls(request) if call.id
     }
-    own = [part for part in request_parts(request) if isinstance(part, ToolResult) and part.call_id in asked]
-    return [(asked[str(result.call_id)], text_only_result(result)) for result in own if text_only_result(result)]
+    results = [part for part in request_parts(request) if isinstance(part, ToolResult) and part.call_id in calls]
+    return [(calls[str(result.call_id)], text_only_result(result)) for result in results if text_only_result(result)]
 
 
 def client_function_calls(request: Request) -> list[ToolCall]:
-    """Calls of functions, with arguments that every protocol can say."""
-    own = [part for part in request_parts(request) if isinstance(part, ToolCall) and part.executor == "client"]
-    driving = {call.id for call in own if call.screen is not None}
-    others = [call for call in own if call.id not in driving]
-    return [call for call in others if not call.native and call.namespace is None and _is_object(call)]
+    """Return client-side function calls whose arguments are JSON objects, which every protocol can express."""
+    calls = [part for part in request_parts(request) if isinstance(part, ToolCall) and part.executor == "client"]
+    computer_call_ids = {call.id for call in calls if call.screen is not None}
+    functions = [call for call in calls if call.id not in computer_call_ids]
+    return [call for call in functions if not call.native and call.namespace is None and _is_object(call)]
 
 
 def _is_object(call: ToolCall) -> bool:
@@ -48,7 +48,7 @@ def _is_object(call: ToolCall) -> bool:
 
 
 def text_only_result(result: ToolResult) -> str:
-    """The text of a result that holds nothing else."""
+    """Return the text of a result that contains only text."""
     content = result.content or ()
     return "\n".join(part.text for part in content if isinstance(part, Text)) if is_text_only(content) else ""
 

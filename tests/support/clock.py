@@ -1,6 +1,7 @@
-"""A clock that a test moves, so that a time-out is tested without waiting for it.
+"""A clock that the test advances, to test timeouts without waiting.
 
-Limits can then be far longer than the slowest machine needs, and still be reached at once."""
+Timeouts can be far longer than the slowest machine needs, and still be reached at once.
+"""
 
 import asyncio
 import time
@@ -14,7 +15,7 @@ _STEP = 5.0
 
 
 class Clock:
-    """`time.monotonic` and `time.time`, and with them the time of asyncio's event loops, run ahead by `offset`."""
+    """A patch that moves `time.monotonic`, `time.time` and asyncio's event loops ahead by `offset` seconds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offset = 0.0
@@ -26,9 +27,10 @@ class Clock:
         self.offset += seconds
 
     async def advance_until_done(self, work: Awaitable[T], step: float = _STEP) -> T:
-        """Advance step by step until the work is done, which something that times out brings to its end.
+        """Advance step by step until the awaitable is done.
 
-        One leap would miss a timer that is set only after it."""
+        A single leap would miss a timer that is set only after it.
+        """
         task = asyncio.ensure_future(work)
         while not task.done():
             self.advance(step)

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Shortcuts for decoding errors and streams with the codec of a protocol."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from toolwire.protocols import PROTOCOLS
 
 
 def body_as_stream(body: Any, protocol: str) -> bytes:
-    """The stream in which the protocol itself would have told this answer."""
+    """Encode a response body as a stream of its protocol."""
     codec = PROTOCOLS[protocol]
     encoder = codec.stream_encoder(ResponseContext())
     events = list(unfold(codec.decode_response(json.dumps(body).encode(), ResponseContext())))

@@ -1,4 +1,4 @@
-"""Checks of the manifests: whether pytest collects a test that one names, and whether its source is at hand."""
+"""Lookup of collected tests, for checking the tests that manifests name."""
 
 import ast
 import subprocess
@@ -9,27 +9,27 @@ from functools import cache
 from tests.support.paths import ROOT
 
 BROWSER_TESTS = "tests/runtime/tools/browser/chromium/"
-"""`make test-browser` runs them: without Chromium, pytest can't even collect them."""
+"""Tests that `make test-browser` runs. Without Chromium, pytest cannot collect them."""
 
 _COLLECTED: dict[str, set[str]] = {}
 
 
 def record_collected(node_ids: Iterable[str]) -> None:
-    """Take note of what the present session collected."""
+    """Record the tests that the current session collected."""
     for node in node_ids:
         file, _, name = node.partition("::")
         _COLLECTED.setdefault(file, set()).add(name.partition("[")[0])
 
 
 def collected_tests_in(file: str) -> frozenset[str]:
-    """The names of the tests that pytest collects from a file, given by its path from the project's root."""
+    """Return the names of the tests that pytest collects from a file, given relative to the project root."""
     if file.startswith(BROWSER_TESTS):
         return _parse_test_names(file)
     return frozenset((_COLLECTED if _is_collection_complete() else _collect_all()).get(file) or ())
 
 
 def is_collected(node_id: str) -> bool:
-    """Whether pytest collects `tests/x.py::test_y`."""
+    """Return whether pytest collects `tests/x.py::test_y`."""
     file, _, name = node_id.partition("::")
     return name in _COLLECTED.get(file, ()) or ((ROOT / file).is_file() and name in collected_tests_in(file))
 
@@ -42,19 +42,19 @@ def _is_collection_complete() -> bool:
 
 @cache
 def _collect_all() -> dict[str, set[str]]:
-    """Everything there is, where this session was asked for a part of it."""
+    """Collect all tests, for sessions that run only some of them."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    found: dict[str, set[str]] = {}
-    for node in listed.stdout.splitlines():
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    names: dict[str, set[str]] = {}
+    for node in completed.stdout.splitlines():
         file, _, name = node.partition("::")
-        found.setdefault(file, set()).add(name.partition("[")[0])
-    return found
+        names.setdefault(file, set()).add(name.partition("[")[0])
+    return names
 
 
 @cache
 def _parse_test_names(file: str) -> frozenset[str]:
-    """Those that pytest would collect: no fixture, in no class, and in no other function."""
+    """Return the test functions at module level, as pytest would collect them."""
     tree = ast.parse((ROOT / file).read_text())
     functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
     return frozenset(function.name for function in functions if function.name.startswith("test_"))

@@ -1,4 +1,4 @@
-"""Waiting for events. A deadline here only ends a test that can no longer pass, however slow the machine is."""
+"""Waiting for events. Deadlines only end a test that can no longer pass, however slow the machine is."""
 
 import asyncio
 import time
@@ -27,6 +27,6 @@ async def wait_until_async(
 
 
 async def run_event_loop(times: int = 100) -> None:
-    """Let the event loop do all that is ready: with both ends of a socket in one loop, nothing else is under way."""
+    """Let the event loop run everything that is ready, including both ends of a loopback socket."""
     for _ in range(times):
         await asyncio.sleep(0)

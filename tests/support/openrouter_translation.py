@@ -1,4 +1,4 @@
-"""Bodies and streams through two codecs, and what was lost on the way."""
+"""Translation of OpenRouter bodies and streams, with their losses."""
 
 import json
 from typing import Any
@@ -27,20 +27,20 @@ def decode_response_body(body: Any, source: str = OPENROUTER) -> Response:
 
 
 def translate_request(body: Any, source: str, target: str, **options: Any) -> tuple[Any, dict[str, str]]:
-    """The body in another protocol, and the kind of each loss by its path."""
+    """Return the translated body and the kind of each loss by path."""
     root = isolate_foreign_extras(decode_request_body(body, source), get_codec(source), get_codec(target))
-    made = get_codec(target).encode_request(root, Target(**options))
-    losses = made.report.resolve(root, get_codec(source).wire_names)
-    return json.loads(made.to_bytes()), {loss.path: loss.kind for loss in losses}
+    encoded = get_codec(target).encode_request(root, Target(**options))
+    losses = encoded.report.resolve(root, get_codec(source).wire_names)
+    return json.loads(encoded.to_bytes()), {loss.path: loss.kind for loss in losses}
 
 
 def translate_response(
     body: Any, source: str, target: str, context: ResponseContext | None = None
 ) -> tuple[Any, dict[str, str]]:
     root = isolate_foreign_extras(decode_response_body(body, source), get_codec(source), get_codec(target))
-    made = get_codec(target).encode_response(root, context or ResponseContext())
-    losses = made.report.resolve(root, get_codec(source).wire_names)
-    return json.loads(made.to_bytes()), {loss.path: loss.kind for loss in losses}
+    encoded = get_codec(target).encode_response(root, context or ResponseContext())
+    losses = encoded.report.resolve(root, get_codec(source).wire_names)
+    return json.loads(encoded.to_bytes()), {loss.path: loss.kind for loss in losses}
 
 
 def translate_error(body: Any, source: str, target: str) -> Any:
@@ -68,7 +68,7 @@ def fold_wire(wire: bytes, source: str = OPENROUTER) -> Response:
 
 
 def sse_frames(*frames: Any) -> bytes:
-    return b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in frames) + b"data: [DONE]\n\n"
+    return b"".join(b"data: %b\n\n" % json.dumps(frame).encode() for frame in frames) + b"data: [DONE]\n\n"
 
 
 def chat_chunk_body(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What tests read out of plain bodies, without any of toolwire's code, and how they ask for a translation."""
+"""Names and pairs of the protocols under test."""
 
 ANTHROPIC, CHAT, RESPONSES = "anthropic", "openai-chat", "openai-responses"
 GEMINI, INTERACTIONS, OLLAMA, OPENROUTER = "gemini", "gemini-interactions", "ollama", "openrouter"
@@ -7,4 +7,4 @@ CORE_PAIRS = [(source, target) for source in CORE_PROTOCOLS for target in CORE_P
 ALL_PROTOCOLS = (*CORE_PROTOCOLS, GEMINI, INTERACTIONS, OLLAMA, OPENROUTER)
 ALL_PAIRS = [(source, target) for source in ALL_PROTOCOLS for target in ALL_PROTOCOLS if source != target]
 ROUTE_MODELS = {GEMINI: "gemini-2.5-flash"}
-"""What a protocol has in its address instead of the body."""
+"""The model of protocols that put it in the URL instead of the body."""

@@ -1,4 +1,4 @@
-"""Schemas, and values that they let be valid, made together."""
+"""Hypothesis strategies for JSON schemas together with valid values."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toolwire.codec.validation import word_set
 
 Sample = tuple[Any, Any]
-"""A schema and a value."""
+"""A schema and a valid value."""
 
 NAMES = st.sampled_from(["a", "b", "type", "enum", "$ref", "properties", "items", "x-1"])
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.sampled_from(["", "red", "2024-01-01"]))
@@ -36,58 +36,63 @@ def _plain() -> st.SearchStrategy[Sample]:
 
 
 def _object(inner: st.SearchStrategy[Sample]) -> st.SearchStrategy[Sample]:
-    def made(members: dict[str, Sample], required: set[str], closed: Any, given: set[str]) -> Sample:
-        schema: dict[str, Any] = {"type": "object", "properties": {name: one for name, (one, _) in members.items()}}
+    def build(members: dict[str, Sample], required: set[str], additional: Any, optional: set[str]) -> Sample:
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {name: sample for name, (sample, _) in members.items()},
+        }
         if names := [name for name in members if name in required]:
             schema["required"] = names
-        if closed is not None:
-            schema["additionalProperties"] = closed
-        return schema, {name: value for name, (_, value) in members.items() if name in required | given}
+        if additional is not None:
+            schema["additionalProperties"] = additional
+        return schema, {name: value for name, (_, value) in members.items() if name in required | optional}
 
     names = st.sets(NAMES)
-    return st.builds(made, st.dictionaries(NAMES, inner, max_size=3), names, st.sampled_from([None, False]), names)
+    return st.builds(build, st.dictionaries(NAMES, inner, max_size=3), names, st.sampled_from([None, False]), names)
 
 
 def _map(inner: st.SearchStrategy[Sample]) -> st.SearchStrategy[Sample]:
-    def opened(one: Sample) -> Sample:
-        return {"type": "object", "additionalProperties": one[0]}, {"k": one[1]}
+    def open_map(sample: Sample) -> Sample:
+        return {"type": "object", "additionalProperties": sample[0]}, {"k": sample[1]}
 
-    def patterned(one: Sample) -> Sample:
-        schema = {"type": "object", "patternProperties": {"^x": one[0]}, "additionalProperties": False}
-        return schema, {"x1": one[1]}
+    def pattern_map(sample: Sample) -> Sample:
+        schema = {"type": "object", "patternProperties": {"^x": sample[0]}, "additionalProperties": False}
+        return schema, {"x1": sample[1]}
 
-    return st.one_of(inner.map(opened), inner.map(patterned))
+    return st.one_of(inner.map(open_map), inner.map(pattern_map))
 
 
 def _array(inner: st.SearchStrategy[Sample]) -> st.SearchStrategy[Sample]:
     return st.one_of(
-        inner.map(lambda one: ({"type": "array", "items": one[0], "minItems": 1, "uniqueItems": True}, [one[1]])),
+        inner.map(
+            lambda sample: ({"type": "array", "items": sample[0], "minItems": 1, "uniqueItems": True}, [sample[1]])
+        ),
         st.tuples(inner, inner).map(
-            lambda two: (
-                {"type": "array", "prefixItems": [two[0][0], two[1][0]], "items": False},
-                [two[0][1], two[1][1]],
+            lambda pair: (
+                {"type": "array", "prefixItems": [pair[0][0], pair[1][0]], "items": False},
+                [pair[0][1], pair[1][1]],
             )
         ),
         st.tuples(inner, inner).map(
-            lambda two: ({"type": "array", "prefixItems": [two[0][0]], "items": two[1][0]}, [two[0][1], two[1][1]])
+            lambda pair: ({"type": "array", "prefixItems": [pair[0][0]], "items": pair[1][0]}, [pair[0][1], pair[1][1]])
         ),
     )
 
 
 def _composed(inner: st.SearchStrategy[Sample]) -> st.SearchStrategy[Sample]:
     return st.one_of(
-        st.tuples(inner, inner).map(lambda two: ({"anyOf": [two[0][0], two[1][0]]}, two[1][1])),
-        inner.map(lambda one: ({"anyOf": [one[0], {"type": "null"}]}, one[1])),
-        inner.map(lambda one: ({"anyOf": [one[0], {"type": "null"}]}, None)),
-        inner.map(lambda one: ({"allOf": [one[0], {}, one[0]], "description": "All."}, one[1])),
-        inner.map(lambda one: ({"allOf": [{"allOf": [one[0]]}], "anyOf": [{}, False]}, one[1])),
-        inner.map(lambda one: ({"$ref": "#/$defs/any", "allOf": [one[0]]}, one[1])),
-        inner.map(lambda one: ({"$ref": "#/$defs/any", "description": "Referred."}, one[1])),
+        st.tuples(inner, inner).map(lambda pair: ({"anyOf": [pair[0][0], pair[1][0]]}, pair[1][1])),
+        inner.map(lambda sample: ({"anyOf": [sample[0], {"type": "null"}]}, sample[1])),
+        inner.map(lambda sample: ({"anyOf": [sample[0], {"type": "null"}]}, None)),
+        inner.map(lambda sample: ({"allOf": [sample[0], {}, sample[0]], "description": "All."}, sample[1])),
+        inner.map(lambda sample: ({"allOf": [{"allOf": [sample[0]]}], "anyOf": [{}, False]}, sample[1])),
+        inner.map(lambda sample: ({"$ref": "#/$defs/any", "allOf": [sample[0]]}, sample[1])),
+        inner.map(lambda sample: ({"$ref": "#/$defs/any", "description": "Referred."}, sample[1])),
     )
 
 
-def _annotated(one: Sample, more: dict[str, Any]) -> Sample:
-    return ({**one[0], **more}, one[1]) if isinstance(one[0], dict) else one
+def _annotated(sample: Sample, annotations: dict[str, Any]) -> Sample:
+    return ({**sample[0], **annotations}, sample[1]) if isinstance(sample[0], dict) else sample
 
 
 SAMPLES: st.SearchStrategy[Sample] = st.recursive(
@@ -108,19 +113,19 @@ TREE = {"value": 1, "children": [{"children": [{"value": 2, "children": []}]}]}
 
 @st.composite
 def tool_schemas(draw: st.DrawFn) -> Sample:
-    """The schema of a tool, with definitions, and arguments for it."""
-    one, two = draw(SAMPLES), draw(SAMPLES)
+    """Draw the schema of a tool, with definitions, and valid arguments."""
+    sample, pair = draw(SAMPLES), draw(SAMPLES)
     keyword = draw(st.sampled_from(["$defs", "definitions"]))
     properties: dict[str, Any] = {
-        "first": one[0],
+        "first": sample[0],
         "named": {"$ref": f"#/{keyword}/named"},
         "again": {"$ref": "#/properties/first"},
         "tree": {"$ref": "#/$defs/node", "description": "A tree."},
     }
     schema: dict[str, Any] = {"type": "object", "properties": properties, "required": ["named", "tree"]}
     schema["$defs"] = {"any": {}, "node": _NODE}
-    schema.setdefault(keyword, {})["named"] = two[0]
-    return schema, {"first": one[1], "named": two[1], "again": one[1], "tree": TREE}
+    schema.setdefault(keyword, {})["named"] = pair[0]
+    return schema, {"first": sample[1], "named": pair[1], "again": sample[1], "tree": TREE}
 
 
 _KEYWORDS = (
@@ -143,4 +148,4 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=25,
 )
-"""Anything at all, much of it close to a schema."""
+"""Arbitrary JSON, often similar to a schema."""

@@ -1,4 +1,4 @@
-"""Cutting what arrives: the same bytes or text in any pieces."""
+"""Slices of bytes or text, for tests of incremental parsers."""
 
 import itertools
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ BytesOrText = TypeVar("BytesOrText", bytes, str)
 
 
 def slice_at(data: BytesOrText, points: list[int]) -> list[BytesOrText]:
-    """The pieces between these points; some may be empty."""
+    """Return the slices between these points; some may be empty."""
     ends = [0, *sorted(point % (len(data) + 1) for point in points), len(data)]
     return [data[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def slice_in_two(data: BytesOrText) -> Iterator[list[BytesOrText]]:
-    """All ways to cut it once."""
+    """Yield every split into two slices."""
     return (slice_at(data, [point]) for point in range(len(data) + 1))
 
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Shortcuts for translating bodies and streams, and for their losses."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -21,18 +21,18 @@ def translated_body(body: Any, source: str, target: str, kind: BodyKind = "reque
 
 
 def loss_paths(body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any) -> set[str]:
-    """The source paths that the loss report names."""
+    """Return the source paths in the loss report."""
     return {loss.path for loss in translate_body(body, source, target, kind, **options).losses}
 
 
 def loss_kinds(body: Any, source: str, target: str, kind: BodyKind = "request", **options: Any) -> dict[str, str]:
-    """What became of each path that the loss report names."""
+    """Return the kind of each loss by path."""
     return {loss.path: loss.kind for loss in translate_body(body, source, target, kind, **options).losses}
 
 
 def has_loss_at(paths: set[str], path: str) -> bool:
-    """Whether a report names this value or something inside it; naming what holds it is not reporting."""
-    return any(found == path or found.startswith(path + "/") for found in paths)
+    """Return whether a path or something inside it is reported; a loss of its parent does not count."""
+    return any(reported == path or reported.startswith(path + "/") for reported in paths)
 
 
 def translate_stream_bytes(wire: bytes | Iterable[bytes], source: str, target: str, request: Any = None) -> bytes:

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
+from toolwire.upstream.transport import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
 
 EMPTY_MEMBER = gzip.compress(b"")
 
@@ -24,17 +24,17 @@ def test_gzip_members_are_decoded_across_chunks() -> None:
     assert unpack("gzip", *(packed[start : start + 7] for start in range(0, len(packed), 7))) == expected
 
 
-def test_s_2_too_many_gzip_members_at_once_are_rejected() -> None:
+def test_too_many_gzip_members_at_once_are_rejected() -> None:
     with pytest.raises(ContentEncodingError, match="more than 1000 gzip members"):
         unpack("gzip", EMPTY_MEMBER * 1002)
 
 
-def test_s_2_stream_may_have_any_number_of_members() -> None:
+def test_stream_may_have_any_number_of_members() -> None:
     """The limit applies to one chunk: a server may flush each event as its own member."""
     assert unpack("gzip", *(gzip.compress(b"x") for _ in range(2000))) == b"x" * 2000
 
 
-def test_s_2_input_is_not_copied_for_each_member(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_is_not_copied_for_each_member(monkeypatch: pytest.MonkeyPatch) -> None:
     copied = 0
 
     class Counted:

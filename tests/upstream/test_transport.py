@@ -82,8 +82,8 @@ def test_connection_is_reused_only_after_the_response_was_read() -> None:
     run_async(work())
 
 
-def test_s_9_closed_idle_connection_is_not_reused() -> None:
-    """S-9: the close is detected before writing, even if the event loop has not read it yet."""
+def test_closed_idle_connection_is_not_reused() -> None:
+    """The close is detected before writing, even if the event loop has not read it yet."""
 
     async def work() -> None:
         listener = socket.create_server(("127.0.0.1", 0))
@@ -107,8 +107,8 @@ def test_s_9_closed_idle_connection_is_not_reused() -> None:
     run_async(work())
 
 
-def test_s_9_written_request_is_not_sent_again() -> None:
-    """S-9: a request on a reused connection that is closed may have had its effect."""
+def test_written_request_is_not_sent_again() -> None:
+    """A request on a reused connection that is closed may have had its effect."""
     requests = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -175,8 +175,8 @@ FAULTS = {
         True,
     ),
     "endless head": (reply_with(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * LIMIT_HEAD), "of headers", True),
-    "endless trailers (S-1)": (reply_with(CHUNKED + b"0\r\n" + b"a: \r\n" * LIMIT_HEAD), "of headers", True),
-    "one endless trailer (S-1)": (reply_with(CHUNKED + b"0\r\na: " + b"x" * 2 * 1024 * 1024), "of headers", True),
+    "endless trailers": (reply_with(CHUNKED + b"0\r\n" + b"a: \r\n" * LIMIT_HEAD), "of headers", True),
+    "one endless trailer": (reply_with(CHUNKED + b"0\r\na: " + b"x" * 2 * 1024 * 1024), "of headers", True),
     "another transfer coding": (
         reply_with(CHUNKED.replace(b"transfer", b"transfer-encoding: gzip\r\ntransfer") + b"2\r\nok\r\n0\r\n\r\n"),
         "a transfer-encoding other than chunked",
@@ -187,13 +187,13 @@ FAULTS = {
         "a transfer-encoding other than chunked",
         True,
     ),
-    "switching protocols (S-18)": (
+    "switching protocols": (
         reply_with(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\nabc"),
         "status 101",
         True,
     ),
-    "switching to nothing (S-18)": (reply_with(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "status 101", True),
-    "status 000 (S-18)": (reply_with(b"HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok"), "status 000", True),
+    "switching to nothing": (reply_with(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "status 101", True),
+    "status 000": (reply_with(b"HTTP/1.1 000 Nothing\r\ncontent-length: 2\r\n\r\nok"), "status 000", True),
     "silent": (reply_with(b"HTTP/1.1 200 OK\r\n"), "sent nothing for 60 seconds", True),
     "silent in the body": (reply_with(OK_RESPONSE[:-1]), "sent nothing for 60 seconds", True),
 }
@@ -228,7 +228,7 @@ def test_repeated_headers_are_joined() -> None:
     run_async(work())
 
 
-def test_s_1_trailers_are_dropped() -> None:
+def test_trailers_are_dropped() -> None:
     async def work() -> None:
         trailed = CHUNKED + b"2\r\nok\r\n0\r\ncontent-encoding: gzip\r\nx-more: 1\r\n\r\n"
         async with serve_upstream(reply_with(trailed)) as origin:
@@ -240,7 +240,7 @@ def test_s_1_trailers_are_dropped() -> None:
 
 
 @pytest.mark.parametrize("more", [b"HTTP/1.", OK_RESPONSE, OK_RESPONSE.replace(b"200", b"500") * 2, b"x"])
-def test_s_18_connection_with_extra_bytes_is_not_reused(more: bytes) -> None:
+def test_connection_with_extra_bytes_is_not_reused(more: bytes) -> None:
     connections = 0
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -259,7 +259,7 @@ def test_s_18_connection_with_extra_bytes_is_not_reused(more: bytes) -> None:
     run_async(work())
 
 
-def test_s_18_any_three_digit_status_is_accepted() -> None:
+def test_any_three_digit_status_is_accepted() -> None:
     async def work() -> None:
         async with serve_upstream(reply_with(OK_RESPONSE.replace(b"200", b"999"))) as origin:
             assert (await ask(Transport(), origin)).status == 999

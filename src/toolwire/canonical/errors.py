@@ -1,15 +1,27 @@
-"""Provider errors as data, and the exceptions that toolwire raises.
+"""Provider errors as data, losses of a translation, and the exceptions that toolwire raises.
 
 The type of an exception tells whether the sender's input or the requested target is at fault.
 """
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from msgspec import Struct
 
 from toolwire.canonical.node import Node
 
-if TYPE_CHECKING:
-    from toolwire.canonical.loss import Loss
+LossKind = Literal["dropped", "approximated", "added"]
+
+
+class Loss(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One difference between the source and its translation."""
+
+    kind: LossKind
+    path: str  # JSON pointer into the source body, exact to the field; for an added value, where it became necessary
+    reason: str
+    target: str | None = None  # JSON pointer to an added value in the translated body
+    constraint: bool = False  # a safety limit: refused under every loss policy
+
 
 ErrorKind = Literal[
     "invalid_request",
@@ -59,12 +71,12 @@ class DecodeError(ToolwireError):
         self.got = got
 
     def __reduce__(self) -> tuple[type["DecodeError"], tuple[str, str, str, str]]:
-        """Pickle by fields, since exceptions otherwise rebuild from their message alone."""
+        """Return class and arguments for pickle, since exceptions otherwise rebuild from their message alone."""
         return type(self), (self.protocol, self.path, self.expected, self.got)
 
 
 def _describe_problem(expected: str, got: str) -> str:
-    """Word the violation; syntax errors of msgspec's JSON decoder get their position first."""
+    """Return the message text for a violation; syntax errors of msgspec's JSON decoder get their position first."""
     if expected != "JSON":
         return f"expected {expected}, got {got}"
     if (error := _JSON_SYNTAX_ERROR.fullmatch(got)) is not None:
@@ -83,5 +95,5 @@ class LossyTranslationError(ToolwireError):
         self.target = target
 
     def __reduce__(self) -> "tuple[type[LossyTranslationError], tuple[list[Loss], str]]":
-        """Pickle by fields, as in `DecodeError`."""
+        """Return class and arguments for pickle, as in `DecodeError`."""
         return type(self), (self.losses, self.target)

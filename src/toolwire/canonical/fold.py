@@ -55,7 +55,7 @@ class TextPieces(list[str]):
 
     @property
     def append_count(self) -> int:
-        """The number of pieces added so far, including joined ones."""
+        """Return the number of pieces added so far, including joined ones."""
         return len(self) + self._joined
 
     def append(self, text: str) -> None:
@@ -76,7 +76,7 @@ class TextPieces(list[str]):
             self._chunks += 1
 
     def text_after(self, count: int, length: int) -> list[str]:
-        """Return the text after the first `count` pieces, which have `length` characters together."""
+        """Return the pieces after the first `count` ones, which have `length` characters together."""
         start = count - self._joined
         return self[start:] if start >= self._chunks else ["".join(self)[length:]]
 
@@ -91,7 +91,7 @@ class PartAccumulator:
         self._signature: Signature | None = None
 
     def add(self, delta: PartDelta) -> None:
-        """Add one delta."""
+        """Add the text, arguments or signature of one delta."""
         if delta.kind is None:
             self.text.append(delta.text)
         elif (block := self._blocks.get((delta.kind, delta.block))) is not None:
@@ -122,7 +122,7 @@ class PartAccumulator:
         return part
 
     def _extend_reasoning(self, part: Reasoning) -> tuple[ReasoningText | Media, ...]:
-        """Append the accumulated texts to the reasoning blocks that they belong to."""
+        """Return the blocks of a reasoning part, each with the texts that arrived for it."""
         content: list[ReasoningText | Media] = list(part.content)
         counts = {"full": 0, "summary": 0}
         positions: dict[tuple[str, int], int] = {}
@@ -183,7 +183,7 @@ class _OpenMessage:
 
 
 def _merge_extras(*nodes: Node) -> Extras | None:
-    """Merge the extras of several nodes; later nodes win."""
+    """Merge the extras (wire fields without a canonical counterpart) of several nodes; later nodes win."""
     merged: Extras = {}
     for node in nodes:
         for family, fields in (node.extras or {}).items():
@@ -212,13 +212,13 @@ class ResponseAccumulator:
         self._model: str | None = None
 
     def buffer(self, events: list[Event]) -> None:
-        """Queue events, to be added in batches."""
+        """Queue events; they are added in batches, at the latest when the response is asked for."""
         self._buffered += events
         if len(self._buffered) >= _BATCH_SIZE:
             self._flush()
 
     def _flush(self) -> None:
-        """Add the queued events."""
+        """Add the events that `buffer` queued to the response."""
         buffered, self._buffered = self._buffered, []
         self.add_all(buffered)
 
@@ -240,7 +240,7 @@ class ResponseAccumulator:
             part.text.compact()
 
     def add(self, event: Event) -> None:
-        """Add one event."""
+        """Add one event to the candidate, message or part that it belongs to."""
         match event:
             case PartDelta():
                 if (part := self._parts.get((event.candidate, event.index))) is not None:
@@ -274,7 +274,7 @@ class ResponseAccumulator:
                 pass
 
     def _open_message(self, candidate: int, message: int) -> _OpenMessage:
-        """Return the open message, creating it if its start event is missing."""
+        """Return the message with this index, creating it if its start event is missing."""
         key = (candidate, message)
         if key not in self._messages:
             self._messages[key] = _OpenMessage(MessageStart(candidate=candidate, message=message))
@@ -311,14 +311,14 @@ class ResponseAccumulator:
 
 
 def fold(events: Iterable[Event]) -> Response:
-    """Fold a complete sequence of events into a response."""
+    """Build the response that a complete sequence of stream events amounts to."""
     accumulator = ResponseAccumulator()
     accumulator.add_all(events)
     return accumulator.response()
 
 
 def unfold(response: Response) -> Iterator[Event]:
-    """Yield the events of a response, with one delta per text."""
+    """Yield the stream events that amount to a response, with one delta per text."""
     yield ResponseStart(
         origin=response.origin,
         id=response.id,

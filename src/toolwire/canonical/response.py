@@ -88,7 +88,7 @@ def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
 
 
 def usage_counts(usage: Usage | None) -> Usage | None:
-    """Return the counts without wire details."""
+    """Return the token counts without extras and wire form."""
     return None if usage is None else replace(usage, extras=None, wire_form=(), at=None)
 
 

@@ -68,12 +68,12 @@ class AgentJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def facts(self) -> dict[str, str]:
-        """Return the facts to store with the run, which `decode_job` reads."""
+        """Return the options as text by name, to store with the run; `decode_job` reads them."""
         return {"workspace": self.workspace, _FACT_KEY: msgspec.json.encode(self).decode()}
 
 
 def decode_job(facts: Mapping[str, str]) -> AgentJob:
-    """Read the options of a run from its stored facts."""
+    """Read the options of a run from the texts stored with it (`AgentJob.facts`)."""
     if _FACT_KEY not in facts:
         raise BadInput("the run was not started by `toolwire ask`: only the program that started it can resume it")
     return msgspec.json.decode(facts[_FACT_KEY], type=AgentJob)

@@ -30,6 +30,7 @@ def parse_protocol(name: str) -> str:
 
 
 def read_stdin() -> bytes:
+    """Read all of stdin as bytes."""
     return sys.stdin.buffer.read()
 
 

@@ -159,8 +159,7 @@ def export(*, ids: tuple[str, ...], output: Path | None, path: Path | None, conf
     """
     with _open_journal(path, config_path) as (store, _, redactor):
         from toolwire import __version__
-        from toolwire.journal.bundle import build_bundle
-        from toolwire.journal.store import write_private_file
+        from toolwire.journal.store import build_bundle, write_private_file
 
         records = [_find_record(store, id) for id in ids]
         target = output or Path(f"toolwire-{records[0].id}.zip")
@@ -231,7 +230,7 @@ def _format_record(record: "Record") -> str:
 
 
 def _record_lines(record: "Record") -> Iterator[str]:
-    """Format a record on several lines, with its losses and bodies."""
+    """Yield the lines that show a record, its losses and its bodies."""
     yield _format_record(record)
     yield _escape_unprintable(f"path {record.path}, toolwire {record.toolwire}")
     times = (("translated", record.sent), ("answered", record.answered), ("ended", record.ended))
@@ -252,10 +251,12 @@ def _record_lines(record: "Record") -> Iterator[str]:
 
 
 def _pretty_json(value: Any) -> str:
+    """Format a value as indented JSON that is safe to print on a terminal."""
     return _escape_unprintable(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _compact_json(record: "Record") -> str:
+    """Format a record without its bodies as one line of JSON."""
     from msgspec.structs import replace
 
     from toolwire.journal.records import record_as_json

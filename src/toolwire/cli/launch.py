@@ -64,16 +64,17 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
 
 
 def _format_json(value: Any) -> str:
+    """Format a value as the indented JSON of a settings file."""
     return json.dumps(value, indent=2) + "\n"
 
 
 def _model_arguments(target: LaunchTarget, *option: str) -> tuple[str, ...]:
-    """Return the option and the model to pass to the agent, or nothing if the user named no model."""
+    """Return the option and the model to pass to the agent; empty if the user named no model."""
     return () if target.model is None else (*option, target.model)
 
 
 def _claude_setup(target: LaunchTarget) -> LaunchSetup:
-    """Return the setup of Claude Code."""
+    """Return the environment and arguments that point Claude Code at the gateway."""
     env: dict[str, str | None] = {
         "ANTHROPIC_BASE_URL": target.gateway_url,
         # Not ANTHROPIC_API_KEY: Claude Code asks for confirmation before it uses a new API key.
@@ -100,7 +101,7 @@ def _claude_setup(target: LaunchTarget) -> LaunchSetup:
 
 
 def _codex_setup(target: LaunchTarget) -> LaunchSetup:
-    """Return the setup of Codex."""
+    """Return the environment, arguments and settings that point Codex at the gateway."""
     model = "" if target.model is None else f"model = {json.dumps(target.model)}\n"
     return LaunchSetup(
         env={"CODEX_HOME": str(target.config_folder), "TOOLWIRE_KEY": target.api_key},
@@ -125,7 +126,7 @@ enabled = false
 
 
 def _gemini_setup(target: LaunchTarget) -> LaunchSetup:
-    """Return the setup of Gemini CLI."""
+    """Return the environment, arguments and settings that point Gemini CLI at the gateway."""
     settings = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "privacy": {"usageStatisticsEnabled": False},
@@ -156,7 +157,7 @@ _SDK_PACKAGES = {
 
 
 def _opencode_setup(target: LaunchTarget) -> LaunchSetup:
-    """Return the setup of opencode."""
+    """Return the environment, arguments and settings that point opencode at the gateway."""
     package, path = _SDK_PACKAGES[target.protocol]
     model = target.model or DEFAULT_MODEL
     config = {
@@ -197,7 +198,7 @@ _QWEN_PROTOCOLS = {
 
 
 def _qwen_setup(target: LaunchTarget) -> LaunchSetup:
-    """Return the setup of Qwen Code."""
+    """Return the environment, arguments and settings that point Qwen Code at the gateway."""
     auth_type, url_variable, path, key_variable, model_variable = _QWEN_PROTOCOLS[target.protocol]
     settings = {
         "security": {"auth": {"selectedType": auth_type}},
@@ -339,7 +340,7 @@ def _is_gateway_running(server: "ServerSection") -> bool:
 
 
 def _wait_for_gateway(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Wait until the started gateway logs its URL, and return it."""
+    """Wait until the started gateway writes its URL to the log, and return the URL."""
     deadline = time.monotonic() + _START_TIMEOUT
     while time.monotonic() < deadline:
         first_line, end, _ = log.read_text(encoding="utf-8", errors="replace").partition("\n")

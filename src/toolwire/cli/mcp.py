@@ -26,7 +26,7 @@ _config_option = click.option(
 
 
 def _rule_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options --allow, --ask and --deny."""
+    """Add the options --allow, --ask and --deny, which set permission rules, to a command."""
     for name, text in (("deny", "never run"), ("ask", "need approval"), ("allow", "run without approval")):
         option = click.option(f"--{name}", multiple=True, metavar="RULE", help=f"Calls that {text}.")
         command = option(command)
@@ -52,6 +52,7 @@ def list_servers(path: Path | None, *, tools: bool) -> None:
     """Connect to every server and list its tools."""
 
     async def print_servers(toolsets: "list[McpToolset]") -> bool:
+        """Connect to all servers and print them; return True if every one is up."""
         await asyncio.gather(*(toolset.open() for toolset in toolsets))
         for toolset in toolsets:
             await _print_server(toolset, tools=tools)
@@ -93,6 +94,7 @@ def call(server: str, tool: str, arguments: str, path: Path | None) -> None:
     """
 
     async def call_tool(toolsets: "list[McpToolset]") -> "ToolOutput":
+        """Call the requested tool on the only toolset."""
         return await _call_tool(toolsets[0], tool, arguments)
 
     with report_bad_input(), require_extra("mcp"):
@@ -187,6 +189,7 @@ async def _run_server(config: "Config", policy: Any, tools: "list[Tool]", addres
     toolbox = Toolbox([*tools, *toolsets])
 
     async def list_tools() -> "list[Tool]":
+        """Return all tools that are available now, and print the warnings of their servers."""
         catalog = await toolbox.catalog()
         for text in toolbox.take_warnings():
             click.echo(text, err=True)
@@ -197,6 +200,7 @@ async def _run_server(config: "Config", policy: Any, tools: "list[Tool]", addres
     tasks = set[asyncio.Task[None]]()
 
     def notify_changed() -> None:
+        """Tell the clients in the background that the tool list changed."""
         task = asyncio.get_running_loop().create_task(server.notify_changed())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -253,6 +257,7 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
     authenticator = Authenticator(server.keys, server.hosts, server.origins)
 
     def refuse(headers: dict[bytes, bytes], query: bytes) -> int | None:
+        """Return the HTTP status to refuse a request with; None if the request is allowed."""
         if authenticator.rejection_reason(headers) is not None:
             return 403
         # Keys in the query are not accepted: URLs end up in logs.
@@ -265,7 +270,7 @@ async def _serve_http(tool_server: "ToolServer", config: "Config", host: str, po
 
 
 def _parse_address(text: str) -> tuple[str, int]:
-    """Split HOST:PORT."""
+    """Split `HOST:PORT` into host and port, or raise `BadInput`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise BadInput(f"invalid address {text!r}: expected HOST:PORT")
@@ -279,12 +284,14 @@ def login(server: str, path: Path | None) -> None:
     """Sign in to a server with OAuth, in a browser."""
 
     async def open_browser(url: str) -> None:
+        """Print the sign-in URL and open it in the browser."""
         import webbrowser
 
         click.echo(f"Sign in at {url}", err=True)
         webbrowser.open(url)
 
     async def open_toolset(toolsets: "list[McpToolset]") -> str:
+        """Connect to the server, which starts the sign-in; return the error, or "" on success."""
         await toolsets[0].open()
         return toolsets[0].error
 

@@ -36,12 +36,12 @@ class SupportMatrix(NamedTuple):
     pairs: dict[str, dict[str, dict[str, Any]]]
 
     def outcome(self, source: str, target: str, feature: str) -> str | None:
-        """Return the outcome for a feature, or None if the source protocol does not have it."""
+        """Return how a feature arrives in the target protocol; None if the source protocol does not have it."""
         cell = self.pairs[source][target].get(feature)
         return cell[0] if isinstance(cell, list) else cell
 
     def losses(self, source: str, target: str, feature: str) -> list[list[str]]:
-        """Return kind, path and reason of each loss."""
+        """Return kind, path and reason of each loss when a feature is translated from source to target."""
         cell = self.pairs[source][target][feature]
         return cell[1:] if isinstance(cell, list) else []
 
@@ -85,7 +85,7 @@ def command(feature: str | None, source: str | None, target: str | None, *, as_j
 
 
 def _select_features(matrix: SupportMatrix, feature: str | None) -> dict[str, dict[str, str]]:
-    """Return the features by heading, or only `feature` if given."""
+    """Return feature titles by id under each heading, or only `feature` if given."""
     if feature is None:
         return matrix.features
     for heading, features in matrix.features.items():
@@ -100,7 +100,7 @@ def _select_features(matrix: SupportMatrix, feature: str | None) -> dict[str, di
 
 
 def _overview_lines(matrix: SupportMatrix) -> Iterator[str]:
-    """Format the list of protocols and the table of features carried over."""
+    """Yield the list of protocols and the table of how many features are carried over."""
     from toolwire.protocols import PROTOCOLS
 
     width = max(map(len, PROTOCOLS)) + 2
@@ -118,7 +118,7 @@ def _overview_lines(matrix: SupportMatrix) -> Iterator[str]:
 
 
 def _arrival_ratio(matrix: SupportMatrix, source: str, target: str) -> str:
-    """Format the number of features carried over and of all features of the source."""
+    """Format how many features of the source arrive in the target, such as `40/45`."""
     if source == target:
         return SAME_PROTOCOL_MARK
     counts = _count_outcomes(matrix, source, target)
@@ -131,7 +131,7 @@ def _count_outcomes(matrix: SupportMatrix, source: str, target: str) -> Counter[
 
 
 def _pair_lines(matrix: SupportMatrix, source: str, target: str, groups: dict[str, dict[str, str]]) -> Iterator[str]:
-    """Format every feature of a pair, with its losses."""
+    """Yield every feature of a protocol pair, with its losses, as text lines."""
     if source == target:
         yield f"{source} to itself: passed through unchanged."
         return
@@ -153,7 +153,7 @@ def _pair_lines(matrix: SupportMatrix, source: str, target: str, groups: dict[st
 def _column_lines(
     matrix: SupportMatrix, source: str | None, target: str | None, groups: dict[str, Any]
 ) -> Iterator[str]:
-    """Format a table with one protocol on one side and a column for each of the others."""
+    """Yield a table with one fixed protocol and a column for each of the others."""
     others = [name for name in matrix.protocols if name not in (source, target)]
     pairs = [(source or other, target or other) for other in others]
     yield f"from {source} to:" if source is not None else f"to {target} from:"
@@ -165,7 +165,7 @@ def _column_lines(
 
 
 def _feature_lines(matrix: SupportMatrix, feature: str) -> Iterator[str]:
-    """Format one feature between all protocols."""
+    """Yield a table of one feature between all protocols."""
     title = next(features[feature] for features in matrix.features.values() if feature in features)
     yield f"{feature}: {title}\n"
     rows = [
@@ -184,13 +184,13 @@ def _feature_lines(matrix: SupportMatrix, feature: str) -> Iterator[str]:
 
 
 def _outcome_mark(matrix: SupportMatrix, source: str, target: str, feature: str) -> str:
-    """Return the mark for an outcome; a space if the source does not have the feature."""
+    """Return the one-character mark for an outcome; a space if the source does not have the feature."""
     outcome = matrix.outcome(source, target, feature)
     return OUTCOMES[outcome][0] if outcome is not None else " "
 
 
 def _legend_lines() -> Iterator[str]:
-    """Explain the marks."""
+    """Yield the lines that explain the marks."""
     for outcome, (mark, meaning) in OUTCOMES.items():
         yield f"  {mark}  {outcome.ljust(14)}{meaning}"
     yield f"  {SAME_PROTOCOL_MARK}  {'same'.ljust(14)}same protocol, passed through unchanged"
@@ -198,7 +198,7 @@ def _legend_lines() -> Iterator[str]:
 
 
 def _table_lines(corner: str, columns: Any, rows: list[tuple[str, list[str]]]) -> Iterator[str]:
-    """Format a table. Column names take two lines, so that seven columns fit."""
+    """Yield the lines of a table. Column names take two lines, so that seven columns fit."""
     headings = [name.rpartition("-") for name in columns]
     widths = [max(len(first) + len(dash), len(last)) + 2 for first, dash, last in headings]
     label_width = max(len(name) for name, _ in rows) if rows else 0

@@ -33,16 +33,24 @@ class PromptOutput(Protocol):
     """The output that questions to the user are written to."""
 
     def pause(self) -> AbstractContextManager[None]:
-        """Hold back all other output meanwhile."""
+        """Hold back all other output while the context is open."""
         ...
 
-    def write_line(self, text: str, style: str = "") -> None: ...
-    def write_prompt(self, text: str) -> None: ...
-    def write_note(self, text: str) -> None: ...
+    def write_line(self, text: str, style: str = "") -> None:
+        """Write a line with a style such as `dim`."""
+        ...
+
+    def write_prompt(self, text: str) -> None:
+        """Write a prompt without a newline."""
+        ...
+
+    def write_note(self, text: str) -> None:
+        """Write a message from toolwire itself."""
+        ...
 
 
 def open_terminal() -> int | None:
-    """Return a descriptor to read the user's answers from, even if stdin is piped; None without a terminal."""
+    """Return a file descriptor to read the user's answers from, even if stdin is piped; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     if sys.stdin.isatty():
@@ -90,7 +98,7 @@ class TerminalApprover:
         return reply or None
 
     async def _prompt_decision(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Show the call and read a decision. Parts cut out must be shown before it can be approved."""
+        """Show the call and read the user's decision; a shortened call must be shown in full before approval."""
         tool = escape_controls(request.tool)
         self._output.write_line(f"? {tool} ({escape_controls(request.reason)})", "bold")
         hidden = self._show_call(request, truncate=True)
@@ -139,7 +147,7 @@ class TerminalApprover:
 
 
 def _argument_texts(request: ApprovalRequest) -> Iterable[tuple[str, str]]:
-    """Return name and text of each argument."""
+    """Return the name and the text of each argument of the call to approve."""
     try:
         decoded: Any = json.loads(request.arguments or "{}")
     except ValueError:
@@ -170,7 +178,7 @@ def _excerpt_lines(lines: list[str], *, truncate: bool) -> tuple[list[str], int]
 
 
 def _diff_style(line: str) -> str:
-    """Return the style of a line of a unified diff."""
+    """Return the terminal style, such as `green`, of a line of a unified diff; "" for none."""
     if line.startswith(("+++", "---", "@@")):
         return "dim"
     return {"+": "green", "-": "red"}.get(line[:1], "")
@@ -180,11 +188,13 @@ class AbsentApprover:
     """Denies or postpones every request, for runs without a terminal, and prints the rule that would allow it."""
 
     def __init__(self, output: PromptOutput, *, defer: bool) -> None:
+        """Postpone requests if `defer` is set, else deny them."""
         self.name = "nobody"
         self._output = output
         self._defer = defer
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Deny or postpone the call, and print the rule that would allow it."""
         outcome = "postponed" if self._defer else "denied"
         self._output.write_note(
             f"{outcome}: {request.tool} ({escape_controls(request.reason)}; no approver available). "
@@ -193,11 +203,12 @@ class AbsentApprover:
         return "later" if self._defer else "no"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Return None, since no user is there to answer."""
         return None
 
 
 def _allow_hint(request: ApprovalRequest) -> str:
-    """Return the options that would allow the call."""
+    """Return a sentence with the command-line options that would allow the call."""
     if request.requires_human:
         return "Only a person at a terminal can allow it; for commands without a sandbox, use --no-sandbox"
     if not request.suggested_rules:
@@ -215,11 +226,13 @@ class PresetApprover:
         self.name = "person"
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Return the user's earlier answer for exactly this call, or ask the fallback."""
         preset = self._answers.pop(request.digest, None)
         self.name = "person" if preset else self._fallback.name
         return preset or await self._fallback.approve(request)
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Pass the question to the fallback approver."""
         return await self._fallback.answer(question, choices)
 
 
@@ -289,6 +302,7 @@ class _SignalHandler:
             self._loop.add_signal_handler(signal_number, self._stop, signal_number)
 
     def _stop(self, caught_signal: signal.Signals) -> None:
+        """Cancel the run, and let the next signal kill the process."""
         self.caught_signal = caught_signal
         for signal_number in _SIGNAL_EXIT_CODES:
             self._loop.remove_signal_handler(signal_number)
@@ -305,7 +319,7 @@ def exit_code(end: RunEnded) -> int:
 
 
 def _resume_hint(end: RunEnded, journal: Path) -> str:
-    """Return the line that names the run and the command to continue it."""
+    """Return the line that names the run, its file and the command to continue it."""
     home = Path.home()
     location = f"{end.run} in {f'~/{journal.relative_to(home)}' if journal.is_relative_to(home) else journal}"
     if end.stopped in ANSWER_STOP_CAUSES:

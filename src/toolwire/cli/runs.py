@@ -179,7 +179,7 @@ def _original_config(path: str | None, config: "Config") -> "Config":
 def _preset_answers(
     report: "RunReport", approve: tuple[str, ...], deny: tuple[str, ...]
 ) -> "dict[str, ApprovalAnswer]":
-    """Return the answers of --approve and --deny, by the digest of the call that each applies to."""
+    """Return the answers of --approve and --deny, by the digest of the call that each one applies to."""
     waiting = {request.call_id: request for request in report.pending_approvals}
     for id in (*approve, *deny):
         if id not in waiting:

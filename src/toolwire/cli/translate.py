@@ -11,7 +11,7 @@ import toolwire
 from toolwire.cli.inputs import BadInput, parse_protocol, read_stdin, report_bad_input
 
 if TYPE_CHECKING:
-    from toolwire.canonical.loss import Loss
+    from toolwire.canonical.errors import Loss
 
 EXIT_REFUSED = 3
 
@@ -88,7 +88,7 @@ def command(
 def _translate(
     body: bytes, source: str, target: str, kind: Any, options: dict[str, Any]
 ) -> tuple[bytes | None, "Sequence[Loss]"]:
-    """Return the complete output and its losses; no output if the losses are refused."""
+    """Return the translated body and its losses; None instead of the body if the losses are refused."""
     try:
         if kind != "stream":
             encoded = toolwire.translate(body, source=source, target=target, kind=kind, **options)

@@ -44,7 +44,7 @@ class EnvelopeField(msgspec.Struct, frozen=True, kw_only=True):
     placeholder: str | None = None  # a value that the provider accepts for calls that never had a signature
 
     def encode(self, envelope: str) -> Signature:
-        """Return the envelope as a signature of this field's issuer."""
+        """Return the envelope as a signature in the form that this protocol's clients echo."""
         data = b64encode(envelope.encode()).decode() if self.base64 else envelope
         return Signature(issuer=self.issuer, data=data, kind=self.kind)
 
@@ -60,7 +60,7 @@ class EnvelopeKey:
         self._binding = (tenant, realm, model)
 
     def seal(self, contents: EnvelopePayload, history_digest: str = "") -> str:
-        """Sign a payload and return the envelope."""
+        """Sign a payload, bound to the conversation before it (`history_digest`), and return the envelope as text."""
         payload = msgspec.json.encode(contents)
         mac = self._mac(self._signing_key_id, payload, history_digest)
         return f"{_PREFIX}{self._signing_key_id}.{_encode_base64url(mac)}.{_encode_base64url(payload)}"
@@ -84,7 +84,7 @@ class EnvelopeKey:
             return None
 
     def _mac(self, key_name: str, payload: bytes, history_digest: str) -> bytes:
-        """Compute the HMAC over the binding and the payload."""
+        """Return the HMAC over the payload and what it is bound to: tenant, realm, model and conversation."""
         # Length prefixes keep two different bindings from producing the same message.
         texts = [text.encode(errors="surrogatepass") for text in (*self._binding, history_digest)]
         message = b"".join(len(text).to_bytes(8, "big") + text for text in texts) + payload
@@ -92,14 +92,14 @@ class EnvelopeKey:
 
 
 def is_envelope(text: str) -> bool:
-    """Return whether a text looks like an envelope, also in base64 of either alphabet."""
+    """Return whether a text looks like a toolwire envelope, plain or in base64 of either alphabet."""
     return text.startswith(_PREFIX) or (
         text.startswith(_PREFIX_BASE64) and _decode_outer_base64(text).startswith(_PREFIX)
     )
 
 
 def _decode_outer_base64(text: str) -> str:
-    """Remove the extra base64 layer, if there is one."""
+    """Return the envelope without the base64 layer that some protocols add; empty if the text is no envelope."""
     if text.startswith(_PREFIX):
         return text
     try:
@@ -112,17 +112,17 @@ _URL_SAFE_ALPHABET = str.maketrans("+/", "-_")
 
 
 def key_id(key: bytes) -> str:
-    """Return the public id of a key."""
+    """Return the public id of a signing key, by which an envelope names it."""
     return hashlib.blake2s(key, digest_size=6, person=b"twkeyid").hexdigest()
 
 
 def _encode_base64url(data: bytes) -> str:
-    """Encode without padding."""
+    """Encode bytes as base64url without padding."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _decode_base64url(text: str) -> bytes:
-    """Decode text without padding, and reject any other spelling of the same bytes."""
+    """Decode base64url without padding; any other spelling of the same bytes is an error."""
     data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if _encode_base64url(data) != text:
         raise ValueError("not canonical base64url")  # the decoder skips unknown characters

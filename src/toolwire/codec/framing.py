@@ -54,7 +54,10 @@ class SseSplitter:
         return (head + b"\n\n").split(end + b"\n\n")
 
     def complete_frames(self, data: bytes) -> bytes | None:
-        """Add bytes and return all complete frames, without the end of the last one."""
+        """Add bytes and return all frames that are now complete, joined, without the blank line after the last.
+
+        None if no frame is complete.
+        """
         if self._after_cr or b"\r" in data:
             data = self._normalize_line_ends(data)
         if not data:
@@ -92,22 +95,22 @@ class SseSplitter:
             raise ValueError(f"SSE frame exceeds {LIMIT_FRAME} bytes")
 
     def close(self) -> list[bytes]:
-        """Return the data of a last frame without its empty line, as some servers send it."""
+        """Return the data of a last frame that lacks its empty line, as some servers send it."""
         return self.feed(self.take_rest())
 
     def close_split_at(self, end: bytes) -> list[bytes]:
-        """Split the last frame, as `split_at` does."""
+        """Return a last frame that lacks its empty line, split as by `split_at`."""
         return self.split_at(self.take_rest(), end)
 
     def take_rest(self) -> bytes:
-        """Remove the incomplete frame from the buffer and return it, completed."""
+        """Return the incomplete frame with its end added, and clear the buffer."""
         incomplete = b"".join(self._pieces).rstrip(b"\n")
         self._pieces, self._size = [], 0
         return incomplete + b"\n\n" if incomplete else b""
 
 
 def frame_data(frame: bytes) -> bytes | None:
-    """Return the data of a frame, or None.
+    """Return the joined `data` lines of a frame; None if it has none.
 
     Google ends a broken stream with a bare JSON error object, which its SDKs accept as data.
     """
@@ -120,7 +123,7 @@ def frame_data(frame: bytes) -> bytes | None:
 def truncate_at_invalid_utf8(data: bytes) -> bytes:
     """Return valid UTF-8 unchanged, and otherwise only its first invalid byte, which every JSON decoder rejects.
 
-    Raw values that are passed on verbatim would otherwise carry the invalid bytes along.
+    Raw values that are forwarded verbatim would otherwise carry the invalid bytes along.
     """
     try:
         data.decode()
@@ -139,12 +142,12 @@ def encode_sse_frame(data: bytes, event: bytes | None = None) -> bytes:
 
 
 def as_data_lines(data: bytes) -> bytes:
-    """Prefix each further line of the data with `data: `, since raw JSON may span lines."""
+    """Return the data with `data: ` before each line but the first, since raw JSON may span lines."""
     return _DATA_LINE_BREAK.join(data.splitlines()) if b"\n" in data or b"\r" in data else data
 
 
 def unnamed_frame_data(frame: bytes) -> bytes:
-    """Return the data of a frame without an event name."""
+    """Return the joined `data` lines of a frame that has no event name."""
     return frame.removeprefix(b"data: ").replace(_DATA_LINE_BREAK, b"\n")
 
 
@@ -179,13 +182,13 @@ class LineSplitter:
         return pieces
 
     def close(self) -> list[bytes]:
-        """Return the last line if it has no line end."""
+        """Return the last line if its line end is missing."""
         line = b"".join(self._take_pieces()).strip()
         return [line] if line else []
 
 
 def encode_line(data: bytes) -> bytes:
-    """Encode one line."""
+    """Return the data as one line of an NDJSON stream."""
     return data + b"\n"
 
 
@@ -205,14 +208,14 @@ class FrameSplitter:
         self._end = b"\n" if lines else b"\n\n"
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add bytes and return the complete frames, verbatim."""
+        """Add bytes and return the complete frames verbatim: a batch of joined frames, then the last two one by one."""
         if isinstance(self._splitter, LineSplitter):
             return _batch([line + b"\n" for line in self._splitter.feed(data)])
         head = self._splitter.complete_frames(data)
         return [] if head is None else _split_last_frames(head)
 
     def split(self, batch: bytes) -> list[bytes]:
-        """Split a batch into its frames."""
+        """Return the frames of a batch one by one."""
         return [text + self._end for text in batch.split(self._end) if text.strip(b"\n")]
 
     def first_two(self, batch: bytes) -> bytes:
@@ -220,7 +223,7 @@ class FrameSplitter:
         return batch[: len(batch) - len(rest[2])] if len(rest := batch.split(self._end, 2)) > 2 else batch
 
     def close(self) -> list[bytes]:
-        """Return the last frame if its end is missing."""
+        """Return the last frame if its end is missing, with its end added; at most one."""
         if isinstance(self._splitter, LineSplitter):
             return _batch([line + b"\n" for line in self._splitter.close()])
         head = self._splitter.complete_frames(self._splitter.take_rest())
@@ -228,7 +231,7 @@ class FrameSplitter:
 
 
 def _split_last_frames(head: bytes) -> list[bytes]:
-    """Split off the last two frames."""
+    """Return the frames before the last two as one batch, then the last two, each with its end."""
     if b"\n\n" not in head:
         return [head + b"\n\n"]
     if b"\n\n\n" in head or head.startswith(b"\n"):
@@ -237,12 +240,12 @@ def _split_last_frames(head: bytes) -> list[bytes]:
 
 
 def _batch(frames: list[bytes]) -> list[bytes]:
-    """Join all frames but the last two."""
+    """Return the frames with all but the last two joined to one batch."""
     return [b"".join(frames[:-2]), *frames[-2:]] if len(frames) > 2 else frames
 
 
 def _split_frames(head: bytes) -> list[bytes]:
-    """Split complete SSE frames, each with its end."""
+    """Return complete SSE frames one by one, each with its end."""
     if b"\n\n" not in head:
         return [head + b"\n\n"]
     return [text + b"\n\n" for text in head.split(b"\n\n") if text.strip(b"\n")]
@@ -259,7 +262,7 @@ class JsonArrayFramer:
         self._started = False
 
     def add(self, frames: bytes) -> bytes:
-        """Convert complete frames into array elements."""
+        """Return complete SSE frames as elements of the JSON array."""
         elements = self._splitter.feed(frames)
         if not elements:
             return b"\n" if frames and self._started else b""
@@ -267,12 +270,12 @@ class JsonArrayFramer:
         return opening + b"\n,\n".join(elements)
 
     def close(self) -> bytes:
-        """End the array."""
+        """Return the end of the JSON array."""
         return b"\n]\n" if self._started else b"[]\n"
 
 
 def escape_line_separators(frames: bytes) -> bytes:
-    """Escape Unicode line separators in JSON frames.
+    """Escape Unicode line separators in frames of JSON.
 
     Readers that split text with `splitlines`, as httpx does for several SDKs, would otherwise break such frames.
     """

@@ -81,7 +81,7 @@ class ResponseMapping(Struct):
 
     @property
     def is_empty(self) -> bool:
-        """Return whether responses need no mapping."""
+        """Return whether tool calls of a response reach the client as they are."""
         return not self.tools and self.integer_schemas is None and self.computer_use is None
 
 
@@ -114,10 +114,10 @@ class StreamDecoder(Protocol):
     """Decodes stream bytes, cut anywhere, to events. Unreadable input ends the stream with ResponseFailed."""
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode the next bytes."""
+        """Decode the next bytes to the events that they complete."""
 
     def close(self) -> list[Event]:
-        """Decode buffered bytes at the end of the stream."""
+        """Decode the bytes still buffered at the end of the stream to its last events."""
 
 
 class StreamEncoder(Protocol):
@@ -127,13 +127,13 @@ class StreamEncoder(Protocol):
 
     @property
     def failure(self) -> ApiError | None:
-        """The error because of which no further event can be encoded; the caller sends it as ResponseFailed."""
+        """Return the error that prevents further encoding, if any; the caller sends it as `ResponseFailed`."""
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode the next events."""
+        """Encode the next events to the frames that they complete."""
 
     def close(self) -> bytes:
-        """Complete the stream."""
+        """Encode what the protocol requires at the end of a stream."""
 
 
 class SharedExtra(Struct, frozen=True):

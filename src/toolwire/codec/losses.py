@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.loss import Loss, LossKind
+from toolwire.canonical.errors import Loss, LossKind
 from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.response import Response, Usage
 
@@ -36,7 +36,7 @@ class SharedExtras(dict[str, dict[str, Raw]]):
         self.memo: dict[Any, Any] = {}
 
     def matches(self, root: Node) -> bool:
-        """Return whether a response is as decoded, apart from its content."""
+        """Return whether a response still is as decoded, apart from its content, so that `memo` applies to it."""
         if type(root) is not Response or root.wire_form is not self._wire_form or (usage := root.usage) is None:
             return False
         if usage.extras is not self._usage_extras or usage.wire_form is not self._usage_wire_form:
@@ -102,12 +102,12 @@ class LossReport:
             self._rewritten.append((path, field, changes))
 
     def include(self, other: "LossReport", below: SourcePath = ()) -> None:
-        """Add the losses of a separately encoded part, located at `below`."""
+        """Add the losses of a separately encoded value, which stands at the source path `below`."""
         for kind, path, field, reason, target, constraint in other._entries:  # noqa: SLF001
             self._entries.append((kind, below + path, field, reason, target, constraint))
 
     def report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
-        """Report all extras below `root` that belong to none of these families."""
+        """Report all extras (non-canonical wire fields) below `root` that belong to none of these protocol families."""
         shared = root.extras
         if type(shared) is not SharedExtras or not shared.matches(root):
             self._report_foreign_extras(root, families)
@@ -122,7 +122,7 @@ class LossReport:
             self._entries += cached
 
     def _report_foreign_extras(self, root: Node, families: tuple[str, ...]) -> None:
-        """Search the extras below `root` and report the foreign ones."""
+        """Report foreign extras as `report_foreign_extras` does, without its cache."""
         has_citations = True
         for kind, path, field, *_ in self._entries:
             if kind == "dropped" and not field and path[-2:-1] == ("annotations",):
@@ -137,7 +137,7 @@ class LossReport:
             self._entries.append((kind, path, _extra_keys(extras), reason, None, constraint))
 
     def resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
-        """Return the losses with JSON pointers into the source, using its wire names."""
+        """Return the losses with JSON pointers into the source body; `wire_names` are its protocol's field names."""
         shared = root.extras
         if type(shared) is not SharedExtras or root is not self._shared_root or self._rewritten:
             return self._resolve(root, wire_names)
@@ -150,7 +150,7 @@ class LossReport:
         return losses.copy()
 
     def _resolve(self, root: Node, wire_names: WireNames) -> list[Loss]:
-        """Resolve all entries without the memo of shared extras."""
+        """Resolve all losses as `resolve` does, without the cache of shared extras."""
         entries: list[_LossEntry] = []
         locations: dict[SourcePath, _Location] = {}
         size = 0
@@ -179,7 +179,7 @@ _LossEntry = tuple[LossKind, str, _ExtraKeys, str, str | None, bool]
 
 
 def _build_losses(*entries: _LossEntry) -> tuple[Loss, ...]:
-    """Deduplicate the losses, and omit those below a dropped value."""
+    """Return the distinct losses of the entries, without those below a dropped value."""
     losses = _distinct_losses(entries)
     # A field that is missing in one place may be approximated in another; then it is not dropped.
     approximated = {loss.path for loss in losses if loss.kind == "approximated"}
@@ -206,7 +206,7 @@ _build_losses_cached = lru_cache(maxsize=1024)(_build_losses)
 
 
 def _is_below(path: str, dropped: Container[str]) -> bool:
-    """Return whether an ancestor of the pointer was dropped, which implies its own loss."""
+    """Return whether an ancestor of the JSON pointer was dropped, which implies the loss at the pointer."""
     while parent := path.rpartition("/")[0]:
         if parent in dropped:
             return True
@@ -215,7 +215,7 @@ def _is_below(path: str, dropped: Container[str]) -> bool:
 
 
 def _extra_keys(extras: dict[str, Raw]) -> _ExtraKeys:
-    """Return the keys of extras; for a list, the pointers to its elements."""
+    """Return the keys of extras, which are JSON pointers; for a list value, the pointers of its elements."""
     if b"[" in b"".join(extras.values()):
         return tuple([pointer for key, value in extras.items() for pointer in element_pointers(value, key)])
     return tuple(extras)
@@ -235,7 +235,7 @@ def element_pointers(value: Raw, pointer: str) -> list[str]:
 
 
 def source_pointers(root: Node, path: SourcePath, field: str, wire_names: WireNames) -> list[str]:
-    """Return the pointer to a field of the node at `path`; if the field is a list, those of its elements."""
+    """Return the JSON pointer of a field of the node at `path`; for a list, those of its elements."""
     return _field_pointers(_follow_path(root, path, wire_names), field, wire_names)
 
 
@@ -244,7 +244,7 @@ _Location = tuple[Any, str, str]
 
 
 def _follow_path(root: Node, source_path: SourcePath, wire_names: WireNames) -> _Location:
-    """Find the node at a source path, and its pointer."""
+    """Return the node at a source path, with its JSON pointer in the source body."""
     if not source_path:
         return root, "", ""
     node: Any = root
@@ -269,7 +269,7 @@ def _follow_path(root: Node, source_path: SourcePath, wire_names: WireNames) -> 
 
 
 def _field_pointers(location: _Location, field: str, wire_names: WireNames) -> list[str]:
-    """Return the pointers to a field of a located node."""
+    """Return the JSON pointers that a field of a located node has in the source body."""
     node, pointer, wire_pointer = location
     if isinstance(node, tuple):
         return _tuple_pointers(node, pointer, wire_pointer)
@@ -287,7 +287,7 @@ def _field_pointers(location: _Location, field: str, wire_names: WireNames) -> l
 
 
 def _tuple_pointers(values: tuple[Any, ...], path: str, wire_pointer: str) -> list[str]:
-    """Return the pointers of list elements, or that of the list if it is empty."""
+    """Return the JSON pointers of list elements, or that of the list if it is empty."""
     if not values:
         return [path + wire_pointer]
     positions = [element.at if isinstance(element, Node) else None for element in values]
@@ -298,7 +298,7 @@ def _tuple_pointers(values: tuple[Any, ...], path: str, wire_pointer: str) -> li
 
 
 def _wire_pointer(node: Node, field: str, wire_names: WireNames) -> str:
-    """Return the wire name of a field as a pointer; a `name` token in `wire_form` overrides the table."""
+    """Return the JSON pointer of a field below its node; a `name` token in `wire_form` overrides `wire_names`."""
     if node.wire_form:
         mark = f":name:{field}="
         for token in node.wire_form:
@@ -308,7 +308,7 @@ def _wire_pointer(node: Node, field: str, wire_names: WireNames) -> str:
 
 
 def with_source_positions(owner: N, wire_names: WireNames, field: str = "parts") -> N:
-    """Return the node with `at` set on each list element, so that elements can be inserted between them."""
+    """Return the node with its source pointer in `at` of each list element, so that elements can be inserted."""
     pointer = _wire_pointer(owner, field, wire_names)
     elements = enumerate(getattr(owner, field))
     positioned = [
@@ -339,10 +339,12 @@ ForeignExtras = list[tuple[SourcePath, str, dict[str, Raw]]]
 
 
 def foreign_extras(root: Node, families: Container[str], *, has_citations: bool = True) -> ForeignExtras:
-    """Return the extras below `root` that belong to none of the families, with path and family.
+    """Return the extras below `root` that would be lost at a target that knows only these protocol families.
 
-    A family ending in `:constraint` holds safety limits that may not be dropped. Extras that `wire_form` marks as
-    `canonical` only repeat canonical data and are skipped, as are `cited` ones if citations were encoded.
+    Extras are wire fields without a canonical counterpart. Each result holds the source path of the node, the family of
+    its extras, and the extras by JSON pointer. Left out are extras that repeat a canonical field (marked `canonical` in
+    `wire_form`) or, with `has_citations`, a citation (`cited`). A family that ends in `:constraint` holds safety
+    limits.
     """
     collected: ForeignExtras = []
     _collect_foreign_extras(root, (), families, collected, has_citations)
@@ -356,7 +358,7 @@ def _collect_foreign_extras(
     collected: ForeignExtras,
     has_citations: bool,  # noqa: FBT001 - called for every node
 ) -> None:
-    """Collect foreign extras recursively; subtrees without any are skipped by one comparison."""
+    """Append the foreign extras below a value to `collected`; subtrees without any are skipped by one comparison."""
     if value.extras:
         marks = " ".join(value.wire_form)
         marked = ":canonical:" in marks or ":cited:" in marks
@@ -387,7 +389,7 @@ class _NodeFieldGetters(dict[type, tuple[tuple[str, ...], Callable[[Any], Any], 
     """By type: the fields that hold nodes, a getter for these fields and `extras`, and its result if all are empty."""
 
     def __missing__(self, kind: type) -> tuple[tuple[str, ...], Callable[[Any], Any], Any]:
-        """Compute and cache the entry of a type; other types than nodes have nothing to get."""
+        """Return the entry of a type, computed and cached; types other than nodes get an empty one."""
         fields = node_fields(kind)
         if fields is None:
             entry: tuple[tuple[str, ...], Callable[[Any], Any], Any] = ((), lambda _: None, None)
@@ -406,13 +408,13 @@ _NODE_FIELD_GETTERS = _NodeFieldGetters()
 def _without_canonical(
     extras: dict[str, Raw], family: str, wire_form: Container[str], *, has_citations: bool
 ) -> dict[str, Raw]:
-    """Leave out extras that only repeat canonical data."""
+    """Return the extras without those that, according to `wire_form`, only repeat canonical data."""
     marks = ("canonical", "cited") if has_citations else ("canonical",)
     return {key: raw for key, raw in extras.items() if not any(f"{family}:{mark}:{key}" in wire_form for mark in marks)}
 
 
 def holds_constraint(root: Node, families: Container[str]) -> bool:
-    """Return whether a foreign constraint stands below `root`, which must not be dropped."""
+    """Return whether a constraint (a safety limit) that these families can't express stands below `root`."""
     _, get, empty = _NODE_FIELD_GETTERS[type(root)]
     if get(root) == empty:
         return False
@@ -429,7 +431,7 @@ def node_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def _holds_nodes(hint: Any) -> bool:
-    """Return whether a type annotation admits nodes."""
+    """Return whether a type annotation admits canonical nodes, alone or in a tuple."""
     if get_origin(hint) in (Union, UnionType, tuple):
         return any(_holds_nodes(member) for member in get_args(hint))
     return isinstance(hint, type) and issubclass(hint, Node)

@@ -59,7 +59,7 @@ _CREDENTIAL_PATTERNS: tuple[tuple[bytes, int, re.Pattern[bytes]], ...] = tuple(
 
 
 def find_credentials(data: bytes) -> list[tuple[int, int]]:
-    """Return the start and end of everything that looks like a credential, in order; spans may overlap."""
+    """Return the byte spans (start, end) of everything that looks like a credential, in order; they may overlap."""
     spans = list[tuple[int, int]]()
     for prefix, back, pattern in _CREDENTIAL_PATTERNS:
         if prefix in data:
@@ -68,7 +68,7 @@ def find_credentials(data: bytes) -> list[tuple[int, int]]:
 
 
 def _find_spans(data: bytes, prefix: bytes, offset: int, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of one pattern, `offset` bytes before each occurrence of its prefix."""
+    """Yield the byte spans of one pattern, matched `offset` bytes before each occurrence of its prefix."""
     at = data.find(prefix)
     while at >= 0:
         match = pattern.match(data, max(0, at - offset))
@@ -101,7 +101,10 @@ def check_schemas(body: object, protocol: str) -> Findings:
 
 
 def _find_schemas(body: object) -> Iterator[tuple[JsonPath, object]]:
-    """Yield every schema of a tool or a response format, in any protocol. The conversation holds none."""
+    """Yield every schema of a tool or a response format, in any protocol, with its path.
+
+    The conversation itself holds no schemas.
+    """
     stack: list[tuple[JsonPath, object]] = [((), body)]
     while stack:
         path, value = stack.pop()
@@ -128,12 +131,12 @@ def _find_literals(schema: object) -> Iterator[tuple[JsonPath, str]]:
 
 
 def _literal_text(value: object) -> str:
-    """Return a literal as text."""
+    """Return a literal of a schema as text to search: a string itself, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _sensitive_kind(literal: str) -> str | None:
-    """Name the kind of sensitive data in a literal, or return None."""
+    """Return the kind of sensitive data that a literal holds, as a noun for the message; None if there is none."""
     if find_credentials(literal.encode(errors="surrogatepass")):
         return "what looks like a credential"
     if _EMAIL.search(literal):
@@ -144,7 +147,7 @@ def _sensitive_kind(literal: str) -> str | None:
 
 
 def _is_card_number(text: str) -> bool:
-    """Whether the digits satisfy the Luhn checksum, as every payment card number does."""
+    """Return whether the digits satisfy the Luhn checksum, as every payment card number does."""
     digits = [int(digit) for digit in text if digit.isdigit()]
     doubled = [digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2]]
     return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

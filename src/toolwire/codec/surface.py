@@ -60,7 +60,7 @@ class Surface(Struct, frozen=True, kw_only=True):
     allows_comments: bool = True  # clients ignore SSE comments
 
     def match(self, path: str) -> EndpointMatch | None:
-        """Return the facts that a path determines, or None if it belongs to another protocol."""
+        """Return the model, streaming and token-count facts in a path; None if it is no endpoint of the protocol."""
         for endpoint in self.endpoints:
             before, placeholder, after = endpoint.path.partition("{model}")
             if not placeholder:
@@ -81,9 +81,9 @@ class Surface(Struct, frozen=True, kw_only=True):
         return self.sse_query is not None and self.sse_query not in query.split(b"&")
 
     def status_of(self, kind: ErrorKind) -> int:
-        """Return the HTTP status of an error kind."""
+        """Return the HTTP status with which the provider reports an error of this kind."""
         return self.statuses.get(kind) or _STATUSES[kind]
 
     def auth_header(self, key: str) -> tuple[str, str]:
-        """Return the header that sends an API key."""
+        """Return name and value of the header that sends an API key."""
         return self.key_header, f"Bearer {key}" if self.key_header == "authorization" else key

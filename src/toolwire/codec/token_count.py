@@ -32,7 +32,7 @@ class TokenCountApi(Struct, frozen=True, kw_only=True):
 
 
 def select_fields(body: bytes, names: frozenset[str]) -> bytes:
-    """Keep only the named fields of a body, since count endpoints reject others."""
+    """Return the JSON body with only the named fields, since count endpoints reject others."""
     fields = msgspec.json.decode(body, type=dict[str, Raw])
     return msgspec.json.encode({name: value for name, value in fields.items() if name in names})
 
@@ -48,7 +48,7 @@ def estimate_tokens(body: bytes) -> int:
 
 
 def measure_json(body: bytes) -> tuple[int, int]:
-    """Return the size of the texts in a fragment of a request, and the number of media objects."""
+    """Return the size in bytes of the texts in a JSON fragment, and the number of its media objects."""
     try:
         return _measure(msgspec.json.decode(body))
     except (msgspec.DecodeError, RecursionError):
@@ -61,7 +61,7 @@ def tokens_for_size(size: int, media: int, *, has_tools: bool) -> int:
 
 
 def _measure(root: Any) -> tuple[int, int]:
-    """Return the number of text bytes and the number of media items."""
+    """Return the size in bytes of the texts in a JSON value, and the number of its media objects."""
     size = media = 0
     stack = [root]
     while stack:

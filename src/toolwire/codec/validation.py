@@ -25,7 +25,7 @@ Findings = Iterator[Finding]
 
 
 def json_pointer(path: JsonPath) -> str:
-    """Join steps to a JSON pointer (RFC 6901)."""
+    """Join member names and indexes to a JSON pointer (RFC 6901)."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
@@ -33,17 +33,17 @@ def json_pointer(path: JsonPath) -> str:
 
 
 def object_of(value: object) -> JsonObject:
-    """Return the value if it is an object, else an empty one."""
+    """Return the value if it is a JSON object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def list_of(value: object) -> list[object]:
-    """Return the value if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def text_of(value: object) -> str:
-    """Return the value if it is a string, else an empty one."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
@@ -53,7 +53,7 @@ def number_of(value: object) -> float | None:
 
 
 def value_at(value: object, *names: str) -> object:
-    """Return the value at nested member names, or None."""
+    """Return the value at nested member names; None if one of them is missing."""
     for name in names:
         value = object_of(value).get(name)
     return value
@@ -139,7 +139,7 @@ def parse_shapes(*rows: str) -> dict[str, tuple[str, Fields]]:
 
 
 def field_errors(value: JsonObject, table: Fields) -> Iterator[FieldError]:
-    """Yield the violations of a table of fields."""
+    """Yield an error for each field of an object that its table does not allow."""
     for field in table:
         content = value.get(field.name)
         if field.name not in value:
@@ -171,7 +171,7 @@ class ErrorWording(NamedTuple):
     last_separator: str = " or "
 
     def finding(self, rule: str, path: JsonPath, message: str, level: Level = "error") -> Finding:
-        """Create a finding; `{at}` in the message stands for the path."""
+        """Build a finding in the provider's words; `{at}` in the message stands for the path."""
         return Finding(
             f"{self.protocol}.{rule}", json_pointer(path), message.replace("{at}", self.format_path(path)), level
         )
@@ -194,7 +194,7 @@ class ErrorWording(NamedTuple):
             yield Finding(f"{self.protocol}.field-{kind}", json_pointer(field_path), message, level)
 
     def join_choices(self, options: Iterable[str]) -> str:
-        """Join quoted options, as the provider lists them."""
+        """Join the quoted options of a field, as the provider's messages list them."""
         *first, last = (f"'{option}'" for option in options or ("",))
         return (
             f"{', '.join(first)}{self.last_separator if first[1:] else self.last_separator.lstrip(',')}{last}"
@@ -227,7 +227,10 @@ def subschemas(schema: object) -> Iterator[tuple[JsonPath, JsonObject]]:
 
 
 def strict_violations(schema: object, unsupported_keywords: frozenset[str]) -> Iterator[tuple[str, JsonPath, str]]:
-    """Yield deviations from the strict subset: `open` objects, `optional` properties, refused `keyword`s."""
+    """Yield deviations of a schema from the strict subset: the kind, the path, and the name at fault.
+
+    Kinds are `open` for an object that allows undeclared properties, `optional` for a property, and `keyword`.
+    """
     for path, part in subschemas(schema):
         properties = object_of(part.get("properties"))
         if part.get("type") == "object" or "properties" in part:

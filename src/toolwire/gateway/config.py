@@ -1,10 +1,14 @@
 """`toolwire.toml`: its sections, and reading it with `env:NAME` values resolved.
 
 An invalid or unknown key raises `ConfigError`, which names the key.
+
+Keys that sign envelopes: configured, derived from the server's keys, or generated once and saved.
 """
 
+import hashlib
 import os
 import re
+import secrets
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -86,7 +90,7 @@ class RouteSection(Section, frozen=True, kw_only=True):
 
     @property
     def provider_names(self) -> tuple[str, ...]:
-        """Return the providers to try, in order."""
+        """Return the names of the providers to try, in order."""
         return self.providers or (() if self.provider is None else (self.provider,))
 
 
@@ -147,7 +151,7 @@ class PolicySection(Section, frozen=True, kw_only=True):
 
     @property
     def rules_by_verdict(self) -> dict[Verdict, tuple[str, ...]]:
-        """Return the rules of each verdict."""
+        """Return the rules (as text) of each verdict."""
         return {"allow": self.allow, "ask": self.ask, "deny": self.deny}
 
 
@@ -233,14 +237,14 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> Conf
 
 
 def key_variables(path: Path) -> dict[str, str]:
-    """Return the environment variable of each provider's `api_key`, for providers that use `env:`."""
+    """Return, by provider, the environment variable of its `api_key`, for providers that use `env:`."""
     providers = tomllib.loads(path.read_text(encoding="utf-8")).get("providers", {})
     keys = {name: str(table.get("api_key", "")) for name, table in providers.items()}
     return {name: key.removeprefix(_ENV_PREFIX) for name, key in keys.items() if key.startswith(_ENV_PREFIX)}
 
 
 def override_server(config: Config, host: str | None, port: int | None) -> Config:
-    """Return the configuration with another host or port."""
+    """Return the configuration with another host or port, each unless it is None."""
     server = config.server
     server = replace(server, host=server.host if host is None else host, port=server.port if port is None else port)
     return replace(config, server=server)
@@ -269,7 +273,7 @@ def parse_config(text: str, environment: Mapping[str, str]) -> Config:
 
 
 def _convert_section(table: Any, kind: type[_Section], location: str) -> _Section:
-    """Convert one table; errors start with its location."""
+    """Return a table as a section of this type; error messages start with its location, a dotted key."""
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
@@ -277,7 +281,7 @@ def _convert_section(table: Any, kind: type[_Section], location: str) -> _Sectio
 
 
 def _resolve_environment(value: Any, location: str, environment: Mapping[str, str]) -> Any:
-    """Replace each `env:NAME` by the value of that environment variable."""
+    """Return the value with each `env:NAME` in it replaced by that environment variable."""
     if isinstance(value, dict):
         return {
             key: _resolve_environment(inner, f"{location}.{key}" if location else key, environment)
@@ -295,7 +299,7 @@ def _resolve_environment(value: Any, location: str, environment: Mapping[str, st
 
 
 def _describe_error(message: str, location: str) -> str:
-    """Rephrase a msgspec error with the key first."""
+    """Return a msgspec error message reworded, with the configuration key first."""
     if (unknown := _UNKNOWN_FIELD.fullmatch(message)) is not None:
         return f"unknown key {_join_key(location, unknown[2] or '', unknown[1])}"
     match = _ERROR_WITH_PATH.fullmatch(message)
@@ -309,7 +313,7 @@ def _join_key(*parts: str) -> str:
 
 
 def _check_config(config: Config) -> None:
-    """Check rules that the types can't express."""
+    """Raise `ConfigError` for values that break rules which the types can't express."""
     for name, section in config.providers.items():
         _check_provider(section, f"providers.{name}")
     _check_routes(config)
@@ -327,7 +331,7 @@ def _check_config(config: Config) -> None:
 
 
 def _check_provider(section: ProviderSection, location: str) -> None:
-    """Check the protocol, addresses and credentials of one provider."""
+    """Raise `ConfigError` for an invalid protocol, address or credential of one provider."""
     if section.protocol not in PROTOCOLS:
         raise ConfigError(
             f"{location}.protocol: unknown protocol {section.protocol!r}; expected one of {', '.join(PROTOCOLS)}"
@@ -352,7 +356,7 @@ def _check_provider(section: ProviderSection, location: str) -> None:
 
 
 def _check_routes(config: Config) -> None:
-    """Check that routes name existing providers and MCP servers."""
+    """Raise `ConfigError` for a route that names a missing provider or MCP server."""
     for index, route in enumerate(config.routes):
         location = f"routes[{index}]"
         if not route.provider_names:
@@ -366,7 +370,7 @@ def _check_routes(config: Config) -> None:
 
 
 def _check_runtime(config: Config) -> None:
-    """Check the sections that agents use."""
+    """Raise `ConfigError` for invalid values in the sections that agents use."""
     if config.simulator.pace < 0:
         raise ConfigError("simulator.pace: must not be negative")
     search = config.search
@@ -386,7 +390,7 @@ def _check_runtime(config: Config) -> None:
 
 
 def _check_browser(section: BrowserSection) -> None:
-    """Check hosts, sizes, actions and patterns of `[browser]`."""
+    """Raise `ConfigError` for invalid hosts, sizes, actions or patterns in `[browser]`."""
     for name in ("hosts", "resources", "private"):
         for index, text in enumerate(getattr(section, name)):
             try:
@@ -439,3 +443,36 @@ def configured_secrets(config: Config, providers: Iterable[Provider]) -> Iterato
         yield from (value for name, value in server.env.items() if _SECRET_NAME.search(name))
     for provider in providers:
         yield from (provider.api_key or "", *provider.headers.values(), *provider.query.values())
+
+
+def load_signing_keys(server: ServerSection, environment: Mapping[str, str] = os.environ) -> list[bytes]:
+    """Return the keys that sign envelopes and stored programs: the first one signs, all of them verify.
+
+    Replicas that share keys accept each other's envelopes.
+    """
+    if server.seal_keys:
+        return [key.encode() for key in server.seal_keys]
+    if server.keys:
+        return [hashlib.blake2s(key.encode(), person=b"twseal").digest() for key in server.keys]
+    return [_load_or_create_key(state_directory(environment) / "seal.key")]
+
+
+def _load_or_create_key(path: Path) -> bytes:
+    """Return the key in this file, creating it if needed, readable only by the user."""
+    try:
+        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
+        if len(key) >= 32:
+            return key
+    except (OSError, ValueError):
+        pass
+    new_key = secrets.token_bytes(32)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(new_key.hex() + "\n")
+        temporary.replace(path)
+    except OSError:
+        pass  # it can't be saved: the key lasts as long as this process
+    return new_key

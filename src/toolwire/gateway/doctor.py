@@ -10,7 +10,7 @@ from toolwire.gateway.config import Config, ServerSection, build_provider, journ
 from toolwire.gateway.providers.discovery import KEY_VARIABLES, discover_providers
 from toolwire.gateway.server.auth import is_loopback
 from toolwire.gateway.state.store import STATE_SCHEMA as STATE
-from toolwire.gateway.state.store import state_path
+from toolwire.gateway.state.store_file import state_path
 from toolwire.journal.runs import SCHEMA as RUNS
 from toolwire.journal.sqlite_files import DatabaseUnusable, inspect_database
 from toolwire.journal.store import SCHEMA as JOURNAL
@@ -53,7 +53,7 @@ class Finding(Struct, frozen=True):
 async def diagnose(
     config: Config, variables: Mapping[str, str], environment: Mapping[str, str], timeout: float
 ) -> list[Finding]:
-    """Check everything; `variables` maps a provider to the environment variable of its key."""
+    """Return the findings of all checks; `variables` maps a provider to the environment variable of its key."""
     findings = [check_server(config.server), *check_files(config, environment)]
     providers = {name: build_provider(name, section) for name, section in config.providers.items()}
     if not providers:
@@ -73,7 +73,7 @@ async def diagnose(
 
 
 def check_server(server: ServerSection) -> Finding:
-    """Check that a server reachable from other machines requires keys."""
+    """Return a finding on whether a server reachable from other machines requires keys."""
     if server.keys:
         return Finding(
             "server", f"{server.host}:{server.port}, {len(server.keys)} {'key' if len(server.keys) == 1 else 'keys'}"
@@ -85,7 +85,7 @@ def check_server(server: ServerSection) -> Finding:
 
 
 def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Check the state, journal and run databases that exist; missing ones are created when needed."""
+    """Yield a finding for each state, journal and run database that exists; missing ones are created when needed."""
     journal = journal_path(config, environment)
     files = [
         ("state", state_path(config.state, environment), STATE),
@@ -107,7 +107,7 @@ def check_files(config: Config, environment: Mapping[str, str]) -> Iterator[Find
 
 
 async def _check_provider(provider: Provider, variable: str | None, transport: Transport, timeout: float) -> Finding:
-    """Request the provider's model list, which is free, and report whether the key is accepted."""
+    """Return a finding on whether the provider accepts the key, by requesting its model list, which is free."""
     key = "without a key" if provider.api_key is None else f"key from {variable or 'the configuration'}"
     name, location = provider.name, f"{provider.base_url}, {key}"
     address = replace(provider, path=None).request_target(_MODEL_LIST_PATHS[provider.protocol])

@@ -48,7 +48,7 @@ _TEXT_FIELDS = ("message", "code", "param", "raw", "request_id")
 
 
 def transport_api_error(provider: Provider, error: TransportError) -> ApiError:
-    """Convert a transport failure to the error for the client: 503, 504 or 502."""
+    """Return the client's error for a transport failure, with status 503, 504 or 502."""
     if error.exhausted:
         message = f"too many open connections or files to reach {provider.name}: try again later"
         return ApiError(kind="overloaded", message=message, status=503)
@@ -57,23 +57,23 @@ def transport_api_error(provider: Provider, error: TransportError) -> ApiError:
 
 
 def transport_rejection(provider: Provider, error: TransportError) -> RequestRejected:
-    """Convert a transport failure to a rejection; a request that was sent may have been processed."""
+    """Return a rejection for a transport failure; it notes whether the request may have been processed."""
     return RequestRejected(transport_api_error(provider, error), attempt="unknown" if error.sent else "unprocessed")
 
 
 def redact_error(error: ApiError, redactor: Redactor) -> ApiError:
-    """Copy an upstream's error with all known secrets redacted, in every field."""
+    """Return a provider's error with all known secrets redacted, in every field."""
     texts = {name: redactor.redact_text(text) for name in _TEXT_FIELDS if (text := getattr(error, name)) is not None}
     return replace(error, **texts, extras=redact_extras(error.extras, redactor))
 
 
 def redact_failed_event(event: ResponseFailed, redactor: Redactor) -> ResponseFailed:
-    """Copy a `ResponseFailed` event with all known secrets redacted."""
+    """Return a `ResponseFailed` event with all known secrets redacted."""
     return replace(event, error=redact_error(event.error, redactor), extras=redact_extras(event.extras, redactor))
 
 
 def redact_extras(extras: Extras | None, redactor: Redactor) -> Extras | None:
-    """Copy extras with all known secrets redacted."""
+    """Return extras (wire fields without a canonical counterpart) with all known secrets redacted."""
     if extras is None:
         return None
     return {
@@ -102,7 +102,10 @@ def parse_seconds(text: str | None) -> float | None:
 
 
 def encode_retry_after(error: ApiError) -> bytes | None:
-    """Encode `Retry-After` as whole seconds, at most the 2**31 - 1 that caches must understand (RFC 9111, 1.2.2)."""
+    """Return the value of `Retry-After` in whole seconds; None if the error has none.
+
+    It is at most 2**31 - 1, which caches must understand (RFC 9111, 1.2.2).
+    """
     return None if error.retry_after is None else b"%d" % math.ceil(max(0.0, min(error.retry_after, 2**31 - 1)))
 
 
@@ -122,12 +125,15 @@ def to_api_error(error: Exception) -> ApiError:
 
 
 def _with_error_status(error: ApiError) -> ApiError:
-    """Replace a status that is no error status: some providers and proxies send 299, 600 or 999."""
+    """Return the error with 502 in place of a status that is no error status.
+
+    Some providers and proxies send 299, 600 or 999.
+    """
     if error.status is None or 400 <= error.status <= 599:
         return with_default_status(error)
     return replace(error, status=502)
 
 
 def with_default_status(error: ApiError) -> ApiError:
-    """Set status 502 on an error of unknown or server kind that has no status."""
+    """Return the error, with status 502 if it has none and its kind is unknown or a server error."""
     return replace(error, status=error.status or (502 if error.kind in ("server", "other") else None))

@@ -11,9 +11,8 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, LossyTranslationError
+from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
 from toolwire.canonical.events import Event, ResponseFailed
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.fallbacks import disable_storage
@@ -25,7 +24,7 @@ from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.exchange.types import ClientRequest, StreamingResponse, UpstreamRequest
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
 from toolwire.gateway.state.conversations import ConversationState
-from toolwire.gateway.state.store import open_store
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.redaction import Redactor
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
@@ -72,7 +71,10 @@ class GatewayModel:
     async def _start_response(
         self, request: Request, backend: Backend
     ) -> tuple[StreamingResponse, Codec, ResponseContext]:
-        """Send the request to one backend and return the response once its first event has arrived."""
+        """Send the request to one backend, and return the response once its first event has arrived.
+
+        It comes with the codec and the context that decode it.
+        """
         request = decode_computer_use(request, CANONICAL_ADAPTER)
         codec = PROTOCOLS[backend.provider.protocol]
         host = await self._dispatcher.capabilities.profile_for(backend.provider, backend.model, request)

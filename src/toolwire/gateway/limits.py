@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, provider_error
@@ -35,7 +34,7 @@ class Quota:
         self._used_by_tenant: Counter[str] = Counter()
 
     def acquire(self, tenant: str) -> None:
-        """Take one use for this key, or raise `RequestRejected`."""
+        """Count one more use by this key's tenant, or raise `RequestRejected` if there are too many."""
         if self.used >= self._limit:
             message = f"too many {self._noun} at once"
             raise RequestRejected(ApiError(kind="overloaded", message=message, status=503))
@@ -46,7 +45,7 @@ class Quota:
         self._adjust(1)
 
     def release(self, tenant: str) -> None:
-        """Return one use taken by this key."""
+        """Count one use less by this key's tenant."""
         self._used_by_tenant[tenant] -= 1
         if not self._used_by_tenant[tenant]:
             del self._used_by_tenant[tenant]
@@ -85,7 +84,10 @@ def is_heavy_body(body: bytes) -> bool:
 
 
 def _has_more_objects(body: bytes, most: int) -> bool:
-    """Count opening braces, and stop above `most`. `replace` finds them by memchr; `count` looks at each byte."""
+    """Return whether a body has more than `most` opening braces, as an estimate of its objects.
+
+    `replace` finds them by memchr, while `count` looks at each byte.
+    """
     for at in range(0, len(body), _SLICE):
         piece = body[at : at + _SLICE]
         most -= len(piece) - len(piece.replace(b"{", b""))
@@ -101,14 +103,14 @@ class BodyExecutor:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run(self, body: bytes, function: Callable[..., R], *args: Any) -> R:
-        """Run the work that a body causes, in a thread if the body is heavy.
+        """Run the function, in a thread if the body is heavy to process, and return its result.
 
         The function must not touch the event loop.
         """
         return await self.run_in_thread(function, *args) if is_heavy_body(body) else function(*args)
 
     async def run_in_thread(self, function: Callable[..., R], *args: Any) -> R:
-        """Run the work that a heavy body causes. The function must not touch the event loop."""
+        """Run the function in a thread, and return its result; it must not touch the event loop."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(BODY_THREADS, thread_name_prefix="toolwire-body")
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
@@ -126,7 +128,7 @@ class BodyBudget(Struct):
     used: int = 0
 
     def reserve(self, reserved: int, size: int) -> int:
-        """Reserve room for a body of `size` bytes, `reserved` of them counted already; return the new reservation."""
+        """Reserve bytes for a body of `size`, of which `reserved` are reserved already; return those reserved now."""
         if size <= UNCOUNTED_BODY:
             return reserved
         if self.used + size - reserved > self.limit:
@@ -137,7 +139,7 @@ class BodyBudget(Struct):
 
 
 async def run_in_thread_if(work: Callable[..., R], *args: Any, heavy: bool) -> R:
-    """Run a function, in a thread if it is heavy; it must not touch the event loop."""
+    """Run a function, in a thread if `heavy`, and return its result; it must not touch the event loop."""
     return await asyncio.to_thread(work, *args) if heavy else work(*args)
 
 
@@ -202,6 +204,7 @@ def check_body_counts(body: bytes, limits: LimitsSection, protocol: str) -> None
 
 
 def _check_wire_counts(body: bytes, limits: LimitsSection) -> None:
+    """Raise `RequestRejected` if a top-level list of messages or tools in the body is too long."""
     try:
         members = _decode_members(body)
         for name in (*_MESSAGE_FIELDS, "tools"):

@@ -31,6 +31,7 @@ class Difference(Struct, frozen=True):
     after: Any = None
 
     def __str__(self) -> str:
+        """Format the difference as one line, such as `changed /model: "a" -> "b"`."""
         match self.kind:
             case "changed":
                 return f"changed {self.path}: {_format_value(self.before)} -> {_format_value(self.after)}"
@@ -75,9 +76,9 @@ def find_differences(
 
 
 def compare_records(before: Record, after: Record, *, include_volatile: bool = False) -> dict[str, list[Difference]]:
-    """Compare two records: status, translated request, losses and response.
+    """Compare two records, and return the differences of status, request, losses and response by these names.
 
-    Requests are compared only if both went to the same protocol.
+    Requests are compared as translated for the provider, and only if both went to the same protocol.
     """
     differences: dict[str, list[Difference]] = {}
     if before.status != after.status:
@@ -92,7 +93,7 @@ def compare_records(before: Record, after: Record, *, include_volatile: bool = F
 
 
 def _loss_differences(before: Record, after: Record) -> Iterator[Difference]:
-    """Yield the losses that only one of the records has, at the path of the loss."""
+    """Yield the losses that only one of the two records has, as added or removed at the path of the loss."""
     losses_before, losses_after = (
         [(loss.path, f"{loss.kind}: {loss.reason}") for loss in record.losses] for record in (before, after)
     )

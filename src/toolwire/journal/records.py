@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ToolwireError
+from toolwire.canonical.errors import Loss, ToolwireError
 from toolwire.canonical.fold import fold
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext, Route
@@ -36,10 +35,11 @@ class Bodies(Struct, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def by_name(self) -> dict[str, bytes]:
-        """The bodies by name."""
+        """The three bodies by field name: `request`, `translated` and `response`."""
         return {"request": self.request, "translated": self.translated, "response": self.response}
 
     def __len__(self) -> int:
+        """Return the total length of the bodies in bytes."""
         return len(self.request) + len(self.translated) + len(self.response)
 
 
@@ -109,16 +109,33 @@ class JournalEntry(Protocol):
     """
 
     @property
-    def at(self) -> float: ...
+    def at(self) -> float:
+        """Arrival of the request, in seconds since the epoch."""
+        ...
+
     @property
-    def bodies(self) -> Bodies | None: ...
+    def bodies(self) -> Bodies | None:
+        """The bodies of the exchange; None if they are not recorded."""
+        ...
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Approximate size of the record in bytes."""
+        ...
+
     @property
-    def unique_fields(self) -> UniqueFields: ...
+    def unique_fields(self) -> UniqueFields:
+        """The fields that differ in every record."""
+        ...
+
     @property
-    def repeated_fields(self) -> tuple[Any, ...]: ...
-    def to_record(self) -> Record: ...
+    def repeated_fields(self) -> tuple[Any, ...]:
+        """The fields that consecutive records often share, for comparison."""
+        ...
+
+    def to_record(self) -> Record:
+        """Return the exchange as a record."""
+        ...
 
 
 def record_size(losses: Sequence[Loss], bodies: Bodies | None) -> int:
@@ -176,7 +193,7 @@ class RecordBatch:
 
     @property
     def at(self) -> float:
-        """Arrival of the latest request."""
+        """Arrival of the latest request, in seconds since the epoch."""
         return max(pack.at for pack in self._packs)
 
     @property
@@ -212,7 +229,7 @@ def decode_records(data: bytes) -> list[Record]:
 
 
 def record_as_json(record: Record) -> dict[str, object]:
-    """Convert a record to JSON data, with bodies as JSON where possible, else as text."""
+    """Convert a record to JSON data, with each body as JSON where possible and as a string otherwise."""
     fields: dict[str, object] = msgspec.to_builtins(replace(record, bodies=None))
     if record.bodies is not None:
         fields["bodies"] = {name: body_content(data) for name, data in record.bodies.by_name.items() if data}
@@ -220,7 +237,7 @@ def record_as_json(record: Record) -> dict[str, object]:
 
 
 def body_content(data: bytes) -> object:
-    """Decode a body as JSON, or else as text."""
+    """Decode a body as JSON, or as a string if it is not JSON."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

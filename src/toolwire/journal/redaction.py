@@ -6,7 +6,7 @@ from urllib.parse import quote, quote_plus
 
 from msgspec.structs import replace
 
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.codec.sensitive_data import find_credentials
 from toolwire.journal.records import Bodies, Record, recorded_response_body
 
@@ -17,7 +17,7 @@ MAX_CACHED_LOSSES = 100
 
 
 def redact_credentials(data: bytes) -> bytes:
-    """Replace text that looks like a key."""
+    """Replace each text that looks like an API key, and return the result."""
     spans = find_credentials(data)
     if not spans:
         return data
@@ -52,14 +52,14 @@ class Redactor:
         self._last_losses: list[Loss] = []  # consecutive exchanges often have the same losses
 
     def redact_bytes(self, data: bytes) -> bytes:
-        """Replace secrets in encoded text."""
+        """Return encoded text with its secrets replaced."""
         for secret in self._secrets:
             if secret in data:
                 data = data.replace(secret, REDACTED.encode())
         return redact_credentials(data)
 
     def redact_text(self, text: str) -> str:
-        """Replace secrets in text."""
+        """Return text with its secrets replaced."""
         return (
             self.redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass") if text else text
         )
@@ -90,10 +90,12 @@ class Redactor:
         return text if redacted == text else redacted
 
     def _redact_loss(self, loss: Loss) -> Loss:
+        """Redact path and reason of a loss; return the same object if they have no secret."""
         path, reason = self._redact_cached(loss.path), self._redact_cached(loss.reason)
         return loss if path is loss.path and reason is loss.reason else replace(loss, path=path, reason=reason)
 
     def _redact_bodies(self, record: Record, bodies: Bodies) -> Bodies:
+        """Return the bodies of a record with their secrets replaced."""
         response, folded = self._redact_response(record, bodies)
         return Bodies(
             request=self.redact_bytes(bodies.request),
@@ -103,9 +105,9 @@ class Redactor:
         )
 
     def _redact_response(self, record: Record, bodies: Bodies) -> tuple[bytes, bool]:
-        """Redact the response body; returns it with the new value of `folded`.
+        """Redact the response body, and return it with True if it is now stored folded.
 
-        A secret may be split over the events of a stream. Such a stream is stored as one buffered response.
+        A secret may be split over the events of a stream. Such a stream is folded: stored as one buffered response.
         """
         if record.streamed and not bodies.folded:
             folded_body = recorded_response_body(record)

@@ -47,7 +47,7 @@ class LeaseTerms(Struct, frozen=True):
     """Wall clock, because other machines compare with it."""
 
     def expiry(self) -> float:
-        """Return when a lease that starts now expires."""
+        """Return when a lease that starts now expires, in seconds since the epoch."""
         return self.clock() + self.seconds
 
 
@@ -62,7 +62,7 @@ class LeaseHolder(Struct, frozen=True):
     host: str = ""
 
     def encode(self) -> str:
-        """Encode as JSON."""
+        """Encode the holder as JSON text, as it is stored with the lease."""
         return msgspec.json.encode(self).decode()
 
     @property
@@ -79,6 +79,7 @@ class LeaseHolder(Struct, frozen=True):
         return self.is_local and bool(self.start_ticks) and _process_start(self.pid) != self.start_ticks
 
     def __str__(self) -> str:
+        """Name the process for messages, with its host if it runs elsewhere."""
         return f"process {self.pid}" if self.is_local else f"process {self.pid} on {self.host or 'a machine'}"
 
 
@@ -103,6 +104,7 @@ def decode_holder(text: str | None) -> LeaseHolder | None:
 
 
 def _boot_id() -> str:
+    """Return the id that Linux gives this boot of the machine; empty on other systems."""
     try:
         return Path(_BOOT_ID_PATH).read_text(encoding="ascii").strip()
     except OSError:
@@ -110,6 +112,7 @@ def _boot_id() -> str:
 
 
 def _pid_namespace() -> str:
+    """Return the name of this process's PID namespace; empty if the system has none."""
     try:
         return os.readlink(_PID_NAMESPACE_PATH)  # noqa: PTH115 - the target is an id, not a path
     except OSError:
@@ -117,7 +120,7 @@ def _pid_namespace() -> str:
 
 
 def _process_start(pid: int) -> str:
-    """Return the start of a process in clock ticks since boot; empty if it has ended."""
+    """Return when a process started, as text in clock ticks since boot; empty if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
@@ -138,7 +141,7 @@ class LeaseHeartbeat:
         self._thread: threading.Thread | None = None
 
     def add(self, run: str, token: str) -> None:
-        """Renew the lease of a run from now on."""
+        """Renew the lease of a run from now on; `token` proves that this process holds it."""
         with self._lock:
             self._tokens[token] = run
             if self._thread is None or not self._thread.is_alive():  # threads do not survive a fork
@@ -146,14 +149,16 @@ class LeaseHeartbeat:
                 self._thread.start()
 
     def remove(self, token: str) -> None:
-        """Stop renewing a lease."""
+        """Stop renewing the lease with this token."""
         with self._lock:
             self._tokens.pop(token, None)
 
     def close(self) -> None:
+        """Tell the thread to stop renewing leases, without waiting for it."""
         self._closing.set()
 
     def _renew_leases(self) -> None:
+        """Renew all held leases at each interval, until closed or none is left, as the body of the thread."""
         while not self._closing.wait(self._terms.renewal_interval):
             with self._lock:
                 if not self._tokens:
@@ -256,6 +261,7 @@ class SharedConnection:
         return self._execute(statement, values)[1]
 
     def _execute(self, statement: str, values: Any) -> tuple[list[tuple[Any, ...]], int]:
+        """Execute a statement; return the selected rows and the number of changed rows."""
         try:
             with self._lock:
                 cursor = self._connection.execute(statement, values)
@@ -264,6 +270,7 @@ class SharedConnection:
             raise JournalError(f"{self._path}: {database_unusable(error)}") from None
 
     def close(self) -> None:
+        """Close the connection to the file."""
         self._connection.close()
 
 
@@ -281,19 +288,23 @@ class RunStepLog:
         self._step_names = {name for (name,) in connection.select("SELECT name FROM steps WHERE run = ?", (run,))}
 
     def intent(self, name: str) -> bytes | None:
+        """Return the recorded intent of a step, encoded; None if the step never started."""
         return self._column("intent", name)
 
     def outcome(self, name: str) -> bytes | None:
+        """Return the recorded outcome of a step, encoded; None if the step did not finish."""
         return self._column("outcome", name)
 
     def begin(self, name: str, intent: bytes) -> None:
+        """Record that a step starts, before it takes effect."""
         self._write(_BEGIN_STEP, name, intent)
 
     def finish(self, name: str, outcome: bytes) -> None:
+        """Record the outcome of a step."""
         self._write(_FINISH_STEP, name, outcome)
 
     def end(self, end_event: bytes) -> None:
-        """Record the end of the run and release the lease; without effect if the lease was lost."""
+        """Record the last event of the run, and release the lease; without effect if the lease was lost."""
         self._heartbeat.remove(self._token)
         statement = "UPDATE runs SET ended = ?, holder = NULL, token = NULL WHERE id = ? AND token = ?"
         self._connection.update(statement, (end_event, self._run, self._token))
@@ -305,7 +316,7 @@ class RunStepLog:
         self._connection.update(statement, (self._run, self._token))
 
     def _write(self, statement: str, name: str, data: bytes) -> None:
-        """Write a step; raise `LeaseLost` if another process holds the run."""
+        """Write the intent or outcome of a step; raise `LeaseLost` if another process holds the run."""
         values = (self._run, self._token, name, len(self._step_names), data, time.time())
         if self._connection.update(statement, values) != 1:
             self._heartbeat.remove(self._token)
@@ -313,7 +324,7 @@ class RunStepLog:
         self._step_names.add(name)
 
     def _column(self, column: str, name: str) -> bytes | None:
-        """Return the intent or outcome of a step; None if there is none."""
+        """Return the encoded intent or outcome of a step, as `column` says; None if it is not recorded."""
         if name not in self._step_names:
             return None
         rows = self._connection.select(
@@ -375,14 +386,16 @@ class RunStore:
         return self._start_heartbeat(run, token)
 
     def _start_heartbeat(self, run: str, token: str) -> RunStepLog:
+        """Keep the lease of a run renewed from now on, and return the run's step log."""
         self._heartbeat.add(run, token)
         return self._step_log(run, token)
 
     def _step_log(self, run: str, token: str) -> RunStepLog:
+        """Build the step log of a run whose lease this process holds under `token`."""
         return RunStepLog(self._connection, run, token, self._heartbeat)
 
     def _refuse_if_held(self, run: str, encoded_holder: str | None, token: str | None, until: float | None) -> None:
-        """Raise `RunInUse` if another process holds the run."""
+        """Raise `RunInUse` if the stored lease shows that another process holds the run."""
         lease_seconds = self._lease_seconds_left(encoded_holder, token, until)
         if lease_seconds <= 0:
             return

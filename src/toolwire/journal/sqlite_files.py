@@ -135,6 +135,7 @@ def migrate(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:
 
 
 def _migrate_once(connection: sqlite3.Connection, schema: DatabaseSchema) -> None:
+    """Try once to migrate the file to the current version of the schema, in one transaction."""
     _refuse_newer(_schema_version(connection), schema)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
@@ -169,10 +170,12 @@ def roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _schema_version(connection: sqlite3.Connection) -> int:
+    """Return the schema version that the file states (`user_version`); 0 for a new file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _refuse_newer(version: int, schema: DatabaseSchema) -> None:
+    """Raise `DatabaseUnusable` if a newer toolwire wrote the file."""
     if version > schema.version:
         raise DatabaseUnusable(
             f"the file was written by a newer toolwire (schema version {version}, supported: {schema.version})",
@@ -203,7 +206,7 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def database_unusable(error: OSError | sqlite3.Error) -> DatabaseUnusable:
-    """Convert an error of the system or of SQLite, with advice where there is any."""
+    """Convert an error of the system or of SQLite to `DatabaseUnusable`, with advice where there is any."""
     if isinstance(error, OSError):
         return DatabaseUnusable(os_error_reason(error))
     if is_busy(error):
@@ -226,4 +229,5 @@ def os_error_reason(error: OSError) -> str:
 
 
 def _collapse_whitespace(text: str) -> str:
+    """Return a message on one line, cut to 200 characters."""
     return " ".join(text.split())[:200]

@@ -3,12 +3,18 @@
 A row holds a batch of records, because a row per record would dominate the cost of recording. Rows are numbered in
 order, so pruning deletes from the start. There is no index of ids: a lookup scans the file, which is fast enough for a
 user at the command line.
+
+Export recorded exchanges as a zip file for a bug report.
 """
 
+import io
+import json
 import os
+import platform
 import sqlite3
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +23,8 @@ import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.journal.records import Record, RecordBatch, decode_records, encode_records
+from toolwire.journal.records import Record, RecordBatch, body_content, decode_records, encode_records, record_as_json
+from toolwire.journal.redaction import Redactor
 from toolwire.journal.sqlite_files import (
     DatabaseSchema,
     DatabaseUnusable,
@@ -120,11 +127,12 @@ class SqliteRecordStore:
         return [(batch_number, record) for batch_number, records in batches for record in records]
 
     def close(self) -> None:
+        """Close the file, if it was opened."""
         if (connection := self.__dict__.pop("_connection", None)) is not None:
             connection.close()
 
     def _read_batches(self, statement: str, *values: int) -> Iterator[tuple[int, list[Record]]]:
-        """Yield number and records of the selected batches; raise `JournalError` if they can't be read."""
+        """Yield the number and the records of each selected batch; raise `JournalError` if they can't be read."""
         try:
             for number, data in self._connection.execute(statement, values):
                 yield number, decode_records(data)
@@ -143,10 +151,12 @@ class SqliteRecordStore:
             self._connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def _has_record_before(self, moment: float) -> bool:
+        """Return True if the oldest batch of records is older than `moment`, in seconds since the epoch."""
         row = self._connection.execute("SELECT at FROM batches ORDER BY number LIMIT 1").fetchone()
         return row is not None and row[0] < moment
 
     def _is_too_large(self) -> bool:
+        """Return True if the file exceeds its size limit and has records left to delete."""
         if self._max_bytes is None:
             return False
         used_bytes = (self._pragma("page_count") - self._pragma("freelist_count")) * self._pragma("page_size")
@@ -155,6 +165,7 @@ class SqliteRecordStore:
         return self._connection.execute("SELECT 1 FROM batches LIMIT 1").fetchone() is not None
 
     def _pragma(self, name: str) -> int:
+        """Return the value of a numeric SQLite setting such as `page_count`."""
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
@@ -186,3 +197,43 @@ def write_private_file(path: Path, data: bytes) -> None:
         raise JournalError(f"{path}: {os_error_reason(error)}") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
+
+
+_README = """\
+Exchanges recorded by toolwire, for a bug report. Known keys, and text that looks like a key, were removed. Everything
+else is unchanged: review it before you share it. `toolwire journal replay` sends such an exchange again.
+
+    ID/record.json      metadata of the exchange, including losses
+    ID/request.*        the client's request
+    ID/translated.*     the translated request, as sent to the provider
+    ID/response.*       the response to the client
+
+The last three exist only if bodies were recorded.
+"""
+
+
+def build_bundle(records: Sequence[Record], redactor: Redactor, version: str) -> bytes:
+    """Build the zip file of a bug report: the records without tenants and secrets.
+
+    Secrets that were configured only after the recording are removed as well.
+    """
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("README.txt", _README)
+        environment = {"toolwire": version, "python": platform.python_version(), "system": platform.system()}
+        archive.writestr("environment.json", _format_json(environment))
+        for record in map(redactor.redact_record, records):
+            bodies = {} if record.bodies is None else record.bodies.by_name
+            archive.writestr(
+                f"{record.id}/record.json", _format_json(record_as_json(replace(record, tenant="", bodies=None)))
+            )
+            for name, data in bodies.items():
+                if data:
+                    extension = "txt" if isinstance(body_content(data), str) else "json"
+                    archive.writestr(f"{record.id}/{name}.{extension}", data)
+    return file.getvalue()
+
+
+def _format_json(value: object) -> bytes:
+    """Encode a value as indented JSON with a final newline."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -106,6 +106,7 @@ class Telemetry:
             provider.shutdown()
 
     def _get_instruments(self) -> "tuple[Tracer, Histogram, Histogram]":
+        """Return the tracer and the histograms of duration and tokens, created on first use."""
         if self._instruments is None:
             self._instruments = self._create_instruments()
         return self._instruments
@@ -168,7 +169,10 @@ def create_providers(environment: Mapping[str, str]) -> "list[Any]":
 
 
 def _create_exporter(environment: Mapping[str, str], folder: str, signal: str, name: str) -> Any:
-    """Create the exporter of a signal: OTLP, console, or None. The arguments are its names in modules and variables."""
+    """Create the OTLP or console exporter of a signal; None if the environment turns it off.
+
+    `signal` names it in variables (`TRACES`), `folder` in module paths and `name` in classes (`Span`).
+    """
     kind = environment.get(f"OTEL_{signal}_EXPORTER") or "otlp"
     if kind == "none":
         return None
@@ -185,7 +189,10 @@ def _create_exporter(environment: Mapping[str, str], folder: str, signal: str, n
 
 
 def _shared_attributes(record: Record) -> dict[str, Any]:
-    """Return the attributes of both spans and metrics, each with few distinct values."""
+    """Return the attributes of both spans and metrics: operation, provider, model and error type.
+
+    Each has few distinct values, as metrics require.
+    """
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": _PROVIDER_NAMES.get(record.protocol, record.protocol) or "unknown",
@@ -199,7 +206,10 @@ def _shared_attributes(record: Record) -> dict[str, Any]:
 
 
 def _span_attributes(record: Record) -> dict[str, Any]:
-    """Return the attributes of spans only."""
+    """Return the attributes that only spans have: ids, finish reasons, token counts and toolwire's own fields.
+
+    They differ from exchange to exchange, so metrics can't use them.
+    """
     attributes: dict[str, Any] = {
         "toolwire.exchange": record.id,
         "toolwire.client": record.client,
@@ -217,7 +227,7 @@ def _span_attributes(record: Record) -> dict[str, Any]:
 
 
 def _content_attributes(record: Record) -> dict[str, Any]:
-    """Return the messages of the exchange as span attributes."""
+    """Return the recorded input and output messages of the exchange as span attributes."""
     attributes: dict[str, Any] = {}
     if (request := decode_recorded_request(record)) is not None:
         attributes["gen_ai.input.messages"] = _to_json([_message_json(message) for message in request.messages])
@@ -231,11 +241,12 @@ def _content_attributes(record: Record) -> dict[str, Any]:
 
 
 def _message_json(message: Message) -> dict[str, Any]:
+    """Convert a message to JSON data as OpenTelemetry's GenAI conventions define it."""
     return {"role": message.role, "parts": [_part_json(part) for part in message.parts]}
 
 
 def _part_json(part: Part) -> dict[str, Any]:
-    """Convert a part to the conventions' JSON; other parts are named by type only."""
+    """Convert a part to JSON data of the GenAI conventions; parts unknown to them are named by type only."""
     match part:
         case Text() | Refusal():
             return {"type": "text", "content": part.text}
@@ -254,4 +265,5 @@ def _part_json(part: Part) -> dict[str, Any]:
 
 
 def _to_json(value: Any) -> str:
+    """Encode a value as JSON text, for an attribute."""
     return json.dumps(value, ensure_ascii=False)

@@ -90,6 +90,7 @@ class JournalWriter:
             self._wake_up()
 
     def _add_large(self, entry: JournalEntry) -> None:
+        """Queue an entry with bodies; count it as dropped if the queue is full."""
         size = entry.size
         with self._lock:
             if self._has_room(size):
@@ -99,6 +100,7 @@ class JournalWriter:
                 self._rejected_count += 1
 
     def _has_room(self, size: int) -> bool:
+        """Return True if `size` more bytes fit into the queue."""
         return self._added_bytes - self._taken_bytes + size <= self._max_queued_bytes
 
     def _pack_small(self) -> None:
@@ -172,7 +174,7 @@ class JournalWriter:
                 self._queue.append((pack, entry.size))
 
     def _take_batch(self) -> list[tuple[PackedRecords, int]]:
-        """Take packs from the queue, up to the batch limits."""
+        """Take packs with their sizes in bytes from the queue, up to the limits of one batch."""
         packs: list[tuple[PackedRecords, int]] = []
         count = size = 0
         while self._queue and count < _MAX_BATCH_RECORDS and size < _MAX_BATCH_BYTES:
@@ -181,6 +183,7 @@ class JournalWriter:
         return packs
 
     def _close_sinks(self) -> None:
+        """Close every sink after the last batch."""
         for sink in self._sinks:
             sink.close()
 
@@ -202,7 +205,7 @@ class JournalWriter:
             self.last_error = ""
 
     def _note_error(self, error: str) -> None:
-        """Set the last error, and report it if it is new."""
+        """Remember the last error, and report it if it differs from the previous one."""
         self.last_error = error
         if error != self._reported_error:
             self._reported_error = error

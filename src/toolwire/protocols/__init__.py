@@ -27,6 +27,7 @@ class Protocols(Mapping[str, Codec]):
         self._loaded: dict[str, Codec] = {}
 
     def __getitem__(self, name: str) -> Codec:
+        """Return the codec of a protocol, importing it on first use."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
@@ -45,12 +46,14 @@ class Protocols(Mapping[str, Codec]):
         return codec
 
     def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of all protocols, built-in ones and plug-ins."""
         yield from _BUILT_IN
         for entry_point in _plugin_entry_points():
             if entry_point.name not in _BUILT_IN:
                 yield entry_point.name
 
     def __len__(self) -> int:
+        """Return the number of protocols, built-in ones and plug-ins."""
         return sum(1 for _ in self)
 
 

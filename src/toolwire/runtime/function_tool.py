@@ -81,7 +81,7 @@ class _DocstringParser:
         return ParsedDocstring("\n".join(self._summary).strip(), {name: text for name, text in texts.items() if text})
 
     def _match_parameter(self, line: str) -> re.Match[str] | None:
-        """Match a line that starts a parameter in a Google or NumPy section."""
+        """Match a line that starts a parameter in a Google or NumPy section; None for other lines."""
         if self._section not in _PARAMETER_SECTIONS:
             return None
         # A deeper indent than a parameter name has continues the previous description.
@@ -90,6 +90,7 @@ class _DocstringParser:
         return (_NUMPY_PARAMETER if self._is_numpy else _GOOGLE_PARAMETER).match(line)
 
     def _start_parameter(self, name: str, text: str) -> None:
+        """Begin the description of a parameter with its first line."""
         self._parameter = name
         self._descriptions[name] = [text]
 
@@ -152,6 +153,7 @@ def tool(function: Any = None, **options: Any) -> Any:
     tool_options = ToolOptions(annotations=Annotations(**hints), **options)
 
     def decorate(decorated: F) -> F:
+        """Set the options on the function, and check that it converts to a tool."""
         setattr(decorated, _OPTIONS_ATTRIBUTE, tool_options)
         as_tool(decorated)  # raise for an invalid function where it is defined, not where it is used
         return decorated
@@ -245,6 +247,7 @@ def _underlying_callable(function: Callable[..., Any]) -> Any:
 
 
 def _is_async_callable(function: Any) -> bool:
+    """Return True for a coroutine function or an async generator function."""
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
@@ -257,6 +260,7 @@ class _FunctionCall:
         self._is_coroutine_function = inspect.iscoroutinefunction(_underlying_callable(function))
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> Any:
+        """Run the function with converted arguments, and return its value."""
         if isinstance(arguments, Mapping):
             kwargs = self._signature.convert_arguments(arguments)
         else:
@@ -288,7 +292,7 @@ async def _collect_async(items: AsyncGenerator[Any, Any]) -> list[Any]:
 
 
 def _annotated_description(annotation: Any) -> str | None:
-    """Return the description in an annotation such as `Annotated[int, "page number"]`."""
+    """Return the description in an annotation such as `Annotated[int, "page number"]`; None without one."""
     metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((value for value in metadata if isinstance(value, str)), None)
 
@@ -333,6 +337,7 @@ def _uses_pydantic(annotation: Any) -> bool:
 
 
 def _type_adapter(annotation: Any) -> Any:
+    """Return pydantic's `TypeAdapter` for a type, built once."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - installed if pydantic types are used
 
     return TypeAdapter(annotation)

@@ -61,6 +61,7 @@ class Rule(Struct, frozen=True):
         return all(key in values and _value_matches(values[key], pattern) for key, pattern in self.arguments)
 
     def __str__(self) -> str:
+        """Format the rule as it is written in the configuration, without its verdict."""
         conditions = ", ".join(f"{name}={pattern}" for name, pattern in self.arguments)
         return f"{self.tool}({conditions})" if conditions else self.tool
 
@@ -73,6 +74,7 @@ def _value_matches(value: Any, pattern: str) -> bool:
 
 
 def _value_text(value: Any) -> str:
+    """Return the text that a rule's pattern is matched against: a string as it is, other values as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -140,7 +142,7 @@ class Policy:
         return next(matching, None)
 
     def _allow_decision(self, tool: Tool, subcalls: Sequence[Arguments] | None) -> Decision | None:
-        """Decide by the `allow` rules; None if they do not cover every subcall."""
+        """Decide by the `allow` rules; None if they do not cover the call, or each of its subcalls."""
         if (rule := self._unconditional_allow(tool)) is not None:
             if subcalls is None and self._has_conditional_restriction(tool):
                 return Decision("ask", "the call can't be analyzed, and a rule restricts some calls of this tool")
@@ -157,7 +159,7 @@ class Policy:
         return Decision("allow", f"matches rule 'allow {rules[0]}'" if rules else "read-only")
 
     def _has_conditional_restriction(self, tool: Tool) -> bool:
-        """Return True if a `deny` or `ask` rule restricts some calls of this tool by their arguments."""
+        """Return True if a `deny` or `ask` rule with argument conditions restricts some calls of this tool."""
         return any(rule.arguments and rule.verdict != "allow" and rule.applies_to(tool) for rule in self.rules)
 
     def _unconditional_allow(self, tool: Tool) -> Rule | None:

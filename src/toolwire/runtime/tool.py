@@ -62,6 +62,7 @@ class AliasedValue(str):
     alias: str
 
     def __new__(cls, value: str, alias: str) -> Self:
+        """Create the string `value` with a second spelling `alias`."""
         aliased = super().__new__(cls, value)
         aliased.alias = alias
         return aliased
@@ -91,7 +92,9 @@ class ToolCaller(Protocol):
     `id` identifies the nested call when the run is resumed. Without it, nested calls are numbered in order.
     """
 
-    def __call__(self, name: str, arguments: Arguments, id: str | None = None, /) -> Awaitable[ToolOutput]: ...
+    def __call__(self, name: str, arguments: Arguments, id: str | None = None, /) -> Awaitable[ToolOutput]:
+        """Call the named tool; `id` makes the call recognizable when the run resumes."""
+        ...
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):

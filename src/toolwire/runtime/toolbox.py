@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from toolwire.canonical.errors import ToolwireError
 from toolwire.canonical.tools import NativeTool
-from toolwire.runtime.calls.resource_locks import ResourceLocks
+from toolwire.runtime.calls.executor import ResourceLocks
 from toolwire.runtime.calls.validation import InvalidSchema, check_schema
 from toolwire.runtime.function_tool import as_tool
 from toolwire.runtime.tool import SupportsRunEnd, SupportsWarnings, Tool, ToolCatalog, Toolset, ToolSource
@@ -54,6 +54,7 @@ class Toolbox:
                     self._add(source.as_tool() if hasattr(source, "as_tool") else as_tool(source))
 
     def _add(self, tool: Tool) -> None:
+        """Add a tool; raise `DuplicateToolName` or `InvalidSchema` if it is unusable."""
         if tool.name in self._static_tools:
             raise DuplicateToolName(f"duplicate tool name {tool.name!r}")
         check_schema(tool)
@@ -69,6 +70,7 @@ class Toolbox:
                 self._is_open = True
 
     async def _open_all(self) -> None:
+        """Open all toolsets at the same time, with a warning for each one that fails."""
         errors = await asyncio.gather(*(toolset.open() for toolset in self._toolsets), return_exceptions=True)
         for toolset, error in zip(self._toolsets, errors, strict=True):
             if error is None:

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import DecodeError, LossyTranslationError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError
 from toolwire.canonical.response import Response
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
@@ -26,12 +25,18 @@ from toolwire.translation.stream import StreamTranslator, TranslatedStream
 
 
 def is_unlocated(loss: Loss) -> bool:
-    """Return whether a loss concerns an added text whose position is still unknown."""
+    """Return whether a loss reports a text that the target added, but not yet the pointer to that text.
+
+    Such a loss holds the added text itself in `target`, until `locate_added_texts` replaces it by a pointer.
+    """
     return loss.target is not None and loss.target.startswith(UNLOCATED)
 
 
 def locate_added_texts(losses: list[Loss], value: Any) -> list[Loss]:
-    """Set the target pointer of each added text; equal texts follow the order of the conversation."""
+    """Return the losses with the JSON pointer of each added text in the translated body `value`.
+
+    Equal texts get their pointers in the order of the conversation.
+    """
     texts = {loss.target for loss in losses if loss.target is not None and is_unlocated(loss)}
     pointers = {text: _pointers_of(text.removeprefix(UNLOCATED), value, "") for text in texts}
     return [
@@ -40,7 +45,7 @@ def locate_added_texts(losses: list[Loss], value: Any) -> list[Loss]:
 
 
 def _pointers_of(text: str, value: Any, pointer: str) -> Iterator[str]:
-    """Yield the pointers to all occurrences of a text."""
+    """Yield the JSON pointers of all strings in `value` that equal the text; `pointer` is that of `value`."""
     if value == text:
         yield pointer
     elif isinstance(value, dict):
@@ -114,8 +119,7 @@ def translate(
         source: The protocol of the body.
         target: The protocol to translate to.
         kind: Whether the body is a request, a response or an error.
-        request: For a response: the client's request that it answers, in the target protocol. Needed to restore renamed
-            and flattened tools.
+        request: For a response: the client's request, in the target protocol, to restore renamed or flattened tools.
         model: The model, for protocols that keep it in the URL; overrides the body.
         stream: Whether to stream, for protocols that keep it in the URL; overrides the body.
         version: The version of the target's API.
@@ -131,17 +135,8 @@ def translate(
     """
     reader, writer = get_codec(source), get_codec(target)
     data = body_bytes(body, source)
-    root: Any
-    restore_losses: list[Loss] = []
     match kind:
         case "request":
-            root = reader.decode_request(data, Route(model=model, stream=stream))
-            if has_envelopes(root):
-                received = root
-                root, restore_report = restore_envelopes(
-                    received, reader, envelope_key, same_protocol=received.origin == writer.name
-                )
-                restore_losses = restore_report.resolve(received, reader.wire_names)
             options = Target(
                 model=model,
                 version=version,
@@ -152,36 +147,66 @@ def translate(
                 hosted_tools=hosted_tools,
                 host=get_host_profile(host),
             )
-            root = apply_setting_changes(isolate_foreign_extras(root, reader, writer), reader, writer)
-            encoded_body = writer.encode_request(root, options)
+            encoded_body, losses = _translate_request(data, reader, writer, options, envelope_key)
         case "response":
-            context = replace(
-                response_context(request, reader, writer, hosted_tools, get_host_profile(host)),
-                envelope_key=envelope_key,
-            )
-            root = adapt_response(reader.decode_response(data, context), reader, writer, context)
-            encoded_body = writer.encode_response(root, context)
+            context = response_context(request, reader, writer, hosted_tools, get_host_profile(host))
+            encoded_body, losses = _translate_response(data, reader, writer, context, envelope_key)
         case "error":
-            root = isolate_foreign_extras(reader.decode_error(data, None), reader, writer)
-            encoded_body = writer.encode_error(root)
+            encoded_body, losses = _translate_error(data, reader, writer)
         case _:
             raise ValueError(f"unknown kind {kind!r}; expected request, response or error")
-    translation = Translation(
-        encoded_body, lambda: restore_losses + encoded_body.report.resolve(root, reader.wire_names)
-    )
+    translation = Translation(encoded_body, losses)
     if strict or encoded_body.report.has_constraint:
         raise_for_losses(translation.losses, target, strict=strict)
     return translation
 
 
+_EncodedWithLosses = tuple[EncodedBody, Callable[[], list[Loss]]]
+"""A body in the target protocol, and a function that resolves its losses when they are asked for."""
+
+
+def _translate_request(
+    data: bytes, reader: Codec, writer: Codec, options: Target, envelope_key: EnvelopeKey | None
+) -> _EncodedWithLosses:
+    """Translate the JSON bytes of a request, and open the envelopes that the client echoed in its history."""
+    request = reader.decode_request(data, Route(model=options.model, stream=options.stream))
+    restore_losses: list[Loss] = []
+    if has_envelopes(request):
+        received = request
+        request, restore_report = restore_envelopes(
+            received, reader, envelope_key, same_protocol=received.origin == writer.name
+        )
+        restore_losses = restore_report.resolve(received, reader.wire_names)
+    request = apply_setting_changes(isolate_foreign_extras(request, reader, writer), reader, writer)
+    encoded_body = writer.encode_request(request, options)
+    return encoded_body, lambda: restore_losses + encoded_body.report.resolve(request, reader.wire_names)
+
+
+def _translate_response(
+    data: bytes, reader: Codec, writer: Codec, context: ResponseContext, envelope_key: EnvelopeKey | None
+) -> _EncodedWithLosses:
+    """Translate the JSON bytes of a complete response, and seal data that the target can't represent in envelopes."""
+    context = replace(context, envelope_key=envelope_key)
+    response = adapt_response(reader.decode_response(data, context), reader, writer, context)
+    encoded_body = writer.encode_response(response, context)
+    return encoded_body, lambda: encoded_body.report.resolve(response, reader.wire_names)
+
+
+def _translate_error(data: bytes, reader: Codec, writer: Codec) -> _EncodedWithLosses:
+    """Translate the JSON bytes of an error body."""
+    error = isolate_foreign_extras(reader.decode_error(data, None), reader, writer)
+    encoded_body = writer.encode_error(error)
+    return encoded_body, lambda: encoded_body.report.resolve(error, reader.wire_names)
+
+
 def raise_for_losses(losses: list[Loss], target: str, *, strict: bool) -> None:
-    """Raise for dropped constraints, or with `strict` for any loss."""
+    """Raise `LossyTranslationError` for dropped constraints (safety limits), or with `strict` for any loss."""
     if losses and (refused := losses if strict else [loss for loss in losses if loss.constraint]):
         raise LossyTranslationError(refused, target)
 
 
 def get_codec(name: str) -> Codec:
-    """Return the codec of a protocol."""
+    """Return the codec of a protocol by its name; raise `ValueError` if there is none."""
     try:
         return PROTOCOLS[name]
     except KeyError:
@@ -189,7 +214,7 @@ def get_codec(name: str) -> Codec:
 
 
 def get_host_profile(host: str) -> HostProfile:
-    """Return a host profile by its name."""
+    """Return the profile of a Chat Completions server by its name; raise `ValueError` if there is none."""
     try:
         return PROFILES[host]
     except KeyError:
@@ -226,7 +251,8 @@ def response_context(
 def adapt_response(response: Response, reader: Codec, writer: Codec, context: ResponseContext) -> Response:
     """Prepare a decoded response for a client of the writer's protocol.
 
-    Calls get ids and the client's tool names, and envelopes hold what the protocol cannot represent.
+    Calls get ids and the client's tool names. Envelopes, which the client echoes, hold what its protocol has no field
+    for.
     """
     prepared = (
         response if reader is writer else assign_call_ids(isolate_foreign_extras(response, reader, writer), context)

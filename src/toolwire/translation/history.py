@@ -44,12 +44,12 @@ _EMPTY_USER_MESSAGE = Message(role="user", parts=())
 
 
 def digest_before(messages: Sequence[Message]) -> str:
-    """Return the digest of the conversation that a response to these messages continues."""
+    """Return a hex digest that identifies the conversation before a response to these messages."""
     return digests_before_turns((*messages, _EMPTY_ASSISTANT_MESSAGE))[-1]
 
 
 def digests_before_turns(messages: Sequence[Message]) -> list[str]:
-    """Return, for each message, the digest of the conversation before its turn."""
+    """Return, for each message, the hex digest of the conversation before the turn that it belongs to."""
     digest = hashlib.blake2b(digest_size=16)
     role = before = ""
     digests: list[str] = []
@@ -66,7 +66,10 @@ def digests_before_turns(messages: Sequence[Message]) -> list[str]:
 
 
 def assistant_turns(messages: Sequence[Message]) -> list[tuple[int, int, str]]:
-    """Return each uninterrupted assistant turn: first message, end, and digest including the turn."""
+    """Return each uninterrupted assistant turn: index of its first message, index after its last, and digest.
+
+    The hex digest covers the conversation up to the end of the turn.
+    """
     turns: list[tuple[int, int, str]] = []
     first, end, interrupted = -1, -1, False
     for number, digest in enumerate(digests_before_turns((*messages, _EMPTY_USER_MESSAGE))):
@@ -82,7 +85,7 @@ def assistant_turns(messages: Sequence[Message]) -> list[tuple[int, int, str]]:
 
 
 def _digest_texts(parts: Sequence[Part]) -> Iterator[str]:
-    """Yield the texts of parts that belong to the digest."""
+    """Yield the texts of parts that count for the digest; reasoning and signatures do not."""
     for part in parts:
         match part:
             case Text() | Refusal():
@@ -102,7 +105,7 @@ def _digest_texts(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _source_text(part: Media) -> str:
-    """Return the text that identifies a media source."""
+    """Return a text that identifies the content of a media part."""
     match part.source:
         case Inline() as source:
             return source.data
@@ -117,7 +120,7 @@ def _source_text(part: Media) -> str:
 
 
 def _normalize_arguments(arguments: str) -> str:
-    """Return a canonical spelling of the arguments, since clients parse and rewrite them."""
+    """Return the arguments as JSON in one spelling, since clients parse and rewrite them."""
     try:
         return json.dumps(json.loads(arguments, parse_float=_parse_number), sort_keys=True)
     except (ValueError, RecursionError):
@@ -137,7 +140,10 @@ _BROKEN_CHAIN = "a later signature is missing, without which the provider reject
 
 
 def has_envelopes(request: Request) -> bool:
-    """Return whether a request contains envelopes; usually not."""
+    """Return whether an assistant message of the request carries an envelope.
+
+    An envelope is a signed container of the gateway, echoed by the client in place of a vendor's signature.
+    """
     for message in request.messages:
         if message.role == "assistant":
             for part in message.parts:
@@ -151,7 +157,10 @@ def has_envelopes(request: Request) -> bool:
 def restore_envelopes(
     request: Request, reader: Codec, envelope_key: EnvelopeKey | None, *, same_protocol: bool = False
 ) -> tuple[Request, LossReport]:
-    """Return the request with the contents of its envelopes, and losses relative to the original request."""
+    """Open the envelopes that the client echoed, and put their contents back into the request.
+
+    Returns the new request, and the losses of envelopes that could not be opened, located in the original request.
+    """
     report = LossReport()
     signatures = {
         (number, position): part.signature
@@ -180,7 +189,7 @@ class _EnvelopeContents:
         self._removed: set[_Location] = set()
 
     def open(self, signatures: dict[_Location, Signature], envelope_key: EnvelopeKey | None) -> None:
-        """Open all envelopes, and find the parts that their signatures belong to."""
+        """Open the envelopes among these signatures, and find the part that each sealed signature belongs to."""
         digests = digests_before_turns(self._request.messages)
         gap: _Location | None = None
         owners: dict[_Location, _Location] = {}
@@ -204,7 +213,7 @@ class _EnvelopeContents:
                 self._signatures[owner] = payload.signature
 
     def _drop_signatures_until(self, gap: _Location, signatures: dict[_Location, Signature]) -> None:
-        """Drop all signatures up to an invalid envelope, since the issuer would reject the incomplete chain."""
+        """Drop all signatures up to an invalid envelope, since the vendor rejects a conversation that lacks one."""
         for location in signatures:
             if location <= gap:
                 self._unsigned.add(location)
@@ -213,7 +222,10 @@ class _EnvelopeContents:
                 self._report.dropped((*_source_path(location), "signature"), "", reason)
 
     def _signed_part(self, location: _Location, payload: EnvelopePayload) -> _Location | None:
-        """Return the part whose signature a payload holds: its own, or the next of its kind."""
+        """Return the location of the part whose signature an envelope holds; None if it is gone.
+
+        That is the part with the envelope or, if that is an empty reasoning, the next call or text.
+        """
         messages = self._request.messages
         if not isinstance(messages[location[0]].parts[location[1]], Reasoning):
             return location
@@ -288,7 +300,7 @@ class _EnvelopeContents:
         return replace(message, parts=tuple(parts)) if parts or not message.parts else None
 
     def _restore_part(self, location: _Location, part: Part) -> list[Part]:
-        """Return the parts that replace a part: sealed parts, and the part itself with its signature restored."""
+        """Return the parts that replace a part: those sealed in its envelope, and the part with its own signature."""
         if location in self._removed:
             return []
         if location in self._payloads and isinstance(part, Reasoning):
@@ -308,7 +320,10 @@ class _EnvelopeContents:
         return [part]
 
     def _restore_reasoning(self, location: _Location, part: Reasoning) -> list[Part]:
-        """Return the parts sealed in a reasoning; with an invalid envelope, the unsigned reasoning if it may stay."""
+        """Return the parts sealed in the envelope of a reasoning part.
+
+        With an invalid envelope, that is the reasoning without signature, or nothing if its own vendor would reject it.
+        """
         if self._payloads[location] is None:
             return [] if self._same_protocol else [replace(part, signature=None)]
         sealed = self._sealed_parts(location, part)
@@ -342,12 +357,12 @@ class _EnvelopeContents:
 
 
 def _source_path(location: _Location) -> SourcePath:
-    """Return the source path of a location."""
+    """Return the source path of the part at a location."""
     return ("messages", location[0], "parts", location[1])
 
 
 def _insertion_index(parts: list[Part], calls: int, characters: int) -> int:
-    """Return the index after so many calls, so many characters, and parts already inserted there."""
+    """Return the index in `parts` after this many calls, and this many characters of text since the last of them."""
     seen_calls = seen_characters = 0
     for index, part in enumerate(parts):
         if isinstance(part, ToolCall) and part.executor == "client":
@@ -367,7 +382,10 @@ def _reasoning_text(part: Reasoning) -> str:
 
 
 def _with_client_extras(parts: list[Part], envelope_part: Part, path: SourcePath, report: LossReport) -> list[Part]:
-    """Keep extras that the client added to the part that held an envelope, so that they are reported."""
+    """Return restored parts with the extras (unknown fields) that the client added to the part with the envelope.
+
+    They are kept so that they are reported.
+    """
     if not envelope_part.extras:
         return parts
     if not parts:
@@ -382,9 +400,10 @@ def _with_client_extras(parts: list[Part], envelope_part: Part, path: SourcePath
 
 
 def reinsert_turn(messages: Sequence[Message], turn: tuple[int, int], original: Sequence[Message]) -> list[Message]:
-    """Return the conversation with an assistant turn replaced by its original.
+    """Return the conversation with the assistant turn between two indexes replaced by its stored original.
 
-    Extras that the client added are kept, to be reported. Results refer to the calls by their original ids.
+    Extras (unknown fields) that the client added are kept, to be reported. Results refer to the calls by their original
+    ids.
     """
     first, end = turn
     repeated = messages[first:end]
@@ -415,7 +434,7 @@ def _client_calls(messages: Iterable[Message]) -> list[ToolCall]:
 
 
 def _with_original_call_id(part: Part, ids: dict[str, str | None], calls_without_id: list[ToolCall]) -> Part:
-    """Return a result with the original id of its call."""
+    """Return a tool result with the original id of its call; other parts are unchanged."""
     if not isinstance(part, ToolResult):
         return part
     if part.call_id:
@@ -428,7 +447,7 @@ def _with_original_call_id(part: Part, ids: dict[str, str | None], calls_without
 
 
 def _merge_extras(all_extras: Iterable[Extras]) -> Extras | None:
-    """Merge extras; earlier ones win."""
+    """Merge the extras (wire fields without a canonical counterpart) of several nodes; earlier ones win."""
     merged: Extras = {}
     for extras in all_extras:
         for family, fields in extras.items():

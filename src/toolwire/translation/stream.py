@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, LossyTranslationError
+from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
 from toolwire.canonical.events import (
     UNKNOWN_FRAME,
     CandidateEnd,
@@ -22,7 +22,6 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.fold import ResponseAccumulator
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data
 from toolwire.codec.interface import Codec, ResponseContext
@@ -40,7 +39,10 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class FrameFieldLosses:
-    """Collects fields and frames of a stream that the folded response cannot hold, each once."""
+    """Collects stream fields that would be lost unnoticed: those of single frames, and unknown frames.
+
+    The response that all events amount to has no place for them.
+    """
 
     def __init__(self, families: tuple[str, ...]) -> None:
         self._families = families
@@ -50,7 +52,7 @@ class FrameFieldLosses:
         self._frames: dict[str, None] = {}
 
     def add_all(self, events: Iterable[Event]) -> None:
-        """Collect the foreign extras of events, in order."""
+        """Collect the fields of events that belong to none of the target's protocol families."""
         for event in events:
             if isinstance(event, PartStart):
                 message = ("candidates", event.candidate, "messages", event.message)
@@ -68,7 +70,7 @@ class FrameFieldLosses:
                 self._add_frame(event)
 
     def _add_frame(self, event: Notice) -> None:
-        """Remember the type of an unknown frame."""
+        """Collect the type of a frame that the decoder does not know."""
         for family, fields in (event.extras or {}).items():
             if family not in self._families:
                 members = _decode_members(fields["frame"])
@@ -76,7 +78,7 @@ class FrameFieldLosses:
                 self._frames[bytes(name).decode().strip('"')] = None
 
     def report(self, response: Response, report: LossReport) -> None:
-        """Report everything collected that is not in the folded `response`."""
+        """Report everything collected that is not in `response` as well, which all events amount to."""
         for name in self._frames:
             report.dropped((), "//" + escape_pointer(name), "unknown stream event")
         if not self._fields:
@@ -156,13 +158,13 @@ class StreamTranslator:
         self._first_frames = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Translate the next bytes."""
+        """Translate the next bytes to the frames that they complete."""
         if self._frames is not None:
             return self._forward_data(data, self._frames)
         return b"" if self._finished else self._process(self._decoder.feed(data))
 
     def continue_with_new_stream(self) -> None:
-        """Expect another stream that continues this one."""
+        """Expect the next bytes from another upstream stream, which continues the response."""
         self._decoder = self._reader.stream_decoder(self._context)
 
     def flush_decoder(self) -> bytes:
@@ -172,7 +174,7 @@ class StreamTranslator:
         return b"" if self._finished else self._process(self._decoder.close())
 
     def inject(self, *events: Event) -> bytes:
-        """Translate events that are not part of the stream itself."""
+        """Translate events that the gateway adds to the stream."""
         return self._process(list(events))
 
     def translate_events(self, events: Iterable[Event]) -> bytes:
@@ -180,15 +182,15 @@ class StreamTranslator:
         return self._process(list(events)) + self.end()
 
     def fail(self, error: ApiError) -> bytes:
-        """End the stream with an error because the connection broke."""
+        """Return the frames that end the stream with this error, because the connection broke."""
         return self._end_with_failure(ResponseFailed(error=error, broken=True)) + self.end()
 
     def close(self) -> bytes:
-        """Translate what is buffered, and end the stream."""
+        """Return the frames of what is still buffered, and the end of the stream."""
         return self.flush_decoder() + self.end()
 
     def end(self) -> bytes:
-        """End the outgoing stream."""
+        """Return the frames that end the outgoing stream."""
         self._closed = True
         if self._finished:
             return b""
@@ -198,7 +200,7 @@ class StreamTranslator:
 
     @property
     def has_outcome(self) -> bool:
-        """Return whether the stream is known to have failed or to be a response.
+        """Return whether the stream has failed, or has begun a response with content.
 
         A stream that stopped without content, or whose protocol has no start event, is only known at its end.
         """
@@ -214,7 +216,7 @@ class StreamTranslator:
 
     @property
     def losses(self) -> list[Loss]:
-        """Return the losses of the folded response, computed on first use after the end."""
+        """Return the losses of the complete response; empty until the stream has ended."""
         if self._losses is None:
             if not self._closed:
                 return []
@@ -222,7 +224,7 @@ class StreamTranslator:
         return self._losses
 
     def _find_losses(self) -> list[Loss]:
-        """Compute the losses from the folded response."""
+        """Compute the losses from the complete response that all events of the stream amount to."""
         if self._accumulator is None or (self._same_protocol and not self._encoder.report):
             return []  # same protocol: nothing is lost
         response, writer, failed = self._accumulator.response(), self._writer, self._failed
@@ -244,7 +246,7 @@ class StreamTranslator:
         return report.resolve(response, self._reader.wire_names)
 
     def _process(self, events: list[Event]) -> bytes:
-        """Run events through all stages and encode them."""
+        """Run decoded events through all stages, and return the frames that encode them."""
         if self._finished:
             return b""
         if self._redact is not None and events and type(last := events[-1]) is ResponseFailed:
@@ -293,7 +295,10 @@ class StreamTranslator:
     # ---- forwarding frames
 
     def _forward_data(self, data: bytes, frames: FrameSplitter) -> bytes:
-        """Forward complete frames unchanged, and decode them for the summary."""
+        """Return the complete frames of a stream in the client's own protocol unchanged.
+
+        They are also decoded, for the summary.
+        """
         if not self._received_data:
             if not data.strip():
                 return b""
@@ -370,7 +375,7 @@ class StreamTranslator:
         return frames
 
     def _observe_forwarded(self, events: list[Event], non_trivial: list[Event]) -> None:
-        """Record forwarded events."""
+        """Record forwarded events for the summary, the losses, and an end that the gateway may have to encode."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
         if self._writer.end_event_repeats_response:
@@ -402,7 +407,7 @@ class StreamTranslator:
         return out + self._writer.stream_end
 
     def _end_with_failure(self, failure: ResponseFailed) -> bytes:
-        """Encode a failure after forwarded frames."""
+        """Return the frames that report a failure after forwarded frames."""
         if self._finished:
             return b""
         self._encode_forwarded()
@@ -438,14 +443,14 @@ class StreamTranslator:
                     self._on_response(self._accumulator.response())
 
     def _accumulate(self, events: list[Event], non_trivial: list[Event]) -> None:
-        """Add events to the folded response; `non_trivial` excludes plain deltas."""
+        """Add events to the response that is being collected; `non_trivial` are those that are not plain deltas."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
         if non_trivial and self._frame_fields is not None:
             self._frame_fields.add_all(non_trivial)
 
     def _refuse_constraint(self, events: list[Event], index: int) -> bytes:
-        """End the stream before an event with a constraint that the target cannot express."""
+        """End the stream before the event at `index`, whose constraint (safety limit) the target can't express."""
         before, including = events[:index], events[: index + 1]
         self._accumulate(including, _non_trivial_events(including))
         for event in _non_trivial_events(before):
@@ -454,13 +459,13 @@ class StreamTranslator:
         return self._encoder.encode(before) + self._abort(ResponseFailed(error=self._constraint_error()))
 
     def _abort(self, failure: ResponseFailed) -> bytes:
-        """End the stream here, and ignore all further input."""
+        """Return the frames that end the stream with a failure, and ignore all further input."""
         self._accumulate([failure], [failure])
         self._observe(failure)
         return self._encoder.encode([failure])
 
     def _constraint_error(self) -> ApiError:
-        """Return an error that names the constraints that the target cannot express."""
+        """Return an error that names the constraints (safety limits) that the target can't express."""
         if self._accumulator is None:
             raise AssertionError("streams to another protocol are always folded")
         report, response = LossReport(), self._accumulator.response()
@@ -470,12 +475,15 @@ class StreamTranslator:
 
 
 def _non_trivial_events(events: list[Event]) -> list[Event]:
-    """Return the few events that are not plain deltas."""
+    """Return the few events that are not plain deltas (text added to a part, and nothing else)."""
     return [event for event in events if type(event) is not PartDelta or not event.plain]
 
 
 def _without_invalid_lines(frame: bytes) -> bytes:
-    """Drop lines that are not UTF-8. No data is lost with them: the decoder fails where a `data` line is invalid."""
+    """Return the frame without lines that are not UTF-8.
+
+    No data is lost with them: the decoder fails where a `data` line is invalid.
+    """
     if _is_utf8(frame):
         return frame
     lines = [line for line in frame.splitlines() if line and _is_utf8(line)]

@@ -57,6 +57,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> Origin:
+        """The scheme, host and port of the base URL."""
         return parse_origin(self.base_url)
 
     def request_target(self, path: str) -> str:

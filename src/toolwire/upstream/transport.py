@@ -1,4 +1,4 @@
-"""HTTP/1.1 transport to upstreams, over TCP or TLS: connection pooling, size limits and timeouts.
+"""HTTP/1.1 transport to upstreams, over TCP or TLS: connection pooling, size limits, timeouts and decompression.
 
 1. A connection carries one request at a time. It returns to the pool only after its response was read to the end.
 2. A request that was written is never written again: see `TransportError.sent`. A pooled connection is reused only if
@@ -16,13 +16,92 @@ import select
 import socket
 import ssl
 import time
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NoReturn, cast
 
 import httptools
 
-from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError
 from toolwire.upstream.provider import Origin
+
+_ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS  # lets zlib detect the gzip or zlib header
+_WINDOW_BITS = {"gzip": _ZLIB_OR_GZIP, "x-gzip": _ZLIB_OR_GZIP, "deflate": _ZLIB_OR_GZIP}
+_MAX_LAYERS = 4
+# zlib copies the rest of its input after each gzip member: keep the input short and the members few.
+_INPUT_CHUNK = 16 * 1024
+_MAX_MEMBERS = 1000
+
+
+class ContentEncodingError(ValueError):
+    """The encoding is not supported, or the data does not match it."""
+
+
+class DecodedBodyTooLarge(ContentEncodingError):
+    """The decoded body exceeds its limit."""
+
+
+class ContentDecoder:
+    """Decodes a body with the encodings that its `Content-Encoding` header lists."""
+
+    def __init__(self, encoding: str) -> None:
+        names = [name for item in encoding.lower().split(",") if (name := item.strip()) not in ("", "identity")]
+        for name in names:
+            if name not in _WINDOW_BITS:
+                raise ContentEncodingError(f"unsupported content-encoding {name!r}")
+        if len(names) > _MAX_LAYERS:
+            raise ContentEncodingError(f"more than {_MAX_LAYERS} content-encodings")
+        self._layers = [_Layer(_WINDOW_BITS[name]) for name in reversed(names)]
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        """Decode a chunk and return the result; raise `DecodedBodyTooLarge` if it exceeds `limit` bytes."""
+        for layer in self._layers:
+            data = layer.feed(data, limit)
+        return data
+
+    def close(self) -> None:
+        """Signal the end of the body. Raises `ContentEncodingError` if it is truncated."""
+        if not all(layer.is_complete for layer in self._layers):
+            raise ContentEncodingError("the compressed body is truncated")
+
+
+class _Layer:
+    """Decodes one encoding."""
+
+    def __init__(self, window_bits: int) -> None:
+        self._window_bits = window_bits
+        self._decompressor = zlib.decompressobj(window_bits)
+        self._started = False
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the compressed data has ended, or never began."""
+        return self._decompressor.eof or not self._started
+
+    def feed(self, data: bytes, limit: int) -> bytes:
+        """Decompress a chunk into at most `limit` bytes."""
+        chunks: list[bytes] = []
+        size = members = 0
+        view = memoryview(data)
+        for start in range(0, len(data), _INPUT_CHUNK):
+            remaining: bytes | memoryview = view[start : start + _INPUT_CHUNK]
+            while remaining:
+                if self._decompressor.eof:  # a gzip stream may have several members
+                    members += 1
+                    if members > _MAX_MEMBERS:
+                        raise ContentEncodingError(f"more than {_MAX_MEMBERS} gzip members at once")
+                    self._decompressor = zlib.decompressobj(self._window_bits)
+                self._started = True
+                try:
+                    chunk = self._decompressor.decompress(remaining, limit - size + 1)
+                except zlib.error as error:
+                    raise ContentEncodingError(f"invalid compressed data: {error}") from None
+                size += len(chunk)
+                if size > limit:
+                    raise DecodedBodyTooLarge(f"the decompressed body exceeds {limit} bytes")
+                chunks.append(chunk)
+                remaining = self._decompressor.unconsumed_tail or self._decompressor.unused_data
+        return b"".join(chunks)
+
 
 LIMIT_HEAD = 64 * 1024
 LIMIT_BUFFERED = 256 * 1024
@@ -139,7 +218,7 @@ class Transport:
         return UpstreamResponse(connection, self, read_timeout)
 
     async def _connect(self, origin: Origin, timeout: float) -> "_Connection":
-        """Open a connection to the origin."""
+        """Open a connection to the origin within `timeout` seconds."""
         if self._max_connections is not None and len(self._open) >= self._max_connections and not self._drop_idle():
             raise TransportError(f"all {len(self._open)} upstream connections are in use", sent=False, exhausted=True)
         loop = asyncio.get_running_loop()
@@ -219,7 +298,10 @@ def request_head(origin: Origin, target: str, headers: Headers, method: str = "P
 
 
 def _descriptors_exhausted() -> bool:
-    """Return whether this process is out of file descriptors. A failed name lookup does not say so."""
+    """Return True if this process can open no more files, by trying to duplicate a descriptor.
+
+    It is needed after a failed name lookup, whose error does not tell this cause from others.
+    """
     try:
         os.close(os.dup(2))
     except OSError as error:
@@ -305,6 +387,7 @@ class _Connection(asyncio.Protocol):
         return data
 
     def abort(self) -> None:
+        """Close the connection at once, if it was made."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -323,6 +406,7 @@ class _Connection(asyncio.Protocol):
         return self._waiter
 
     def _set_timer(self, seconds: float) -> None:
+        """Replace the timer, so that the read timeout is checked after `seconds`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(seconds, self._check_timeout)
@@ -340,17 +424,19 @@ class _Connection(asyncio.Protocol):
         self._wake()
 
     def _wake(self) -> None:
-        """Complete the pending wait, if any."""
+        """Complete the future that a reader waits for, if any."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, and register its socket for `has_unread_input`."""
         self._transport = cast("asyncio.Transport", transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
+        """Parse received bytes, and stop reading while too much of the body is buffered."""
         if not self._request_sent or self._complete:
             self.abort()  # data without a request
             return
@@ -370,7 +456,7 @@ class _Connection(asyncio.Protocol):
         self._wake()
 
     def _count_overhead(self, size: int) -> None:
-        """Limit the bytes received without any body: headers, trailers, informational responses."""
+        """Count bytes received without any body (headers, trailers, 1xx responses), and fail beyond the limit."""
         self._overhead += size
         if self._overhead > LIMIT_HEAD and not self._complete:
             self._fail(f"{self.origin.authority} sent more than {LIMIT_HEAD} bytes of headers")
@@ -382,12 +468,14 @@ class _Connection(asyncio.Protocol):
         self.abort()
 
     def eof_received(self) -> bool:
+        """End a body that has no declared length, and return False so that asyncio closes the connection."""
         # Without a length, the end of the connection is the end of the body (RFC 9112, section 6.3).
         if self._head_complete and "content-length" not in self.headers and "transfer-encoding" not in self.headers:
             self._complete = True
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Leave the pool, stop the timer, and wake the reader."""
         self._lost = True
         self._on_lost(self)
         self._parser = None
@@ -398,16 +486,19 @@ class _Connection(asyncio.Protocol):
     # ---- callbacks of the parser
 
     def on_message_begin(self) -> None:
+        """Reject a second response to the same request."""
         if self._complete:
             self._reject("sent a response without a request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header of the response; repeated ones are joined by commas, and trailers are ignored."""
         if self._head_complete:
             return  # a trailer
         key, text, headers = name.decode("latin-1").lower(), value.decode("latin-1"), self.headers
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
+        """Check status and transfer encoding of the response, and skip 1xx responses."""
         status = self._parser.get_status_code()
         if status < 100 or status == 101:
             self._reject(f"sent the unexpected status {status:03}")
@@ -425,10 +516,12 @@ class _Connection(asyncio.Protocol):
         raise ValueError(reason)
 
     def on_body(self, data: bytes) -> None:
+        """Buffer a piece of the body."""
         self._chunks.append(data)
         self._buffered += len(data)
 
     def on_message_complete(self) -> None:
+        """Note that the response is complete, and whether the connection stays open."""
         if self._head_complete:
             self._complete = True
             self._keep_alive = self._parser.should_keep_alive()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import toolwire as tw
 from tests.support.bodies.minimal import chat_call, chat_result, chat_turn
-from toolwire.codec.encoding.ids import DERIVED_PREFIX, derive_call_id, is_derived_id, legal_id, original_id
+from toolwire.codec.encoding.turns import DERIVED_PREFIX, derive_call_id, is_derived_id, legal_id, original_id
 from toolwire.protocols import PROTOCOLS
 
 STRICT = re.compile(r"[a-zA-Z0-9_-]+")
@@ -134,7 +134,7 @@ def test_response_id_is_derived_from_the_conversation(client: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["gemini", "ollama"])
-def test_f_11_issued_id_that_resembles_a_derived_one_is_kept(target: str) -> None:
+def test_issued_id_that_resembles_a_derived_one_is_kept(target: str) -> None:
     """One in 3,844 ids of OpenAI begins with `call_tw`."""
     id = "call_twBJEEhJmhYlK4noeBJeztyd"
     body = tw.translate(chat_turn([chat_call(id)], [chat_result(id)]), "openai-chat", target, model="m").to_bytes()

@@ -5,10 +5,9 @@ import re
 import pytest
 
 from toolwire.canonical.content import Text, ToolCall
-from toolwire.codec.encoding.ids import derive_call_id, is_derived_id
 from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.tools import NameRules
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_call_id, is_derived_id
 from toolwire.codec.interface import OriginalTool, Target
 from toolwire.codec.losses import LossReport
 

@@ -9,10 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolResult
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.request import Request
-from toolwire.codec.encoding.ids import is_derived_id
-from toolwire.codec.encoding.turns import UNANSWERED_TEXT, Turn, assemble, leading_system_count, one_turn_per_message
+from toolwire.codec.encoding.turns import (
+    UNANSWERED_TEXT,
+    Turn,
+    assemble,
+    is_derived_id,
+    leading_system_count,
+    one_turn_per_message,
+)
 from toolwire.codec.losses import LossReport
 from toolwire.translation.body import get_codec, translate
 
@@ -226,7 +232,7 @@ PARTS: dict[Role, st.SearchStrategy[Part]] = {
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     role = draw(st.sampled_from([*PARTS]))
-    # Calls of one turn that share an id get new ones: test_r_12 below.
+    # Calls of one turn that share an id get new ones, as tested below.
     parts = draw(st.lists(PARTS[role], max_size=4, unique_by=lambda part: getattr(part, "id", None) or id(part)))
     return Message(role=role, parts=tuple(parts))
 
@@ -288,8 +294,8 @@ def _text(part: Part) -> str:
 
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-responses", "gemini-interactions", "openrouter"])
-def test_r_12_calls_with_the_same_id_get_distinct_ids(target: str) -> None:
-    """R-12 and F-8: small servers reuse call ids, which Anthropic rejects."""
+def test_calls_with_the_same_id_get_distinct_ids(target: str) -> None:
+    """Small servers reuse call ids, which Anthropic rejects."""
     calls = [{"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
     results = [{"role": "tool", "tool_call_id": "x", "content": text} for text in ("one", "two")]
     history: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": calls}]

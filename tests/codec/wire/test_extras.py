@@ -28,6 +28,6 @@ class Interrupted:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_q_4_thread_switch_does_not_mix_up_extras() -> None:
+def test_thread_switch_does_not_mix_up_extras() -> None:
     extras_of(response(Raw(b'"fp_mine"')))
     assert extras_of(response(Interrupted())) == {"system_fingerprint": Raw(b'"fp_mine"')}

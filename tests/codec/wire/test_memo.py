@@ -5,7 +5,7 @@ from typing import Any
 
 import toolwire as tw
 from toolwire.codec.interface import Route, Target
-from toolwire.codec.wire.memo import LIMIT_BYTES, LIMIT_ENTRY_BYTES, BoundedMemo
+from toolwire.codec.wire.extras import LIMIT_BYTES, LIMIT_ENTRY_BYTES, BoundedMemo
 from toolwire.protocols import PROTOCOLS
 
 

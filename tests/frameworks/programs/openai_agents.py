@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: its runner, over Responses or Chat Completions, whole or streamed."""
+"""The OpenAI Agents SDK over Responses or Chat Completions, streamed or not."""
 
 import asyncio
 
@@ -11,23 +11,23 @@ from agents import (
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
-from task import ASKED, get_weather, save_note, tell
+from task import TASK, get_weather, save_note, write_result
 
 MODELS = {"openai-responses": OpenAIResponsesModel, "openai-chat": OpenAIChatCompletionsModel}
 
 
 async def main() -> None:
     set_tracing_disabled(disabled=True)
-    client = AsyncOpenAI(base_url=f"{ASKED['base_url']}/v1", api_key="a-key", max_retries=0)
-    model = MODELS[ASKED["protocol"]](model=ASKED["model"], openai_client=client)
+    client = AsyncOpenAI(base_url=f"{TASK['base_url']}/v1", api_key="a-key", max_retries=0)
+    model = MODELS[TASK["protocol"]](model=TASK["model"], openai_client=client)
     agent = Agent(name="worker", model=model, tools=[function_tool(get_weather), function_tool(save_note)])
-    if ASKED["stream"]:
-        running = Runner.run_streamed(agent, ASKED["task"])
-        async for _ in running.stream_events():
+    if TASK["stream"]:
+        stream = Runner.run_streamed(agent, TASK["task"])
+        async for _ in stream.stream_events():
             pass
-        tell(running.final_output)
+        write_result(stream.final_output)
     else:
-        tell((await Runner.run(agent, ASKED["task"])).final_output)
+        write_result((await Runner.run(agent, TASK["task"])).final_output)
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Pydantic AI's agent, with the model class of each protocol, whole or streamed."""
+"""Pydantic AI's agent with the model class of each protocol, streamed or not."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from task import ASKED, get_weather, save_note, tell
+from task import TASK, get_weather, save_note, write_result
 
-ROOT, NAME = ASKED["base_url"], ASKED["model"]
+ROOT, NAME = TASK["base_url"], TASK["model"]
 
 
 def openai() -> OpenAIProvider:
@@ -29,12 +29,12 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 async def main() -> None:
-    agent = Agent(MODELS[ASKED["protocol"]](), tools=[get_weather, save_note])
-    if ASKED["stream"]:
-        async with agent.run_stream(ASKED["task"]) as running:
-            tell(await running.get_output())
+    agent = Agent(MODELS[TASK["protocol"]](), tools=[get_weather, save_note])
+    if TASK["stream"]:
+        async with agent.run_stream(TASK["task"]) as stream:
+            write_result(await stream.get_output())
     else:
-        tell((await agent.run(ASKED["task"])).output)
+        write_result((await agent.run(TASK["task"])).output)
 
 
 asyncio.run(main())

@@ -1,26 +1,26 @@
-"""What a program is asked to do, and what it says it did: JSON on its standard streams."""
+"""The task of a framework program and its result, as JSON on the standard streams."""
 
 import json
 import sys
 from typing import Any
 
-ASKED: dict[str, Any] = json.load(sys.stdin)
+TASK: dict[str, Any] = json.load(sys.stdin)
 CALLS: list[list[Any]] = []
 
 
 def get_weather(city: str) -> str:
-    """The weather in a city."""
+    """Return the weather in a city."""
     CALLS.append(["get_weather", city])
-    weather: str = ASKED["towns"][city]
+    weather: str = TASK["weather"][city]
     return weather
 
 
 def save_note(text: str, number: int) -> str:
-    """Saves a note."""
+    """Save a note."""
     CALLS.append(["save_note", text, number])
-    kept: str = ASKED["kept"]
-    return kept
+    result: str = TASK["note_result"]
+    return result
 
 
-def tell(text: str) -> None:
+def write_result(text: str) -> None:
     json.dump({"calls": CALLS, "text": text}, sys.stdout)

@@ -7,16 +7,16 @@ import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
 
-const asked = JSON.parse(readFileSync(0, "utf8"));
+const task = JSON.parse(readFileSync(0, "utf8"));
 const calls = [];
 const apiKey = "a-key";
-const v1 = `${asked.base_url}/v1`;
+const v1 = `${task.base_url}/v1`;
 const models = {
-  anthropic: () => createAnthropic({ baseURL: v1, apiKey })(asked.model),
-  "openai-responses": () => createOpenAI({ baseURL: v1, apiKey }).responses(asked.model),
-  "openai-chat": () => createOpenAICompatible({ name: "gateway", baseURL: v1, apiKey })(asked.model),
-  // A name with a slash is a path to it.
-  gemini: () => createGoogleGenerativeAI({ baseURL: `${asked.base_url}/v1beta`, apiKey })(`models/${asked.model}`),
+  anthropic: () => createAnthropic({ baseURL: v1, apiKey })(task.model),
+  "openai-responses": () => createOpenAI({ baseURL: v1, apiKey }).responses(task.model),
+  "openai-chat": () => createOpenAICompatible({ name: "gateway", baseURL: v1, apiKey })(task.model),
+  // The provider treats a name with a slash as a path.
+  gemini: () => createGoogleGenerativeAI({ baseURL: `${task.base_url}/v1beta`, apiKey })(`models/${task.model}`),
 };
 const tools = {
   get_weather: tool({
@@ -24,27 +24,27 @@ const tools = {
     inputSchema: z.object({ city: z.string() }),
     execute: async ({ city }) => {
       calls.push(["get_weather", city]);
-      return asked.towns[city];
+      return task.weather[city];
     },
   }),
   save_note: tool({
-    description: "Saves a note.",
+    description: "Save a note.",
     inputSchema: z.object({ text: z.string(), number: z.number().int() }),
     execute: async ({ text, number }) => {
       calls.push(["save_note", text, number]);
-      return asked.kept;
+      return task.note_result;
     },
   }),
 };
 const options = {
-  model: models[asked.protocol](),
+  model: models[task.protocol](),
   tools,
-  prompt: asked.task,
+  prompt: task.task,
   stopWhen: stepCountIs(6),
   maxRetries: 0,
 };
 let text;
-if (asked.stream) {
+if (task.stream) {
   const result = streamText({ ...options, onError: ({ error }) => { throw error; } });
   text = await result.text;
 } else {

@@ -68,9 +68,9 @@ def scripted_program(code: str, *, stream: bool = False) -> ScriptedUpstream:
 
 
 def program_host_of(gateway: RunningGateway) -> ProgramHost:
-    desk = gateway.gateway.app._dispatcher._emulator.program_host
-    assert desk is not None
-    return desk
+    program_host = gateway.gateway.app._dispatcher._emulator.program_host
+    assert program_host is not None
+    return program_host
 
 
 def calls(client: str, decoded: Any) -> list[dict[str, Any]]:
@@ -363,9 +363,9 @@ def test_expired_program_times_out(client: str) -> None:
         async with serve_upstream(script) as origin, run_gateway(one_provider_config(origin)) as gateway:
             path, request_body = body(client)
             first, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
-            desk = program_host_of(gateway)
-            now = desk.clock()
-            desk.clock = lambda: now + 271
+            program_host = program_host_of(gateway)
+            now = program_host.clock()
+            program_host.clock = lambda: now + 271
             path, request_body = body(client, *next_input(client, first, "[1]"))
             second, _ = await post_and_decode(gateway, client, path, request_body, stream=False)
             ended = output_items(client, second)[0]

@@ -49,7 +49,7 @@ def growth(work: Callable[[int], object], times: int) -> int:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_16_overlong_model_name_is_refused_in_the_clients_protocol(protocol: str) -> None:
+def test_overlong_model_name_is_refused_in_the_clients_protocol(protocol: str) -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             path, body = question_request(protocol, model="MODEL")
@@ -63,20 +63,20 @@ def test_s_16_overlong_model_name_is_refused_in_the_clients_protocol(protocol: s
     run_async(work())
 
 
-def test_s_16_route_cache_is_bounded() -> None:
+def test_route_cache_is_bounded() -> None:
     router = dispatcher_for("openai-chat")._router
     assert growth(lambda number: router.route(f"up/{number:0500d}"), 20_000) < LIMIT
     with pytest.raises(ModelNameTooLong):
         router.route("x" * 5_000_000)
 
 
-def test_s_16_envelope_key_cache_is_bounded() -> None:
+def test_envelope_key_cache_is_bounded() -> None:
     exchanger = dispatcher_for("anthropic")
     provider = exchanger._router.providers["up"]
     assert growth(lambda number: exchanger._envelope_key("t", Backend(provider, f"{number:0500d}")), 20_000) < LIMIT
 
 
-def test_s_16_request_head_cache_is_bounded() -> None:
+def test_request_head_cache_is_bounded() -> None:
     exchanger = dispatcher_for("gemini")
     provider = exchanger._router.providers["up"]
 
@@ -89,7 +89,7 @@ def test_s_16_request_head_cache_is_bounded() -> None:
     assert growth(head, 6000) < LIMIT
 
 
-def test_s_16_route_header_cache_is_bounded() -> None:
+def test_route_header_cache_is_bounded() -> None:
     codec = PROTOCOLS["anthropic"]
 
     def route(number: int) -> None:
@@ -99,12 +99,12 @@ def test_s_16_route_header_cache_is_bounded() -> None:
     assert growth(route, 1000) < LIMIT
 
 
-def test_s_16_host_cache_is_bounded() -> None:
+def test_host_cache_is_bounded() -> None:
     assert growth(lambda number: auth._host_of(f"{number:060000d}"), 1000) < 1_000_000
     assert auth._host_of("Example.org:80") == "example.org"
 
 
-def test_s_16_tool_index_cache_is_bounded() -> None:
+def test_tool_index_cache_is_bounded() -> None:
     def index(number: int) -> None:
         tool_search._index_for((("tool", f"{number:02500000d}", b"{}"),))
 

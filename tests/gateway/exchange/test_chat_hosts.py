@@ -1,4 +1,4 @@
-"""First requests of coding agents at Chat servers other than OpenAI (F-1, F-13)."""
+"""First requests of coding agents at Chat servers other than OpenAI."""
 
 import json
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def _with_host(config: str, host: str) -> str:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("name", HOSTS)
-def test_f_1_first_requests_of_agents_are_accepted(name: str, agent: str) -> None:
+def test_first_requests_of_agents_are_accepted(name: str, agent: str) -> None:
     check, model, profile = HOSTS[name]
     path, requests = AGENTS[agent]
 
@@ -99,7 +99,7 @@ def test_strict_hosts_refuse_openai_only_fields(name: str, agent: str) -> None:
     run_async(work())
 
 
-def test_f_1_custom_tool_call_round_trips() -> None:
+def test_custom_tool_call_round_trips() -> None:
     async def work() -> None:
         async with serve_upstream(StrictHost(deepseek)) as origin, run_gateway(one_provider_config(origin)) as gateway:
             _, response = await _ask(gateway, "/v1/responses", codex_request("deepseek-chat")[0])
@@ -135,7 +135,7 @@ def translated(body: Body, source: str, host: str = "generic") -> tuple[Any, lis
     return translated_body.value, [(loss.kind, loss.path) for loss in translated_body.losses]
 
 
-def test_f_13_only_leading_system_messages_are_joined() -> None:
+def test_only_leading_system_messages_are_joined() -> None:
     message = [
         {"role": "developer", "content": "One."},
         {"role": "system", "content": "Two."},
@@ -151,7 +151,7 @@ def test_f_13_only_leading_system_messages_are_joined() -> None:
     assert ("approximated", "/input/3/role") in losses
 
 
-def test_f_13_unsupported_settings_are_dropped_and_reported() -> None:
+def test_unsupported_settings_are_dropped_and_reported() -> None:
     body, losses = translated(
         {
             "model": "m",
@@ -177,7 +177,7 @@ def test_f_13_unsupported_settings_are_dropped_and_reported() -> None:
     ]
 
 
-def test_f_1_tool_choice_follows_lowered_tools() -> None:
+def test_tool_choice_follows_lowered_tools() -> None:
     free = {"type": "custom", "name": "patch"}
     plain = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": True}
     request_body = {"model": "m", "input": "Hi", "tools": [free, plain]}
@@ -191,14 +191,14 @@ def test_f_1_tool_choice_follows_lowered_tools() -> None:
     assert ("dropped", "/tools/0") in losses
 
 
-def test_f_1_messages_with_media_keep_their_parts() -> None:
+def test_messages_with_media_keep_their_parts() -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     message = {"role": "user", "content": [{"type": "text", "text": "a"}, picture]}
     body, _ = translated({"model": "m", "max_tokens": 9, "messages": [message]}, "anthropic")
     assert [part["type"] for part in body["messages"][0]["content"]] == ["text", "image_url"]
 
 
-def test_f_1_cache_marks_are_dropped_and_reported() -> None:
+def test_cache_marks_are_dropped_and_reported() -> None:
     """`prompt_cache_breakpoint` was sent to every Chat server, also on parts beside an image."""
     mark = {"cache_control": {"type": "ephemeral"}}
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}, **mark}
@@ -280,7 +280,7 @@ async def _dry_run(gateway: RunningGateway, protocol: str, body: Any) -> tuple[A
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses"])
 def test_openai_storage_is_turned_off_for_stateless_protocols(protocol: str) -> None:
-    """F-13: Responses and Interactions clients decide about storage; an explicit `store` of any client is kept."""
+    """Responses and Interactions clients decide about storage; an explicit `store` of any client is kept."""
 
     async def work() -> None:
         bodies = {name: json.loads(question_request(name)[1]) for name in PROTOCOL_NAMES if name != protocol}

@@ -51,7 +51,7 @@ ANSWERS = streams()
 
 @pytest.mark.parametrize("asks_usage", [False, True], ids=["plain", "usage"])
 @pytest.mark.parametrize("case", ANSWERS)
-def test_f_15_and_u_1_sdk_quickstart_runs_on_every_upstream(case: str, asks_usage: bool) -> None:
+def test_sdk_quickstart_runs_on_every_upstream(case: str, asks_usage: bool) -> None:
     protocol, wire = ANSWERS[case]
     kind = PROTOCOLS[protocol].surface.stream_type.encode()
     response = SSE_HEAD.replace(b"text/event-stream", kind) + transfer_chunk(wire) + b"0\r\n\r\n"
@@ -82,7 +82,7 @@ def test_f_15_and_u_1_sdk_quickstart_runs_on_every_upstream(case: str, asks_usag
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_f_15_same_protocol_stream_passes_through_frame_by_frame(protocol: str) -> None:
+def test_same_protocol_stream_passes_through_frame_by_frame(protocol: str) -> None:
     """Chunks of any size; each frame arrives unchanged."""
     tried = 0
     for name, wire in recorded_bodies.fixture_streams(protocol).items():
@@ -98,6 +98,6 @@ def test_f_15_same_protocol_stream_passes_through_frame_by_frame(protocol: str) 
     assert tried > 5
 
 
-def test_f_15_stream_left_open_by_the_provider_is_closed() -> None:
+def test_stream_left_open_by_the_provider_is_closed() -> None:
     wire = STREAM_START + chat_sse_event({}, "stop")
     assert b"".join(translate_stream(wire, "openai-chat", "openai-chat")) == wire + b"data: [DONE]\n\n"

@@ -1,4 +1,4 @@
-"""Model names chosen by clients, in the paths of upstream requests (S-3)."""
+"""Model names chosen by clients, in the paths of upstream requests."""
 
 import json
 from typing import Any
@@ -62,7 +62,7 @@ def request_lines(script: ScriptedUpstream) -> list[bytes]:
 
 
 @pytest.mark.parametrize("model", HOSTILE)
-def test_s_3_model_name_stays_in_its_path_segment(model: str) -> None:
+def test_model_name_stays_in_its_path_segment(model: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(ANSWER)
         messages = [{"role": "user", "content": "x"}]
@@ -90,7 +90,7 @@ def test_s_3_model_name_stays_in_its_path_segment(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", NAMES)
-def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
+def test_legal_model_names_reach_their_resource(model: str) -> None:
     async def work() -> None:
         script = ScriptedUpstream(ANSWER, http_response("200 OK", b'{"totalTokens":3}'))
         body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
@@ -108,14 +108,14 @@ def test_s_3_legal_model_names_reach_their_resource(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["../files?x=", "m" * 600])
-def test_s_3_library_refuses_such_names_too(model: str) -> None:
+def test_library_refuses_such_names_too(model: str) -> None:
     body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
     with pytest.raises(tw.LossyTranslationError, match="/model"):
         tw.translate(body, "anthropic", "gemini")
 
 
 @pytest.mark.parametrize("address", ["/a b", "/a\r\nx: 1", "/a\x00", "/é"])
-def test_s_3_paths_inject_no_request_line(address: str) -> None:
+def test_paths_inject_no_request_line(address: str) -> None:
     with pytest.raises(ValueError, match="white space"):
         request_head(Origin("http", "127.0.0.1", 1), address, [])
 

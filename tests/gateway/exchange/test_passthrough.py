@@ -128,7 +128,7 @@ MESSAGE = {
     ],
 )
 def test_peek_agrees_with_decoding(protocol: str, response: dict[str, Any]) -> None:
-    """Q-9: including cached, reasoning and total token counts."""
+    """Including cached, reasoning and total token counts."""
     codec = PROTOCOLS[protocol]
     body = json.dumps(response).encode()
     summary, decoded = codec.peek(body), codec.decode_response(body, ResponseContext())

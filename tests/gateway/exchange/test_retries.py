@@ -95,8 +95,8 @@ UNKNOWN: dict[str, Handler] = {
 @MODES
 @pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", UNKNOWN)
-def test_s_9_request_that_may_have_been_processed_is_not_retried(fault: str, stream: bool) -> None:
-    """S-9, Q-22: each of these was sent three times."""
+def test_request_that_may_have_been_processed_is_not_retried(fault: str, stream: bool) -> None:
+    """Each of these was sent three times."""
 
     async def work() -> None:
         counted = CountingUpstream(UNKNOWN[fault])
@@ -157,8 +157,8 @@ PATHS = {"anthropic": "/v1/messages", "openai-chat": "/v1/chat/completions", "op
 @pytest.mark.usefixtures("no_timers")
 @pytest.mark.parametrize("fault", ["silent", "closed", "500"])
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_s_9_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
-    """S-9: the provider may have run the tool, so the client must decide."""
+def test_request_with_side_effects_does_not_fail_over(effect: str, fault: str) -> None:
+    """The provider may have run the tool, so the client must decide."""
     protocol, body, effect_text = EFFECTS[effect]
 
     async def work() -> None:
@@ -272,8 +272,8 @@ def calls_in(log: Path) -> int:
 
 @MODES
 @pytest.mark.parametrize("client", ["anthropic", "openai-chat"])
-def test_q_2_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
-    """Q-2: only the rejected request is sent again, buffered and streamed."""
+def test_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: bool) -> None:
+    """Only the rejected request is sent again, buffered and streamed."""
 
     async def work() -> None:
         first = encode_http_response("openai-chat", canonical_response(Text(text="Let me see."), ECHO), stream=stream)
@@ -301,8 +301,8 @@ def test_q_2_retries_do_not_rerun_tools(tmp_path: Path, client: str, stream: boo
 
 @MODES
 @pytest.mark.parametrize("refusal", ["500 Oh", "429 Slow down"])
-def test_q_2_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
-    """Q-2: a fallback would run the tool again."""
+def test_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stream: bool) -> None:
+    """A fallback would run the tool again."""
 
     async def work() -> None:
         first = ScriptedUpstream(
@@ -325,8 +325,8 @@ def test_q_2_no_failover_after_a_tool_was_run(tmp_path: Path, refusal: str, stre
 
 
 @MODES
-def test_q_2_no_failover_after_a_pause(stream: bool) -> None:
-    """Q-2: a provider that is busy after `pause_turn` gets the continuation again."""
+def test_no_failover_after_a_pause(stream: bool) -> None:
+    """A provider that is busy after `pause_turn` gets the continuation again."""
 
     async def work() -> None:
         one, two = (
@@ -343,8 +343,8 @@ def test_q_2_no_failover_after_a_pause(stream: bool) -> None:
     run_async(work())
 
 
-def test_f_14_fallback_without_the_model_does_not_hide_the_failure() -> None:
-    """F-14: the second provider got the model name of the first."""
+def test_fallback_without_the_model_does_not_hide_the_failure() -> None:
+    """The second provider got the model name of the first."""
 
     async def work() -> None:
         first, second = (

@@ -5,8 +5,8 @@ import pytest
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNotSpecified, RouteNotFound, to_api_error
 from toolwire.gateway.exchange.routing import Router
-from toolwire.gateway.providers.catalog import list_models
 from toolwire.gateway.providers.discovery import discover_providers, simulated_providers
+from toolwire.gateway.providers.models import list_models
 from toolwire.upstream.provider import Provider
 
 
@@ -34,8 +34,8 @@ def test_first_matching_route_wins() -> None:
     assert router.route("claude-3-opus").options is routes[0]
 
 
-def test_f_14_fallback_gets_its_own_model() -> None:
-    """F-14: its `default_model`, unless its `models` match; with neither it is a replica of the first."""
+def test_fallback_gets_its_own_model() -> None:
+    """Its `default_model`, unless its `models` match; with neither it is a replica of the first."""
     plain = provider("c", "http://127.0.0.1:3")
     providers = {"a": A, "b": B, "c": plain}
     router = Router(providers, (RouteSection(providers=("a", "b", "c")),))

@@ -72,7 +72,7 @@ def count_errors(wire: bytes, words: bytes) -> int:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_11_nothing_is_read_or_sent_after_an_error(protocol: str) -> None:
+def test_nothing_is_read_or_sent_after_an_error(protocol: str) -> None:
     async def work() -> None:
         model = Endless(STREAM_START + FAILED, chat_sse_event({"content": "more"}) + FAILED)
         async with serve_upstream(model) as origin, run_gateway(one_provider_config(origin)) as gateway:
@@ -87,7 +87,7 @@ def test_s_11_nothing_is_read_or_sent_after_an_error(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "anthropic", "openai-responses"])
-def test_s_11_overlong_frame_is_one_error(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlong_frame_is_one_error(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "LIMIT_FRAME", 10_000)
 
     async def work() -> None:
@@ -101,7 +101,7 @@ def test_s_11_overlong_frame_is_one_error(protocol: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_s_11_cut_after_the_terminal_event_adds_no_error(protocol: str) -> None:
+def test_cut_after_the_terminal_event_adds_no_error(protocol: str) -> None:
     """A connection cut after the complete response changes nothing."""
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -119,7 +119,7 @@ def test_s_11_cut_after_the_terminal_event_adds_no_error(protocol: str) -> None:
     run_async(work())
 
 
-def test_s_11_translator_takes_no_chunks_after_an_error() -> None:
+def test_translator_takes_no_chunks_after_an_error() -> None:
     consumed: list[bytes] = []
 
     def chunks() -> Iterator[bytes]:
@@ -134,7 +134,7 @@ def test_s_11_translator_takes_no_chunks_after_an_error() -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_11_stream_is_bounded_in_bytes(protocol: str) -> None:
+def test_stream_is_bounded_in_bytes(protocol: str) -> None:
     async def work() -> None:
         model = Endless(STREAM_START, chat_sse_event({"content": "on and on "}))
         async with (
@@ -149,7 +149,7 @@ def test_q_11_stream_is_bounded_in_bytes(protocol: str) -> None:
     run_async(work())
 
 
-def test_q_11_stream_without_events_is_bounded_in_bytes() -> None:
+def test_stream_without_events_is_bounded_in_bytes() -> None:
     async def work() -> None:
         model = Endless(b": waiting\n\n", b": still waiting\n\n")
         async with serve_upstream(model) as origin:
@@ -170,7 +170,7 @@ PAIRS = [(source, target) for source in PROTOCOL_NAMES for target in PROTOCOL_NA
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_q_11_memory_grows_with_text_not_with_deltas(source: str, target: str) -> None:
+def test_memory_grows_with_text_not_with_deltas(source: str, target: str) -> None:
     """Each event used to be retained until the end: 171 bytes per delta of two letters."""
     encoder = PROTOCOLS[source].stream_encoder(ResponseContext())
     started: list[Event] = [
@@ -197,7 +197,7 @@ def test_q_11_memory_grows_with_text_not_with_deltas(source: str, target: str) -
     assert retained < 2 * BATCH * 2 * 10  # a few copies of the text at most
 
 
-def test_q_11_passthrough_retains_nothing() -> None:
+def test_passthrough_retains_nothing() -> None:
     translation = StreamTranslator(PROTOCOLS["openai-chat"], PROTOCOLS["openai-chat"], ResponseContext())
     translation.feed(STREAM_START)
     assert translation._accumulator is None

@@ -76,8 +76,8 @@ CASES = [
 
 @MODES
 @pytest.mark.parametrize(("defect", "client"), CASES)
-def test_s_14_f_7_unusable_response_is_an_error(defect: str, client: str, stream: bool) -> None:
-    """S-14 and F-7: it looked like a normal end, so agents stopped there."""
+def test_unusable_response_is_an_error(defect: str, client: str, stream: bool) -> None:
+    """It looked like a normal end, so agents stopped there."""
     protocol, body, frames, message = DEFECTS[defect]
     upstream_bytes = SSE_HEAD + transfer_chunk(frames) + b"0\r\n\r\n" if stream else http_response("200 OK", body)
 
@@ -96,8 +96,8 @@ def test_s_14_f_7_unusable_response_is_an_error(defect: str, client: str, stream
 
 
 @pytest.mark.parametrize("client", [name for name in PROTOCOL_NAMES if name != "gemini"])
-def test_f_7_stream_with_a_truncated_call_ends_with_an_error(client: str) -> None:
-    """F-7: earlier content is passed on."""
+def test_stream_with_a_truncated_call_ends_with_an_error(client: str) -> None:
+    """Earlier content is passed on."""
     text = b'{"candidates":[{"content":{"role":"model","parts":[{"text":"It is sunny"}]}}]}'
     frames = sse(text, candidate("MALFORMED_FUNCTION_CALL", finishMessage="Malformed: print("))
 
@@ -119,8 +119,8 @@ def test_f_7_stream_with_a_truncated_call_ends_with_an_error(client: str) -> Non
 
 
 @MODES
-def test_s_14_empty_response_fails_over(stream: bool) -> None:
-    """S-14: the same provider is not retried."""
+def test_empty_response_fails_over(stream: bool) -> None:
+    """The same provider is not retried."""
 
     async def work() -> None:
         empty = (
@@ -200,8 +200,8 @@ def test_unusable_response_passes_through_between_equal_protocols(stream: bool) 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", ["openai-responses", "anthropic", "openai-chat"])
-def test_f_14_cut_after_the_end_changes_nothing(protocol: str, client: str) -> None:
-    """F-14: a Responses client got `response.completed` and then `response.failed`."""
+def test_cut_after_the_end_changes_nothing(protocol: str, client: str) -> None:
+    """A Responses client got `response.completed` and then `response.failed`."""
 
     async def work() -> None:
         upstream_bytes = encode_http_response(

@@ -54,8 +54,8 @@ BEFORE: dict[str, tuple[Handler, int, str]] = {
         400,
         "no good",
     ),
-    "status 600 (Q-13)": (reply_with(http_response("600 What", openai_error_body("walled off"))), 502, "walled off"),
-    "status 999 (S-18)": (
+    "status 600": (reply_with(http_response("600 What", openai_error_body("walled off"))), 502, "walled off"),
+    "status 999": (
         reply_with(http_response("999 Request denied", HTML, "text/html")),
         502,
         "responded with status 999",
@@ -96,7 +96,7 @@ def test_early_failure_is_an_error_in_the_clients_protocol(
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("status", ["200 OK", "299 Odd"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_13_error_with_a_success_status_becomes_502(protocol: str, status: str, *, stream: bool) -> None:
+def test_error_with_a_success_status_becomes_502(protocol: str, status: str, *, stream: bool) -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(http_response(status, openai_error_body("went wrong")))) as origin,
@@ -110,7 +110,7 @@ def test_q_13_error_with_a_success_status_becomes_502(protocol: str, status: str
 
 
 @pytest.mark.parametrize("status", ["201 Created", "202 Accepted", "299 Odd"])
-def test_q_13_any_success_status_may_carry_a_response(status: str) -> None:
+def test_any_success_status_may_carry_a_response(status: str) -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(http_response(status, CHAT_BODY_WITHOUT_USAGE))) as origin,
@@ -135,7 +135,7 @@ def test_q_13_any_success_status_may_carry_a_response(status: str) -> None:
         ("soon", None),
     ],
 )
-def test_q_13_retry_after_is_a_whole_number(upstream_bytes: str, expected: str | None) -> None:
+def test_retry_after_is_an_integer(upstream_bytes: str, expected: str | None) -> None:
     async def work() -> None:
         busy = http_response("429 Busy", openai_error_body("busy"), headers=f"retry-after: {upstream_bytes}\r\n")
         async with (

@@ -113,7 +113,7 @@ def test_crash_is_logged_with_traceback_and_health_checks_are_not() -> None:
     assert "test_access_log.py" in lines
 
 
-def test_s_13_line_breaks_are_escaped() -> None:
+def test_line_breaks_are_escaped() -> None:
     one = make_record(6)
     one.error = "no\nsuch\x1b[31m\u202e thing"
     assert one.format_line("12:00:00").endswith(r"ex_6 | no\nsuch\x1b[31m\u202e thing")
@@ -130,13 +130,13 @@ def test_s_13_line_breaks_are_escaped() -> None:
         ("gpt-ü", "gpt-ü"),
     ],
 )
-def test_s_13_path_and_model_are_single_words(records: str, printed: str) -> None:
+def test_path_and_model_are_single_words(records: str, printed: str) -> None:
     one = make_record(7, f"/v1/{records}")
     one.set_backend("up", records)
     assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{printed} -> up/{printed} 250ms ex_7"
 
 
-def test_s_13_log_line_is_bounded() -> None:
+def test_log_line_is_bounded() -> None:
     for sign in ("x", "\n", "\U0001f600 "):
         one = make_record(8, f"/v1/{sign * 1_000_000}")
         one.set_backend("up", sign * 5_000_000)
@@ -144,7 +144,7 @@ def test_s_13_log_line_is_bounded() -> None:
         assert len(one.format_line("12:00:00")) < 16 * LIMIT_WORD + 16 * LIMIT_TEXT
 
 
-def test_s_13_traceback_lines_are_marked() -> None:
+def test_traceback_lines_are_marked() -> None:
     crashed = make_record(9)
     crashed.exception = ValueError(
         "no\n04:00:00 200 POST /admin 1ms ex_1\x1b[31m\n" + "x" * 1_000_000 + "\nthe end\r\n"
@@ -158,7 +158,7 @@ def test_s_13_traceback_lines_are_marked() -> None:
     assert "\x1b" not in lines
 
 
-def test_s_13_unauthenticated_request_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_unauthenticated_request_forges_no_line(capfd: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config='[server]\nkeys = ["first-key-1"]'

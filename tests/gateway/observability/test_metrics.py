@@ -7,8 +7,7 @@ from tests.support.gateway.in_process import LOSSY_REQUEST, run_async, run_gatew
 from tests.support.servers.http_responses import CHAT_RESPONSE
 from tests.support.servers.upstream import ScriptedUpstream
 from toolwire.canonical.response import Usage
-from toolwire.gateway.observability.access_log import RequestRecord
-from toolwire.gateway.observability.loss_report import LIMIT_REPORT
+from toolwire.gateway.observability.access_log import LIMIT_REPORT, RequestRecord
 from toolwire.gateway.observability.metrics import LIMIT_LOSS_BYTES, OVERFLOW_METRIC, Metrics, Scoreboard
 from toolwire.gateway.server.auth import Principal
 
@@ -23,7 +22,7 @@ def report_of(number: int, size: int = 0) -> bytes:
     return b'{"losses":["%d%b"]}' % (number, b"x" * size)
 
 
-def test_q_6_losses_are_shared_by_workers_but_not_by_keys() -> None:
+def test_losses_are_shared_by_workers_but_not_by_keys() -> None:
     scoreboard = Scoreboard(workers=3, entries=10)
     workers = [scoreboard.loss_store(number) for number in range(3)]
     for number, worker in enumerate(workers, start=1):
@@ -51,7 +50,7 @@ def test_overwritten_losses_are_unknown_not_empty() -> None:
     assert exchanges.find_losses(id_of(1), MINE) is None
 
 
-def test_s_16_q_8_loss_reports_are_bounded_in_bytes() -> None:
+def test_loss_reports_are_bounded_in_bytes() -> None:
     exchanges = Scoreboard(entries=1000).loss_store(0)
     count = 200
     for number in range(1, count + 1):
@@ -75,7 +74,7 @@ def test_exchanges_are_bounded_in_number() -> None:
     ]
 
 
-def test_q_8_long_report_is_truncated_between_losses() -> None:
+def test_long_report_is_truncated_between_losses() -> None:
     async def work() -> None:
         async with run_gateway_with(ScriptedUpstream(CHAT_RESPONSE)) as gateway:
             unknown = {f"field_{number}_{'x' * 200}": number for number in range(3000)}
@@ -100,7 +99,7 @@ def make_record(provider: str = "up", seconds: float = 0.2) -> RequestRecord:
     return one
 
 
-def test_q_6_metrics_are_summed_and_survive_a_restart() -> None:
+def test_metrics_are_summed_and_survive_a_restart() -> None:
     scoreboard = Scoreboard(workers=2)
     first, second = Metrics(scoreboard, 0), Metrics(scoreboard, 1)
     first.count_request(make_record())

@@ -1,4 +1,4 @@
-"""`think` is sent to Ollama only if `/api/show` lists thinking (F-4)."""
+"""`think` is sent to Ollama only if `/api/show` lists thinking."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ async def ask(gateway: RunningGateway, model: str, **fields: Any) -> tuple[int, 
         ("old", None, ["dropped /output_config/effort"]),
     ],
 )
-def test_f_4_thinking_is_requested_from_models_that_support_it(model: str, think: Any, lost: list[str]) -> None:
+def test_thinking_is_requested_from_models_that_support_it(model: str, think: Any, lost: list[str]) -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -89,7 +89,7 @@ def test_f_4_thinking_is_requested_from_models_that_support_it(model: str, think
     run_async(work())
 
 
-def test_f_4_think_is_omitted_if_capabilities_are_unknown() -> None:
+def test_think_is_omitted_if_capabilities_are_unknown() -> None:
     async def work() -> None:
         ollama = Ollama(shows=False)
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -99,7 +99,7 @@ def test_f_4_think_is_omitted_if_capabilities_are_unknown() -> None:
     run_async(work())
 
 
-def test_f_4_capabilities_are_not_fetched_without_thinking() -> None:
+def test_capabilities_are_not_fetched_without_thinking() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:
@@ -109,7 +109,7 @@ def test_f_4_capabilities_are_not_fetched_without_thinking() -> None:
     run_async(work())
 
 
-def test_f_4_disabled_thinking_stays_disabled() -> None:
+def test_disabled_thinking_stays_disabled() -> None:
     async def work() -> None:
         ollama = Ollama()
         async with serve_upstream(ollama) as origin, run_gateway(one_provider_config(origin, "ollama")) as gateway:

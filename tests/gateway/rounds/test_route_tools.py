@@ -23,7 +23,7 @@ from toolwire.canonical.tools import NativeTool
 from toolwire.codec.interface import ResponseContext, Route
 from toolwire.gateway.config import ConfigError, parse_config
 from toolwire.protocols import PROTOCOLS
-from toolwire.runtime.mcp.tool_names import McpToolNames
+from toolwire.runtime.mcp.toolset import McpToolNames
 
 SEVEN = list(PROTOCOLS)
 SHOWN = {"anthropic": "mcp_tool_use", "openai-responses": "mcp_call"}

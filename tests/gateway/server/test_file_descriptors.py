@@ -30,7 +30,7 @@ from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
 
-def test_q_12_soft_file_limit_is_raised_to_the_hard_limit(tmp_path: Path) -> None:
+def test_soft_file_limit_is_raised_to_the_hard_limit(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2", file_limits=(100, 4096)) as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         assert gateway.post(MESSAGES_REQUEST).status_code == 200
@@ -40,7 +40,7 @@ def test_q_12_soft_file_limit_is_raised_to_the_hard_limit(tmp_path: Path) -> Non
     assert "ulimit" not in "".join(gateway.log)
 
 
-def test_q_12_stream_limit_is_lowered_to_fit_and_excess_is_503(tmp_path: Path) -> None:
+def test_stream_limit_is_lowered_to_fit_and_excess_is_503(tmp_path: Path) -> None:
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--model", "up/m", file_limits=(100, 200)) as gateway,
@@ -62,7 +62,7 @@ def test_q_12_stream_limit_is_lowered_to_fit_and_excess_is_503(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_q_12_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> None:
+def test_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> None:
     async def work() -> None:
         stalled_upstream = StalledUpstream()
         async with run_stalled_gateway(stalled_upstream, "[limits]\nretries = 0\nconnections = 3\n") as gateway:
@@ -81,7 +81,7 @@ def test_q_12_local_exhaustion_is_not_blamed_on_the_provider(protocol: str) -> N
     run_async(work())
 
 
-def test_q_12_idle_connection_is_closed_to_make_room() -> None:
+def test_idle_connection_is_closed_to_make_room() -> None:
     async def work() -> None:
         async with (
             serve_upstream(ScriptedUpstream(OK_RESPONSE)) as one,
@@ -131,14 +131,14 @@ asyncio.run(main())
 """
 
 
-def test_q_12_missing_descriptor_differs_from_a_failed_connection() -> None:
+def test_missing_descriptor_differs_from_a_failed_connection() -> None:
     command = [sys.executable, "-c", EXHAUSTED]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PROCESS_DEADLINE)
     fails = ["http False False", "http False False", "https False False"]
     assert done.stdout.splitlines() == fails + [one.replace("False", "True", 1) for one in fails]
 
 
-def test_q_12_connection_flood_is_refused_and_service_recovers(tmp_path: Path) -> None:
+def test_connection_flood_is_refused_and_service_recovers(tmp_path: Path) -> None:
     """Also if no further connection can be accepted."""
     with serve_with_workers(tmp_path, file_limits=(64, 64)) as gateway:
         port = int(gateway.root.rpartition(":")[2])
@@ -155,7 +155,7 @@ def test_q_12_connection_flood_is_refused_and_service_recovers(tmp_path: Path) -
         wait_for_process(healthy)
 
 
-def test_q_12_connection_over_the_limit_gets_503() -> None:
+def test_connection_over_the_limit_gets_503() -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nconnections = 2"
@@ -191,7 +191,7 @@ def test_q_12_connection_over_the_limit_gets_503() -> None:
         (LimitsSection(streams=9, connections=2000), 1024, 9, 448, "limits.connections is 448 instead of 2000: this"),
     ],
 )
-def test_q_12_limits_are_fitted_to_the_file_limit(
+def test_limits_are_fitted_to_the_file_limit(
     limits: LimitsSection, descriptors: int, streams: int, connections: int, reason: str | None
 ) -> None:
     fitted, message = fit_limits(limits, descriptors)

@@ -98,7 +98,7 @@ async def never_respond(scope: Any, receive: Any, send: Any) -> None:
 # ---- trailers
 
 
-def test_s_1_key_in_a_trailer_is_ignored() -> None:
+def test_key_in_a_trailer_is_ignored() -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(OK_RESPONSE)) as origin,
@@ -113,7 +113,7 @@ def test_s_1_key_in_a_trailer_is_ignored() -> None:
     run(work())
 
 
-def test_s_1_trailers_do_not_reach_the_application() -> None:
+def test_trailers_do_not_reach_the_application() -> None:
     scopes: list[Any] = []
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -134,7 +134,7 @@ def test_s_1_trailers_do_not_reach_the_application() -> None:
 
 @pytest.mark.parametrize("line", [b"a: \r\n", b"x"], ids=["many", "one"])
 @pytest.mark.parametrize("application", [refuse, echo_app], ids=["answered", "unanswered"])
-def test_s_1_endless_trailers_close_the_connection(application: Application, line: bytes) -> None:
+def test_endless_trailers_close_the_connection(application: Application, line: bytes) -> None:
     async def work() -> None:
         async with serve(application) as server:
             reader, writer = await server.connect()
@@ -200,7 +200,7 @@ def test_invalid_websocket_text_before_a_close_does_not_crash() -> None:
 @pytest.mark.parametrize("split", [False, True], ids=["one packet", "two packets"])
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 @pytest.mark.parametrize("protocol", [b"h2c", b"foo", b"websocket, h2c"])
-def test_s_4_other_upgrades_are_ignored_and_the_body_is_kept(protocol: bytes, framing: str, *, split: bool) -> None:
+def test_other_upgrades_are_ignored_and_the_body_is_kept(protocol: bytes, framing: str, *, split: bool) -> None:
     """Java's HttpClient sends `Upgrade: h2c` with every request; a body that looks like a request is not one."""
     smuggled = b"GET /smuggled HTTP/1.1\r\nhost: localhost\r\n\r\n"
     length = b"content-length: %d" % len(smuggled)
@@ -222,7 +222,7 @@ def test_s_4_other_upgrades_are_ignored_and_the_body_is_kept(protocol: bytes, fr
     run(work())
 
 
-def test_s_4_upgrades_in_one_packet_are_separate_requests() -> None:
+def test_upgrades_in_one_packet_are_separate_requests() -> None:
     upgrade_request = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
 
     async def work() -> None:
@@ -233,7 +233,7 @@ def test_s_4_upgrades_in_one_packet_are_separate_requests() -> None:
     run(work())
 
 
-def test_s_4_invalid_request_after_an_upgrade_is_refused() -> None:
+def test_invalid_request_after_an_upgrade_is_refused() -> None:
     async def work() -> None:
         async with serve(echo_app) as server:
             bad = b"POST / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
@@ -260,7 +260,7 @@ HANDSHAKES = {
 
 
 @pytest.mark.parametrize("name", HANDSHAKES)
-def test_s_5_every_bad_handshake_is_answered_and_closed(name: str) -> None:
+def test_every_bad_handshake_is_answered_and_closed(name: str) -> None:
     packet, status = HANDSHAKES[name]
 
     async def work() -> None:
@@ -273,7 +273,7 @@ def test_s_5_every_bad_handshake_is_answered_and_closed(name: str) -> None:
     run(work())
 
 
-def test_s_5_unanswered_handshake_times_out() -> None:
+def test_unanswered_handshake_times_out() -> None:
     async def work() -> None:
         async with serve(never_respond, LimitsSection(receive=0.2)) as server:
             assert (await server.respond_to(UPGRADE + b"\r\n")).startswith(b"HTTP/1.1 408 ")
@@ -282,7 +282,7 @@ def test_s_5_unanswered_handshake_times_out() -> None:
     run(work())
 
 
-def test_s_5_shutdown_during_a_handshake() -> None:
+def test_shutdown_during_a_handshake() -> None:
     started, release = asyncio.Event(), asyncio.Event()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -313,7 +313,7 @@ def test_s_5_shutdown_during_a_handshake() -> None:
     run(work())
 
 
-def test_s_5_shutdown_during_a_websocket_close() -> None:
+def test_shutdown_during_a_websocket_close() -> None:
     """The client has sent a close frame and reads nothing: websockets would raise InvalidState on another close."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -338,7 +338,7 @@ def test_s_5_shutdown_during_a_websocket_close() -> None:
     run(work())
 
 
-def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) -> None:
+def test_sigterm_drains_streams_despite_rejected_handshakes(tmp_path: Path) -> None:
     with serve_process(tmp_path) as (process, root):
         address = httpx.URL(root)
         connections = []
@@ -357,7 +357,7 @@ def test_s_5_sigterm_drains_streams_beside_refused_handshakes(tmp_path: Path) ->
             one.close()
 
 
-def test_s_5_failing_server_still_closes_the_application(tmp_path: Path) -> None:
+def test_failing_server_still_closes_the_application(tmp_path: Path) -> None:
     config = parse_config(f'[journal]\nenabled = true\npath = "{tmp_path / "j.db"}"', {})
     gateway = build_gateway(config, environment={"HOME": str(tmp_path)})
     listener = open_listener("127.0.0.1", 0)
@@ -399,7 +399,7 @@ class Endless:
 SHORT_SEND = "[limits]\nsend = 0.3\nstreams = 1\nretries = 0"
 
 
-def test_q_5_unread_stream_is_aborted() -> None:
+def test_unread_stream_is_aborted() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -420,7 +420,7 @@ def test_q_5_unread_stream_is_aborted() -> None:
     run(work())
 
 
-def test_q_5_unread_websocket_is_aborted() -> None:
+def test_unread_websocket_is_aborted() -> None:
     async def work() -> None:
         endless = Endless()
         async with (
@@ -435,7 +435,7 @@ def test_q_5_unread_websocket_is_aborted() -> None:
     run(work())
 
 
-def test_q_5_unread_buffered_response_is_aborted() -> None:
+def test_unread_buffered_response_is_aborted() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await send_response(send, bytes(50_000_000))
 
@@ -451,7 +451,7 @@ def test_q_5_unread_buffered_response_is_aborted() -> None:
     run(work())
 
 
-def test_q_5_pongs_do_not_pile_up() -> None:
+def test_pongs_do_not_accumulate() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "websocket.accept"})
@@ -488,7 +488,7 @@ class Buffer(asyncio.Transport):
         return self.size
 
 
-def test_q_5_slow_client_is_not_aborted() -> None:
+def test_slow_client_is_not_aborted() -> None:
     buffer = Buffer()
     stall = StallTimer(buffer, 60)
     assert stall.seconds_left(1000) == 60

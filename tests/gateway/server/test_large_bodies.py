@@ -96,7 +96,7 @@ async def measure(gateway: RunningGateway, path: str, body: bytes | None) -> tup
 
 @pytest.mark.parametrize("target", ["anthropic", "openai-chat"])
 @pytest.mark.parametrize("case", LARGE)
-def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, target: str) -> None:
+def test_large_request_does_not_block_the_event_loop(case: str, target: str) -> None:
     """On the loop these took 100 ms to seconds; the test's upstream and client run on it, too."""
     path, body = LARGE[case]
     upstream_body = CHAT_BODY if target == "openai-chat" else json.dumps(anthropic_response()).encode()
@@ -114,8 +114,8 @@ def test_s_12_and_q_17_large_request_does_not_block_the_event_loop(case: str, ta
     run_async(work())
 
 
-def test_s_12_long_history_does_not_block_the_event_loop() -> None:
-    """S-12: listing and continuing a stored response and a conversation."""
+def test_long_history_does_not_block_the_event_loop() -> None:
+    """Listing and continuing a stored response and a conversation."""
     upstream_body = json.dumps(anthropic_response()).encode()
     kinds = {"user": "input_text", "assistant": "output_text"}
     items = [
@@ -148,7 +148,7 @@ def test_s_12_long_history_does_not_block_the_event_loop() -> None:
     run_async(work())
 
 
-def test_q_17_large_response_does_not_block_the_event_loop() -> None:
+def test_large_response_does_not_block_the_event_loop() -> None:
     """It is decoded and encoded in a thread, correctly."""
     threads: set[str] = set()
     upstream_body = json.loads(CHAT_BODY)
@@ -202,7 +202,7 @@ def test_heaviness_depends_on_objects_then_on_size() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("limit", ["messages", "tools", "parts"])
-def test_s_12_too_many_messages_tools_or_parts_are_refused(protocol: str, limit: str) -> None:
+def test_too_many_messages_tools_or_parts_are_rejected(protocol: str, limit: str) -> None:
     """The error is in the client's protocol and names the limit."""
     text = [{"type": "text", "text": "word"}] * (1_500 if limit == "parts" else 1)
     fields = {
@@ -245,8 +245,8 @@ def _translated(fields: dict[str, Any], protocol: str) -> bytes:
         ("/v1/conversations", b'{"items":[],"metadata":[%b]}'),
     ],
 )
-def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, body: bytes) -> None:
-    """S-12: 15 million zeros were decoded by one C call, which blocked all threads for seconds."""
+def test_too_many_json_values_are_rejected_before_decoding(path: str, body: bytes) -> None:
+    """15 million zeros were decoded by one C call, which blocked all threads for seconds."""
 
     async def work() -> None:
         async with run_gateway_with(
@@ -273,13 +273,13 @@ def test_s_12_too_many_values_are_refused_before_they_are_decoded(path: str, bod
         (b'{"a":"%b' % (b"," * 5_000), False),
     ],
 )
-def test_s_12_values_are_counted_outside_strings(body: bytes, refused: bool) -> None:
+def test_values_are_counted_outside_strings(body: bytes, refused: bool) -> None:
     limits = LimitsSection(values=1_000)
     with pytest.raises(RequestRejected) if refused else contextlib.nullcontext():
         check_values(body, limits)
 
 
-def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
+def test_too_many_losses_are_rejected() -> None:
     async def work() -> None:
         async with (
             serve_upstream(reply_with(http_response("200 OK", json.dumps(anthropic_response()).encode()))) as origin,
@@ -293,7 +293,7 @@ def test_s_12_more_losses_than_can_be_reported_are_refused() -> None:
     run_async(work())
 
 
-def test_s_12_concurrent_large_bodies_are_bounded_in_bytes() -> None:
+def test_concurrent_large_bodies_are_bounded_in_bytes() -> None:
     """A second large request must retry while the first body is held; small ones are served."""
     body = chat([{"role": "user", "content": "x" * 2_000_000}])
     received, go_on = asyncio.Event(), asyncio.Event()
@@ -357,10 +357,10 @@ def record_threads(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) 
         (app, "_read_dry_run", "/toolwire/translate", b'{"protocol":"openai-chat","body":%b}'),
     ],
 )
-def test_s_12_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
+def test_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
     module: Any, function: str, path: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S-12: estimating the tokens of 15 million zeros blocked the event loop for 12 seconds."""
+    """Estimating the tokens of 15 million zeros blocked the event loop for 12 seconds."""
     threads = record_threads(monkeypatch, module, function)
 
     async def work() -> None:
@@ -373,7 +373,7 @@ def test_s_12_large_bodies_of_other_endpoints_are_decoded_in_a_thread(
     assert threads[0] is not threading.current_thread()
 
 
-def test_s_12_compressed_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_body_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     body = chat([{"role": "user", "content": "x" * 3_000_000}])
     threads = record_threads(monkeypatch, request, "_decompress_body")
 
@@ -412,7 +412,7 @@ def test_objects_are_counted_up_to_a_limit(size: int) -> None:
     ],
     ids=["strings", "messages", "calls of one message"],
 )
-def test_s_12_messages_are_counted_as_the_body_has_them(path: str, body: dict[str, Any]) -> None:
+def test_messages_are_counted_as_in_the_body(path: str, body: dict[str, Any]) -> None:
     async def work() -> None:
         async with run_gateway_with(
             ScriptedUpstream(CHAT_RESPONSE), extra_config="[limits]\nmessages = 1999"

@@ -38,7 +38,7 @@ def _terminal() -> Iterator[None]:
     signal.signal(signal.SIGHUP, before)
 
 
-def test_s_10_dead_worker_is_restarted_and_logged(tmp_path: Path) -> None:
+def test_dead_worker_is_restarted_and_logged(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         first, second = gateway.workers
@@ -56,8 +56,8 @@ def _text(gateway: GatewayProcess) -> str:
     return "".join(gateway.log)
 
 
-def test_s_10_q_6_any_worker_finds_all_losses(tmp_path: Path) -> None:
-    """Also U-6: an exchange without losses has an empty report."""
+def test_any_worker_finds_all_losses(tmp_path: Path) -> None:
+    """An exchange without losses has an empty report."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
@@ -80,7 +80,7 @@ def test_s_10_q_6_any_worker_finds_all_losses(tmp_path: Path) -> None:
                         assert gateway.get(f"/toolwire/exchanges/{unknown}/losses").status_code == 404
 
 
-def test_s_10_q_6_metrics_sum_all_workers_and_outlive_them(tmp_path: Path) -> None:
+def test_metrics_sum_all_workers_and_outlive_them(tmp_path: Path) -> None:
     (tmp_path / "toolwire.toml").write_text("[journal]\nenabled = true")
 
     def metrics() -> dict[str, float]:
@@ -111,7 +111,7 @@ def test_s_10_q_6_metrics_sum_all_workers_and_outlive_them(tmp_path: Path) -> No
         wait_for_process(lambda: metrics()["toolwire_journal_written_total"] == 7)
 
 
-def test_q_14_stream_gauge_sums_live_workers(tmp_path: Path) -> None:
+def test_stream_gauge_sums_live_workers(tmp_path: Path) -> None:
     with (
         serve_slow_upstream(tmp_path),
         serve_with_workers(tmp_path, "--workers", "2", "--model", "up/m") as gateway,
@@ -136,10 +136,8 @@ def streams(gateway: GatewayProcess) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_s_10_stop_signal_lets_workers_finish_their_streams(
-    tmp_path: Path, workers: int, number: signal.Signals
-) -> None:
-    """S-10, and Q-23 for SIGHUP: it stopped the gateway at once and cut its streams."""
+def test_stop_signal_lets_workers_finish_their_streams(tmp_path: Path, workers: int, number: signal.Signals) -> None:
+    """SIGHUP stopped the gateway at once and cut its streams."""
     with (
         serve_slow_upstream(tmp_path) as released,
         serve_with_workers(tmp_path, "--workers", str(workers), "--model", "up/m") as gateway,
@@ -158,7 +156,7 @@ def test_s_10_stop_signal_lets_workers_finish_their_streams(
         assert gateway.process.wait(PROCESS_DEADLINE) == 0
 
 
-def test_s_10_workers_stop_when_the_supervisor_is_gone(tmp_path: Path) -> None:
+def test_workers_stop_when_the_supervisor_is_gone(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path, "--workers", "2") as gateway:
         wait_for_process(lambda: len(gateway.workers) == 2)
         for worker in non_empty(gateway.workers):
@@ -189,7 +187,7 @@ sys.exit(Supervisor(serve, 2, close_listener=lambda: None, log=print, backoff=ba
         ("return", "exited with code 0"),
     ],
 )
-def test_s_10_supervisor_gives_up_on_workers_that_keep_dying(end: str, how: str) -> None:
+def test_supervisor_gives_up_on_workers_that_keep_dying(end: str, how: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", DYING.format(end=end)],
         check=False,
@@ -205,7 +203,7 @@ def test_s_10_supervisor_gives_up_on_workers_that_keep_dying(end: str, how: str)
     assert ("ValueError: no" in done.stderr) == ("ValueError" in end)
 
 
-def test_s_10_sighup_is_ignored_under_nohup() -> None:
+def test_sighup_is_ignored_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert signal.SIGHUP not in stop_signals()
@@ -228,7 +226,7 @@ def test_s_10_sighup_is_ignored_under_nohup() -> None:
         ("", "toolwire/state.db: Not a directory: several workers need a writable state file (or use --workers 1)"),
     ],
 )
-def test_q_6_workers_need_a_shared_state_file(tmp_path: Path, config: str, reason: str) -> None:
+def test_workers_need_a_shared_state_file(tmp_path: Path, config: str, reason: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "toolwire.toml").write_text(config)
     done = subprocess.run(
@@ -245,7 +243,7 @@ def test_q_6_workers_need_a_shared_state_file(tmp_path: Path, config: str, reaso
     assert done.stderr.count("\n") == 1
 
 
-def test_q_6_workers_share_a_signing_key_that_can_not_be_saved(tmp_path: Path) -> None:
+def test_workers_share_a_signing_key_that_can_not_be_saved(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     provider = '[providers.up]\nprotocol = "openai-chat"\nbase_url = "http://127.0.0.1:9"'
     config = parse_config(f'{provider}\n[state]\npath = "{tmp_path}/state.db"', {})

@@ -33,8 +33,8 @@ async def never_respond(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     await reader.read()
 
 
-def test_q_18_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
-    """Q-18: the heartbeat row is deleted with the job."""
+def test_cancelled_job_leaves_no_heartbeat(tmp_path: Path) -> None:
+    """The heartbeat row is deleted with the job."""
     path = tmp_path / "state.db"
 
     def signs() -> int:
@@ -152,8 +152,8 @@ def follow(path: Path, after: int, written_frames: Sequence[bytes]) -> tuple[lis
     return read_frames, counts[0]
 
 
-def test_q_19_follower_reads_each_frame_once(tmp_path: Path) -> None:
-    """Q-19: n frames take n row reads, not n squared."""
+def test_follower_reads_each_frame_once(tmp_path: Path) -> None:
+    """N frames take n row reads, not n squared."""
     written_frames = frames(12)
     read_frames, read = follow(tmp_path / "state.db", -1, written_frames)
     assert (b"".join(read_frames), read) == (b"".join(written_frames), 12)

@@ -98,16 +98,16 @@ def is_stored(home: Path, object_path: str) -> bool:
 
 
 @pytest.mark.parametrize("ask", [streamed, background], ids=lambda ask: ask.__name__)
-def test_s_17_acknowledged_state_survives_a_kill(ask: Asked, tmp_path: Path) -> None:
-    """S-17: the real gateway, killed with the last byte."""
+def test_acknowledged_state_survives_a_kill(ask: Asked, tmp_path: Path) -> None:
+    """The gateway process is killed at the last byte of the response."""
     with serve_process(tmp_path) as (process, root):
         object_path = ask_and_kill(root, ask, process)
     assert is_there(tmp_path, object_path)
 
 
 @pytest.mark.parametrize("ask", ALL, ids=lambda ask: ask.__name__)
-def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: Path) -> None:
-    """S-17: the same with a slow disk, which leaves time for a kill in between."""
+def test_response_is_stored_before_it_is_acknowledged(ask: Asked, tmp_path: Path) -> None:
+    """The same with a slow disk, which leaves time for a kill in between."""
     with serve_process(tmp_path, command=SLOW) as (process, root):
         stored_paths: list[str] = []
         client = threading.Thread(target=lambda: stored_paths.append(ask_and_kill(root, ask, process)), daemon=True)
@@ -120,8 +120,8 @@ def test_s_17_nothing_is_acknowledged_before_it_is_stored(ask: Asked, tmp_path: 
     assert is_stored(tmp_path, stored_paths[0])
 
 
-def test_s_17_record_is_journaled_soon_after_the_response(tmp_path: Path) -> None:
-    """S-17: the journal is written within the documented delay, and records survive a kill."""
+def test_record_is_journaled_soon_after_the_response(tmp_path: Path) -> None:
+    """The journal is written within the documented delay, and records survive a kill."""
     assert writer.BATCH_INTERVAL <= 0.5  # docs/guides/journal.md, docs/decisions/0019-leases-and-durable-state.md
     path = tmp_path / "journal.db"
     (tmp_path / "toolwire.toml").write_text(f'[journal]\nenabled = true\npath = "{path}"\n', encoding="utf-8")

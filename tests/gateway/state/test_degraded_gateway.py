@@ -62,8 +62,8 @@ def broken(path: Path) -> None:
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
 
-def test_s_8_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
-    """S-8: nothing was printed at start-up."""
+def test_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
+    """Nothing was printed at start-up."""
     path = tmp_path / "state.db"
     more = f'[state]\npath = "{path}"\n'
     config = parse_config(one_provider_config(Origin("http", "127.0.0.1", 9), "anthropic", extra_config=more), {})
@@ -81,8 +81,8 @@ def test_s_8_startup_message_reports_unavailable_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("path", "more"), [("/v1/chat/completions", {}), ("/api/chat", {"stream": False})])
-def test_s_8_stateless_clients_are_served_without_state(path: str, more: dict[str, Any], tmp_path: Path) -> None:
-    """S-8: the second turn of a Chat or Ollama client can do without state."""
+def test_stateless_clients_are_served_without_state(path: str, more: dict[str, Any], tmp_path: Path) -> None:
+    """The second turn of a Chat or Ollama client can do without state."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
@@ -106,10 +106,10 @@ def test_s_8_stateless_clients_are_served_without_state(path: str, more: dict[st
         ("/v1beta/interactions", {"input": "hello", "previous_interaction_id": "v1_1"}),
     ],
 )
-def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
+def test_requests_that_need_state_are_rejected_in_their_protocol(
     path: str, body: dict[str, Any], tmp_path: Path
 ) -> None:
-    """S-8: before the provider is called, with a status that clients retry."""
+    """Before the provider is called, with a status that clients retry."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
@@ -125,8 +125,8 @@ def test_s_8_requests_that_need_state_are_refused_in_their_protocol(
     run_async(work())
 
 
-def test_s_8_unstored_response_reports_a_loss(tmp_path: Path) -> None:
-    """S-8: Responses stores by default, but most clients do not rely on it: they get a response and a loss."""
+def test_unstored_response_reports_a_loss(tmp_path: Path) -> None:
+    """Responses stores by default, but most clients do not rely on it: they get a response and a loss."""
     broken(tmp_path / "state.db")
 
     async def work() -> None:
@@ -141,8 +141,8 @@ def test_s_8_unstored_response_reports_a_loss(tmp_path: Path) -> None:
     run_async(work())
 
 
-def test_s_8_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-8: without a restart."""
+def test_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a restart."""
     monkeypatch.setattr(store, "_REOPEN_INTERVAL", 0.0)
     path = tmp_path / "state.db"
     broken(path)
@@ -161,8 +161,8 @@ def test_s_8_gateway_recovers_once_the_file_is_repaired(tmp_path: Path, monkeypa
     run_async(work())
 
 
-def test_q_1_gateway_recovers_after_a_lock(tmp_path: Path) -> None:
-    """Q-1: a backup that locks the file for long blocks nothing permanently."""
+def test_gateway_recovers_after_a_lock(tmp_path: Path) -> None:
+    """A backup that locks the file for long blocks nothing permanently."""
     path = tmp_path / "state.db"
 
     async def work() -> None:

@@ -13,14 +13,8 @@ from tests.support.clock import Clock
 from tests.support.deadlines import wait_until
 from tests.support.gateway.state_store import AMPLE_BOUNDS, StoreScenario, response_row
 from toolwire.gateway.config import ConfigError, StateSection
-from toolwire.gateway.state.store import (
-    IN_MEMORY,
-    SqliteStateStore,
-    StateUnavailable,
-    StoreLimits,
-    fair_share,
-    open_store,
-)
+from toolwire.gateway.state.store import IN_MEMORY, SqliteStateStore, StateUnavailable, StoreLimits, fair_share
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.sqlite_files import create_private_file
 
 
@@ -33,11 +27,11 @@ def run(path: Path | None, work: StoreScenario, bounds: StoreLimits = AMPLE_BOUN
 
 
 @pytest.fixture(params=["memory", "file"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+def store_path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return None if request.param == "memory" else tmp_path / "state.db"
 
 
-def test_rows_are_visible_to_their_owner_only(place: Path | None) -> None:
+def test_rows_are_visible_to_their_owner_only(store_path: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a", b"1"), response_row("b", b"2")])
         assert await store.get("me", "response", ["a", "b", "c"]) == {"a": b"1", "b": b"2"}
@@ -48,10 +42,10 @@ def test_rows_are_visible_to_their_owner_only(place: Path | None) -> None:
         store.enqueue([response_row("a", b"yours", owner="you")])
         assert await store.get("me", "response", ["a"]) == {"a": b"1"}
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(place: Path | None) -> None:
+def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(store_path: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         rows = [response_row("a", b"2"), response_row("b", b"2")]
         assert not await store.put_if(rows, lambda body: body is not None)
@@ -62,10 +56,10 @@ def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(place:
         assert await store.put_if(rows, lambda body: body == b"1")
         assert await store.get("me", "response", ["a", "b"]) == {"a": b"2", "b": b"2"}
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_ids_are_bound_as_values(place: Path | None) -> None:
+def test_ids_are_bound_as_values(store_path: Path | None) -> None:
     odd = ["' OR 1=1 --", '"; DROP TABLE kept; --', "%", "_", "\0", "😀", "a\nb"]
 
     async def work(store: SqliteStateStore) -> None:
@@ -79,10 +73,10 @@ def test_ids_are_bound_as_values(place: Path | None) -> None:
             assert await store.get(text, "response", [text]) == {text: b"odd"}
         assert await store.get("me", "response", ["safe"]) == {"safe": b"{}"}
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_lineage_is_complete_or_empty(place: Path | None) -> None:
+def test_lineage_is_complete_or_empty(store_path: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue(
             [
@@ -101,10 +95,10 @@ def test_lineage_is_complete_or_empty(place: Path | None) -> None:
         )  # a cycle, which does not occur in practice
         assert await store.lineage("me", "response", "x") == []
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_children_keep_their_order(place: Path | None) -> None:
+def test_children_keep_their_order(store_path: Path | None) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row(f"{number}", b"%d" % number, "p", kind="item") for number in (3, 1, 2)])
         assert await store.has_children("me", "item", "p")
@@ -115,10 +109,10 @@ def test_children_keep_their_order(place: Path | None) -> None:
         await store.delete_children("me", "item", "p")
         assert await store.children("me", "item", "p") == []
 
-    run(place, work)
+    run(store_path, work)
 
 
-def test_expired_rows_are_not_found(place: Path | None, clock: Clock) -> None:
+def test_expired_rows_are_not_found(store_path: Path | None, clock: Clock) -> None:
     async def work(store: SqliteStateStore) -> None:
         store.enqueue([response_row("a"), response_row("b", parent="a")])
         assert await store.get("me", "response", ["a"])
@@ -129,13 +123,13 @@ def test_expired_rows_are_not_found(place: Path | None, clock: Clock) -> None:
         assert not await store.has_children("me", "response", "a")
         assert not await store.delete("me", "response", "a")
 
-    run(place, work, AMPLE_BOUNDS)
+    run(store_path, work, AMPLE_BOUNDS)
 
 
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreLimits) -> None:
+def test_least_recently_used_rows_are_evicted(store_path: Path | None, bounds: StoreLimits) -> None:
     async def work(store: SqliteStateStore) -> None:
         for number in range(200):
             store.enqueue([response_row(f"{number:03}", b"x" * 100)])
@@ -144,7 +138,7 @@ def test_least_recently_used_rows_are_evicted(place: Path | None, bounds: StoreL
         assert 0 < len(rows) <= 50
         assert list(rows) == [f"{number:03}" for number in range(200 - len(rows), 200)]
 
-    run(place, work, bounds)
+    run(store_path, work, bounds)
 
 
 def test_state_file_is_private(tmp_path: Path) -> None:
@@ -204,8 +198,8 @@ def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     run(path, work)
 
 
-def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
-    """Q-1: an error within a transaction ends it, even if no new connection can be opened."""
+def test_rows_of_one_put_are_atomic(store_path: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error within a transaction ends it, even if no new connection can be opened."""
 
     async def work(store: SqliteStateStore) -> None:
         bad: Any = object()
@@ -214,7 +208,7 @@ def test_rows_of_one_put_are_atomic(place: Path | None, capsys: pytest.CaptureFi
         store.enqueue([response_row("c")])
         assert await store.get("me", "response", ["c"])
 
-    run(place, work)
+    run(store_path, work)
     assert "state: unavailable" in capsys.readouterr().err
 
 
@@ -272,8 +266,8 @@ def test_open_store_chooses_the_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "bounds", [StoreLimits(3600, 50, 1_000_000), StoreLimits(3600, 1000, 5000)], ids=["rows", "bytes"]
 )
-def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: StoreLimits) -> None:
-    """Q-20 and S-19: the owner with the most rows makes room, whoever writes or reads."""
+def test_one_key_does_not_evict_rows_of_others(store_path: Path | None, bounds: StoreLimits) -> None:
+    """The owner with the most rows makes room, whoever writes or reads."""
 
     async def work(store: SqliteStateStore) -> None:
         for owner in ("you", "they"):
@@ -285,7 +279,7 @@ def test_q_20_one_key_does_not_evict_rows_of_others(place: Path | None, bounds: 
         assert 0 < len(rows := await store.get("me", "response", names)) <= 30
         assert list(rows) == names[200 - len(rows) :]
 
-    run(place, work, bounds)
+    run(store_path, work, bounds)
 
 
 @pytest.mark.parametrize(

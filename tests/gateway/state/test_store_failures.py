@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.gateway.state_store import AMPLE_BOUNDS, StoreScenario, response_row
 from toolwire.gateway.config import StateSection
-from toolwire.gateway.state.store import SqliteStateStore, StateUnavailable, open_store
+from toolwire.gateway.state.store import SqliteStateStore, StateUnavailable
+from toolwire.gateway.state.store_file import open_store
 
 SHORT = 0.05
 AN_HOUR = 3600.0
@@ -43,8 +44,8 @@ def other_program(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def test_q_1_reads_continue_while_another_program_writes(tmp_path: Path) -> None:
-    """Q-1: reads take no write lock; rows are marked as used later, if possible."""
+def test_reads_continue_while_another_program_writes(tmp_path: Path) -> None:
+    """Reads take no write lock; rows are marked as used later, if possible."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -66,8 +67,8 @@ def test_q_1_reads_continue_while_another_program_writes(tmp_path: Path) -> None
     run(path, work, AN_HOUR)
 
 
-def test_q_1_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Q-1: after "database is locked" no transaction stays open, and the next write succeeds."""
+def test_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After "database is locked" no transaction stays open, and the next write succeeds."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -92,8 +93,8 @@ def test_q_1_lasting_lock_is_a_temporary_error(tmp_path: Path, capsys: pytest.Ca
     assert "1 rows were not stored meanwhile" in log_lines[1]
 
 
-def test_s_8_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
-    """S-8: the first request waits for the lock; the others would otherwise wait one after another."""
+def test_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
+    """The first request waits for the lock; the others would otherwise wait one after another."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -112,8 +113,8 @@ def test_s_8_only_the_first_request_waits_for_a_lock(tmp_path: Path) -> None:
     run(path, work)
 
 
-def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
-    """S-8: a task that was queued for the full time-out does not wait for the lock as well."""
+def test_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
+    """A task that was queued for the full time-out does not wait for the lock as well."""
     path, clock = tmp_path / "state.db", Clock()
 
     async def work(store: SqliteStateStore) -> None:
@@ -139,8 +140,8 @@ def test_s_8_lock_timeout_counts_from_the_request(tmp_path: Path) -> None:
     run(path, work, AN_HOUR, clock)
 
 
-def test_s_8_full_disk_is_reported(tmp_path: Path) -> None:
-    """S-8: SQLite rolls back by itself, so an explicit ROLLBACK fails and would hide the reason."""
+def test_full_disk_is_reported(tmp_path: Path) -> None:
+    """SQLite rolls back by itself, so an explicit ROLLBACK fails and would hide the reason."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -154,8 +155,8 @@ def test_s_8_full_disk_is_reported(tmp_path: Path) -> None:
     run(path, work)
 
 
-def test_s_8_damaged_file_is_reopened_once_repaired(tmp_path: Path) -> None:
-    """S-8: the connection is dropped after an error, and reopening is rate-limited."""
+def test_damaged_file_is_reopened_once_repaired(tmp_path: Path) -> None:
+    """The connection is dropped after an error, and reopening is rate-limited."""
     path, clock = tmp_path / "state.db", Clock()
     path.write_bytes(b"this is no database, whatever its name says" * 100)
 
@@ -174,8 +175,8 @@ def test_s_8_damaged_file_is_reopened_once_repaired(tmp_path: Path) -> None:
     run(path, work, clock=clock)
 
 
-def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
-    """S-8: a page overwritten under an open connection is reported as unavailable state."""
+def test_damage_found_while_reading(tmp_path: Path) -> None:
+    """A page overwritten under an open connection is reported as unavailable state."""
     path = tmp_path / "state.db"
 
     async def work(store: SqliteStateStore) -> None:
@@ -205,10 +206,10 @@ def test_s_8_damage_found_while_reading(tmp_path: Path) -> None:
         ("DROP TABLE kept", "table kept is missing"),
     ],
 )
-def test_s_8_file_is_checked_at_startup(
+def test_file_is_checked_at_startup(
     change: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S-8: schema version and columns are checked, with a readable message."""
+    """Schema version and columns are checked, with a readable message."""
     path = tmp_path / "state.db"
     section = StateSection(path=str(path))
     open_store(section, {}).close()
@@ -250,8 +251,8 @@ def test_failed_write_raises_for_the_waiting_caller(tmp_path: Path) -> None:
     run(tmp_path / "state.db", work)
 
 
-def test_s_17_rows_are_written_even_if_the_caller_is_cancelled(tmp_path: Path) -> None:
-    """S-17: a client that disconnects loses neither its own response nor those of others."""
+def test_rows_are_written_even_if_the_caller_is_cancelled(tmp_path: Path) -> None:
+    """A client that disconnects loses neither its own response nor those of others."""
 
     async def work(store: SqliteStateStore) -> None:
         busy, free = threading.Event(), threading.Event()

@@ -69,7 +69,7 @@ def test_default_limit_depends_on_the_model() -> None:
 
 @pytest.mark.parametrize("blank", [" ", "\n\n", "\t\u00a0"])
 @pytest.mark.parametrize("protocol", [name for name in ALL_PROTOCOLS if name != ANTHROPIC])
-def test_f_5_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> None:
+def test_blank_text_is_dropped_and_reported(protocol: str, blank: str) -> None:
     """Anthropic rejects whitespace-only text, which stays in the history of a conversation."""
     history: list[dict[str, Any]] = [
         {"role": "system", "content": blank},

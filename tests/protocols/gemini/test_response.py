@@ -112,7 +112,7 @@ def test_retry_delay_is_decoded() -> None:
     assert error.retry_after == 34.4
 
 
-def test_q_13_a_long_delay_has_no_exponent() -> None:
+def test_long_delay_has_no_exponent() -> None:
     for seconds, expected in ((12345678.5, "12345678.5s"), (0.25, "0.25s"), (3.0, "3s"), (1e15, "1000000000000000s")):
         body = CODEC.encode_error(ApiError(kind="rate_limit", message="m", retry_after=seconds)).to_bytes()
         assert json.loads(body)["error"]["details"][0]["retryDelay"] == expected

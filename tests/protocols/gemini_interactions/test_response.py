@@ -12,7 +12,7 @@ from toolwire.canonical.content import Message, OpaquePart, Reasoning, Reasoning
 from toolwire.canonical.errors import ApiError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.interface import ResponseContext
-from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
+from toolwire.codec.wire.reader import decode_timestamp, encode_timestamp
 from toolwire.protocols.gemini_interactions import CODEC
 
 CALL = {"type": "function_call", "id": "c1", "name": "f", "arguments": {}}

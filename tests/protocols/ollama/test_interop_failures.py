@@ -19,7 +19,7 @@ from tests.support.bodies.readers import stream_frames, tool_calls_in
 from tests.support.protocols import ANTHROPIC, CHAT
 from tests.support.translation import loss_paths, translate_stream_bytes, translated_body
 from toolwire.canonical.content import ToolCall, ToolResult
-from toolwire.codec.encoding.ids import is_derived_id
+from toolwire.codec.encoding.turns import is_derived_id
 from toolwire.codec.interface import Route
 from toolwire.protocols import PROTOCOLS
 

@@ -27,7 +27,7 @@ from toolwire.canonical.events import PartEnd, PartStart
 from toolwire.canonical.fold import fold
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Response
-from toolwire.codec.encoding.ids import is_derived_id
+from toolwire.codec.encoding.turns import is_derived_id
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols.openai_chat import CODEC
 

@@ -37,8 +37,8 @@ def proposed(model: ScriptedModel, policy: Policy | None = None) -> tuple[Agent,
 
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("policy", [Policy(), Policy(allow=["pay"])])
-def test_r_7_mutating_arguments_has_no_effect(before: bool, policy: Policy) -> None:
-    """R-7: the approval was bound to the model's text, but the mutated arguments ran."""
+def test_mutating_arguments_has_no_effect(before: bool, policy: Policy) -> None:
+    """The approval was bound to the model's text, but the mutated arguments ran."""
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model, policy)
     (pending,) = state.pending
@@ -54,7 +54,7 @@ def test_r_7_mutating_arguments_has_no_effect(before: bool, policy: Policy) -> N
     assert paid == [(5, ("ada",))]
 
 
-def test_r_7_model_is_informed_of_edited_arguments() -> None:
+def test_model_is_informed_of_edited_arguments() -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model)
     state.approve("c1", arguments={"amount": 3, "to": ["bob"]})
@@ -67,7 +67,7 @@ def test_r_7_model_is_informed_of_edited_arguments() -> None:
     assert result_message.endswith("paid 3")
 
 
-def test_r_7_record_has_the_edited_arguments(tmp_path: Path) -> None:
+def test_record_has_the_edited_arguments(tmp_path: Path) -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED), model_call("pay", ASKED, id="c2")), text_turn("ok"))
     runs = RunStore(tmp_path / "runs.db")
     agent = Agent(model, tools=[pay], journal=runs)
@@ -82,14 +82,14 @@ def test_r_7_record_has_the_edited_arguments(tmp_path: Path) -> None:
     runs.close()
 
 
-def test_r_7_edited_arguments_must_be_valid() -> None:
+def test_edited_arguments_must_be_valid() -> None:
     _, state = proposed(ScriptedModel(model_turn(model_call("pay", ASKED))))
     with pytest.raises(ToolwireError, match="/amount"):
         state.approve("c1", arguments={"amount": "much", "to": []})
     assert state.approval_requests
 
 
-def test_r_7_deny_rule_applies_to_edited_arguments() -> None:
+def test_deny_rule_applies_to_edited_arguments() -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model, Policy(ask=["pay"], deny=["pay(amount=666)"]))
     state.approve("c1", arguments={"amount": 666, "to": []})
@@ -98,7 +98,7 @@ def test_r_7_deny_rule_applies_to_edited_arguments() -> None:
     assert last_results(model.requests[1])[0].status == "denied"
 
 
-def test_r_7_approval_does_not_override_a_deny_rule() -> None:
+def test_approval_does_not_override_a_deny_rule() -> None:
     model = ScriptedModel(model_turn(model_call("pay", ASKED)), text_turn("ok"))
     agent, state = proposed(model, Policy(deny=["pay"]))
     state.approve("c1")

@@ -52,8 +52,8 @@ OSLO = {"name": "Oslo", "rain": 0.5}
         ([b"\xff\xfe\x00"], ["[3 bytes of binary data]"]),
     ],
 )
-def test_r_1_values_become_json_at_any_depth(value: Any, plain: Any) -> None:
-    """R-1: nested models became their repr, generators theirs, and NaN was written as such."""
+def test_nested_values_are_converted_to_json(value: Any, plain: Any) -> None:
+    """Nested models became their repr, generators theirs, and NaN was written as such."""
     output = as_output(value)
     text = output.content[0]
     assert isinstance(text, Text)
@@ -62,7 +62,7 @@ def test_r_1_values_become_json_at_any_depth(value: Any, plain: Any) -> None:
 
 
 @pytest.mark.parametrize(("image", "kind"), [(PNG, "image/png"), (JPEG, "image/jpeg")], ids=["png", "jpeg"])
-def test_r_1_image_bytes_become_an_image(image: bytes, kind: str) -> None:
+def test_image_bytes_become_an_image(image: bytes, kind: str) -> None:
     (part,) = as_output(image).content
     assert isinstance(part, Media)
     assert (part.kind, part.media_type) == ("image", kind)
@@ -74,12 +74,12 @@ def test_r_1_image_bytes_become_an_image(image: bytes, kind: str) -> None:
     assert nested.source == part.source
 
 
-def test_r_1_utf_8_bytes_become_text() -> None:
+def test_utf_8_bytes_become_text() -> None:
     assert as_output("Grüße".encode()).content == (Text(text="Grüße"),)
     assert as_output(b"\xff\xfe\x00").content == (Text(text="[3 bytes of binary data]"),)
 
 
-def test_r_1_generator_is_collected_up_to_a_limit() -> None:
+def test_generator_is_collected_up_to_a_limit() -> None:
     def count() -> Iterator[int]:
         yield from itertools.count()
 

@@ -140,8 +140,8 @@ ALMOST = [
 
 
 @pytest.mark.parametrize(("text", "value", "notes"), ALMOST)
-def test_r_10_almost_valid_json_is_repaired_on_request(text: str, value: Any, notes: list[str]) -> None:
-    """R-10: trailing commas and single quotes were not repaired."""
+def test_almost_valid_json_is_repaired_on_request(text: str, value: Any, notes: list[str]) -> None:
+    """Trailing commas and single quotes were not repaired."""
     assert "not valid JSON" in validation_message(text)
     assert re.search(r"\(char \d+\)", validation_message(text))
     assert read_arguments(tool(), text, repair=True) == (value, tuple(notes))
@@ -150,11 +150,11 @@ def test_r_10_almost_valid_json_is_repaired_on_request(text: str, value: Any, no
 @pytest.mark.parametrize(
     "text", ["{'absolute_path': 'a", "{'absolute_path': 'it's'}", '{"absolute_path": "a",', "{'a", "'"]
 )
-def test_r_10_ambiguous_errors_are_not_repaired(text: str) -> None:
+def test_ambiguous_errors_are_not_repaired(text: str) -> None:
     assert "not valid JSON" in validation_message(text, repair=True)
 
 
-def test_r_10_repair_takes_linear_time() -> None:
+def test_repair_takes_linear_time() -> None:
     text = '{"absolute_path": "' + '\\"' * 500_000
     assert "not valid JSON" in validation_message(text, repair=True)
 

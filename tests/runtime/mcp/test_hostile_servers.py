@@ -22,8 +22,7 @@ from tests.support.mcp.toolsets import (
 )
 from toolwire.runtime.mcp import limits
 from toolwire.runtime.mcp.elicitation import elicit
-from toolwire.runtime.mcp.tool_names import McpToolNames
-from toolwire.runtime.mcp.toolset import McpToolset
+from toolwire.runtime.mcp.toolset import McpToolNames, McpToolset
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.tool import Tool, ToolError
 

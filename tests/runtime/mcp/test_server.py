@@ -9,13 +9,7 @@ import pytest
 from tests.support.assertions import non_empty
 from tests.support.deadlines import wait_until_async
 from tests.support.mcp.raw_client import ELICITATION_META, RawMcpClient
-from tests.support.mcp.tool_server import (
-    ADD_TOOL,
-    NUMBERS_SCHEMA,
-    build_tool_server,
-    executed_tools,
-    serve_tools,
-)
+from tests.support.mcp.tool_server import ADD_TOOL, NUMBERS_SCHEMA, build_tool_server, executed_tools, serve_tools
 from tests.support.mcp.toolsets import (
     MCP_VERSIONS,
     NEW_VERSION,
@@ -145,8 +139,8 @@ def test_approval_is_requested_from_the_clients_user(version: str, answer: str) 
     asyncio.run(work())
 
 
-def test_s_7_approval_shows_the_complete_call() -> None:
-    """S-7: the form showed the first 2,000 characters of the arguments."""
+def test_approval_shows_the_complete_call() -> None:
+    """The form showed the first 2,000 characters of the arguments."""
     forms: list[str] = []
 
     async def fill(_: str, form: types.ElicitRequestFormParams) -> types.ElicitResult:

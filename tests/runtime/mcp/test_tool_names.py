@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwire.runtime.mcp.tool_names import MAX_NAME_LENGTH, McpToolNames
+from toolwire.runtime.mcp.toolset import MAX_NAME_LENGTH, McpToolNames
 
 LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 # Short words of few signs, so that they meet.

@@ -48,8 +48,8 @@ def test_two_calls_with_the_same_id_both_run(tmp_path: Path) -> None:
     assert conversation(run.messages[:1], read_turns(agent._runs.steps(run.id))) == run.messages
 
 
-def test_r_12_duplicate_call_ids_are_made_unique() -> None:
-    """R-12: Anthropic rejects a turn in which two calls have the same id."""
+def test_duplicate_call_ids_are_made_unique() -> None:
+    """Anthropic rejects a turn in which two calls have the same id."""
     both = model_call("add", {"a": 1, "b": 1}, id="toolu_1"), model_call("add", {"a": 2, "b": 2}, id="toolu_1")
     model = ScriptedModel(model_turn(*both, model_call("add", {"a": 3, "b": 3}, id="toolu_1_1")), text_turn("ok"))
     Agent(model, tools=[add], policy=ALLOW_ALL).run("go")

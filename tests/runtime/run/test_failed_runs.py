@@ -34,8 +34,8 @@ async def refuse(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def test_r_3_provider_error_fails_the_run_with_its_message() -> None:
-    """R-3: `print(agent.run(...).text)` printed an empty line after a 401."""
+def test_provider_error_fails_the_run_with_its_message() -> None:
+    """`print(agent.run(...).text)` printed an empty line after a 401."""
     with serve_app(refuse) as url:
         provider = ProviderSection(protocol="anthropic", base_url=url, api_key="k-123456789")
         config = Config(providers={"up": provider}, limits=LimitsSection(retries=0))
@@ -61,7 +61,7 @@ def test_r_3_provider_error_fails_the_run_with_its_message() -> None:
         ([model_turn(stop="filtered")], RunLimits(), "filtered"),
     ],
 )
-def test_r_3_provider_error_or_limit_fails_the_run(turns: list[Response], caps: RunLimits, stopped: str) -> None:
+def test_provider_error_or_limit_fails_the_run(turns: list[Response], caps: RunLimits, stopped: str) -> None:
     with pytest.raises(RunFailed) as caught:
         Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=caps).run("go")
     assert caught.value.run.stopped == stopped
@@ -77,12 +77,12 @@ def test_r_3_provider_error_or_limit_fails_the_run(turns: list[Response], caps: 
 
 
 @pytest.mark.parametrize(("reason", "stopped", "ok"), [("end_turn", "finished", True), ("refusal", "refused", False)])
-def test_r_3_stop_by_the_model_is_no_failure(reason: StopReason, stopped: str, ok: bool) -> None:
+def test_stop_by_the_model_is_no_failure(reason: StopReason, stopped: str, ok: bool) -> None:
     run = Agent(ScriptedModel(model_turn(stop=reason))).run("go")
     assert (run.stopped, run.ok) == (stopped, ok)
 
 
-def test_r_3_denied_or_waiting_call_is_no_failure() -> None:
+def test_denied_or_waiting_call_is_no_failure() -> None:
     model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 1})), text_turn("It was denied."))
     assert Agent(model, tools=[add], policy=Policy(deny=["add"])).run("go").ok
     model = ScriptedModel(model_turn(model_call("add", {"a": 1, "b": 1})))
@@ -90,8 +90,8 @@ def test_r_3_denied_or_waiting_call_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_r_11_run_of_a_cancelled_task_is_cancelled(begun: bool) -> None:
-    """R-11: `run.stopped` raised "the run has not ended"."""
+def test_run_of_a_cancelled_task_is_cancelled(begun: bool) -> None:
+    """`run.stopped` raised "the run has not ended"."""
 
     async def work() -> None:
         started = asyncio.Event()

@@ -21,8 +21,8 @@ def handing_over(count: int) -> list[Response]:
     return [*turns, used(Text(text="done"), tokens=10)]
 
 
-def test_q_7_usage_of_a_sub_agent_counts_for_its_parent() -> None:
-    """Q-7: with a limit of 1,000 tokens a sub-agent used 600,000, and the run reported 60."""
+def test_usage_of_a_sub_agent_counts_for_its_parent() -> None:
+    """With a limit of 1,000 tokens a sub-agent used 600,000, and the run reported 60."""
     helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
     run = Agent(ScriptedModel(*handing_over(5)), tools=[helper], policy=ALLOW_ALL).run("go")
     assert run.usage is not None
@@ -35,7 +35,7 @@ def test_q_7_usage_of_a_sub_agent_counts_for_its_parent() -> None:
     assert (run.stopped, run.turns, run.reason) == ("tokens", 2, "1220 of 1000 tokens were used")
 
 
-def test_q_7_sub_agent_stops_at_the_token_limit_of_its_parent() -> None:
+def test_sub_agent_stops_at_the_token_limit_of_its_parent() -> None:
     model = ScriptedModel(
         *[model_turn(model_call("add", {"a": n, "b": n}), usage=Usage(input_tokens=400)) for n in range(9)]
     )
@@ -47,7 +47,7 @@ def test_q_7_sub_agent_stops_at_the_token_limit_of_its_parent() -> None:
     assert "the agent stopped (tokens)" in run.calls[0].summary
 
 
-def test_q_7_sub_agent_called_by_a_program_stops_at_the_limit() -> None:
+def test_sub_agent_called_by_a_program_stops_at_the_limit() -> None:
     helper = Agent(ScriptedModel(*[used(Text(text="ok"), tokens=600) for _ in range(9)]), name="helper")
     code = "await helper(task='a')\nawait helper(task='b')"
     model = ScriptedModel(
@@ -58,7 +58,7 @@ def test_q_7_sub_agent_called_by_a_program_stops_at_the_limit() -> None:
     assert run.usage.input_tokens == 1220
 
 
-def test_q_7_usage_of_a_sub_agent_is_counted_once_when_a_run_is_resumed(tmp_path: object) -> None:
+def test_resumed_run_counts_sub_agent_usage_once(tmp_path: object) -> None:
     helper = Agent(ScriptedModel(used(Text(text="ok"), tokens=600)), name="helper")
     broken = [handing_over(1)[0], model_turn(stop="error"), used(Text(text="done"), tokens=10)]
     agent = Agent(ScriptedModel(*broken), tools=[helper], policy=ALLOW_ALL, journal=f"{tmp_path}/runs.db")
@@ -68,8 +68,8 @@ def test_q_7_usage_of_a_sub_agent_is_counted_once_when_a_run_is_resumed(tmp_path
     assert (stream.run.stopped, stream.run.usage.input_tokens) == ("finished", 620)
 
 
-def test_q_7_usage_is_estimated_if_the_provider_reports_none() -> None:
-    """Q-7: with `tokens=1` the run continued to the turn limit."""
+def test_usage_is_estimated_if_the_provider_reports_none() -> None:
+    """With `tokens=1` the run continued to the turn limit."""
     turns = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(9)]
     run = Agent(ScriptedModel(*turns), tools=[add], policy=ALLOW_ALL, limits=RunLimits(tokens=1)).run("go", check=False)
     assert (run.stopped, run.turns) == ("tokens", 1)
@@ -80,7 +80,7 @@ def test_q_7_usage_is_estimated_if_the_provider_reports_none() -> None:
     assert known.usage == Usage(input_tokens=5, output_tokens=0)
 
 
-def test_q_7_image_tokens_are_estimated_as_an_image() -> None:
+def test_image_tokens_are_estimated_as_an_image() -> None:
     data = base64.b64encode(bytes(3_000_000)).decode()
     image = Media(kind="image", media_type="image/png", source=Inline(data=data))
     run = Agent(ScriptedModel(text_turn("ok"))).run([Text(text="see"), image])
@@ -88,16 +88,16 @@ def test_q_7_image_tokens_are_estimated_as_an_image() -> None:
     assert 1600 < (run.usage.input_tokens or 0) < 2000
 
 
-def test_q_21_equal_calls_in_one_turn_are_no_repetition() -> None:
-    """Q-21: four equal calls in one turn stopped the run before any ran."""
+def test_equal_calls_in_one_turn_are_no_repetition() -> None:
+    """Four equal calls in one turn stopped the run before any ran."""
     batch = model_turn(*[model_call("add", {"a": 1, "b": 1}, id=f"c{n}") for n in range(5)])
     run = Agent(ScriptedModel(batch, batch, batch, text_turn("ok")), tools=[add], policy=ALLOW_ALL).run("go")
     assert (run.text, len(run.calls)) == ("ok", 15)
 
 
 @pytest.mark.parametrize("length", [2, 3, 8])
-def test_q_21_cycle_of_turns_is_detected(length: int) -> None:
-    """Q-21: the cycle A, B, A, B continued to the turn limit."""
+def test_cycle_of_turns_is_detected(length: int) -> None:
+    """The cycle A, B, A, B continued to the turn limit."""
     cycle = [model_turn(model_call("add", {"a": n, "b": n})) for n in range(length)]
     model = ScriptedModel(*cycle * 9)
     run = Agent(model, tools=[add], policy=ALLOW_ALL, limits=RunLimits(repeats=2, turns=80)).run("go", check=False)
@@ -105,6 +105,6 @@ def test_q_21_cycle_of_turns_is_detected(length: int) -> None:
     assert f"repeated a cycle of {length} turns 3 times in a row" in run.reason
 
 
-def test_q_21_different_turns_are_no_cycle() -> None:
+def test_different_turns_are_no_cycle() -> None:
     turns = [model_turn(model_call("add", {"a": n % 2, "b": n})) for n in range(20)]
     assert Agent(ScriptedModel(*turns, text_turn("ok")), tools=[add], policy=ALLOW_ALL).run("go").text == "ok"

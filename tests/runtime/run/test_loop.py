@@ -108,8 +108,8 @@ def test_repairs_are_opt_in_and_truncated_arguments_are_not_repaired() -> None:
         ('{"a": 1, "b": 2}', "truncated", "were truncated"),
     ],
 )
-def test_r_10_invalid_json_is_not_reported_as_truncated(text: str, error: str, expected_text: str) -> None:
-    """R-10: Chat marks a call with invalid JSON as incomplete, but a trailing comma is no truncation."""
+def test_invalid_json_is_not_reported_as_truncated(text: str, error: str, expected_text: str) -> None:
+    """Chat marks a call with invalid JSON as incomplete, but a trailing comma is no truncation."""
     result, record = only(ScriptedModel(model_turn(model_call("add", text, complete=False)), text_turn("ok")), [add])
     assert (record.error, expected_text in result_text(result)) == (error, True)
     if error == "json":
@@ -157,8 +157,8 @@ def test_tool_is_stopped_at_its_timeout() -> None:
     assert (record.error, stopped) == ("timeout", [True])
 
 
-def test_r_2_timeout_of_a_thread_says_that_it_may_still_run() -> None:
-    """R-2: the result said that the call was stopped, but the thread continued and took effect."""
+def test_timeout_of_a_thread_says_that_it_may_still_run() -> None:
+    """The result said that the call was stopped, but the thread continued and took effect."""
     released, done = threading.Event(), threading.Event()
 
     @tool(timeout=0.05)

@@ -59,8 +59,8 @@ def resuming(path: Path, tools: list[Any], *more: Any) -> Agent:
     return Agent(model, tools=tools, policy=ASK, approver=ScriptedApprover("yes"), journal=path / "runs.db")
 
 
-def test_q_3_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
-    """Q-3: of two concurrent approvals in one service, one resumes the run, and the payment happens once."""
+def test_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
+    """Of two concurrent approvals in one service, one resumes the run, and the payment happens once."""
     run, done, refused = waiting(tmp_path), list[int](), list[str]()
     under_way, go = threading.Event(), threading.Event()
 
@@ -91,8 +91,8 @@ def test_q_3_only_one_of_two_threads_resumes_a_run(tmp_path: Path) -> None:
     assert msgspec.json.decode(RunStore(tmp_path / "runs.db").find(run).end_event or b"{}")["stopped"] == "finished"
 
 
-def test_q_3_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
-    """Q-3: the same within one event loop."""
+def test_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
+    """The same holds within one event loop."""
     run, done = waiting(tmp_path), list[int]()
 
     async def work() -> tuple[Any, ...]:
@@ -122,8 +122,8 @@ def test_q_3_only_one_of_two_tasks_resumes_a_run(tmp_path: Path) -> None:
     assert sorted(type(one).__name__ for one in came) == ["RunInUse", "str"]
 
 
-def test_q_3_process_that_lost_its_lease_stops_before_the_next_effect(tmp_path: Path) -> None:
-    """Q-3: a process suspended for longer than its lease has lost its run."""
+def test_process_that_lost_its_lease_stops_before_the_next_effect(tmp_path: Path) -> None:
+    """A process suspended for longer than its lease has lost its run."""
     done: list[int] = []
     later = LeaseTerms(clock=lambda: time.time() + 1000)
     stolen: list[Any] = []

@@ -369,8 +369,8 @@ async def _run(writer: Tool, given: Any) -> None:
     await writer.run(given, tool_context(writer))
 
 
-def test_s_19_no_tool_changes_a_file_outside_through_a_hard_link(root: Path) -> None:
-    """S-19: each writing tool replaces the file in the workspace; its other hard links stay unchanged."""
+def test_tools_do_not_write_outside_through_a_hard_link(root: Path) -> None:
+    """Each writing tool replaces the file in the workspace; its other hard links stay unchanged."""
     outside = root.parent / "store.txt"
     changes: list[tuple[str, Any]] = [
         ("write_file", {"content": "two\n"}),

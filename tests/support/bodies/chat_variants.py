@@ -1,4 +1,4 @@
-"""TODO."""
+"""Variants of Chat Completions bodies, for comparing fast paths with the full decoder."""
 
 import copy
 from collections.abc import Iterator
@@ -45,16 +45,16 @@ REPLACEMENT_VALUES: tuple[Any, ...] = (None, "", "other", "stop", 7, 0.5, [], {}
 
 
 def body_variants(value: Any) -> Iterator[Any]:
-    """The same with one thing in it another, or gone, or said twice."""
+    """Yield copies of a JSON value in which one member is changed, removed or duplicated."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield {name: one for name, one in value.items() if name != key}
+            yield {name: variant for name, variant in value.items() if name != key}
             yield {**value, f"{key}_new": inner}
-            yield from ({**value, key: one} for one in body_variants(inner))
+            yield from ({**value, key: variant} for variant in body_variants(inner))
     elif isinstance(value, list):
         yield [*value, *copy.deepcopy(value)]
         for index, inner in enumerate(value):
             yield [*value[:index], *value[index + 1 :]]
-            yield from ([*value[:index], one, *value[index + 1 :]] for one in body_variants(inner))
+            yield from ([*value[:index], variant, *value[index + 1 :]] for variant in body_variants(inner))
     if value is not PLAIN_COMPLETION:
         yield from REPLACEMENT_VALUES

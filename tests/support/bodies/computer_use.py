@@ -1,4 +1,4 @@
-"""A conversation that drives a screen, in the form of each vendor that has one, and pictures of a known size."""
+"""Computer-use conversations in the format of each vendor, with screenshots of a known size."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 1280, 800
 
 
 def white_png(width: int = WIDTH, height: int = HEIGHT) -> str:
-    """A white picture of this size, as base64."""
+    """Return a white PNG of this size as base64."""
     row = b"\0" + b"\xff" * ((width + 7) // 8)
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -41,12 +41,12 @@ COMPUTER_PROTOCOLS = (ANTHROPIC, RESPONSES, GEMINI, INTERACTIONS)
 
 
 def computer_request(protocol: str, *history: Any, tool: Any = None) -> dict[str, Any]:
-    """What a client of this form asks first, with what was said since. All have seen a picture of the screen."""
+    """Return a first computer-use request, followed by the given history. It includes a screenshot."""
     match protocol:
         case "anthropic":
             first = {"role": "user", "content": [{"type": "text", "text": "Go"}, IMAGE_BLOCK]}
-            own: dict[str, Any] = {"model": "claude-opus-4-8", "max_tokens": 99, "messages": [first, *history]}
-            return own | {"tools": [tool or COMPUTER_TOOL]}
+            body: dict[str, Any] = {"model": "claude-opus-4-8", "max_tokens": 99, "messages": [first, *history]}
+            return body | {"tools": [tool or COMPUTER_TOOL]}
         case "openai-responses":
             url = COMPUTER_SCREENSHOT["image_url"]
             content = [{"type": "input_text", "text": "Go"}, {"type": "input_image", "image_url": url}]
@@ -54,24 +54,24 @@ def computer_request(protocol: str, *history: Any, tool: Any = None) -> dict[str
             return {"model": "gpt-5.5", "input": [first, *history], "tools": [tool or {"type": "computer"}]}
         case "gemini":
             first = {"role": "user", "parts": [{"text": "Go"}, INLINE_DATA_PART]}
-            used = tool or {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}
-            return {"contents": [first, *history], "tools": [used]}
+            declared_tool = tool or {"computerUse": {"environment": "ENVIRONMENT_BROWSER"}}
+            return {"contents": [first, *history], "tools": [declared_tool]}
         case _:
             first = {"type": "user_input", "content": [{"type": "text", "text": "Go"}, INTERACTIONS_IMAGE]}
-            used = tool or {"type": "computer_use", "environment": "browser"}
-            return {"model": "gemini-3.8-flash", "input": [first, *history], "tools": [used]}
+            declared_tool = tool or {"type": "computer_use", "environment": "browser"}
+            return {"model": "gemini-3.8-flash", "input": [first, *history], "tools": [declared_tool]}
 
 
 def computer_response(protocol: str, *calls: Any) -> dict[str, Any]:
-    """An answer whose calls, or items, or parts, are these."""
+    """Return a response with these calls, output items or parts."""
     match protocol:
         case "anthropic":
             usage = {"input_tokens": 9, "output_tokens": 7}
-            named = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
-            return named | {"content": list(calls), "stop_reason": "tool_use", "stop_sequence": None, "usage": usage}
+            head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m"}
+            return head | {"content": list(calls), "stop_reason": "tool_use", "stop_sequence": None, "usage": usage}
         case "openai-responses":
-            named = {"id": "resp_1", "object": "response", "status": "completed", "model": "m"}
-            return named | {"created_at": 1, "output": list(calls)}
+            head = {"id": "resp_1", "object": "response", "status": "completed", "model": "m"}
+            return head | {"created_at": 1, "output": list(calls)}
         case "gemini":
             content = {"role": "model", "parts": list(calls)}
             return {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], "responseId": "r"}
@@ -80,8 +80,8 @@ def computer_response(protocol: str, *calls: Any) -> dict[str, Any]:
             choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
             return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
         case _:
-            named = {"id": "v1_1", "object": "interaction", "status": "requires_action", "model": "m"}
-            return named | {"created": "2026-05-15T10:00:00Z", "steps": list(calls)}
+            head = {"id": "v1_1", "object": "interaction", "status": "requires_action", "model": "m"}
+            return head | {"created": "2026-05-15T10:00:00Z", "steps": list(calls)}
 
 
 def tool_use(id: str, name: str, toolset: str | None = None, **members: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ CLICK: dict[str, Any] = {"type": "click", "button": "left", "x": 640, "y": 400}
 TYPE_TEXT: dict[str, Any] = {"type": "type", "text": "Oslo"}
 PRESS_ENTER: dict[str, Any] = {"type": "keypress", "keys": ["ENTER"]}
 
-# The same in the form of each: a click in the middle, then a text and the Enter key.
+# The same actions in each format: a click in the middle, then text and the Enter key.
 COMPUTER_CALLS: dict[str, list[Any]] = {
     ANTHROPIC: [
         tool_use("a1", "left_click", "computer", coordinate=[640, 400]),
@@ -137,7 +137,7 @@ COMPUTER_CALLS: dict[str, list[Any]] = {
 
 
 def computer_calls_in(protocol: str, body: dict[str, Any]) -> list[Any]:
-    """The calls in an answer, as plain as they stand there."""
+    """Return the raw computer calls of a response."""
     match protocol:
         case "anthropic":
             return [block for block in body["content"] if block["type"] == "tool_use"]
@@ -146,11 +146,11 @@ def computer_calls_in(protocol: str, body: dict[str, Any]) -> list[Any]:
         case "gemini":
             return [part for part in body["candidates"][0]["content"]["parts"] if "functionCall" in part]
         case _:
-            return [one for one in body["steps"] if one["type"] == "function_call"]
+            return [step for step in body["steps"] if step["type"] == "function_call"]
 
 
 def response_parts(protocol: str, body: dict[str, Any]) -> list[Any]:
-    """All of an answer that a client sends back, thinking included."""
+    """Return all parts of a response that a client sends back, including thinking."""
     match protocol:
         case "anthropic":
             return list(body["content"])
@@ -163,7 +163,7 @@ def response_parts(protocol: str, body: dict[str, Any]) -> list[Any]:
 
 
 def computer_turn(protocol: str, calls: list[Any], parts: list[Any] | None = None, **more: Any) -> list[Any]:
-    """What a client appends after such an answer: what was `said`, or else the calls, and a picture for each."""
+    """Return the turn that a client appends: the response parts, or only the calls, and a screenshot for each."""
     parts = calls if parts is None else parts
     match protocol:
         case "anthropic":
@@ -184,23 +184,23 @@ def computer_turn(protocol: str, calls: list[Any], parts: list[Any] | None = Non
             ]
             return [*parts, *(output | more for output in outputs)]
         case "gemini":
-            named = [call["functionCall"] for call in calls]
+            head = [call["functionCall"] for call in calls]
             responses = [
                 {
                     "functionResponse": _id_and_name(call)
                     | {"response": {"url": "http://a/"} | more, "parts": [INLINE_DATA_PART]}
                 }
-                for call in named
+                for call in head
             ]
             return [{"role": "model", "parts": parts}, {"role": "user", "parts": responses}]
         case _:
-            told = json.dumps({"url": "http://a/"} | more)
+            result = json.dumps({"url": "http://a/"} | more)
             results = [
                 {
                     "type": "function_result",
                     "call_id": call["id"],
                     "name": call["name"],
-                    "result": [{"type": "text", "text": told}, INTERACTIONS_IMAGE],
+                    "result": [{"type": "text", "text": result}, INTERACTIONS_IMAGE],
                 }
                 for call in calls
             ]

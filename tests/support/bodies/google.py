@@ -1,4 +1,4 @@
-"""The smallest legal bodies and streams of Gemini and of Gemini Interactions, for tests to put one thing into."""
+"""Minimal valid bodies and streams of Gemini and Gemini Interactions."""
 
 import json
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ def gemini_result(call_id: str | None = None, output: Any = "18C", name: str = "
 
 
 def gemini_turn(calls: Sequence[Body], results: Sequence[Body], **fields: Any) -> Body:
-    asking, answering = {"role": "model", "parts": list(calls)}, {"role": "user", "parts": list(results)}
-    return gemini_request(USER_CONTENT, asking, answering, **fields)
+    model_turn, user_turn = {"role": "model", "parts": list(calls)}, {"role": "user", "parts": list(results)}
+    return gemini_request(USER_CONTENT, model_turn, user_turn, **fields)
 
 
 def gemini_tool(name: str = "get_weather", schema: Any = None, **fields: Any) -> Body:
@@ -52,9 +52,9 @@ def gemini_events(*chunks: Body) -> bytes:
 
 
 def gemini_stream(*parts: Body, reason: str = "STOP") -> bytes:
-    """Each part in a chunk of its own, then the finish reason with an empty text, as the server does."""
-    told = [gemini_response(part, reason=None) for part in parts]
-    return gemini_events(*told, gemini_response({"text": ""}, reason=reason))
+    """Return a stream with one chunk per part, then an empty text with the finish reason, as the server sends it."""
+    chunks = [gemini_response(part, reason=None) for part in parts]
+    return gemini_events(*chunks, gemini_response({"text": ""}, reason=reason))
 
 
 def interactions_request(*steps: Body, **fields: Any) -> Body:
@@ -70,8 +70,8 @@ def interactions_text(text: str) -> Body:
 
 
 def interactions_call(call_id: str, name: str = "get_weather", arguments: Any = None, **fields: Any) -> Body:
-    given = PARIS_ARGUMENTS if arguments is None else arguments
-    return {"type": "function_call", "id": call_id, "name": name, "arguments": given, **fields}
+    call_arguments = PARIS_ARGUMENTS if arguments is None else arguments
+    return {"type": "function_call", "id": call_id, "name": name, "arguments": call_arguments, **fields}
 
 
 def interactions_result(call_id: str, result: Any = "18C", name: str = "get_weather", **fields: Any) -> Body:
@@ -107,15 +107,15 @@ def interactions_events(*events: Body) -> bytes:
 
 
 def interactions_stream(*steps: Body, status: str | None = None) -> bytes:
-    whole = interactions_response(*steps, status=status)
-    opened = {key: whole[key] for key in ("id", "object", "model", "created")}
-    closed = {key: value for key, value in whole.items() if key != "steps"}
+    interaction = interactions_response(*steps, status=status)
+    start = {key: interaction[key] for key in ("id", "object", "model", "created")}
+    end = {key: value for key, value in interaction.items() if key != "steps"}
     events: list[Body] = [
-        {"event_type": "interaction.created", "interaction": {**opened, "status": "in_progress"}},
+        {"event_type": "interaction.created", "interaction": {**start, "status": "in_progress"}},
     ]
     for index, step in enumerate(steps):
         events += _step_events(index, step)
-    return interactions_events(*events, {"event_type": "interaction.completed", "interaction": closed}) + (
+    return interactions_events(*events, {"event_type": "interaction.completed", "interaction": end}) + (
         b"event: done\ndata: [DONE]\n\n"
     )
 
@@ -123,15 +123,15 @@ def interactions_stream(*steps: Body, status: str | None = None) -> bytes:
 def _step_events(index: int, step: Body) -> list[Body]:
     started = {"event_type": "step.start", "index": index}
     if step["type"] == "function_call":
-        opened: Body = {**step, "arguments": {}}
+        start: Body = {**step, "arguments": {}}
         delta: Body = {"type": "arguments_delta", "arguments": json.dumps(step["arguments"])}
     elif step["type"] == "thought":
-        opened = {"type": "thought"}
+        start = {"type": "thought"}
         delta = {"type": "thought_summary", "content": step["summary"][0]}
     else:
-        opened, delta = {"type": "model_output"}, {"type": "text", "text": step["content"][0]["text"]}
+        start, delta = {"type": "model_output"}, {"type": "text", "text": step["content"][0]["text"]}
     return [
-        {**started, "step": opened},
+        {**started, "step": start},
         {"event_type": "step.delta", "index": index, "delta": delta},
         {"event_type": "step.stop", "index": index},
     ]

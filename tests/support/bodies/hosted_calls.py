@@ -1,4 +1,4 @@
-"""What hosted tools did, as each provider tells it: whole and in a stream."""
+"""Calls and results of server-side tools in the format of each provider, in bodies and streams."""
 
 import json
 from typing import Any
@@ -122,7 +122,7 @@ def response_with_blocks(protocol: str, blocks: list[Any]) -> dict[str, Any]:
 
 
 def translate_hosted_stream(source: str, blocks: list[Any], target: str) -> bytes:
-    """An answer as a stream of its own protocol, translated."""
+    """Encode a response as a stream of its protocol and translate it."""
     events: list[dict[str, Any]]
     match source:
         case "gemini":
@@ -139,15 +139,15 @@ def translate_hosted_stream(source: str, blocks: list[Any], target: str) -> byte
                 events.append({"type": "response.output_item.done", "output_index": index, "item": item})
             events.append({"type": "response.completed", "response": response_with_blocks(source, blocks)})
         case "gemini-interactions":
-            told = {"id": "i", "status": "in_progress", "object": "interaction", "model": "m"}
-            events = [{"event_type": "interaction.created", "interaction": told}]
+            head = {"id": "i", "status": "in_progress", "object": "interaction", "model": "m"}
+            events = [{"event_type": "interaction.created", "interaction": head}]
             for index, step in enumerate(blocks):
                 hollow = {**step, **({"arguments": {}} if "arguments" in step else {"result": step["result"][:0]})}
                 delta = {name: value for name, value in step.items() if name not in ("id", "call_id")}
                 events.append({"event_type": "step.start", "index": index, "step": hollow})
                 events.append({"event_type": "step.delta", "index": index, "delta": delta})
                 events.append({"event_type": "step.stop", "index": index})
-            events.append({"event_type": "interaction.completed", "interaction": {**told, "status": "completed"}})
+            events.append({"event_type": "interaction.completed", "interaction": {**head, "status": "completed"}})
         case _:
             events = [{"type": "message_start", "message": {**response_with_blocks(source, []), "stop_reason": None}}]
             for index, block in enumerate(blocks):
@@ -157,12 +157,13 @@ def translate_hosted_stream(source: str, blocks: list[Any], target: str) -> byte
                     delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
                     events.append({"type": "content_block_delta", "index": index, "delta": delta})
                 events.append({"type": "content_block_stop", "index": index})
-            ended = {"stop_reason": "end_turn", "stop_sequence": None}
-            events.append({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 1}})
+            delta = {"stop_reason": "end_turn", "stop_sequence": None}
+            events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 1}})
             events.append({"type": "message_stop"})
     wire = [
-        f"event: {one.get('type', one.get('event_type', ''))}\ndata: {json.dumps(one)}\n\n".encode() for one in events
+        f"event: {event.get('type', event.get('event_type', ''))}\ndata: {json.dumps(event)}\n\n".encode()
+        for event in events
     ]
     if source == GEMINI:
-        wire = [b"data: " + json.dumps(one).encode() + b"\r\n\r\n" for one in events]
+        wire = [b"data: " + json.dumps(event).encode() + b"\r\n\r\n" for event in events]
     return b"".join(tw.translate_stream(wire, source, target))

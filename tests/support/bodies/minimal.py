@@ -1,4 +1,4 @@
-"""The smallest legal bodies and streams for tests to put one thing into: of Anthropic and OpenAI, and of any one."""
+"""Minimal valid bodies and streams of Anthropic and OpenAI, and builders for any protocol."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -57,8 +57,8 @@ def anthropic_result(call_id: str, content: Any = "18C", **fields: Any) -> Body:
 
 
 def anthropic_turn(calls: Sequence[Body], results: Sequence[Body], **fields: Any) -> Body:
-    asked = {"role": "assistant", "content": list(calls)}
-    return anthropic_request(USER_MESSAGE, asked, {"role": "user", "content": list(results)}, **fields)
+    assistant = {"role": "assistant", "content": list(calls)}
+    return anthropic_request(USER_MESSAGE, assistant, {"role": "user", "content": list(results)}, **fields)
 
 
 def anthropic_response(*content: Body, stop_reason: str = "tool_use", **fields: Any) -> Body:
@@ -181,7 +181,7 @@ def chat_stream(*deltas: Body, finish_reason: str = "tool_calls", usage: Body | 
 
 
 def chat_fragment(index: int | None, arguments: str | None = None, **fields: Any) -> Body:
-    """A delta with one fragment of a call; `id` and `name` open it."""
+    """Return a delta with one fragment of a call; `id` and `name` start the call."""
     name = fields.pop("name", None)
     function = {"name": name} if name is not None else {}
     if arguments is not None:
@@ -254,20 +254,20 @@ def responses_events(*events: Body) -> bytes:
 
 
 def responses_stream(*events: Body, output: Sequence[Body] = (), status: str = "completed", **fields: Any) -> bytes:
-    opened = responses_response(status="in_progress")
-    closed = responses_response(*output, status=status, usage=RESPONSES_USAGE, **fields)
+    start = responses_response(status="in_progress")
+    end = responses_response(*output, status=status, usage=RESPONSES_USAGE, **fields)
     return responses_events(
-        {"type": "response.created", "response": opened},
+        {"type": "response.created", "response": start},
         *events,
-        {"type": f"response.{status}", "response": closed},
+        {"type": f"response.{status}", "response": end},
     )
 
 
 def responses_item_events(index: int, item: Body) -> Iterator[Body]:
-    """The events of one item, from added to done: its text in one delta, if it has any."""
+    """Return the events of one output item, from added to done, with its text in one delta."""
     at = {"item_id": item["id"], "output_index": index}
-    opened = {"arguments": "", "input": "", "content": [], "summary": []}
-    started = {key: opened.get(key, value) for key, value in item.items()}
+    empty_fields = {"arguments": "", "input": "", "content": [], "summary": []}
+    started = {key: empty_fields.get(key, value) for key, value in item.items()}
     yield {
         "type": "response.output_item.added",
         "output_index": index,
@@ -282,25 +282,25 @@ def responses_item_events(index: int, item: Body) -> Iterator[Body]:
             yield {"type": "response.custom_tool_call_input.done", **at, "input": item["input"]}
         case "message":
             for position, part in enumerate(item["content"]):
-                place = {**at, "content_index": position}
-                yield {"type": "response.content_part.added", **place, "part": {**part, "text": ""}}
-                yield {"type": "response.output_text.delta", **place, "delta": part["text"], "logprobs": []}
-                yield {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []}
-                yield {"type": "response.content_part.done", **place, "part": part}
+                position_fields = {**at, "content_index": position}
+                yield {"type": "response.content_part.added", **position_fields, "part": {**part, "text": ""}}
+                yield {"type": "response.output_text.delta", **position_fields, "delta": part["text"], "logprobs": []}
+                yield {"type": "response.output_text.done", **position_fields, "text": part["text"], "logprobs": []}
+                yield {"type": "response.content_part.done", **position_fields, "part": part}
         case "reasoning":
             for position, part in enumerate(item["summary"]):
-                place = {**at, "summary_index": position}
-                yield {"type": "response.reasoning_summary_part.added", **place, "part": {**part, "text": ""}}
-                yield {"type": "response.reasoning_summary_text.delta", **place, "delta": part["text"]}
-                yield {"type": "response.reasoning_summary_text.done", **place, "text": part["text"]}
-                yield {"type": "response.reasoning_summary_part.done", **place, "part": part}
+                position_fields = {**at, "summary_index": position}
+                yield {"type": "response.reasoning_summary_part.added", **position_fields, "part": {**part, "text": ""}}
+                yield {"type": "response.reasoning_summary_text.delta", **position_fields, "delta": part["text"]}
+                yield {"type": "response.reasoning_summary_text.done", **position_fields, "text": part["text"]}
+                yield {"type": "response.reasoning_summary_part.done", **position_fields, "part": part}
         case _:
             pass
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
 def tool_cycle_request(protocol: str, *ids: str, **fields: Any) -> Body:
-    """A request whose history holds one call for each id, with `result N` for each, in order."""
+    """Return a request whose history holds one call per id, each with `result N`, in order."""
     answers = [(call_id, f"result {position}") for position, call_id in enumerate(ids)]
     match protocol:
         case "anthropic":
@@ -324,33 +324,33 @@ def tool_cycle_request(protocol: str, *ids: str, **fields: Any) -> Body:
 
 
 def request_with_arguments(protocol: str, text: str) -> Body:
-    """A request that holds one answered call with these arguments, as JSON text."""
+    """Return a request with one answered call that has these arguments as JSON text."""
     match protocol:
         case "anthropic":
-            asked = anthropic_call("call_1", arguments=json.loads(text))
-            return anthropic_turn([asked], [anthropic_result("call_1")])
+            call = anthropic_call("call_1", arguments=json.loads(text))
+            return anthropic_turn([call], [anthropic_result("call_1")])
         case "openai-chat" | "openrouter":
             return chat_turn([chat_call("call_1", arguments=text)], [chat_result("call_1")])
         case "openai-responses":
             return responses_turn([responses_call("call_1", arguments=text)], [responses_output("call_1")])
         case "gemini":
-            asked = gemini_call("call_1", arguments=json.loads(text))
-            return gemini_turn([asked], [gemini_result("call_1")])
+            call = gemini_call("call_1", arguments=json.loads(text))
+            return gemini_turn([call], [gemini_result("call_1")])
         case "gemini-interactions":
-            asked = interactions_call("call_1", arguments=json.loads(text))
-            return interactions_turn([asked], [interactions_result("call_1")])
+            call = interactions_call("call_1", arguments=json.loads(text))
+            return interactions_turn([call], [interactions_result("call_1")])
         case _:
-            asked = ollama_call("call_1", arguments=json.loads(text))
-            return ollama_turn([asked], [ollama_result("call_1")])
+            call = ollama_call("call_1", arguments=json.loads(text))
+            return ollama_turn([call], [ollama_result("call_1")])
 
 
 def request_with_schemas(protocol: str, *schemas: Body) -> Body:
-    """A request that declares `tool_0`, `tool_1` and so on with these schemas."""
+    """Return a request that declares `tool_0`, `tool_1` and so on with these schemas."""
     return request_with_tools(protocol, {f"tool_{n}": schema for n, schema in enumerate(schemas)})
 
 
 def request_with_tools(protocol: str, tools: dict[str, Any], **fields: Any) -> Body:
-    """A request that declares tools by name; a schema of None is the usual one."""
+    """Return a request that declares tools by name; a schema of None means the default schema."""
     match protocol:
         case "anthropic":
             return anthropic_request(tools=[anthropic_tool(*tool) for tool in tools.items()], **fields)
@@ -368,61 +368,63 @@ def request_with_tools(protocol: str, tools: dict[str, Any], **fields: Any) -> B
 
 
 def response_body(protocol: str, text: str, *calls: tuple[str, str]) -> Body:
-    """An answer with a text and then calls of get_weather, each by its id and city; with no text if that is empty."""
-    asked = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
-    written = [(call_id, name, json.dumps(arguments)) for call_id, name, arguments in asked]
+    """Return a response with a text, if not empty, and calls of `get_weather`, given as (id, city)."""
+    decoded_calls = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
+    encoded_calls = [(call_id, name, json.dumps(arguments)) for call_id, name, arguments in decoded_calls]
     match protocol:
         case "anthropic":
-            said = [{"type": "text", "text": text}] if text else []
+            text_blocks = [{"type": "text", "text": text}] if text else []
             stop = "tool_use" if calls else "end_turn"
-            return anthropic_response(*said, *(anthropic_call(*call) for call in asked), stop_reason=stop)
+            return anthropic_response(
+                *text_blocks, *(anthropic_call(*call) for call in decoded_calls), stop_reason=stop
+            )
         case "openai-chat" | "openrouter":
             message: Body = {"role": "assistant", "content": text or None}
             if calls:
-                message["tool_calls"] = [chat_call(*call) for call in written]
+                message["tool_calls"] = [chat_call(*call) for call in encoded_calls]
             return chat_response(message, "tool_calls" if calls else "stop")
         case "openai-responses":
             output = [responses_message(text)] if text else []
-            calling = [responses_call(*call, id=f"fc_{n}", status="completed") for n, call in enumerate(written)]
+            calling = [responses_call(*call, id=f"fc_{n}", status="completed") for n, call in enumerate(encoded_calls)]
             return responses_response(*output, *calling, usage=RESPONSES_USAGE)
         case "gemini":
-            return gemini_response(*([{"text": text}] if text else []), *(gemini_call(*call) for call in asked))
+            return gemini_response(*([{"text": text}] if text else []), *(gemini_call(*call) for call in decoded_calls))
         case "gemini-interactions":
             steps = [interactions_text(text)] if text else []
-            return interactions_response(*steps, *(interactions_call(*call) for call in asked))
+            return interactions_response(*steps, *(interactions_call(*call) for call in decoded_calls))
         case _:
             return ollama_response(
-                ollama_assistant(*(ollama_call(*call) for call in asked), content=text)
+                ollama_assistant(*(ollama_call(*call) for call in decoded_calls), content=text)
                 if calls
                 else {"role": "assistant", "content": text}
             )
 
 
 def response_stream(protocol: str, text: str, *calls: tuple[str, str]) -> bytes:
-    """The same answer as a stream: each call whole, as far as the protocol can say it at once."""
-    asked = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
-    written = [(call_id, json.dumps(arguments)) for call_id, _, arguments in asked]
+    """Return the same response as a stream, with each call in as few events as the protocol allows."""
+    decoded_calls = [(call_id, "get_weather", {"city": city}) for call_id, city in calls]
+    encoded_calls = [(call_id, json.dumps(arguments)) for call_id, _, arguments in decoded_calls]
     match protocol:
         case "anthropic":
             blocks = anthropic_text_block(0, text) if text else []
-            for at, (call_id, arguments) in enumerate(written, 1 if text else 0):
+            for at, (call_id, arguments) in enumerate(encoded_calls, 1 if text else 0):
                 blocks += anthropic_call_block(at, call_id, arguments)
             return anthropic_stream(*blocks, stop_reason="tool_use" if calls else "end_turn")
         case "openai-chat" | "openrouter":
             fragments = [
                 chat_fragment(at, arguments, id=call_id, name="get_weather")
-                for at, (call_id, arguments) in enumerate(written)
+                for at, (call_id, arguments) in enumerate(encoded_calls)
             ]
-            said = [{"content": text}] if text else []
-            return chat_stream(*said, *fragments, finish_reason="tool_calls" if calls else "stop")
+            text_blocks = [{"content": text}] if text else []
+            return chat_stream(*text_blocks, *fragments, finish_reason="tool_calls" if calls else "stop")
         case "openai-responses":
             output = response_body(protocol, text, *calls)["output"]
             events = [event for at, item in enumerate(output) for event in responses_item_events(at, item)]
             return responses_stream(*events, output=output)
         case "gemini":
-            return gemini_stream(*([{"text": text}] if text else []), *(gemini_call(*call) for call in asked))
+            return gemini_stream(*([{"text": text}] if text else []), *(gemini_call(*call) for call in decoded_calls))
         case "gemini-interactions":
             return interactions_stream(*response_body(protocol, text, *calls)["steps"])
         case _:
             lines = [{"role": "assistant", "content": text}] if text else []
-            return ollama_stream(*lines, *(ollama_assistant(ollama_call(*call)) for call in asked))
+            return ollama_stream(*lines, *(ollama_assistant(ollama_call(*call)) for call in decoded_calls))

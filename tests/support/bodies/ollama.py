@@ -1,4 +1,4 @@
-"""The smallest legal bodies and streams of Ollama's own chat API, for tests to put one thing into."""
+"""Minimal valid bodies and streams of Ollama's native chat API."""
 
 import json
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ def ollama_line(message: Body, **fields: Any) -> Body:
 
 
 def ollama_response(message: Body, done_reason: str = "stop", **fields: Any) -> Body:
-    ended = {"done": True, "done_reason": done_reason, "prompt_eval_count": 9, "eval_count": 7}
-    return ollama_line(message, **ended, **fields)
+    last_fields = {"done": True, "done_reason": done_reason, "prompt_eval_count": 9, "eval_count": 7}
+    return ollama_line(message, **last_fields, **fields)
 
 
 def ollama_stream(*messages: Body, done_reason: str = "stop") -> bytes:

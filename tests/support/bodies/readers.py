@@ -1,4 +1,4 @@
-"""TODO."""
+"""Readers of plain bodies and streams that use none of toolwire's code."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,10 @@ from tests.support.sdk.validation import Call
 
 
 def stream_frames(wire: bytes) -> list[Any]:
-    """The JSON payloads of an event stream, in order; `[DONE]` and comments are none, and Gemini's errors are bare."""
+    """Return the JSON payloads of an event stream in order.
+
+    `[DONE]` and comments are skipped. Gemini's errors are bare JSON without SSE framing.
+    """
     if wire.startswith(b"{"):
         return [json.loads(line) for line in wire.splitlines() if line]
     payloads = [
@@ -23,7 +26,7 @@ def frame_types(wire: bytes) -> list[str]:
 
 
 def tool_calls_in(protocol: str, body: Any) -> list[Call]:
-    """Every client call of a request or a response, in order."""
+    """Return every client-side call of a request or response, in order."""
     match protocol:
         case "anthropic":
             return [
@@ -40,8 +43,8 @@ def tool_calls_in(protocol: str, body: Any) -> list[Call]:
                 if item.get("type") in ("function_call", "custom_tool_call")
             ]
         case "gemini":
-            asked = [part["functionCall"] for part in gemini_parts(body) if "functionCall" in part]
-            return [{"id": call.get("id"), "name": call["name"], "arguments": call.get("args")} for call in asked]
+            calls = [part["functionCall"] for part in gemini_parts(body) if "functionCall" in part]
+            return [{"id": call.get("id"), "name": call["name"], "arguments": call.get("args")} for call in calls]
         case "gemini-interactions":
             return [
                 {"id": step["id"], "name": step["name"], "arguments": step["arguments"]}
@@ -49,12 +52,12 @@ def tool_calls_in(protocol: str, body: Any) -> list[Call]:
                 if step["type"] == "function_call"
             ]
         case _:
-            asked = [call for message in _messages(body) for call in message.get("tool_calls") or ()]
-            return [_ollama_call(call) for call in asked]
+            calls = [call for message in _messages(body) for call in message.get("tool_calls") or ()]
+            return [_ollama_call(call) for call in calls]
 
 
 def tool_results_in(protocol: str, body: Any) -> list[tuple[Any, str]]:
-    """The id and the text of every tool result of a request, in order."""
+    """Return the id and text of every tool result of a request, in order."""
     match protocol:
         case "anthropic":
             blocks = [block for block in _blocks(body) if block["type"] == "tool_result"]
@@ -66,15 +69,15 @@ def tool_results_in(protocol: str, body: Any) -> list[tuple[Any, str]]:
             outputs = [item for item in responses_items(body) if str(item.get("type")).endswith("_call_output")]
             return [(item["call_id"], content_text(item["output"])) for item in outputs]
         case "gemini":
-            told = [part["functionResponse"] for part in gemini_parts(body) if "functionResponse" in part]
-            return [(result.get("id"), _gemini_text(result["response"])) for result in told]
+            results = [part["functionResponse"] for part in gemini_parts(body) if "functionResponse" in part]
+            return [(result.get("id"), _gemini_text(result["response"])) for result in results]
         case _:
-            told = [step for step in interaction_steps(body) if step["type"] == "function_result"]
-            return [(step["call_id"], _object_text(step["result"])) for step in told]
+            results = [step for step in interaction_steps(body) if step["type"] == "function_result"]
+            return [(step["call_id"], _object_text(step["result"])) for step in results]
 
 
 def declared_schemas(protocol: str, body: Any) -> dict[str, Any]:
-    """Name and schema of every declared function; None where a tool takes raw text or has no schema."""
+    """Return name and schema of every declared function; None if a tool takes raw text or has no schema."""
     match protocol:
         case "anthropic":
             return {tool["name"]: tool.get("input_schema") for tool in body.get("tools") or ()}
@@ -90,7 +93,7 @@ def declared_schemas(protocol: str, body: Any) -> dict[str, Any]:
 
 
 def declared_names(protocol: str, body: Any) -> list[Any]:
-    """The tool that each result of a request says it is from; None where the protocol has no such word."""
+    """Return the tool name that each result of a request states; None if the protocol has no such field."""
     match protocol:
         case "gemini":
             return [part["functionResponse"]["name"] for part in gemini_parts(body) if "functionResponse" in part]
@@ -103,7 +106,7 @@ def declared_names(protocol: str, body: Any) -> list[Any]:
 
 
 def gemini_parts(body: Any) -> list[Any]:
-    """The parts of Gemini's contents or candidates, or of a content alone."""
+    """Return the parts of Gemini's contents or candidates, or of a single content."""
     if "candidates" in body:
         holders = [candidate["content"] for candidate in body["candidates"]]
     else:
@@ -112,18 +115,18 @@ def gemini_parts(body: Any) -> list[Any]:
 
 
 def interaction_steps(body: Any) -> list[Any]:
-    """The steps of an interaction, asked or answered."""
-    found = body.get("steps", body.get("input"))
-    return found if isinstance(found, list) else []
+    """Return the steps of an interaction, of a request or a response."""
+    items = body.get("steps", body.get("input"))
+    return items if isinstance(items, list) else []
 
 
 def responses_items(body: Any) -> list[Any]:
-    found = body if isinstance(body, list) else body.get("output", body.get("input"))
-    return found if isinstance(found, list) else []
+    items = body if isinstance(body, list) else body.get("output", body.get("input"))
+    return items if isinstance(items, list) else []
 
 
 def content_text(content: Any) -> str:
-    """The text of a content, whether it is a string or a list of parts."""
+    """Return the text of a content, given as a string or a list of parts."""
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part.get("text", "") for part in content)
@@ -164,11 +167,11 @@ def _ollama_call(call: Any) -> Call:
 
 
 def _gemini_text(response: Any) -> str:
-    """By Gemini's convention `output` or `error` holds what the function gave; other objects are the whole of it."""
+    """Return the text of a function response: its `output` or `error` by convention, else the object itself."""
     if not response:
         return ""
-    (held,) = response.values() if response.keys() in ({"output"}, {"error"}) else (response,)
-    return _object_text(held)
+    (value,) = response.values() if response.keys() in ({"output"}, {"error"}) else (response,)
+    return _object_text(value)
 
 
 def _object_text(value: Any) -> str:
@@ -176,7 +179,7 @@ def _object_text(value: Any) -> str:
 
 
 def parse_json_or_text(text: str) -> Any:
-    """The value of a JSON text; the text itself where it is not JSON."""
+    """Parse a JSON text; return the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -184,7 +187,7 @@ def parse_json_or_text(text: str) -> Any:
 
 
 def stream_error_message(protocol: str, wire: bytes) -> str:
-    """The message of the in-band error that a stream ends with, as that protocol says it."""
+    """Return the message of the in-band error that ends a stream."""
     last = stream_frames(wire)[-1]
     match protocol:
         case "anthropic":
@@ -206,23 +209,23 @@ def stream_error_message(protocol: str, wire: bytes) -> str:
 
 
 def tool_calls_in_stream(protocol: str, wire: bytes) -> list[Call]:
-    """The calls of a stream as far as it went, for streams that don't end as the SDKs want."""
+    """Return the calls of a stream that may be incomplete and that the SDKs would reject."""
     if protocol == RESPONSES:
-        done = [frame["item"] for frame in stream_frames(wire) if frame["type"] == "response.output_item.done"]
-        return tool_calls_in(RESPONSES, done)
+        items = [frame["item"] for frame in stream_frames(wire) if frame["type"] == "response.output_item.done"]
+        return tool_calls_in(RESPONSES, items)
     if protocol in (GEMINI, OLLAMA):
         return [
             call for frame in stream_frames(wire) if "error" not in frame for call in tool_calls_in(protocol, frame)
         ]
-    opened: dict[int, dict[str, str]] = {}
+    calls: dict[int, dict[str, str]] = {}
     for index, call_id, name, arguments in _fragments(protocol, wire):
-        call = opened.setdefault(index, {"id": "", "name": "", "arguments": ""})
+        call = calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
         call["id"] += call_id
         call["name"] += name
         call["arguments"] += arguments
     return [
         {"id": call["id"], "name": call["name"], "arguments": parse_json_or_text(call["arguments"])}
-        for call in opened.values()
+        for call in calls.values()
     ]
 
 
@@ -239,8 +242,8 @@ def _fragments(protocol: str, wire: bytes) -> Iterator[tuple[int, str, str, str]
             case "openai-chat" | "openrouter":
                 for choice in frame.get("choices", ()):
                     for part in choice["delta"].get("tool_calls") or ():
-                        said = part.get("function", {})
-                        yield part["index"], part.get("id", ""), said.get("name", ""), said.get("arguments", "")
+                        function = part.get("function", {})
+                        yield part["index"], part.get("id", ""), function.get("name", ""), function.get("arguments", "")
             case "gemini-interactions" if frame["event_type"] == "step.start":
                 if frame["step"]["type"] == "function_call":
                     yield frame["index"], frame["step"]["id"], frame["step"]["name"], ""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Responses with signed reasoning of each issuer, and a search for their signature fields."""
 
 from typing import Any
 
@@ -94,22 +94,22 @@ SIGNED_RESPONSES = {
     ),
 }
 
-# What each issuer calls its proofs.
+# The fields in which each issuer returns signatures.
 SIGNATURE_FIELDS = ("signature", "thoughtSignature", "encrypted_content", "data")
 
 
 def history_of(body: dict[str, Any], protocol: str) -> list[Any]:
-    found: list[Any] = body[HISTORY_FIELDS.get(protocol, "messages")]
-    return found
+    history: list[Any] = body[HISTORY_FIELDS.get(protocol, "messages")]
+    return history
 
 
 def signature_fields_in(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """Every proof in a body, with its place."""
+    """Return every signature field of a body with its path."""
     if isinstance(value, list):
-        return [one for index, inner in enumerate(value) for one in signature_fields_in(inner, f"{path}/{index}")]
+        return [entry for index, inner in enumerate(value) for entry in signature_fields_in(inner, f"{path}/{index}")]
     if not isinstance(value, dict):
         return []
-    own = [
+    fields = [
         (f"{path}/{name}", value[name]) for name in SIGNATURE_FIELDS if isinstance(value.get(name), str) and value[name]
     ]
-    return own + [one for name, inner in value.items() for one in signature_fields_in(inner, f"{path}/{name}")]
+    return fields + [entry for name, inner in value.items() for entry in signature_fields_in(inner, f"{path}/{name}")]

@@ -1,4 +1,4 @@
-"""A tool cycle as each protocol tells it: what is asked, what a provider answers, and what its clients send next."""
+"""Tool cycles of each protocol: the request, the provider's response, and the client's next request."""
 
 import json
 from typing import Any
@@ -62,8 +62,8 @@ def interactions_call_response(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"id": "v1_x", "object": "interaction", "status": "requires_action", "steps": [*steps, call]}
 
 
-def gemini_call_part(**more: Any) -> dict[str, Any]:
-    return {"functionCall": {"id": "call_1", "name": TOOL_NAME, "args": TOOL_ARGUMENTS}, **more}
+def gemini_call_part(**fields: Any) -> dict[str, Any]:
+    return {"functionCall": {"id": "call_1", "name": TOOL_NAME, "args": TOOL_ARGUMENTS}, **fields}
 
 
 FIRST_REQUESTS: dict[str, dict[str, Any]] = {
@@ -82,7 +82,7 @@ HISTORY_FIELDS = {"openai-responses": "input", "gemini": "contents", "gemini-int
 
 
 def encode_response_stream(body: dict[str, Any], protocol: str) -> bytes:
-    """The stream that a provider would have told this answer in."""
+    """Encode a response body as the stream that its provider would send."""
     codec = PROTOCOLS[protocol]
     encoder = codec.stream_encoder(ResponseContext())
     response = codec.decode_response(json.dumps(body).encode(), ResponseContext())
@@ -90,7 +90,7 @@ def encode_response_stream(body: dict[str, Any], protocol: str) -> bytes:
 
 
 def decode_response_stream(stream: bytes, protocol: str) -> dict[str, Any]:
-    """The answer that a client makes of a stream."""
+    """Decode the response that a client accumulates from a stream."""
     codec = PROTOCOLS[protocol]
     decoder = codec.stream_decoder(ResponseContext())
     response = fold([*decoder.feed(stream), *decoder.close()])
@@ -99,69 +99,69 @@ def decode_response_stream(stream: bytes, protocol: str) -> dict[str, Any]:
 
 
 def next_request(request: dict[str, Any], response: dict[str, Any], protocol: str) -> dict[str, Any]:
-    """What a client sends next: the answer as it echoes it, and the results of the calls."""
+    """Return the client's next request: the echoed response and the results of its calls."""
     name = HISTORY_FIELDS.get(protocol, "messages")
     return {**request, name: [*request[name], *_ECHOES[protocol](response)]}
 
 
-def _echo_anthropic(answer: dict[str, Any]) -> list[Any]:
-    content = answer["content"]
+def _echo_anthropic(response: dict[str, Any]) -> list[Any]:
+    content = response["content"]
     results = [
         {"type": "tool_result", "tool_use_id": block["id"], "content": TOOL_OUTPUT}
         for block in content
         if block["type"] == "tool_use"
     ]
-    told = [{"role": "assistant", "content": content}]
-    return [*told, {"role": "user", "content": results or "Go on."}]
+    messages = [{"role": "assistant", "content": content}]
+    return [*messages, {"role": "user", "content": results or "Go on."}]
 
 
-def _echo_responses(answer: dict[str, Any]) -> list[Any]:
-    """As Codex does: each item with its id, reasoning without a status."""
+def _echo_responses(response: dict[str, Any]) -> list[Any]:
+    """Echo each item with its id, and reasoning without a status, as Codex does."""
     items = [
         {name: value for name, value in item.items() if name != "status" or item["type"] != "reasoning"}
-        for item in answer["output"]
+        for item in response["output"]
     ]
     calls = [item for item in items if item["type"] == "function_call"]
     results = [{"type": "function_call_output", "call_id": call["call_id"], "output": TOOL_OUTPUT} for call in calls]
     return [*items, *(results or [{"type": "message", "role": "user", "content": "Go on."}])]
 
 
-def _echo_gemini(answer: dict[str, Any]) -> list[Any]:
-    """As Gemini CLI does: thoughts are dropped, signatures stay on their parts, and a call without id gets one."""
-    said = [part for part in answer["candidates"][0]["content"]["parts"] if not part.get("thought")]
+def _echo_gemini(response: dict[str, Any]) -> list[Any]:
+    """Echo as Gemini CLI does: drop thoughts, keep signatures on their parts, and give each call an id."""
+    received = [part for part in response["candidates"][0]["content"]["parts"] if not part.get("thought")]
     parts: list[Any] = []
     results: list[Any] = []
-    for index, part in enumerate(said):
-        shown = part
+    for index, part in enumerate(received):
+        echoed = part
         if call := part.get("functionCall"):
             call = {**call, "id": call.get("id") or f"{call['name']}_{index}"}
-            shown = {**part, "functionCall": call}
+            echoed = {**part, "functionCall": call}
             result = {"id": call["id"], "name": call["name"], "response": {"output": TOOL_OUTPUT}}
             results.append({"functionResponse": result})
-        parts.append(shown)
+        parts.append(echoed)
     return [{"role": "model", "parts": parts}, {"role": "user", "parts": results or [{"text": "Go on."}]}]
 
 
-def _echo_interactions(answer: dict[str, Any]) -> list[Any]:
-    calls = [step for step in answer["steps"] if step["type"] == "function_call"]
+def _echo_interactions(response: dict[str, Any]) -> list[Any]:
+    calls = [step for step in response["steps"] if step["type"] == "function_call"]
     results = [
         {"type": "function_result", "call_id": call["id"], "name": call["name"], "result": TOOL_OUTPUT}
         for call in calls
     ]
-    more = {"type": "user_input", "content": [{"type": "text", "text": "Go on."}]}
-    return [*answer["steps"], *(results or [more])]
+    user_input = {"type": "user_input", "content": [{"type": "text", "text": "Go on."}]}
+    return [*response["steps"], *(results or [user_input])]
 
 
-def _echo_chat(answer: dict[str, Any]) -> list[Any]:
-    message = answer["choices"][0]["message"]
+def _echo_chat(response: dict[str, Any]) -> list[Any]:
+    message = response["choices"][0]["message"]
     results = [
         {"role": "tool", "tool_call_id": call["id"], "content": TOOL_OUTPUT} for call in message.get("tool_calls") or ()
     ]
     return [message, *(results or [{"role": "user", "content": "Go on."}])]
 
 
-def _echo_ollama(answer: dict[str, Any]) -> list[Any]:
-    message = answer["message"]
+def _echo_ollama(response: dict[str, Any]) -> list[Any]:
+    message = response["message"]
     results = [
         {"role": "tool", "tool_name": call["function"]["name"], "content": TOOL_OUTPUT}
         for call in message.get("tool_calls") or ()

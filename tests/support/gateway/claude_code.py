@@ -1,4 +1,4 @@
-"""TODO."""
+"""Tool search requests as Claude Code sends them, and their translation by the gateway."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ DEFERRED_TOOL = {**anthropic_tool("CronList"), "defer_loading": True}
 
 
 def request_after_tool_search(*names: str, called: str = "CronList", **fields: Any) -> dict[str, Any]:
-    """As Claude Code asks once its search has found these, and one was called."""
+    """Return the request that Claude Code sends after its search found these tools and one was called."""
     found = [{"type": "tool_reference", "tool_name": name} for name in names]
     return anthropic_request(
         USER_MESSAGE,
@@ -46,6 +46,8 @@ async def translate_through_gateway(body: Any, options: str = "") -> tuple[Any, 
         serve_upstream(ScriptedUpstream(CHAT_RESPONSE)) as origin,
         run_gateway(one_provider_config(origin, "anthropic") + options) as gateway,
     ):
-        answer = await gateway.post("/toolwire/translate", json.dumps({"protocol": "anthropic", "body": body}).encode())
-        found = json.loads(await answer.read(100_000))
+        response = await gateway.post(
+            "/toolwire/translate", json.dumps({"protocol": "anthropic", "body": body}).encode()
+        )
+        found = json.loads(await response.read(100_000))
         return {**found["body"], "stream": body.get("stream")}, [loss["path"] for loss in found["losses"]]

@@ -1,4 +1,4 @@
-"""A websocket client that speaks as Codex does: it says only what is new, and nothing is to be stored."""
+"""A WebSocket client that behaves like Codex: it sends only new input items, with `store` off."""
 
 import json
 from collections.abc import Iterator
@@ -41,18 +41,18 @@ class CodexConnection:
         self.connection.send(json.dumps({name: value for name, value in frame.items() if value is not None}))
 
     def event(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.connection.recv(timeout=DEADLINE))
-        return found
+        event: dict[str, Any] = json.loads(self.connection.recv(timeout=DEADLINE))
+        return event
 
     def events(self) -> list[dict[str, Any]]:
-        """All events up to the one that ends an answer."""
-        found = [self.event()]
-        while found[-1]["type"] not in TERMINAL_EVENTS:
-            found.append(self.event())
-        return found
+        """Receive all events up to the one that ends a response."""
+        events = [self.event()]
+        while events[-1]["type"] not in TERMINAL_EVENTS:
+            events.append(self.event())
+        return events
 
     def create_response(self, input_items: Any, previous: str | None = None, **more: Any) -> dict[str, Any]:
-        """The answer."""
+        """Send a request and return the response."""
         self.send(input_items, previous, **more)
         last = self.events()[-1]
         assert last["type"] == "response.completed", last
@@ -60,7 +60,7 @@ class CodexConnection:
         return answer
 
     def create_rejected(self, input_items: Any, previous: str | None = None, **more: Any) -> dict[str, Any]:
-        """The error in place of an answer."""
+        """Send a request and return the error."""
         self.send(input_items, previous, **more)
         (error,) = self.events()
         assert error["type"] == "error", error

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Canonical responses, encoded by a scripted upstream and decoded from the gateway's reply."""
 
 import json
 from typing import Any
@@ -17,9 +17,13 @@ from toolwire.protocols import PROTOCOLS
 
 def canonical_response(*parts: Any, reason: Any = "tool_use") -> Response:
     usage = Usage(input_tokens=10, output_tokens=5, total=15)
-    said = Message(role="assistant", parts=parts)
+    message = Message(role="assistant", parts=parts)
     return Response(
-        origin="", id="r", model="m", candidates=(Candidate(messages=(said,), stop=Stop(reason=reason)),), usage=usage
+        origin="",
+        id="r",
+        model="m",
+        candidates=(Candidate(messages=(message,), stop=Stop(reason=reason)),),
+        usage=usage,
     )
 
 
@@ -28,7 +32,7 @@ def canonical_call(name: str, id: str = "call_1", **arguments: Any) -> ToolCall:
 
 
 def encode_http_response(protocol: str, response: Response, *, stream: bool) -> bytes:
-    """The answer as the upstream writes it."""
+    """Encode a response as the HTTP response of an upstream."""
     codec, context = PROTOCOLS[protocol], ResponseContext(created=1)
     if not stream:
         return http_response("200 OK", codec.encode_response(response, context).to_bytes())
@@ -41,19 +45,19 @@ def encode_http_response(protocol: str, response: Response, *, stream: bool) -> 
 async def post_and_decode(
     gateway: RunningGateway, client: str, path: str, body: bytes, *, stream: bool
 ) -> tuple[Any, Response]:
-    """The answer as the client gets it, and what it means."""
-    got = await gateway.post(path, body)
-    data = await got.read(1_000_000)
-    assert got.status == 200, data
+    """Post a request to the gateway; return the raw response body and its canonical form."""
+    reply = await gateway.post(path, body)
+    data = await reply.read(1_000_000)
+    assert reply.status == 200, data
     codec = PROTOCOLS[client]
     if stream:
-        folder = ResponseAccumulator()
+        accumulator = ResponseAccumulator()
         for event in decode_events(client, data):
-            folder.add(event)
-        response = folder.response()
+            accumulator.add(event)
+        response = accumulator.response()
     else:
         response = codec.decode_response(data, ResponseContext())
-    # As the official SDK has it, which would repeat it.
-    got_whole = fold_body(client, data) if stream else json.loads(data)
-    assert accept_response(client, got_whole) is None
-    return got_whole, response
+    # The body as the official SDK would read it.
+    response_body = fold_body(client, data) if stream else json.loads(data)
+    assert accept_response(client, response_body) is None
+    return response_body, response

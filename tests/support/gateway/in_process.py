@@ -1,4 +1,4 @@
-"""A gateway on loopback in the test's own event loop, and bodies to ask it in every protocol."""
+"""A gateway on loopback in the test's event loop, and a request for every protocol."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -23,8 +23,8 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Origin
 from toolwire.upstream.transport import Transport, UpstreamResponse, request_head
 
-# The client of a test never gives up first: what is tested is the gateway's patience. A test that hangs is ended by
-# `faulthandler_timeout` in pyproject.toml.
+# The client never times out first: the timeouts under test are the gateway's. `faulthandler_timeout` in pyproject.toml
+# ends a test that hangs.
 NO_TIMEOUT = 1e9
 QUESTION_FIELDS: dict[str, Any] = {
     "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}],
@@ -48,8 +48,8 @@ class RunningGateway(Struct):
         return answer.status, await answer.read(1_000_000)
 
     def _head(self, path: str, headers: dict[str, str], method: str) -> bytes:
-        given = [(name.replace("_", "-"), value) for name, value in headers.items()]
-        return request_head(self.origin, path, given, method)
+        pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return request_head(self.origin, path, pairs, method)
 
     async def send_question(self, protocol: str, *, stream: bool = False, **headers: str) -> UpstreamResponse:
         path, body = question_request(protocol, stream=stream)
@@ -59,16 +59,16 @@ class RunningGateway(Struct):
 def question_request(
     protocol: str, *, stream: bool = False, model: str = "m", text: str = "What is the weather in Paris?"
 ) -> tuple[str, bytes]:
-    """The same question in any protocol, and where it goes."""
+    """Return path and body of the same question in any protocol."""
     options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {"stream": False}
-    said = QUESTION_FIELDS | {"model": model, "messages": [{"role": "user", "content": text}]} | options
-    asked = tw.translate(said, "openai-chat", protocol, model=model, stream=stream)
-    assert asked.route.path is not None
-    return asked.route.path, asked.to_bytes()
+    chat_body = QUESTION_FIELDS | {"model": model, "messages": [{"role": "user", "content": text}]} | options
+    translation = tw.translate(chat_body, "openai-chat", protocol, model=model, stream=stream)
+    assert translation.route.path is not None
+    return translation.route.path, translation.to_bytes()
 
 
 def with_memory_state(config: Config) -> Config:
-    """It remembers nothing for longer than it runs, unless it says where."""
+    """Keep state in memory unless the configuration names a file."""
     return config if config.state.path is not None else replace(config, state=StateSection(path=":memory:"))
 
 
@@ -95,7 +95,7 @@ async def run_gateway(
 def one_provider_config(
     origin: Origin, protocol: str = "openai-chat", extra_config: str = "", timeout: float = 120
 ) -> str:
-    """A configuration with one upstream."""
+    """Return a configuration with one upstream."""
     return f"""
 {extra_config}
 [providers.up]
@@ -109,10 +109,10 @@ provider = "up"
 
 
 def run_async(work: Awaitable[None]) -> None:
-    async def whole() -> None:
+    async def run_work() -> None:
         await work
 
-    asyncio.run(whole())
+    asyncio.run(run_work())
 
 
 PROTOCOL_NAMES = list(PROTOCOLS)
@@ -122,7 +122,7 @@ PROTOCOL_NAMES = list(PROTOCOLS)
 async def run_gateway_with(
     *upstreams: ScriptedUpstream, extra_config: str = "", route_options: str = ""
 ) -> AsyncIterator[RunningGateway]:
-    """A gateway with these upstreams, one to fall back on after the other."""
+    """Run a gateway with these upstreams, each the fallback of the one before."""
     origins: list[Origin] = []
     async with _serve_all(list(upstreams), origins):
         providers = "\n".join(

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Anthropic responses that stop with `pause_turn`."""
 
 import json
 from typing import Any
@@ -46,15 +46,15 @@ FINAL_MESSAGE = anthropic_message("end_turn", {"type": "text", "text": "It is su
 
 
 def anthropic_stream_response(body: dict[str, Any]) -> bytes:
-    """The same answer as a stream."""
+    """Encode the same response as a stream."""
     out: list[tuple[str, dict[str, Any]]] = [
         ("message_start", {"message": {**body, "content": [], "stop_reason": None}})
     ]
     for index, block in enumerate(body["content"]):
-        opened = {**block, "text": ""} if block["type"] == "text" else block
+        start = {**block, "text": ""} if block["type"] == "text" else block
         if block["type"] == "server_tool_use":
-            opened = {**block, "input": {}}
-        out.append(("content_block_start", {"index": index, "content_block": opened}))
+            start = {**block, "input": {}}
+        out.append(("content_block_start", {"index": index, "content_block": start}))
         if block["type"] == "text":
             delta = {"type": "text_delta", "text": block["text"]}
             out.append(("content_block_delta", {"index": index, "delta": delta}))
@@ -62,22 +62,22 @@ def anthropic_stream_response(body: dict[str, Any]) -> bytes:
             delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
             out.append(("content_block_delta", {"index": index, "delta": delta}))
         out.append(("content_block_stop", {"index": index}))
-    ended = {"stop_reason": body["stop_reason"], "stop_sequence": None}
-    out += [("message_delta", {"delta": ended, "usage": body["usage"]}), ("message_stop", {})]
+    delta = {"stop_reason": body["stop_reason"], "stop_sequence": None}
+    out += [("message_delta", {"delta": delta, "usage": body["usage"]}), ("message_stop", {})]
     wire = b"".join(b"event: %b\ndata: %b\n\n" % (k.encode(), json.dumps({"type": k, **v}).encode()) for k, v in out)
     return SSE_HEAD + transfer_chunk(wire) + b"0\r\n\r\n"
 
 
 def decoded_outcome(protocol: str, wire: bytes, *, stream: bool) -> tuple[str, str, int | None]:
     if stream:
-        folder = ResponseAccumulator()
+        accumulator = ResponseAccumulator()
         for event in decode_events(protocol, wire):
-            folder.add(event)
-        response = folder.response()
+            accumulator.add(event)
+        response = accumulator.response()
     else:
         response = PROTOCOLS[protocol].decode_response(wire, ResponseContext())
     (candidate,) = response.candidates
-    texts = [part.text for said in candidate.messages for part in said.parts if isinstance(part, Text)]
+    texts = [part.text for message in candidate.messages for part in message.parts if isinstance(part, Text)]
     assert candidate.stop is not None
     assert response.usage is not None
     return "".join(texts), candidate.stop.reason, response.usage.output_tokens

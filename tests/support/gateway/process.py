@@ -1,4 +1,4 @@
-"""TODO."""
+"""The gateway as separate processes with several workers, and slow upstreams for them."""
 
 import contextlib
 import json
@@ -24,8 +24,8 @@ MESSAGES_REQUEST = {"model": "any-name", "max_tokens": 99, "messages": [{"role":
 
 
 def keyless_environment(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_HOST"))}
-    return {**kept, "HOME": str(home), "XDG_STATE_HOME": str(home)}
+    environment = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_HOST"))}
+    return {**environment, "HOME": str(home), "XDG_STATE_HOME": str(home)}
 
 
 @contextmanager
@@ -62,7 +62,7 @@ class GatewayProcess:
 
     @property
     def workers(self) -> list[int]:
-        """The processes whose parent it is, zombies aside."""
+        """Return the ids of its child processes, without zombies."""
         found: list[int] = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -76,7 +76,7 @@ class GatewayProcess:
         return sorted(found)
 
     def kill(self) -> None:
-        """End all its processes, orphans included."""
+        """Kill all its processes, including orphans."""
         for worker in {*self.workers, *self._known_workers}:
             with contextlib.suppress(OSError):
                 if (Path(f"/proc/{worker}/cwd")).samefile(self.home):
@@ -86,17 +86,17 @@ class GatewayProcess:
 
     @contextmanager
     def only_worker(self, worker: int) -> Iterator[None]:
-        """Stop all other workers for a while, so that this one answers."""
-        others = [one for one in self.workers if one != worker]
-        for one in others:
-            os.kill(one, signal.SIGSTOP)
-            stat = Path(f"/proc/{one}/stat")
+        """Suspend all other workers, so that this one serves the requests."""
+        other_workers = [pid for pid in self.workers if pid != worker]
+        for pid in other_workers:
+            os.kill(pid, signal.SIGSTOP)
+            stat = Path(f"/proc/{pid}/stat")
             wait_for_process(lambda stat=stat: stat.read_text().rpartition(")")[2].split()[0] == "T")  # type: ignore[misc]
         try:
             yield
         finally:
-            for one in others:
-                os.kill(one, signal.SIGCONT)
+            for pid in other_workers:
+                os.kill(pid, signal.SIGCONT)
 
     def post(self, body: object) -> httpx.Response:
         return httpx.post(f"{self.root}/v1/messages", json=body, timeout=PROCESS_DEADLINE)
@@ -105,7 +105,7 @@ class GatewayProcess:
         return httpx.get(self.root + path, timeout=PROCESS_DEADLINE)
 
     def is_closed(self) -> bool:
-        """Whether nobody listens any more."""
+        """Return whether the port is closed."""
         port = int(self.root.rpartition(":")[2])
         try:
             socket.create_connection(("127.0.0.1", port), PROCESS_DEADLINE).close()
@@ -125,7 +125,7 @@ def wait_for_process(condition: Callable[[], bool]) -> None:
 def serve_with_workers(
     home: Path, *options: str, file_limits: tuple[int, int] | None = None
 ) -> Iterator[GatewayProcess]:
-    """`files`: the soft and the hard limit of open files."""
+    """Start a gateway with several workers; `files` is the soft and hard limit of open files."""
     command = [*SERVE_COMMAND, "--port", "0", *options]
     if file_limits is not None:
         command = ["sh", "-c", f'ulimit -Sn {file_limits[0]}; ulimit -Hn {file_limits[1]}; exec "$@"', "sh", *command]
@@ -147,7 +147,7 @@ def serve_with_workers(
 
 @contextmanager
 def serve_slow_upstream(home: Path) -> Iterator[threading.Event]:
-    """An OpenAI that sends one event of each stream, and the rest when the event is set."""
+    """Serve a Chat upstream that sends one event of each stream, and the rest when the event is set."""
     released = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -184,7 +184,7 @@ def serve_slow_upstream(home: Path) -> Iterator[threading.Event]:
 
 
 def open_stream(gateway: GatewayProcess) -> contextlib.AbstractContextManager[httpx.Response]:
-    """A stream that has begun."""
+    """Open a stream and wait for its first event."""
     return httpx.stream(
         "POST", f"{gateway.root}/v1/messages", json={**MESSAGES_REQUEST, "stream": True}, timeout=PROCESS_DEADLINE
     )

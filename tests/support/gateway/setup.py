@@ -1,4 +1,4 @@
-"""A gateway in front of the strict simulator, in every protocol at once, and what goes in and out of both."""
+"""A gateway in front of the strict simulator for every protocol, with all exchanges of both recorded."""
 
 import asyncio
 import re
@@ -25,18 +25,20 @@ _SIGNATURE = re.compile(r'"(?:signature|thoughtSignature|encrypted_content)":\s*
 _STANDARD = str.maketrans("-_", "+/")
 
 SHOW_PATH = "/api/show"
-"""The capabilities of an Ollama's model, which the gateway asks for once: no exchange."""
+"""The path on which the gateway looks up capabilities of an Ollama model, which is no exchange."""
 
 
 class ObservedExchange(Struct):
-    """One request, and what was answered. `whole`: to the end of it. `let_go`: nobody works on it any more."""
+    """One request and its response."""
 
     path: str
     request_body: bytes = b""
     status: int = 0
     headers: dict[str, str] = {}
     response_body: bytes = b""
+    # Whether the response was sent to its end.
     complete: bool = False
+    # Whether the app has finished its work on the exchange.
     released: bool = False
 
     def request(self, protocol: str) -> Request:
@@ -55,12 +57,15 @@ class ObservedExchange(Struct):
 
 
 def signatures_in(body: bytes) -> set[str]:
-    """Every proof of thinking in a body or a stream, found without a codec. Clients may use the other alphabet."""
-    return {one.translate(_STANDARD).rstrip("=") for one in _SIGNATURE.findall(body.decode())}
+    """Return every signature of thinking in a body or stream, found without a codec.
+
+    Clients may use either base64 alphabet.
+    """
+    return {signature.translate(_STANDARD).rstrip("=") for signature in _SIGNATURE.findall(body.decode())}
 
 
 class ObservedApp:
-    """An ASGI app, and all that goes in and out of it."""
+    """An ASGI app that records all of its exchanges."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -68,42 +73,42 @@ class ObservedApp:
         self.hold_condition: Callable[[ObservedExchange, bytes], bool] | None = None
 
     def hold(self, matches: Callable[[ObservedExchange, bytes], bool]) -> threading.Event:
-        """Hold back each message of an answer that matches until the event is set."""
+        """Delay each matching message of a response until the event is set."""
         released = threading.Event()
-        self.hold_condition = lambda seen, body: not released.is_set() and matches(seen, body)
+        self.hold_condition = lambda exchange, body: not released.is_set() and matches(exchange, body)
         return released
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["path"] == SHOW_PATH:
             await self._app(scope, receive, send)
             return
-        seen = ObservedExchange(scope["path"])
-        self.exchanges.append(seen)
+        exchange = ObservedExchange(scope["path"])
+        self.exchanges.append(exchange)
 
         async def watched_receive() -> Any:
             message = await receive()
-            seen.request_body += message.get("body", b"")
+            exchange.request_body += message.get("body", b"")
             return message
 
         async def watched_send(message: Any) -> None:
-            while self.hold_condition is not None and self.hold_condition(seen, message.get("body", b"")):  # noqa: ASYNC110 - any thread ends it
+            while self.hold_condition is not None and self.hold_condition(exchange, message.get("body", b"")):  # noqa: ASYNC110 - any thread ends it
                 await asyncio.sleep(0.002)
             if message["type"] == "http.response.start":
-                seen.status = message["status"]
-                seen.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+                exchange.status = message["status"]
+                exchange.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             else:
-                seen.response_body += message["body"]
-                seen.complete = not message.get("more_body", False)
+                exchange.response_body += message["body"]
+                exchange.complete = not message.get("more_body", False)
             await send(message)
 
         try:
             await self._app(scope, watched_receive, watched_send)
         finally:
-            seen.released = True
+            exchange.released = True
 
 
 class GatewaySetup(Struct):
-    """Where clients go, and what is seen there and behind it."""
+    """A gateway with observed exchanges of clients and upstreams."""
 
     base_url: str
     gateway: ObservedApp
@@ -116,21 +121,21 @@ class GatewaySetup(Struct):
         self.gateway.hold_condition = self.upstream.hold_condition = None
 
     def losses(self, observed: ObservedExchange | None = None) -> list[dict[str, str]]:
-        """What the gateway reports of an exchange, if not told otherwise the last one."""
+        """Return the loss report of an exchange, by default the last one."""
         exchange = (observed or self.gateway.exchanges[-1]).headers.get("toolwire-exchange")
         answer = http_client.get(f"{self.base_url}/toolwire/exchanges/{exchange}/losses")
-        found: list[dict[str, str]] = answer.json()["losses"] if answer.status_code == 200 else []
-        return found
+        losses: list[dict[str, str]] = answer.json()["losses"] if answer.status_code == 200 else []
+        return losses
 
 
 def routed_model(upstream: str) -> str:
-    """The name under which the gateway knows the simulated model of this protocol."""
+    """Return the gateway's name of the simulated model of this protocol."""
     return f"{upstream}/{SDK_CLIENTS[upstream][1]}"
 
 
 @contextmanager
 def serve_gateway(simulator: Any, extra_config: str = "") -> Iterator[GatewaySetup]:
-    """Every protocol's provider is named after the protocol."""
+    """Serve a gateway with one provider per protocol, named after the protocol."""
     upstream = ObservedApp(simulator)
     with serve_app(upstream) as url:
         providers = "\n".join(

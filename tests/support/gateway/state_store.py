@@ -1,4 +1,4 @@
-"""TODO."""
+"""Limits, rows and scenario types for tests of the state store."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Clients that rely on state stored by the gateway, and a gateway that can be restarted."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ SYSTEM_PROMPT = "You are told this anew each time."
 
 
 class RestartableGateway:
-    """A place whose gateway can be started anew, with the file that it had."""
+    """A gateway that can be restarted with the same state file."""
 
     def __init__(self, state: Path, simulator: Simulator | None = None) -> None:
         self._simulator = simulator or Simulator()

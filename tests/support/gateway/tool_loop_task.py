@@ -1,5 +1,6 @@
-"""A task of three steps, for what runs a loop of tool calls by itself: two calls at once, one with awkward arguments,
-and an answer that only tool results contain.
+"""A task of three steps for SDKs that run their own tool loop.
+
+It has two parallel calls, one call with difficult arguments, and an answer that only tool results contain.
 """
 
 import json
@@ -14,7 +15,7 @@ from toolwire.upstream.simulator.script import parse_script
 TASK = "Compare Zürich and Oslo, and keep what you find."
 WEATHER_BY_CITY = {"Zürich": "snow, 4711 mm", "Oslo": 'fog → "thick"\n'}
 NOTE_TEXT, NOTE_NUMBER = 'Grüße, "Welt"\n\t𝄞 \\ </script> \u2028 日本', 2**53 - 1
-# What of it no client escapes, however it wraps results.
+# Text that no client escapes, however it wraps results.
 _RESULT_MARKERS = {"Zürich": "4711", "Oslo": "thick"}
 NOTE_RESULT = "kept as 0815"
 EXPECTED_CALLS = [("get_weather", "Zürich"), ("get_weather", "Oslo"), ("save_note", NOTE_TEXT, NOTE_NUMBER)]
@@ -31,13 +32,13 @@ calls = [{name = "save_note", arguments = {text = "%s", number = %d}}]
 
 
 class TaskTools:
-    """The tools, as a program has them: functions. `calls` is what was called, with what."""
+    """The tools as plain functions; `calls` records names and arguments."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
     def get_weather(self, city: str) -> str:
-        """The weather in a city.
+        """Return the weather in a city.
 
         Args:
             city: Which city.
@@ -46,7 +47,7 @@ class TaskTools:
         return WEATHER_BY_CITY[city]
 
     def save_note(self, text: str, number: int) -> str:
-        """Saves a note.
+        """Save a note.
 
         Args:
             text: What it says.
@@ -57,21 +58,21 @@ class TaskTools:
 
 
 def task_simulator() -> Simulator:
-    """An upstream that, in every protocol, wants these three steps once."""
-    text = "".join(f"\\U{ord(one):08x}" for one in NOTE_TEXT)
+    """Return a simulated upstream that plays the three steps once in every protocol."""
+    text = "".join(f"\\U{ord(character):08x}" for character in NOTE_TEXT)
     return Simulator(require_key=True, script=parse_script((_SCRIPT % (text, NOTE_NUMBER)).encode(), "script"))
 
 
 def assign_task(setup: GatewaySetup) -> GatewaySetup:
-    """The same place with nothing done yet: starting another one takes longer than the task."""
+    """Reset the upstream to the start of the task, which is faster than starting another gateway."""
     setup.reset()
     setup.upstream._app = task_simulator()
     return setup
 
 
 def check_upstream_history(setup: GatewaySetup, protocol: str, steps: int = 3) -> None:
-    """It refused nothing, and got back each call that it made with the result of that call."""
-    assert [seen.status for seen in setup.upstream.exchanges] == [200] * steps
+    """Check that the upstream rejected nothing and got each of its calls back with the matching result."""
+    assert [exchange.status for exchange in setup.upstream.exchanges] == [200] * steps
     last = setup.upstream.exchanges[-1]
     calls, results = last.calls(protocol), last.results(protocol)
     assert [call.name for call in calls] == ["get_weather", "get_weather", "save_note"]

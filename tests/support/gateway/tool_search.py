@@ -1,4 +1,4 @@
-"""TODO."""
+"""Requests with deferred tools and a tool search."""
 
 import json
 from typing import Any
@@ -18,15 +18,15 @@ BM25_SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_to
 def search_request(
     client: str, *, stream: bool = False, search: dict[str, Any] = BM25_SEARCH, history: Any = ()
 ) -> tuple[str, bytes]:
-    """A request with one tool at once, two that are loaded later, and a search."""
+    """Return a request with one immediate tool, two deferred tools and a search tool."""
     if client == "anthropic":
         tools: list[Any] = [search]
         tools += [
             {"name": name, "description": about, "input_schema": TOOL_SCHEMA, "defer_loading": name != "read_file"}
             for name, about in TOOL_DESCRIPTIONS.items()
         ]
-        said = [{"role": "user", "content": "Pay it."}, *history]
-        body: dict[str, Any] = {"max_tokens": 99, "messages": said}
+        messages = [{"role": "user", "content": "Pay it."}, *history]
+        body: dict[str, Any] = {"max_tokens": 99, "messages": messages}
         path = "/v1/messages"
     else:
         tools = [{"type": "tool_search"}]
@@ -46,5 +46,5 @@ def declared_tool_names(protocol: str, body: Any) -> list[str]:
 
 
 def output_items(client: str, body: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = body["content" if client == "anthropic" else "output"]
-    return found
+    items: list[dict[str, Any]] = body["content" if client == "anthropic" else "output"]
+    return items

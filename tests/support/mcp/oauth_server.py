@@ -1,4 +1,4 @@
-"""An MCP server that wants to be signed in to, and the authorisation server that does it, at one address."""
+"""An MCP server that requires OAuth, and its authorization server, at one address."""
 
 import asyncio
 import base64
@@ -34,17 +34,23 @@ class OAuthServer(Struct):
             case "/.well-known/oauth-protected-resource/mcp":
                 return 200, {"resource": self.url, "authorization_servers": [self.base]}, {}
             case "/.well-known/oauth-authorization-server":
-                places = {f"{one}_endpoint": f"{self.base}/{one}" for one in ("authorization", "token", "registration")}
-                ways = ["none", "client_secret_basic"]
-                return 200, {"issuer": self.base, **places, "token_endpoint_auth_methods_supported": ways}, {}
+                endpoints = {
+                    f"{name}_endpoint": f"{self.base}/{name}" for name in ("authorization", "token", "registration")
+                }
+                auth_methods = ["none", "client_secret_basic"]
+                return (
+                    200,
+                    {"issuer": self.base, **endpoints, "token_endpoint_auth_methods_supported": auth_methods},
+                    {},
+                )
             case "/registration":
                 self.registered += 1
                 return 201, {**json.loads(body), "client_id": "made", "token_endpoint_auth_method": "none"}, {}
             case "/authorization":
                 self.authorized.append(f"{path}?{query}")
-                asked = {key: values[0] for key, values in parse_qs(query).items()}
-                back = f"{asked['redirect_uri']}?code=c0de&state={quote(asked['state'])}"
-                return 302, None, {"location": back}
+                params = {key: values[0] for key, values in parse_qs(query).items()}
+                redirect = f"{params['redirect_uri']}?code=c0de&state={quote(params['state'])}"
+                return 302, None, {"location": redirect}
             case "/token":
                 return self.token(headers, parse_qs(body.decode()))
             case _:
@@ -61,8 +67,8 @@ class OAuthServer(Struct):
     def tools(self, query: str, headers: dict[str, str], body: bytes) -> tuple[int, Any, dict[str, str]]:
         self.queries.append(query)
         if self.expired or headers.get("authorization") != f"Bearer token-{len(self.grants)}":
-            where = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
-            return 401, None, {"www-authenticate": where}
+            challenge = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
+            return 401, None, {"www-authenticate": challenge}
         message = json.loads(body)
         hints = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         results: dict[str, Any] = {
@@ -74,22 +80,22 @@ class OAuthServer(Struct):
 
 @asynccontextmanager
 async def serve_oauth() -> AsyncIterator[OAuthServer]:
-    given = OAuthServer()
+    server_state = OAuthServer()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
-        body, more = b"", True
-        while more:
+        body, more_body = b"", True
+        while more_body:
             message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
+            body, more_body = body + message.get("body", b""), message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         query = scope["query_string"].decode()
-        status, value, extra = given.respond(scope["method"], scope["path"], query, headers, body)
-        told = {"content-type": "application/json", **extra}
-        pairs = [(name.encode(), one.encode()) for name, one in told.items()]
+        status, content, extra = server_state.respond(scope["method"], scope["path"], query, headers, body)
+        response_headers = {"content-type": "application/json", **extra}
+        pairs = [(name.encode(), value.encode()) for name, value in response_headers.items()]
         await send({"type": "http.response.start", "status": status, "headers": pairs})
-        await send({"type": "http.response.body", "body": b"" if value is None else json.dumps(value).encode()})
+        await send({"type": "http.response.body", "body": b"" if content is None else json.dumps(content).encode()})
 
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
@@ -97,9 +103,9 @@ async def serve_oauth() -> AsyncIterator[OAuthServer]:
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - it has no event for it
         await asyncio.sleep(0.01)
-    given.base = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server_state.base = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     try:
-        yield given
+        yield server_state
     finally:
         server.should_exit = True
         await task

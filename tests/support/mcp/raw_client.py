@@ -1,4 +1,4 @@
-"""TODO."""
+"""An MCP client that writes raw JSON-RPC messages."""
 
 import json
 from typing import Any, Self
@@ -10,7 +10,7 @@ from tests.support.mcp.toolsets import NEW_VERSION, OLD_VERSION
 
 
 class RawMcpClient:
-    """A client that writes what it is told to."""
+    """A client that sends arbitrary messages."""
 
     def __init__(self, url: str, version: str, meta: dict[str, Any], **headers: str) -> None:
         self._url, self._version, self._meta = url, version, meta
@@ -19,8 +19,12 @@ class RawMcpClient:
 
     async def __aenter__(self) -> Self:
         if self._version == OLD_VERSION:
-            who = {"protocolVersion": OLD_VERSION, "capabilities": {}, "clientInfo": {"name": "plain", "version": "1"}}
-            response = await self.post({"method": "initialize", "id": 0, "params": who})
+            params = {
+                "protocolVersion": OLD_VERSION,
+                "capabilities": {},
+                "clientInfo": {"name": "plain", "version": "1"},
+            }
+            response = await self.post({"method": "initialize", "id": 0, "params": params})
             if (session := response.headers.get("mcp-session-id")) is not None:
                 self._headers["mcp-session-id"] = session
             await self.post({"method": "notifications/initialized"})
@@ -42,8 +46,8 @@ class RawMcpClient:
         response = await self.post({"method": method, "id": 1, "params": params}, **headers)
         text = response.text
         lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
-        found: dict[str, Any] = json.loads(lines[-1] if lines else text)
-        return found
+        reply: dict[str, Any] = json.loads(lines[-1] if lines else text)
+        return reply
 
 
 ELICITATION_META = {

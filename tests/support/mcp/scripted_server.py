@@ -1,6 +1,7 @@
-"""A server that is a small program, of either version, honest or not: `python actor.py '{"version": ...}'`.
+"""An MCP server as a small program, of either protocol version: `python scripted_server.py '{"version": ...}'`.
 
-It writes JSON-RPC by hand, so that it can also write what no SDK would."""
+It writes JSON-RPC by hand, so that it can also send messages that no SDK would.
+"""
 
 import json
 import os
@@ -12,8 +13,8 @@ PNG = "iVBORw0KGgo="
 OBJECT_SCHEMA = {"type": "object", "properties": {}}
 
 
-def tool_definition(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "inputSchema": OBJECT_SCHEMA, **more}
+def tool_definition(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": OBJECT_SCHEMA, **fields}
 
 
 def text_content(text: str) -> dict[str, Any]:
@@ -55,12 +56,12 @@ class ScriptedServer:
         method, params, id = message["method"], message.get("params", {}), message["id"]
         old = {"initialize": self.initialize}
         new = {"server/discover": self.discover}
-        both = {"tools/list": self.list, "tools/call": self.call}
-        known = both | (new if self.modern else old)
-        if method not in known:
+        shared_methods = {"tools/list": self.list, "tools/call": self.call}
+        methods = shared_methods | (new if self.modern else old)
+        if method not in methods:
             self.write({"id": id, "error": {"code": -32601, "message": "Method not found"}})
             return
-        given = known[method](id, params)
+        given = methods[method](id, params)
         if given is not None:
             self.write({"id": id, **given})
 
@@ -71,8 +72,8 @@ class ScriptedServer:
         return {"tools": {"listChanged": not self.modern}}
 
     def initialize(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
-        who = {"name": "actor", "version": "1"}
-        return self.result({"protocolVersion": self.version, "capabilities": self.capabilities(), "serverInfo": who})
+        info = {"name": "actor", "version": "1"}
+        return self.result({"protocolVersion": self.version, "capabilities": self.capabilities(), "serverInfo": info})
 
     def discover(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
         told = {"supportedVersions": [self.version], "capabilities": self.capabilities()}
@@ -91,9 +92,9 @@ class ScriptedServer:
             self.write({"method": "notifications/tools/list_changed"})
             kept, self.tools, self.options["changing"] = self.tools, [tool_definition("new")], False
             return self.result({"tools": kept[page * size : (page + 1) * size], **hints})
-        shown = self.tools[page * size : (page + 1) * size]
-        more = {"nextCursor": str(page + 1)} if (page + 1) * size < len(self.tools) else {}
-        return self.result({"tools": shown, **more, **hints})
+        page_tools = self.tools[page * size : (page + 1) * size]
+        cursor = {"nextCursor": str(page + 1)} if (page + 1) * size < len(self.tools) else {}
+        return self.result({"tools": page_tools, **cursor, **hints})
 
     def call(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         name = self.options.get("plays", {}).get(params["name"], params["name"])
@@ -103,7 +104,7 @@ class ScriptedServer:
         return given if given is None or "error" in given or "result" in given else self.result(given)
 
     def handle_client_response(self, message: dict[str, Any]) -> None:
-        """To what was asked of the client, in the older version."""
+        """Handle a client's response to a server request of the older protocol version."""
         self.write(
             {
                 "id": self.pending_requests.pop(message["id"]),
@@ -124,14 +125,14 @@ class ScriptedServer:
         return {"error": {"code": code, "message": "something broke inside"}}
 
     def play_media(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
-        held = {"uri": "file:///a.txt", "mimeType": "text/plain", "text": "inside"}
+        resource = {"uri": "file:///a.txt", "mimeType": "text/plain", "text": "inside"}
         blob = {"uri": "file:///a.png", "mimeType": "image/png", "blob": PNG}
         return {
             "content": [
                 {"type": "image", "data": PNG, "mimeType": "image/png"},
                 {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
                 {"type": "resource_link", "uri": "file:///b.md", "name": "b", "mimeType": "text/markdown", "size": 9},
-                {"type": "resource", "resource": held},
+                {"type": "resource", "resource": resource},
                 {"type": "resource", "resource": blob},
                 {"type": "resource", "resource": {"uri": "file:///a.html", "mimeType": "text/html", "blob": "PHA+"}},
             ]
@@ -148,7 +149,7 @@ class ScriptedServer:
         return text_content("done")
 
     def play_wait(self, id: Any, params: dict[str, Any]) -> None:
-        """It is answered by nobody: whoever called must give up."""
+        """Never respond, so that the caller must time out."""
 
     def play_ask(self, id: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         schema = params.get("arguments", {}).get("schema") or OBJECT_SCHEMA
@@ -160,11 +161,11 @@ class ScriptedServer:
         if "inputResponses" in params:
             assert params["requestState"] == "opaque"
             return text_content(json.dumps(params["inputResponses"]["who"]))
-        wanted = {"who": {"method": "elicitation/create", "params": form}}
-        return {"result": {"resultType": "input_required", "inputRequests": wanted, "requestState": "opaque"}}
+        requests = {"who": {"method": "elicitation/create", "params": form}}
+        return {"result": {"resultType": "input_required", "inputRequests": requests, "requestState": "opaque"}}
 
     def play_pester(self, id: Any, params: dict[str, Any]) -> None:
-        """One question after the other, whatever is answered."""
+        """Send one elicitation after the other, whatever the client answers."""
         for number in range(50):
             form = {"message": f"{number}?", "requestedSchema": OBJECT_SCHEMA}
             self.write({"id": f"p{number}", "method": "elicitation/create", "params": form})
@@ -176,8 +177,8 @@ class ScriptedServer:
 
     def play_sample(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
         message = {"role": "user", "content": {"type": "text", "text": "say the secret"}}
-        wanted = {"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": 9}}
-        return {"result": {"resultType": "input_required", "inputRequests": {"s": wanted}}}
+        requests = {"method": "sampling/createMessage", "params": {"messages": [message], "maxTokens": 9}}
+        return {"result": {"resultType": "input_required", "inputRequests": {"s": requests}}}
 
     def play_environment(self, id: Any, params: dict[str, Any]) -> dict[str, Any]:
         return text_content(json.dumps(dict(os.environ)))

@@ -1,4 +1,4 @@
-"""toolwire as an MCP server on loopback, and what it was sent."""
+"""toolwire as an MCP server on loopback, with the messages it received."""
 
 import asyncio
 import json
@@ -30,16 +30,20 @@ class RunningToolServer(Struct):
     messages: list[ReceivedMessage] = field(default_factory=list)
 
     def messages_with(self, method: str) -> list[ReceivedMessage]:
-        return [one for one in self.messages if isinstance(one.body, dict) and one.body.get("method") == method]
+        return [
+            message
+            for message in self.messages
+            if isinstance(message.body, dict) and message.body.get("method") == method
+        ]
 
 
 def build_tool_server(tools: Sequence[ToolSource], policy: Policy | None = None) -> ToolServer:
     toolbox = Toolbox(tools)
 
-    async def offered() -> Sequence[Tool]:
+    async def list_tools() -> Sequence[Tool]:
         return list((await toolbox.catalog()).tools.values())
 
-    return ToolServer(offered, ToolRunner(toolbox, policy or Policy(allow=["*"])))
+    return ToolServer(list_tools, ToolRunner(toolbox, policy or Policy(allow=["*"])))
 
 
 @asynccontextmanager
@@ -51,34 +55,34 @@ async def serve_tools(tool_server: ToolServer, keys: Sequence[str] = ()) -> Asyn
             return 403
         return 401 if gate.authenticate(headers, b"") is None else None
 
-    given = RunningToolServer("", tool_server)
+    running = RunningToolServer("", tool_server)
     app = http_app(tool_server, refuse)
 
-    async def recording(scope: Any, receive: Callable[[], Any], send: Any) -> None:
+    async def recording_app(scope: Any, receive: Callable[[], Any], send: Any) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
         parts: list[bytes] = []
 
-        async def heard() -> Any:
+        async def recorded_receive() -> Any:
             message = await receive()
             parts.append(message.get("body", b""))
             if not message.get("more_body", False) and message["type"] == "http.request":
                 headers = {name.decode(): value.decode() for name, value in scope["headers"]}
                 text = b"".join(parts)
-                given.messages.append(ReceivedMessage(scope["method"], headers, json.loads(text) if text else None))
+                running.messages.append(ReceivedMessage(scope["method"], headers, json.loads(text) if text else None))
             return message
 
-        await app(scope, heard, send)
+        await app(scope, recorded_receive, send)
 
-    config = uvicorn.Config(recording, port=0, log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(recording_app, port=0, log_level="critical", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - it has no event for it
         await asyncio.sleep(0.01)
-    given.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    running.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
     try:
-        yield given
+        yield running
     finally:
         tool_server.close()
         server.should_exit = True

@@ -1,4 +1,4 @@
-"""Toolsets on the actor, and calls of their tools."""
+"""Toolsets connected to the scripted server, and calls of their tools."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ MCP_VERSIONS = (OLD_VERSION, NEW_VERSION)
 
 
 class RecordingApprover:
-    """Answers with what was given, in order, and keeps what was asked."""
+    """An approver that gives prepared answers in order and records the questions."""
 
     name = "someone"
 
@@ -63,7 +63,7 @@ async def open_toolset(settings: McpServerConfig, name: str = "actor") -> AsyncI
 
 
 async def find_tool(toolset: McpToolset, name: str) -> Tool:
-    return next(one for one in await toolset.tools() if one.name == f"{toolset.name}__{name}")
+    return next(tool for tool in await toolset.tools() if tool.name == f"{toolset.name}__{name}")
 
 
 def call_context(person: Approver | None = None, progress: Callable[[str], None] = lambda _: None) -> ToolContext:
@@ -85,7 +85,7 @@ def text_of_output(output: ToolOutput) -> str:
 
 
 def read_message_log(path: Path) -> list[dict[str, Any]]:
-    """What a server was sent, if it keeps a log."""
+    """Return the messages a server received, if it writes a log."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""`toolwire` as a user starts it: a process of its own, without anybody's keys, with or without a terminal."""
+"""The `toolwire` command as a process without API keys, with or without a terminal."""
 
 import json
 import os
@@ -18,13 +18,13 @@ from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
 
 MAIN_PROGRAM = "from toolwire.cli import main; main()"
-# The terminal becomes the process's own, so that Ctrl-C is a signal to it.
+# The process gets the terminal as its controlling terminal, so that Ctrl-C sends a signal.
 TERMINAL_PROGRAM = f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {MAIN_PROGRAM}"
 
 
 def cli_environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES.values()}
-    return {**kept, "XDG_STATE_HOME": str(folder / ".state"), "PYTHONUNBUFFERED": "1", "TERM": "xterm-256color"}
+    environment = {name: value for name, value in os.environ.items() if name not in KEY_VARIABLES.values()}
+    return {**environment, "XDG_STATE_HOME": str(folder / ".state"), "PYTHONUNBUFFERED": "1", "TERM": "xterm-256color"}
 
 
 class CliResult:
@@ -37,13 +37,13 @@ class CliResult:
 
     @property
     def run(self) -> str:
-        """The id that the last lines tell."""
+        """Return the run id that the last lines of the output name."""
         return str(re.findall(r"run_\d+_[0-9a-f]{8}", self.err)[-1])
 
 
 def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: str) -> CliResult:
-    """In this folder, with nobody at a terminal; `variables` are those of the environment that differ."""
-    done = subprocess.run(
+    """Run the command in this folder without a terminal; `variables` override the environment."""
+    completed = subprocess.run(
         [sys.executable, "-c", MAIN_PROGRAM, *arguments],
         cwd=folder,
         env=cli_environment(folder) | variables,
@@ -53,7 +53,7 @@ def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: st
         timeout=DEADLINE,
         check=False,
     )
-    return CliResult(done)
+    return CliResult(completed)
 
 
 def start_toolwire(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
@@ -69,28 +69,28 @@ def start_toolwire(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 class Terminal:
-    """A terminal, and who sits there."""
+    """A pseudo-terminal with a running command."""
 
     def __init__(self, handle: int, process: "subprocess.Popen[bytes]") -> None:
         self._handle = handle
         self._process = process
         self.output = ""
 
-    def read_until(self, words: str) -> str:
-        """What came on the screen up to these words, since the last ones."""
+    def read_until(self, text: str) -> str:
+        """Return the output up to this text, since the last read."""
         deadline = time.monotonic() + DEADLINE
-        while words not in self.output:
-            assert time.monotonic() < deadline, f"no {words!r} in:\n{self.output}"
+        while text not in self.output:
+            assert time.monotonic() < deadline, f"no {text!r} in:\n{self.output}"
             if not self._read(0.2) and self._process.poll() is not None:
-                raise AssertionError(f"it ended without {words!r}:\n{self.output}")
-        before, _, self.output = self.output.partition(words)
+                raise AssertionError(f"it ended without {text!r}:\n{self.output}")
+        before, _, self.output = self.output.partition(text)
         return before
 
     def type_text(self, text: str) -> None:
         os.write(self._handle, text.encode())
 
     def wait(self) -> tuple[int, str]:
-        """Its exit code, and the rest of what was shown."""
+        """Wait for the exit; return the exit code and the remaining output."""
         deadline = time.monotonic() + DEADLINE
         while self._process.poll() is None:
             assert time.monotonic() < deadline, f"it goes on and on:\n{self.output}"
@@ -112,19 +112,19 @@ class Terminal:
 
 @contextmanager
 def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> Iterator[Terminal]:
-    """`piped`: stdin is not the terminal, but this text."""
-    handle, other = pty.openpty()
+    """Start the command in a pseudo-terminal; with `stdin`, standard input is this text instead."""
+    handle, terminal_end = pty.openpty()
     program = TERMINAL_PROGRAM if stdin is None else TERMINAL_PROGRAM.replace("ioctl(0", "ioctl(2")
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         cwd=folder,
         env=cli_environment(folder),
-        stdin=other if stdin is None else subprocess.PIPE,
-        stdout=other,
-        stderr=other,
+        stdin=terminal_end if stdin is None else subprocess.PIPE,
+        stdout=terminal_end,
+        stderr=terminal_end,
         start_new_session=True,
     )
-    os.close(other)
+    os.close(terminal_end)
     try:
         if stdin is not None and process.stdin is not None:
             process.stdin.write(stdin.encode())
@@ -137,19 +137,21 @@ def open_terminal(folder: Path, *arguments: str, stdin: str | None = None) -> It
 
 
 def write_script(folder: Path, *turns: Mapping[str, Any], extra_config: str = "", sandbox: bool | None = None) -> None:
-    """The embedded model plays these turns, each after as many answers as stand before it. Commands run in a sandbox
-    where one works, unless a test says which."""
+    """Write a script whose turns the built-in simulator plays.
+
+    Commands run in a sandbox if one is available, unless a test selects one.
+    """
     if not (detect_bubblewrap().unavailable_reason == "" if sandbox is None else sandbox):
         extra_config += "[tools]\nsandbox = false\n"
-    played = [{"after": number, "repeat": 0, **turn} for number, turn in enumerate(turns)]
-    (folder / "turns.json").write_text(json.dumps({"turns": played}), encoding="utf-8")
+    script_turns = [{"after": number, "repeat": 0, **turn} for number, turn in enumerate(turns)]
+    (folder / "turns.json").write_text(json.dumps({"turns": script_turns}), encoding="utf-8")
     (folder / "toolwire.toml").write_text(
         f'[simulator]\nscript = "{folder}/turns.json"\n{extra_config}', encoding="utf-8"
     )
 
 
-def calls_turn(*made: tuple[str, Mapping[str, Any]], text: str | None = None) -> dict[str, Any]:
-    turn: dict[str, Any] = {"calls": [{"name": name, "arguments": dict(arguments)} for name, arguments in made]}
+def calls_turn(*calls: tuple[str, Mapping[str, Any]], text: str | None = None) -> dict[str, Any]:
+    turn: dict[str, Any] = {"calls": [{"name": name, "arguments": dict(arguments)} for name, arguments in calls]}
     return turn if text is None else turn | {"text": text}
 
 

@@ -1,4 +1,4 @@
-"""A sandbox to test in: tools that are called for real, and what a run remembers, in memory."""
+"""A code sandbox with real tools and steps stored in memory."""
 
 import asyncio
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ NUMBERS_SCHEMA: dict[str, Any] = {
 
 
 class InMemorySteps:
-    """What a run remembers."""
+    """Recorded steps of a run, in memory."""
 
     def __init__(self) -> None:
         self.intents: dict[str, bytes] = {}
@@ -43,7 +43,7 @@ class InMemorySteps:
 
 
 class SandboxTools:
-    """Some tools, and who carries out the calls of them."""
+    """Tools, and the executor of their calls."""
 
     def __init__(self, *more: Tool) -> None:
         self.calls: list[tuple[str, Any]] = []
@@ -81,8 +81,8 @@ class SandboxTools:
             self.stopped.set()
             await asyncio.Event().wait()
         self.calls.append((name, arguments))
-        found: ToolOutput = await self.tools[name].run(arguments, self.context())
-        return found
+        output: ToolOutput = await self.tools[name].run(arguments, self.context())
+        return output
 
     def context(self, key: str = "run/1") -> ToolContext:
         return ToolContext(
@@ -92,27 +92,27 @@ class SandboxTools:
 
 def run_code(
     code: str,
-    desk: SandboxTools | None = None,
+    tools: SandboxTools | None = None,
     limits: CodeLimits = SMALL_LIMITS,
     memory: InMemorySteps | None = None,
     *,
     key: bytes = b"k" * 32,
     name: str = "run/1",
 ) -> ToolOutput:
-    """What `run_code` gives for it."""
-    asked = desk or SandboxTools()
+    """Run code with the `run_code` tool and return its result."""
+    sandbox_tools = tools or SandboxTools()
 
-    async def whole() -> ToolOutput:
-        keeping = None if memory is None else SnapshotStore(lambda _: memory, key)
-        sandbox = CodeSandbox(limits, keeping)
+    async def run_in_sandbox() -> ToolOutput:
+        store = None if memory is None else SnapshotStore(lambda _: memory, key)
+        sandbox = CodeSandbox(limits, store)
         try:
-            tool = sandbox.tool(list(asked.tools.values()))
-            found: ToolOutput = await tool.run({"code": code}, asked.context(name))
-            return found
+            tool = sandbox.tool(list(sandbox_tools.tools.values()))
+            output: ToolOutput = await tool.run({"code": code}, sandbox_tools.context(name))
+            return output
         finally:
             await sandbox.close()
 
-    return asyncio.run(whole())
+    return asyncio.run(run_in_sandbox())
 
 
 def output_text(output: ToolOutput) -> str:
@@ -122,7 +122,7 @@ def output_text(output: ToolOutput) -> str:
 
 
 def run_code_description(tools: Mapping[str, Tool], limits: CodeLimits = SMALL_LIMITS) -> str:
-    async def made() -> str:
+    async def describe() -> str:
         return CodeSandbox(limits).tool(list(tools.values())).description
 
-    return asyncio.run(made())
+    return asyncio.run(describe())

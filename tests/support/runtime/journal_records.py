@@ -1,4 +1,4 @@
-"""Records to keep."""
+"""Journal records for tests."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from toolwire.journal.records import Bodies, Record, RecordBatch, pack_records
 
 
 def make_record(number: int, *, age: float = 0, body: int | None = None) -> Record:
-    """The record of this number, so many seconds old, with a body of so many bytes."""
+    """Return record N with this age in seconds and a body of this many bytes."""
     bodies = None if body is None else Bodies(request=b"x" * body)
     return Record(id=f"ex_{number}", at=time.time() - age, toolwire="0", client="anthropic", path="/", bodies=bodies)
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Replay of recorded runs."""
 
 from typing import Any
 
@@ -17,5 +17,5 @@ def replay_differences(
     settings: dict[str, Any] = {"policy": ALLOW_ALL, "approver": ReplayApprover(turns), **more}
     agent = Agent(ReplayModel("played", turns), tools=tools if live else replay_tools(tools, turns), **settings)
     run = agent.run("go")
-    found = compare_calls(turns, run.messages[1:], None if live else run.calls)
-    return [[f"{one.id} {difference}" for difference in one.differences] for one in found]
+    comparisons = compare_calls(turns, run.messages[1:], None if live else run.calls)
+    return [[f"{comparison.id} {difference}" for difference in comparison.differences] for comparison in comparisons]

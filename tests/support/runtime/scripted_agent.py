@@ -1,4 +1,4 @@
-"""A model that plays given turns, as canonical events: what it was asked is kept."""
+"""A model that plays scripted turns as canonical events and records the requests."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -31,8 +31,10 @@ class ScriptedModel:
 
 def model_turn(*parts: Part, stop: StopReason | None = None, usage: Usage | None = None) -> Response:
     reason = stop or ("tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn")
-    said = Message(role="assistant", parts=parts)
-    return Response(origin="", id="r", candidates=(Candidate(messages=(said,), stop=Stop(reason=reason)),), usage=usage)
+    message = Message(role="assistant", parts=parts)
+    return Response(
+        origin="", id="r", candidates=(Candidate(messages=(message,), stop=Stop(reason=reason)),), usage=usage
+    )
 
 
 def model_call(name: str, arguments: Any = None, id: str = "c1", **fields: Any) -> ToolCall:
@@ -45,7 +47,7 @@ def text_turn(text: str) -> Response:
 
 
 def last_results(request: Request) -> Sequence[Any]:
-    """The results that a request brings, in order."""
+    """Return the tool results of the last message of a request, in order."""
     return request.messages[-1].parts
 
 
@@ -57,7 +59,7 @@ ALLOW_ALL = Policy(allow=["*"])
 
 
 class ScriptedApprover:
-    """A person who answers as given, and remembers what was asked."""
+    """An approver that gives scripted answers and records the questions."""
 
     name = "person"
 

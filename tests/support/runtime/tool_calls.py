@@ -1,4 +1,4 @@
-"""One tool, called as the runtime calls it, without the runtime around it."""
+"""Single tools, called as the runtime calls them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ NO_SANDBOX = Sandbox(unavailable_reason="the tests run without one")
 
 
 def built_in_tool(workspace: Path, name: str, **settings: Any) -> Tool:
-    """One of the built-in tools; no bubblewrap is asked for unless that is what is tested."""
+    """Return a built-in tool, without bubblewrap unless the test selects it."""
     return tool_named(built_in_tools(workspace, **{"sandbox": NO_SANDBOX, **settings}), name)
 
 
 def tool_named(tools: Sequence[Tool], name: str) -> Tool:
-    return next(one for one in tools if one.name == name)
+    return next(tool for tool in tools if tool.name == name)
 
 
 def tool_context(tool: Tool, person: Approver | None = None) -> ToolContext:
@@ -32,8 +32,8 @@ def tool_context(tool: Tool, person: Approver | None = None) -> ToolContext:
 
 
 async def run_tool_async(tool: Tool, person: Approver | None = None, /, **arguments: Any) -> ToolOutput:
-    given = await tool.run(arguments, tool_context(tool, person))
-    return ToolOutput(content=(Text(text=given),)) if isinstance(given, str) else msgspec.convert(given, ToolOutput)
+    output = await tool.run(arguments, tool_context(tool, person))
+    return ToolOutput(content=(Text(text=output),)) if isinstance(output, str) else msgspec.convert(output, ToolOutput)
 
 
 def run_tool(tool: Tool, person: Approver | None = None, /, **arguments: Any) -> ToolOutput:

@@ -1,7 +1,8 @@
-"""Where recorded truth and today's SDK types differ: the providers took or gave it, the types would not.
+"""Differences between recorded traffic and the current SDK types.
 
-Every rule says what was recorded and fills in, or takes out, just that, so that the rest of the body is still
-checked. The laws don't need this file: what toolwire itself writes must satisfy the types as they are.
+Providers accepted or sent these bodies, but the types reject them. Every rule states what was recorded and adds or
+removes only that, so that the rest of the body is still checked. The laws do not use this module: output of toolwire
+must satisfy the types as they are.
 """
 
 import copy
@@ -14,14 +15,14 @@ Node = dict[str, Any]
 
 
 def with_current_fields(protocol: str, body: Any) -> Any:
-    """A copy of a recorded body in which the known differences are levelled."""
+    """Return a copy of a recorded body without the known differences."""
     levelled = copy.deepcopy(body)
     _apply_rules(levelled, RULES[protocol])
     return levelled
 
 
 def stream_with_current_fields(protocol: str, wire: str) -> bytes:
-    """The same for every event of a recorded stream."""
+    """Apply the same rules to every event of a recorded stream."""
     if not RULES[protocol]:
         return wire.encode()
     lines = []
@@ -32,7 +33,7 @@ def stream_with_current_fields(protocol: str, wire: str) -> bytes:
             continue
         event = with_current_fields(protocol, json.loads(line[5:]))
         if protocol == "openai-responses":
-            # The first months of the protocol had no sequence numbers.
+            # Early versions of the protocol had no sequence numbers.
             event.setdefault("sequence_number", next(numbers))
         lines.append(f"data: {json.dumps(event)}")
     return "\n".join([*lines, "", ""]).encode()
@@ -50,31 +51,31 @@ def _apply_rules(value: Any, rules: tuple[Callable[[Node], None], ...]) -> None:
 
 
 def _add_web_fetch_count(node: Node) -> None:
-    """Answers from before web fetch count searches only."""
+    """Add the count of web fetches, which older responses lack."""
     if "web_search_requests" in node:
         node.setdefault("web_fetch_requests", 0)
 
 
 def _remove_abort_reason(node: Node) -> None:
-    """`abort_reason` was in the first code execution results and is echoed by clients; the types never had it."""
+    """Remove `abort_reason` from early code execution results; the types never had it."""
     if node.get("type") == "code_execution_result":
         node.pop("abort_reason", None)
 
 
 def _add_strict(node: Node) -> None:
-    """The type requires `strict` on a function tool; clients leave it to the server's default."""
+    """Add `strict`, which the type requires and clients leave to the server's default."""
     if node.get("type") == "function" and "parameters" in node:
         node.setdefault("strict", None)
 
 
 def _add_image_detail(node: Node) -> None:
-    """The type requires `detail` on an input image; the server takes `auto` for granted."""
+    """Add `detail`, which the type requires; the server assumes `auto`."""
     if node.get("type") == "input_image":
         node.setdefault("detail", "auto")
 
 
 def _add_message_identity(node: Node) -> None:
-    """Clients echo an assistant message by its parts alone; the type wants id, status and annotations."""
+    """Add id, status and annotations to assistant messages that clients echo without them."""
     content = node.get("content")
     if node.get("role") == "assistant" and isinstance(content, list):
         node.setdefault("type", "message")
@@ -86,7 +87,7 @@ def _add_message_identity(node: Node) -> None:
 
 
 def _add_hosted_call_outcome(node: Node) -> None:
-    """A stored image or code call is echoed without what it gave."""
+    """Add the outcome of a stored image or code call that clients echo without it."""
     if node.get("type") == "image_generation_call":
         node.setdefault("result", None)
         node.setdefault("status", "completed")
@@ -95,7 +96,7 @@ def _add_hosted_call_outcome(node: Node) -> None:
 
 
 def _remove_call_status(node: Node) -> None:
-    """The server takes a null status, and one on a custom call, which the input type doesn't have."""
+    """Remove a null status, and the status of a custom call, which the input type lacks."""
     if node.get("type") == "function_call" and node.get("status", "") is None:
         del node["status"]
     if node.get("type") == "custom_tool_call":
@@ -103,14 +104,14 @@ def _remove_call_status(node: Node) -> None:
 
 
 def _add_cache_write_tokens(node: Node) -> None:
-    """`cache_write_tokens` came in 2026; the type requires it."""
+    """Add `cache_write_tokens`, which the type requires since 2026."""
     details = node.get("input_tokens_details")
     if isinstance(details, dict):
         details.setdefault("cache_write_tokens", 0)
 
 
 def _add_tool_settings(node: Node) -> None:
-    """Some recorded responses lack the echo of the tool settings."""
+    """Add the echoed tool settings that some recorded responses lack."""
     if node.get("object") == "response":
         node.setdefault("tools", [])
         node.setdefault("tool_choice", "auto")
@@ -118,13 +119,13 @@ def _add_tool_settings(node: Node) -> None:
 
 
 def _add_logprobs(node: Node) -> None:
-    """`logprobs` joined the text events later, as a required list."""
+    """Add `logprobs`, which text events require in later versions."""
     if node.get("type") in ("response.output_text.delta", "response.output_text.done"):
         node.setdefault("logprobs", [])
 
 
 def _normalize_web_search(node: Node) -> None:
-    """`action` is unknown while the search is in progress, and sources can be vendor feeds (`api`), not only urls."""
+    """Add the `action` of a search in progress, and replace vendor feeds (`api`) among the sources."""
     if node.get("type") == "web_search_call":
         action = node.setdefault("action", {"type": "search", "query": ""})
         if "sources" in action:
@@ -132,43 +133,43 @@ def _normalize_web_search(node: Node) -> None:
 
 
 def _wrap_single_tool(node: Node) -> None:
-    """The API takes one tool in place of the list."""
+    """Wrap a single tool, which the API accepts in place of a list."""
     if isinstance(node.get("tools"), dict):
         node["tools"] = [node["tools"]]
 
 
 def _name_enumerations(node: Node) -> None:
-    """An older client wrote the numbers of enumerations, and asked for them; the API takes both."""
+    """Replace numbers of enumerations, which an older client sent, by names."""
     for name in [name for name in ENUMERATIONS if isinstance(node.get(name), int)]:
         node[name] = ENUMERATIONS[name]
 
 
 def _add_system_fingerprint(node: Node) -> None:
-    """OpenRouter's type requires it; most of its providers have none."""
+    """Add the fingerprint that OpenRouter's type requires; most of its providers send none."""
     if node.get("object") == "chat.completion":
         node.setdefault("system_fingerprint", None)
 
 
 def _add_arguments(node: Node) -> None:
-    """One of OpenRouter's providers leaves out arguments where there are none."""
+    """Add empty arguments, which one of OpenRouter's providers omits."""
     if "id" in node and "name" in (node.get("function") or {}):
         node["function"].setdefault("arguments", "")
 
 
 def _add_cost_parts(node: Node) -> None:
-    """Only the whole cost was told at first; the type wants its parts, too."""
+    """Add the parts of the cost, which early responses reported only as a total."""
     if isinstance(costs := node.get("cost_details"), dict):
         costs.setdefault("upstream_inference_prompt_cost", 0)
         costs.setdefault("upstream_inference_completions_cost", 0)
 
 
 def _remove_image_cache_control(node: Node) -> None:
-    """A cache mark on an image is passed on, though only text has one in the types."""
+    """Remove cache marks on images; the types allow them on text only."""
     if node.get("type") == "image_url":
         node.pop("cache_control", None)
 
 
-# Any word will do: which number means which is the API's business.
+# Any name will do: the mapping of numbers to names does not matter here.
 ENUMERATIONS = {
     "type": "STRING",
     "mode": "ANY",
@@ -201,7 +202,7 @@ RULES: dict[str, tuple[Callable[[Node], None], ...]] = {
     "openrouter": (_add_system_fingerprint, _add_arguments, _add_cost_parts, _remove_image_cache_control),
 }
 
-# Recordings that differ as a whole: the start of their id, and why.
+# Recordings that differ as a whole: prefix of the id, and reason.
 EXCEPTIONS = {
     "llm/test_tools_streaming/test_tools_streaming_variant_a#0": "a provider that never says why it ended",
     "llm/test_tools_streaming/test_tools_streaming_variant_b#0": "a provider that never says why it ended",

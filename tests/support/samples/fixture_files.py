@@ -1,9 +1,9 @@
-"""The project's own recordings: bodies and streams written from the wire facts, one file for each case.
+"""The fixtures of the project: bodies and streams written from the wire facts, one file per case.
 
 `tests/fixtures/<protocol>/` holds, by kind: `requests`, `responses`, `streams` (a response and a stream of the same
-name are the same answer), `broken_streams` (they fail or end early), `errors` (named by their status), `endpoints`
-(answers of the smaller endpoints), `rejected` (a request, and what the provider says to it), `conversation.json`
-(one whole tool cycle) and `covers.txt` (which file shows which row of the wire facts).
+name are the same response), `broken_streams` (they fail or end early), `errors` (named by status), `endpoints`
+(responses of minor endpoints), `rejected` (a request and the provider's error), `conversation.json` (one complete tool
+cycle) and `covers.txt` (the file that shows each row of the wire facts).
 """
 
 import json
@@ -21,7 +21,7 @@ def fixture_folder(protocol: str) -> Path:
 
 
 def fixtures(protocol: str, kind: str) -> list[tuple[str, Any]]:
-    """Every fixture of a kind, by name: parsed bodies, or the bytes of streams. A fresh copy each time."""
+    """Return fresh copies of all fixtures of a kind by name: parsed bodies, or the bytes of streams."""
     return [(path.stem, read_fixture(path)) for path in _paths(protocol, kind)]
 
 
@@ -30,24 +30,24 @@ def fixture(protocol: str, kind: str, name: str) -> Any:
 
 
 def fixture_path(protocol: str, kind: str, name: str) -> Path:
-    """The file of a fixture, whatever the framing of its protocol's streams."""
+    """Return the file of a fixture, whatever the stream framing of its protocol."""
     return next(path for path in _paths(protocol, kind) if path.stem == name)
 
 
 def body_and_stream_pairs(protocol: str) -> list[tuple[str, Any, bytes]]:
-    """The answers that exist both whole and as a stream."""
+    """Return the responses that exist both as a body and as a stream."""
     streams = dict(fixtures(protocol, "streams"))
     return [(name, body, streams[name]) for name, body in fixtures(protocol, "responses") if name in streams]
 
 
 def tool_cycle_fixture(protocol: str) -> dict[str, Any]:
-    """One tool cycle: `request`, `response`, the client's `outputs`, and the `next_request` they lead to."""
-    whole: dict[str, Any] = read_fixture(fixture_folder(protocol) / "conversation.json")
-    return whole
+    """Return one tool cycle: `request`, `response`, the client's `outputs`, and the resulting `next_request`."""
+    cycle: dict[str, Any] = read_fixture(fixture_folder(protocol) / "conversation.json")
+    return cycle
 
 
 def error_status(name: str) -> int:
-    """The HTTP status that an error fixture came with, from its name."""
+    """Return the HTTP status of an error fixture, from its name."""
     return int(name.partition("_")[0])
 
 

@@ -1,4 +1,4 @@
-"""Every value of a body, one at a time: where it stands, and the body with another value in its place."""
+"""Values of a JSON body by JSON pointer, and copies of the body with one value changed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ UNKNOWN_KEY = "x_of_tomorrow"
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Scalars with their JSON pointers."""
+    """Yield scalars with their JSON pointers."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from leaves(inner, f"{path}/{escape(key)}")
@@ -21,7 +21,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def object_paths(value: Any, path: str = "") -> Iterator[str]:
-    """Pointers of all objects."""
+    """Yield the JSON pointers of all objects."""
     if isinstance(value, dict):
         yield path
         for key, inner in value.items():
@@ -32,9 +32,11 @@ def object_paths(value: Any, path: str = "") -> Iterator[str]:
 
 
 class SeenShapes:
-    """Which places are alike: under the same keys, of objects that have the same keys and say the same of their type,
-    all the way up. Of those that are, one is as good as all: the first, and the first of those that are not first in
-    their lists."""
+    """A filter for equivalent positions in bodies.
+
+    Positions are equivalent if they have the same keys, in objects with the same keys and type, all the way up. Of
+    these, only the first position counts, and the first that is not at the start of a list.
+    """
 
     def __init__(self) -> None:
         self._seen: set[tuple[Any, ...]] = set()
@@ -66,7 +68,7 @@ def unescape(step: str) -> str:
 
 
 def resolve(body: Any, path: str) -> Any:
-    """The value that a pointer names; KeyError if there is none."""
+    """Return the value at a pointer; raise KeyError if there is none."""
     for step in path.split("/")[1:]:
         try:
             body = body[_key(body, step)]
@@ -76,25 +78,27 @@ def resolve(body: Any, path: str) -> Any:
 
 
 def with_value(body: Any, path: str, value: Any) -> Any:
-    """The body with this value at the pointer. What is not on the way there is shared, since all of a body would be
-    copied for each of its leaves."""
+    """Return the body with this value at the pointer.
+
+    All other values are shared, since copying the body for each of its leaves is slow.
+    """
     copy, parent, key = _copy_along(body, path)
     parent[key] = value
     return copy
 
 
 def without_value(body: Any, path: str) -> Any:
-    """The body without what the pointer names."""
+    """Return the body without the value at the pointer."""
     copy, parent, key = _copy_along(body, path)
     del parent[key]
     return copy
 
 
 def _copy_along(body: Any, path: str) -> tuple[Any, Any, Any]:
-    """A copy along this way, what holds its end there, and under which key."""
+    """Copy the containers along a path; return the copy, the innermost container and the last key."""
     copy = parent = body.copy()
-    *way, last = path.split("/")[1:]
-    for step in way:
+    *parents, last = path.split("/")[1:]
+    for step in parents:
         key = _key(parent, step)
         parent[key] = parent = parent[key].copy()
     return copy, parent, _key(parent, last)

@@ -1,4 +1,4 @@
-"""What the laws are tried on: the project's own fixtures always, and the recorded corpus where it is present."""
+"""Bodies for the laws: always the fixtures, and the recorded corpus if it is present."""
 
 import json
 import os
@@ -14,24 +14,24 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 PROTOCOL_NAMES = tuple(PROTOCOLS)
 NON_PROVIDER_RECORDING = "test_openai/test_invalid_response#0"
-"""Recorded to show what an address answers that is no provider's: its body is of no protocol."""
+"""A recording of a response from a URL that is no provider; its body has no protocol."""
 
 PAIRS = list(permutations(PROTOCOL_NAMES, 2))
 WHOLE_CORPUS = bool(os.environ.get("TOOLWIRE_WHOLE_CORPUS"))
-"""`make test-laws`: every recording is tried with every target. Else each with every other one: all takes long."""
+"""`make test-laws` sets this to try every recording with every target; otherwise each gets every other target."""
 
 
 def sample_for_target(samples: dict[str, Any], target: str) -> dict[str, Any]:
-    """All fixtures, and of the recordings those whose turn it is with this target."""
+    """Return all fixtures, and the recordings that are selected for this target."""
     turn = PROTOCOL_NAMES.index(target)
     recorded = [name for name in samples if "#" in name]
-    left_out = set() if WHOLE_CORPUS else {name for place, name in enumerate(recorded) if (place + turn) % 2}
-    return {name: one for name, one in samples.items() if name not in left_out}
+    skipped = set() if WHOLE_CORPUS else {name for index, name in enumerate(recorded) if (index + turn) % 2}
+    return {name: body for name, body in samples.items() if name not in skipped}
 
 
 @cache
 def requests(protocol: str) -> dict[str, Any]:
-    """Requests that a provider accepts, by name."""
+    """Return requests that a provider accepts, by name."""
     return _bodies(protocol, "requests") | {
         exchange.id: exchange.request for exchange in _recordings(protocol) if isinstance(exchange.request, dict)
     }
@@ -78,12 +78,12 @@ def _recordings(protocol: str) -> list[corpus.Recording]:
 
 
 def address_options(source: str, kind: str) -> dict[str, Any]:
-    """What a protocol keeps in the address, where a test must say it."""
+    """Return the options that a protocol has in the URL instead of the body."""
     return {"model": "gemini-3-pro"} if source == "gemini" and kind == "request" else {}
 
 
 def fixture_requests(protocol: str) -> dict[str, Any]:
-    """Only the project's own: small enough to try every leaf of."""
+    """Return the fixtures only, which are small enough to test every leaf."""
     return _bodies(protocol, "requests")
 
 

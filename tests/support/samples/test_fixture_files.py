@@ -128,7 +128,7 @@ def test_a_response_and_its_stream_are_equivalent(protocol: str, name: str, body
 
 
 @pytest.mark.parametrize(("protocol", "name", "wire"), _every("broken_streams"))
-def test_broken_streams_are_refused(protocol: str, name: str, wire: bytes) -> None:
+def test_broken_streams_are_rejected(protocol: str, name: str, wire: bytes) -> None:
     with pytest.raises(Exception, match=r".+"):
         fold_stream(protocol, wire)
 

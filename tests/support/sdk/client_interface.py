@@ -1,4 +1,4 @@
-"""What a test says to a model, and what it hears, whatever the SDK."""
+"""The interface that tests use to drive each SDK in the same way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class ReceivedCall:
 
 @dataclass(frozen=True)
 class ReceivedResponse:
-    """What the SDK's user sees of an answer. `pieces` is how many events a stream had; one for a whole answer."""
+    """A response as the SDK's user sees it; `pieces` counts stream events, and is 1 without streaming."""
 
     text: str
     calls: tuple[ReceivedCall, ...] = ()
@@ -40,7 +40,10 @@ class ReceivedResponse:
 
 @dataclass
 class SdkClient:
-    """`error` is what the SDK raises where a request is refused. `options` has the last word on what is asked."""
+    """A conversation through one SDK.
+
+    `error` is the exception that the SDK raises for a rejected request. `options` override the request.
+    """
 
     rejection: ClassVar[type[Exception]]
 

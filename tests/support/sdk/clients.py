@@ -1,7 +1,7 @@
-"""A conversation with tools through each official SDK, all driven alike: say something, answer its calls, look.
+"""A tool conversation through each official SDK, with one interface: send text, send results, inspect.
 
-Each keeps the history as its SDK's users do, with what the SDK gave back. `history` is open to a test that wants to
-break it.
+Each client keeps the history as users of its SDK do, with the objects that the SDK returned. Tests may modify `history`
+to break it.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from tests.support.sdk.openai_clients import OpenaiChat, OpenaiResponses, Openro
 
 __all__ = ["API_KEY", "SDK_CLIENTS", "WEATHER_TOOL", "ClientTool", "ReceivedCall", "ReceivedResponse", "SdkClient"]
 
-# One client for each address, kept open as in a long-lived program: most of its cost is reading certificates.
+# One client per URL, kept open as in a long-running program: most of its cost is loading certificates.
 
 
 @cache
@@ -93,27 +93,27 @@ class Ollama(SdkClient):
         return self._request()
 
     def _request(self) -> ReceivedResponse:
-        asked: dict[str, Any] = {"model": self.model, "messages": self.history}
+        options: dict[str, Any] = {"model": self.model, "messages": self.history}
         if self.tools:
-            asked["tools"] = nested_declarations(self.tools)
+            options["tools"] = nested_declarations(self.tools)
         if self.thinking:
-            asked["think"] = True
-        asked |= self.options
+            options["think"] = True
+        options |= self.options
         client = _ollama(self.base_url)
-        answers = list(client.chat(**asked, stream=True)) if self.stream else [client.chat(**asked, stream=False)]
-        said = [answer.message for answer in answers]
-        calls = [call for message in said for call in message.tool_calls or ()]
-        whole: dict[str, Any] = {
+        answers = list(client.chat(**options, stream=True)) if self.stream else [client.chat(**options, stream=False)]
+        messages = [answer.message for answer in answers]
+        calls = [call for message in messages for call in message.tool_calls or ()]
+        message: dict[str, Any] = {
             "role": "assistant",
-            "content": "".join(message.content or "" for message in said),
-            "thinking": "".join(message.thinking or "" for message in said),
+            "content": "".join(message.content or "" for message in messages),
+            "thinking": "".join(message.thinking or "" for message in messages),
             "tool_calls": [call.model_dump() for call in calls],
         }
-        self.history.append(whole)
+        self.history.append(message)
         return ReceivedResponse(
-            text=whole["content"],
+            text=message["content"],
             calls=tuple(ReceivedCall(None, call.function.name, dict(call.function.arguments)) for call in calls),
-            thinking=whole["thinking"],
+            thinking=message["thinking"],
             event_count=len(answers),
         )
 

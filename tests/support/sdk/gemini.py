@@ -1,7 +1,7 @@
-"""What Google's own SDK accepts: bodies against its types, streams through its reader of chunks.
+"""Validation with Google's SDK: bodies by its types, streams by its chunk reader.
 
-The SDK keeps the pieces of a streamed answer as they come; a reader joins the texts of one kind, as it does itself for
-`text` and `function_calls` of one chunk. Its types take both spellings of a name, and refuse what they don't know.
+The SDK does not join the chunks of a streamed response. The reader here joins texts of one kind, as the SDK does for
+`text` and `function_calls` of one chunk. Its types accept both spellings of a name and reject unknown fields.
 """
 
 import json
@@ -28,13 +28,13 @@ class _Body(BaseModel):
 
 
 class _Generation(types.GenerationConfig):
-    """With what the SDK's converters put there and its own type lacks."""
+    """The generation config, with fields that the SDK's converters add and its type lacks."""
 
     image_config: types.ImageConfig | None = None
 
 
 class _Request(_Body):
-    """The body of `generateContent`, of the SDK's own types: it has none for the whole."""
+    """The body of `generateContent`, composed of SDK types; the SDK has no type for it."""
 
     contents: list[types.Content] = Field(min_length=1)
     system_instruction: types.Content | None = None
@@ -86,14 +86,14 @@ STOPS = {
 
 
 def accept_request(body: Any) -> str | None:
-    """None if the SDK's types take the body at every level, else the first thing wrong with it."""
+    """Return None if the SDK's types accept the body at every level, otherwise the first error."""
     if isinstance(body, dict) and "config" in body:
         return _accept_call(body)
     return _accept(_Request, body)
 
 
 def _accept_call(body: dict[str, Any]) -> str | None:
-    """The arguments of the SDK's own method; it has checks of its own for contents of other forms."""
+    """Check the arguments of the SDK's method, which validates other forms of contents."""
     return _accept(types.GenerateContentConfig, body["config"])
 
 
@@ -102,7 +102,7 @@ def accept_response(body: Any) -> str | None:
 
 
 def _with_known_fields(body: Any) -> Any:
-    """Without fields that the SDK does not know: it takes them out itself before it looks."""
+    """Remove fields unknown to the SDK, as it does before it validates."""
     copy = json.loads(json.dumps(body))
     _remove_extra_fields(types.GenerateContentResponse, copy)
     return copy
@@ -124,10 +124,10 @@ def _accept(model: type[BaseModel], body: Any) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of words that are newer than it, and takes them
-            # From JSON, because only there are bytes read as base64.
+            # Validate from JSON, because only then are bytes read as base64.
             model.model_validate_json(json.dumps(body))
     except ValidationError as error:
-        deepest = max(error.errors(include_url=False, include_context=False), key=lambda found: len(found["loc"]))
+        deepest = max(error.errors(include_url=False, include_context=False), key=lambda error: len(error["loc"]))
         return f"{'.'.join(map(str, deepest['loc']))}: {deepest['msg']}"
     except AttributeError as error:  # its own, for the number of an enumeration in place of the word
         return str(error)
@@ -135,33 +135,35 @@ def _accept(model: type[BaseModel], body: Any) -> str | None:
 
 
 def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
-    """What the chunks of a stream say together. Raises what the SDK raises, or `StreamRefused`."""
+    """Fold the chunks of a stream into a summary; raise the SDK's error or `InvalidStream`."""
     return summary(fold_body(wire, tolerant=tolerant))
 
 
 def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
-    """The body that the chunks make up: texts of one kind in a row are one part, unless one is signed.
+    """Fold the chunks into one body: consecutive texts of one kind are one part, unless one is signed.
 
-    `tolerant` also takes a stream that says of no candidate why it ended.
+    `tolerant` also accepts a stream without a finish reason.
     """
     candidates: dict[int, dict[str, Any]] = {}
-    whole: dict[str, Any] = {}
+    body: dict[str, Any] = {}
     for chunk in _chunks(wire):
         if "error" in chunk:
             raise InvalidStream(f"error: {chunk['error'].get('message')}")
         _read(chunk)
-        for place, candidate in enumerate(chunk.get("candidates") or ()):
-            known = candidates.setdefault(candidate.get("index", place), {"content": {"role": "model", "parts": []}})
-            known.update({key: value for key, value in candidate.items() if key != "content"})
+        for position, candidate in enumerate(chunk.get("candidates") or ()):
+            merged = candidates.setdefault(
+                candidate.get("index", position), {"content": {"role": "model", "parts": []}}
+            )
+            merged.update({key: value for key, value in candidate.items() if key != "content"})
             for part in (candidate.get("content") or {}).get("parts") or ():
-                _join(known["content"]["parts"], part)
-        whole.update({key: value for key, value in chunk.items() if key != "candidates"})
+                _join(merged["content"]["parts"], part)
+        body.update({key: value for key, value in chunk.items() if key != "candidates"})
     if not tolerant and any("finishReason" not in one for one in candidates.values()):
         raise InvalidStream("no finishReason")
-    if not (candidates or "promptFeedback" in whole):
+    if not (candidates or "promptFeedback" in body):
         raise InvalidStream("no candidate")
-    whole["candidates"] = [candidates[number] for number in sorted(candidates)]
-    return whole
+    body["candidates"] = [candidates[number] for number in sorted(candidates)]
+    return body
 
 
 def _chunks(wire: bytes) -> list[dict[str, Any]]:
@@ -187,20 +189,20 @@ def _is_growing(parts: list[dict[str, Any]]) -> bool:
 
 
 def _append_piece(parts: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """Arguments by their paths, as the documents tell to join them."""
+    """Apply argument fragments by their paths, as the vendor documents."""
     call = part["functionCall"]
     if "name" in call:
         if _is_growing(parts):
             del parts[-1]["functionCall"]["willContinue"]
         parts.append({**part, "functionCall": {"name": call["name"], "args": {}, "willContinue": True}})
     grown = parts[-1]["functionCall"]
-    for piece in call.get("partialArgs", ()):
-        _set(grown["args"], piece["jsonPath"], piece)
+    for fragment in call.get("partialArgs", ()):
+        _set(grown["args"], fragment["jsonPath"], fragment)
     if not call.get("willContinue"):
         del grown["willContinue"]
 
 
-def _set(tree: Any, path: str, piece: dict[str, Any]) -> None:
+def _set(tree: Any, path: str, fragment: dict[str, Any]) -> None:
     steps: list[Any] = []
     for name in path.removeprefix("$.").split("."):
         key, *indices = name.replace("]", "").split("[")
@@ -214,20 +216,20 @@ def _set(tree: Any, path: str, piece: dict[str, Any]) -> None:
         else:
             tree = tree.setdefault(step, empty)
     last = steps[-1]
-    if "stringValue" in piece:
-        tree[last] = tree.get(last, "") + piece["stringValue"]
+    if "stringValue" in fragment:
+        tree[last] = tree.get(last, "") + fragment["stringValue"]
     else:
-        tree[last] = piece.get("numberValue", piece.get("boolValue"))
+        tree[last] = fragment.get("numberValue", fragment.get("boolValue"))
 
 
 def summary(body: dict[str, Any]) -> Summary:
     response = _read(body)
     usage = _usage(response.usage_metadata)
-    said = [_candidate(candidate, usage) for candidate in response.candidates or ()]
-    if not said:
+    summaries = [_candidate(candidate, usage) for candidate in response.candidates or ()]
+    if not summaries:
         blocked = response.prompt_feedback is not None and response.prompt_feedback.block_reason is not None
         return _summarize("", "", [], "filtered" if blocked else None, usage)
-    return {**said[0], "other_choices": said[1:]}
+    return {**summaries[0], "other_choices": summaries[1:]}
 
 
 def _candidate(candidate: types.Candidate, usage: dict[str, int]) -> Summary:

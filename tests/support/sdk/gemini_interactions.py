@@ -1,6 +1,6 @@
-"""What google-genai accepts of the Interactions API: bodies against its types, streams through its own reader.
+"""Validation of Interactions with google-genai: bodies by its types, streams by its reader.
 
-The SDK has no accumulator: it hands out events. They are folded here as its documentation says to read them.
+The SDK has no accumulator and yields events. They are folded here as its documentation describes.
 """
 
 import json
@@ -32,7 +32,7 @@ STOPS = {
     "failed": "error",
 }
 SENTINEL = "[DONE]"
-# A dictionary that the SDK sends with whatever is in it.
+# A dictionary that the SDK sends unchanged.
 OPEN_TYPE = "DynamicAgentConfigParam"
 
 
@@ -45,7 +45,7 @@ class _ErrorBody(BaseModel):
 
 
 class _InteractionsTypeBuilder(RequestTypeBuilder):
-    """Also reads aliases of types, words that may be new, and dictionaries without any declared key."""
+    """A type builder that also supports type aliases, open enumerations and dictionaries without declared keys."""
 
     def rebuild(self, annotation: Any) -> Any:
         if isinstance(annotation, TypeAliasType):
@@ -77,7 +77,7 @@ def _adapter(annotation: Any, unknown_fields: bool) -> TypeAdapter[Any]:
 
 
 def accept_request(body: Any) -> str | None:
-    """None if the SDK's request type takes the body at every level, else the first thing wrong with it."""
+    """Return None if the SDK's request type accepts the body at every level, otherwise the first error."""
     agent = isinstance(body, dict) and "agent" in body
     if agent and body.get("agent_config", {}).get("type") == "dynamic":
         body = {name: value for name, value in body.items() if name != "agent_config"}
@@ -85,7 +85,7 @@ def accept_request(body: Any) -> str | None:
 
 
 def accept_response(body: Any) -> str | None:
-    """None if both the SDK's dictionary type and its model take the body."""
+    """Return None if both the SDK's dictionary type and its model accept the body."""
     if (refusal := _accept(_adapter(InteractionTypedDict, True), body)) is not None:
         return refusal
     try:
@@ -125,33 +125,33 @@ def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
 
 
 def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
-    """The interaction that the SDK's events tell. `tolerant` reads what is not valid as the SDK does by default."""
+    """Fold the SDK's events into an interaction; `tolerant` reads invalid events as the SDK does by default."""
     response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=wire)
     stream: Any = Stream(response, parse_leniently if tolerant else _parse_strictly, SENTINEL)
     folded: dict[str, Any] = {}
     steps: dict[int, dict[str, Any]] = {}
     open_steps: set[int] = set()
     for event in stream:
-        told = event.data.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
-        match told.get("event_type"):
+        payload = event.data.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+        match payload.get("event_type"):
             case "interaction.created":
-                folded |= told["interaction"]
+                folded |= payload["interaction"]
             case "step.start":
-                _require(tolerant or told["index"] not in steps, "a step starts twice")
-                steps[told["index"]] = dict(told["step"])
-                open_steps.add(told["index"])
+                _require(tolerant or payload["index"] not in steps, "a step starts twice")
+                steps[payload["index"]] = dict(payload["step"])
+                open_steps.add(payload["index"])
             case "step.delta":
-                _require(tolerant or told["index"] in open_steps, "a delta of no open step")
-                _apply_delta(steps.setdefault(told["index"], {"type": "model_output"}), told["delta"])
+                _require(tolerant or payload["index"] in open_steps, "a delta of no open step")
+                _apply_delta(steps.setdefault(payload["index"], {"type": "model_output"}), payload["delta"])
             case "step.stop":
-                _require(tolerant or told["index"] in open_steps, "the stop of no open step")
-                open_steps.discard(told["index"])
+                _require(tolerant or payload["index"] in open_steps, "the stop of no open step")
+                open_steps.discard(payload["index"])
             case "interaction.completed":
-                folded |= told["interaction"]
+                folded |= payload["interaction"]
                 _require(not folded.get("errors"), f"failed: {folded.get('errors')}")
                 return _complete_body(folded, steps)
             case "error":
-                raise InvalidStream(f"error event: {told.get('error')}")
+                raise InvalidStream(f"error event: {payload.get('error')}")
             case _:
                 pass
     raise InvalidStream("no interaction.completed")
@@ -162,7 +162,7 @@ def _parse_strictly(text: str) -> Any:
 
 
 def parse_leniently(text: str) -> Any:
-    """As the SDK's `unmarshal_json` reads it, which builds a model around the type for each event: most of its time."""
+    """Parse as the SDK's `unmarshal_json` does, without its cost of building a model for each event."""
     return InteractionSSEStreamEvent.model_validate(from_json(text), context={ALLOW_UNKNOWN_UNION_VARIANTS: True})
 
 
@@ -209,12 +209,12 @@ def _arguments(text: str) -> Any:
         return text
 
 
-# ---- what an answer says
+# ---- summaries
 
 
 def summary(body: dict[str, Any]) -> Summary:
     steps = [step for step in body.get("steps", []) if step["type"] != "user_input"]
-    said = [part for step in steps if step["type"] == "model_output" for part in step.get("content") or ()]
+    parts = [part for step in steps if step["type"] == "model_output" for part in step.get("content") or ()]
     thoughts = [part for step in steps if step["type"] == "thought" for part in step.get("summary") or ()]
     calls: list[Call] = [
         {"id": step["id"], "name": step["name"], "arguments": step["arguments"]}
@@ -223,7 +223,7 @@ def summary(body: dict[str, Any]) -> Summary:
     ]
     stop = STOPS.get(body["status"], body["status"])
     return {
-        "text": "".join(part["text"] for part in said if part["type"] == "text"),
+        "text": "".join(part["text"] for part in parts if part["type"] == "text"),
         "refusal": "",
         "reasoning": "".join(part["text"] for part in thoughts if part["type"] == "text"),
         "calls": calls,

@@ -1,4 +1,4 @@
-"""The SDK of Google, for both of its protocols."""
+"""Clients of Google's SDK for both of its protocols."""
 
 import json
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ class Gemini(SdkClient):
         if self.thinking:
             config["thinking_config"] = {"include_thoughts": True}
         config |= self.options
-        asked: dict[str, Any] = {"model": self.model, "contents": self.history, "config": config}
+        options: dict[str, Any] = {"model": self.model, "contents": self.history, "config": config}
         client = _google(self.base_url)
         if self.stream:
-            chunks = list(client.models.generate_content_stream(**asked))
+            chunks = list(client.models.generate_content_stream(**options))
         else:
-            chunks = [client.models.generate_content(**asked)]
+            chunks = [client.models.generate_content(**options)]
         parts = [
             part
             for chunk in chunks
@@ -80,19 +80,21 @@ class GeminiInteractions(SdkClient):
         return self._request()
 
     def _request(self) -> ReceivedResponse:
-        asked: dict[str, Any] = {"model": self.model, "input": self.history, "store": False}
+        options: dict[str, Any] = {"model": self.model, "input": self.history, "store": False}
         if self.tools:
-            asked["tools"] = flat_declarations(self.tools)
+            options["tools"] = flat_declarations(self.tools)
         if self.thinking:
-            asked["generation_config"] = {"thinking_level": "high", "thinking_summaries": "auto"}
-        asked |= self.options
+            options["generation_config"] = {"thinking_level": "high", "thinking_summaries": "auto"}
+        options |= self.options
         pieces = 1
         client = _google(self.base_url)
         if self.stream:
-            events = [event.model_dump(exclude_none=True) for event in client.interactions.create(**asked, stream=True)]
+            events = [
+                event.model_dump(exclude_none=True) for event in client.interactions.create(**options, stream=True)
+            ]
             steps, pieces = _steps(events), len([event for event in events if event["event_type"] == "step.delta"])
         else:
-            interaction = client.interactions.create(**asked)
+            interaction = client.interactions.create(**options)
             steps = [step.model_dump(exclude_none=True) for step in interaction.steps or ()]
         self.history += steps
         return ReceivedResponse(
@@ -110,7 +112,7 @@ class GeminiInteractions(SdkClient):
 
 
 def _steps(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The SDK has no accumulator for interactions: its users join deltas themselves."""
+    """Join deltas into steps; the SDK has no accumulator for interactions."""
     steps: list[dict[str, Any]] = []
     arguments: dict[int, str] = {}
     for event in events:

@@ -1,7 +1,7 @@
-"""What Ollama's official SDK accepts: bodies against its types, streams through its own reader.
+"""Validation with Ollama's SDK: bodies by its types, streams by its reader.
 
-Its types leave out what the server's own source has (ids, indices, what to do when the context is full), and its
-`messages` take any mapping: the models here add the former, and read every message as the SDK's `Message`.
+Its types lack fields that the server has (ids, indices, context overflow), and its `messages` accept any mapping. The
+models here add these fields and read every message as the SDK's `Message`.
 """
 
 import base64
@@ -40,7 +40,7 @@ class _Message(Message):
 
 
 class _ToolFunction(Tool.Function):
-    # What a schema may hold beside what the SDK knows is the server's business: it ignores the rest.
+    # The server ignores schema keywords that the SDK does not know.
     model_config = ConfigDict(extra="forbid")
     name: str
 
@@ -69,7 +69,7 @@ class _Error(BaseModel):
 
 
 def accept_request(body: Any, *, unknown_fields: bool = False) -> str | None:
-    """None if the SDK's types take the body at every level, else the first thing wrong with it."""
+    """Return None if the SDK's types accept the body at every level, otherwise the first error."""
     known = {name: value for name, value in body.items() if not unknown_fields or name in _Request.model_fields}
     if (refusal := _validation_error(_Request, known)) is not None:
         return refusal
@@ -100,7 +100,7 @@ def _validation_error(model: type[BaseModel], body: Any) -> str | None:
 
 
 def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
-    """Folds a raw stream as the SDK's examples do; the SDK reads it, and raises what it finds in it."""
+    """Fold a raw stream as the SDK's examples do; raise the SDK's error."""
     content = thinking = ""
     calls: list[Any] = []
     last: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def _call(call: dict[str, Any]) -> Call:
 
 
 def _usage(body: dict[str, Any]) -> dict[str, int]:
-    """Counts of zero are left out on the wire."""
+    """Return the usage; the wire omits counts of zero."""
     if body.get("prompt_eval_count") is None and body.get("eval_count") is None:
         return {}
     counts = {"input": body.get("prompt_eval_count") or 0, "output": body.get("eval_count") or 0}

@@ -1,4 +1,4 @@
-"""The SDKs of OpenAI, and of OpenRouter, which speaks its Chat."""
+"""Clients of the OpenAI SDK and of the OpenRouter SDK, which uses Chat Completions."""
 
 import json
 from collections.abc import Sequence
@@ -55,19 +55,19 @@ class OpenaiChat(SdkClient):
                 message = stream.get_final_completion().choices[0].message
         else:
             message = client.chat.completions.create(**options).choices[0].message
-        said = message.model_dump(exclude_none=True)
-        for call in said.get("tool_calls", ()):
+        message_fields = message.model_dump(exclude_none=True)
+        for call in message_fields.get("tool_calls", ()):
             call["function"].pop("parsed_arguments", None)
             call.pop("index", None)
-        said.pop("parsed", None)
-        self.history.append(said)
+        message_fields.pop("parsed", None)
+        self.history.append(message_fields)
         return ReceivedResponse(
             text=message.content or "",
             calls=tuple(
                 ReceivedCall(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
-                for call in said.get("tool_calls", ())
+                for call in message_fields.get("tool_calls", ())
             ),
-            thinking=said.get("reasoning_content", ""),
+            thinking=message_fields.get("reasoning_content", ""),
             event_count=pieces,
         )
 
@@ -132,56 +132,56 @@ class Openrouter(SdkClient):
         return self._request()
 
     def _request(self) -> ReceivedResponse:
-        asked: dict[str, Any] = {"model": self.model, "messages": self.history}
+        options: dict[str, Any] = {"model": self.model, "messages": self.history}
         if self.tools:
-            asked["tools"] = nested_declarations(self.tools)
+            options["tools"] = nested_declarations(self.tools)
         if self.thinking:
-            asked["reasoning"] = {"effort": "high"}
-        asked |= self.options
+            options["reasoning"] = {"effort": "high"}
+        options |= self.options
         client = _openrouter(self.base_url)
         if self.stream:
-            chunks = [chunk.model_dump(by_alias=True) for chunk in client.chat.send(**asked, stream=True)]
-            said, pieces = (
+            chunks = [chunk.model_dump(by_alias=True) for chunk in client.chat.send(**options, stream=True)]
+            message_fields, pieces = (
                 _join_deltas([chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]),
                 len(chunks),
             )
         else:
-            answer = client.chat.send(**asked, stream=False)
-            said, pieces = answer.model_dump(by_alias=True)["choices"][0]["message"], 1
-        said = {name: value for name, value in said.items() if value}
-        self.history.append({"role": "assistant", **said})
+            answer = client.chat.send(**options, stream=False)
+            message_fields, pieces = answer.model_dump(by_alias=True)["choices"][0]["message"], 1
+        message_fields = {name: value for name, value in message_fields.items() if value}
+        self.history.append({"role": "assistant", **message_fields})
         return ReceivedResponse(
-            text=said.get("content", ""),
+            text=message_fields.get("content", ""),
             calls=tuple(
                 ReceivedCall(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
-                for call in said.get("tool_calls", ())
+                for call in message_fields.get("tool_calls", ())
             ),
-            thinking=said.get("reasoning", ""),
+            thinking=message_fields.get("reasoning", ""),
             event_count=pieces,
         )
 
 
 def _join_deltas(deltas: list[dict[str, Any]]) -> dict[str, Any]:
-    """A message from the deltas of a stream, as its documentation tells users to join them."""
-    said: dict[str, Any] = {"content": "", "reasoning": ""}
+    """Join the deltas of a stream into a message, as the vendor documents."""
+    message_fields: dict[str, Any] = {"content": "", "reasoning": ""}
     calls: dict[int, dict[str, Any]] = {}
     details: dict[tuple[int, str], dict[str, Any]] = {}
     for delta in deltas:
-        said["content"] += delta.get("content") or ""
-        said["reasoning"] += delta.get("reasoning") or ""
+        message_fields["content"] += delta.get("content") or ""
+        message_fields["reasoning"] += delta.get("reasoning") or ""
         for call in delta.get("tool_calls") or ():
-            found = calls.setdefault(
+            joined = calls.setdefault(
                 call["index"], {"id": call.get("id"), "type": "function", "function": {"arguments": ""}}
             )
             function = call.get("function") or {}
-            found["function"]["arguments"] += function.get("arguments") or ""
+            joined["function"]["arguments"] += function.get("arguments") or ""
             if function.get("name"):
-                found["function"]["name"] = function["name"]
+                joined["function"]["name"] = function["name"]
         for entry in delta.get("reasoning_details") or ():
-            whole = details.setdefault((entry["index"], entry["type"]), {})
+            detail = details.setdefault((entry["index"], entry["type"]), {})
             for name, value in entry.items():
                 grows = name in ("text", "summary", "data") and isinstance(value, str)
-                whole[name] = whole.get(name, "") + value if grows else value or whole.get(name)
-    said["tool_calls"] = list(calls.values())
-    said["reasoning_details"] = list(details.values())
-    return said
+                detail[name] = detail.get(name, "") + value if grows else value or detail.get(name)
+    message_fields["tool_calls"] = list(calls.values())
+    message_fields["reasoning_details"] = list(details.values())
+    return message_fields

@@ -1,4 +1,4 @@
-"""What OpenRouter's SDK (openrouter 1.3.84) accepts: bodies against its types, streams through its own reader."""
+"""Validation with OpenRouter's SDK (openrouter 1.3.84): bodies by its types, streams by its reader."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ from tests.support.sdk.streams import InvalidStream
 from tests.support.sdk.summaries import Summary
 from tests.support.sdk.summaries import summary as chat_summary
 
-# Documented, recorded from the wire or written by OpenRouter's other clients, but not in the generated types.
+# Fields that are documented, recorded or sent by OpenRouter's other clients, but missing in the generated types.
 UNTYPED = {
     "ChatRequest": {"n", "verbosity", "route", "transforms", "preset", "usage"},
     "ChatRequestReasoning": {"max_tokens", "exclude", "enabled"},
@@ -35,14 +35,14 @@ class _Error(BaseModel):
 
 
 class _ErrorBody(BaseModel):
-    """What all of the SDK's error types have in common: there is one for each status."""
+    """The common part of the SDK's error types, which has one type per status."""
 
     error: _Error
     user_id: str | None = None
 
 
 def accept_request(body: Any) -> str | None:
-    """None if the SDK's request type takes the body and knows all of its fields, else the first thing wrong."""
+    """Return None if the SDK's request type accepts the body and knows all of its fields, otherwise the first error."""
     return _accept(ChatRequest, body)
 
 
@@ -56,30 +56,36 @@ def accept_error(body: Any) -> str | None:
 
 def _accept(model: type[BaseModel], body: Any) -> str | None:
     try:
-        read = model.model_validate_json(json.dumps(body))
+        parsed = model.model_validate_json(json.dumps(body))
     except ValidationError as error:
-        deepest = max(error.errors(include_url=False, include_context=False), key=lambda found: len(found["loc"]))
+        deepest = max(
+            error.errors(include_url=False, include_context=False), key=lambda fields_found: len(fields_found["loc"])
+        )
         return f"{'.'.join(map(str, deepest['loc']))}: {deepest['msg']}"
-    return _unknown_field(read, body, "")
+    return _unknown_field(parsed, body, "")
 
 
-def _unknown_field(read: Any, body: Any, path: str) -> str | None:
-    """The first field, or variant, that the types don't know; the models themselves leave it out in silence."""
-    if isinstance(read, list) and isinstance(body, list):
-        found = (_unknown_field(*pair, f"{path}.{index}") for index, pair in enumerate(zip(read, body, strict=True)))
-        return next((one for one in found if one is not None), None)
-    if not isinstance(read, BaseModel) or not isinstance(body, dict):
+def _unknown_field(parsed: Any, body: Any, path: str) -> str | None:
+    """Return the first field or variant that the types do not know; the models drop it silently."""
+    if isinstance(parsed, list) and isinstance(body, list):
+        fields_found = (
+            _unknown_field(*pair, f"{path}.{index}") for index, pair in enumerate(zip(parsed, body, strict=True))
+        )
+        return next((entry for entry in fields_found if entry is not None), None)
+    if not isinstance(parsed, BaseModel) or not isinstance(body, dict):
         return None
-    if getattr(read, "is_unknown", False) or type(read).__name__ == "Unset":
+    if getattr(parsed, "is_unknown", False) or type(parsed).__name__ == "Unset":
         return f"{path}: is of no known type"
-    fields = {field.alias or name: name for name, field in type(read).model_fields.items()}
-    if read.model_config.get("extra") != "allow":
-        extra = body.keys() - fields.keys() - UNTYPED.get(type(read).__name__, set())
+    fields = {field.alias or name: name for name, field in type(parsed).model_fields.items()}
+    if parsed.model_config.get("extra") != "allow":
+        extra = body.keys() - fields.keys() - UNTYPED.get(type(parsed).__name__, set())
         if extra:
-            return f"{path}.{min(extra)}: is no field of {type(read).__name__}"
-    both = fields.keys() & body.keys()
-    found = (_unknown_field(vars(read)[fields[name]], body[name], f"{path}.{name}") for name in sorted(both))
-    return next((one for one in found if one is not None), None)
+            return f"{path}.{min(extra)}: is no field of {type(parsed).__name__}"
+    shared_names = fields.keys() & body.keys()
+    fields_found = (
+        _unknown_field(vars(parsed)[fields[name]], body[name], f"{path}.{name}") for name in sorted(shared_names)
+    )
+    return next((entry for entry in fields_found if entry is not None), None)
 
 
 def summary(body: dict[str, Any]) -> Summary:
@@ -91,9 +97,9 @@ def fold_stream(wire: bytes, *, tolerant: bool = False) -> Summary:
 
 
 def fold_body(wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
-    """The response that the chunks add up to, each read as the SDK reads it; it has no accumulator of its own.
+    """Fold chunks into a response, each parsed as the SDK does; it has no accumulator.
 
-    `tolerant` leaves out the checks that its types know every field, and that each choice says why it ended.
+    `tolerant` skips the checks for unknown fields and for finish reasons.
     """
     answer: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
@@ -127,8 +133,8 @@ def _apply_delta(choice: dict[str, Any], choice_delta: dict[str, Any]) -> None:
 
 
 def _join(entries: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
-    """Fragments of the same type and index are one entry; of a signature the last one counts."""
-    same = [one for one in entries if all(one.get(key) == fragment.get(key) for key in ("type", "index"))]
+    """Join fragments of the same type and index into one entry; the last signature wins."""
+    same = [entry for entry in entries if all(entry.get(key) == fragment.get(key) for key in ("type", "index"))]
     if not same:
         entries.append(dict(fragment))
         return
@@ -140,11 +146,11 @@ def _join(entries: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
 
 
 def _join_call(calls: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
-    call = next((one for one in calls if one["index"] == fragment["index"]), None)
+    call = next((entry for entry in calls if entry["index"] == fragment["index"]), None)
     if call is None:
         call = {"index": fragment["index"], "id": None, "function": {"name": "", "arguments": ""}}
         calls.append(call)
-    said = fragment.get("function") or {}
+    function = fragment.get("function") or {}
     call["id"] = fragment.get("id") or call["id"]
-    call["function"]["name"] = said.get("name") or call["function"]["name"]
-    call["function"]["arguments"] += said.get("arguments") or ""
+    call["function"]["name"] = function.get("name") or call["function"]["name"]
+    call["function"]["arguments"] += function.get("arguments") or ""

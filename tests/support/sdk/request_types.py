@@ -1,8 +1,8 @@
-"""The official SDKs' request types, rebuilt so that pydantic checks every level of a plain JSON body.
+"""Request types of the official SDKs, rebuilt so that pydantic checks every level of a JSON body.
 
-As published they can't refuse much: `Iterable[...]` is validated only when iterated, TypedDicts ignore keys they
-don't know, unions hold pydantic models and open files beside the JSON forms, and a union of thirty dictionaries
-answers a mistake with thirty complaints. The rebuilt types differ in exactly these four points.
+The published types reject little: `Iterable[...]` is validated only when iterated, TypedDicts ignore unknown keys,
+unions contain pydantic models and open files beside JSON forms, and a union of thirty dictionaries reports one mistake
+thirty times. The rebuilt types differ in exactly these four points.
 """
 
 import functools
@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NotRequired, Required, get_args
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter
 from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
-# Only a Python caller can hand these over; a body on the wire never holds them.
+# Values that only Python callers can pass; they never occur in a JSON body.
 _NON_JSON_TYPES = (typing.IO, os.PathLike)
 _DISCRIMINATING_KEYS = ("type", "role")
 _PLAIN_TAG = "plain"
@@ -57,8 +57,8 @@ class RequestTypeBuilder:
             hints = get_type_hints(annotation, include_extras=True)
             fields = {}
             for name, hint in hints.items():
-                bare = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
-                fields[name] = (Required if _is_required(annotation, name, hint) else NotRequired)[self.rebuild(bare)]
+                inner = get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
+                fields[name] = (Required if _is_required(annotation, name, hint) else NotRequired)[self.rebuild(inner)]
             make: Any = TypedDict
             rebuilt = make(annotation.__name__, fields)
             rebuilt.__pydantic_config__ = self._config
@@ -68,17 +68,17 @@ class RequestTypeBuilder:
     def _union(self, members: Iterable[Any]) -> Any:
         flat = [member for member in _flatten(members) if not _is_python_only(member)]
         dictionaries = [member for member in flat if is_typeddict(member)]
-        others = [self.rebuild(member) for member in flat if not is_typeddict(member)]
+        rebuilt = [self.rebuild(member) for member in flat if not is_typeddict(member)]
         key = _discriminating_key(dictionaries)
         if key is None or any(get_origin(member) is dict for member in flat):
-            return _union_of(others + [self.rebuild(member) for member in dictionaries])
+            return _union_of(rebuilt + [self.rebuild(member) for member in dictionaries])
         groups: dict[str, list[Any]] = {}
         for member in dictionaries:
             for tag in _tags(member, key):
                 groups.setdefault(tag, []).append(self.rebuild(member))
         choices = [Annotated[_union_of(group), Tag(tag)] for tag, group in groups.items()]
-        if others:
-            choices.append(Annotated[_union_of(others), Tag(_PLAIN_TAG)])
+        if rebuilt:
+            choices.append(Annotated[_union_of(rebuilt), Tag(_PLAIN_TAG)])
         return Annotated[_union_of(choices), Discriminator(_chooser(key, frozenset(groups)))]
 
 
@@ -89,8 +89,8 @@ def _union_of(members: list[Any]) -> Any:
 def _flatten(members: Iterable[Any]) -> list[Any]:
     flat: list[Any] = []
     for member in members:
-        bare = get_args(member)[0] if get_origin(member) is Annotated else member
-        flat += _flatten(get_args(bare)) if get_origin(bare) in _UNIONS else [bare]
+        inner = get_args(member)[0] if get_origin(member) is Annotated else member
+        flat += _flatten(get_args(inner)) if get_origin(inner) in _UNIONS else [inner]
     return flat
 
 
@@ -117,7 +117,7 @@ def _literals(member: Any, key: str) -> tuple[str, ...]:
 
 
 def _is_required(dictionary: Any, name: str, hint: Any) -> bool:
-    # `__required_keys__` overlooks a Required that postponed evaluation left as text; the resolved hint shows it.
+    # `__required_keys__` misses a Required that postponed evaluation left as text; the resolved hint has it.
     origin = get_origin(hint)
     return origin is Required or (origin is not NotRequired and name in dictionary.__required_keys__)
 

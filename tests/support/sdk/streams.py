@@ -1,7 +1,7 @@
-"""Streams through the official SDKs: their SSE decoders, their event types, their accumulators.
+"""Streams through the official SDKs: SSE decoders, event types and accumulators.
 
-The Python accumulators forgive some things that the TypeScript ones and the vendors' own tool runners don't; those
-rules are checked here on the decoded events, so that a stream which folds would be read by every official client.
+The Python accumulators tolerate errors that the TypeScript ones and the vendors' tool runners do not. These rules are
+checked here on the decoded events, so that every official client can read a stream that folds.
 """
 
 import warnings
@@ -27,7 +27,7 @@ TERMINAL_RESPONSES_EVENTS = ("response.completed", "response.incomplete", "respo
 
 
 class _CallFragment(ChoiceDeltaToolCall):
-    # The published delta knows function calls only; the accumulator joins a custom call's text just as well.
+    # The published delta type only has function calls; the accumulator also joins the text of custom calls.
     type: Literal["function", "custom"] | None = None  # type: ignore[assignment]
 
 
@@ -55,15 +55,15 @@ class InvalidStream(ValueError):
 
 
 def fold_stream(protocol: str, wire: bytes, *, tolerant: bool = False) -> Summary:
-    """Folds a raw stream as the vendor's SDK does. Raises what the SDK raises, or `StreamRefused`.
+    """Fold a raw stream as the vendor's SDK does; raise the SDK's error or `InvalidStream`.
 
-    `tolerant` leaves out the checks beyond the Python SDK's own, for servers that only imitate a protocol.
+    `tolerant` skips checks beyond those of the Python SDK, for servers that imitate a protocol.
     """
     return summary(protocol, fold_body(protocol, wire, tolerant=tolerant))
 
 
 def fold_body(protocol: str, wire: bytes, *, tolerant: bool = False) -> dict[str, Any]:
-    """The whole response body that the SDK's accumulator builds."""
+    """Return the complete response body that the SDK's accumulator builds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the accumulators serialise what they never validated, and warn of it
         if not tolerant:
@@ -72,7 +72,7 @@ def fold_body(protocol: str, wire: bytes, *, tolerant: bool = False) -> dict[str
 
 
 def _raw_stream(protocol: str, event_type: Any, wire: bytes, *, strict: bool = False) -> Any:
-    """The SDK's own reader. `strict` validates each event, where by default it is constructed unchecked."""
+    """Iterate over a stream with the SDK's reader; `strict` validates each event, which the SDK does not by default."""
     response = httpx2.Response(
         200,
         headers={"content-type": "text/event-stream"},
@@ -129,24 +129,28 @@ def _check_anthropic(events: list[Any]) -> None:
     _require(bool(events) and events[0].type == "message_start", 'no "message_start" at the beginning')
     _require(events[-1].type == "message_stop", 'no "message_stop" at the end')
     _require([event.type for event in events].count("message_start") == 1, 'a second "message_start"')
-    opened, block_open, stop_said = 0, False, False
+    block_count, block_open, stop_seen = 0, False, False
     for event in events:
         match event.type:
             case "content_block_start":
                 _require(not block_open, f"block {event.index} starts inside another")
-                _require(event.index == opened, f"block {event.index} starts where {opened} is next")
-                opened, block_open = opened + 1, True
+                _require(event.index == block_count, f"block {event.index} starts where {block_count} is next")
+                block_count, block_open = block_count + 1, True
             case "content_block_delta":
-                _require(block_open and event.index == opened - 1, f"delta for block {event.index}, not the open one")
+                _require(
+                    block_open and event.index == block_count - 1, f"delta for block {event.index}, not the open one"
+                )
             case "content_block_stop":
-                _require(block_open and event.index == opened - 1, f"stop of block {event.index}, not the open one")
+                _require(
+                    block_open and event.index == block_count - 1, f"stop of block {event.index}, not the open one"
+                )
                 block_open = False
             case "message_delta":
                 _require(not block_open, "message_delta inside a block")
-                stop_said = event.delta.stop_reason is not None
+                stop_seen = event.delta.stop_reason is not None
             case _:
                 pass
-    _require(stop_said, "no stop_reason")
+    _require(stop_seen, "no stop_reason")
 
 
 def _check_chat(chunks: list[Any]) -> None:
@@ -192,38 +196,38 @@ def _check_responses(events: list[Any]) -> None:
     _require(bool(events) and events[-1].type in TERMINAL_RESPONSES_EVENTS, "no terminal event at the end")
     numbers = [event.sequence_number for event in events]
     _require(numbers == list(range(numbers[0], numbers[0] + len(numbers))), "sequence_number has a gap")
-    spoken: dict[tuple[int, str, int], str] = {}
-    done: dict[int, Any] = {}
+    texts: dict[tuple[int, str, int], str] = {}
+    items: dict[int, Any] = {}
     for event in events:
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta" | "response.reasoning_text.delta":
-                _append(spoken, (event.output_index, "content", event.content_index), event.delta)
+                _append(texts, (event.output_index, "content", event.content_index), event.delta)
             case "response.reasoning_summary_text.delta":
-                _append(spoken, (event.output_index, "summary", event.summary_index), event.delta)
+                _append(texts, (event.output_index, "summary", event.summary_index), event.delta)
             case "response.function_call_arguments.delta" | "response.mcp_call_arguments.delta":
-                _append(spoken, (event.output_index, "arguments", 0), event.delta)
+                _append(texts, (event.output_index, "arguments", 0), event.delta)
             case "response.custom_tool_call_input.delta":
-                _append(spoken, (event.output_index, "input", 0), event.delta)
+                _append(texts, (event.output_index, "input", 0), event.delta)
             case "response.code_interpreter_call_code.delta":
-                _append(spoken, (event.output_index, "code", 0), event.delta)
+                _append(texts, (event.output_index, "code", 0), event.delta)
             case "response.output_item.done":
-                done[event.output_index] = event.item.to_dict()
+                items[event.output_index] = event.item.to_dict()
             case _:
                 pass
-    for (index, field, position), text in spoken.items():
-        if index in done:
+    for (index, field, position), text in texts.items():
+        if index in items:
             _require(
-                _item_text(done[index], field, position) == text, f"deltas of item {index} differ from the done item"
+                _item_text(items[index], field, position) == text, f"deltas of item {index} differ from the done item"
             )
-    _require(sorted(done) == list(range(len(done))), "output_index has a gap")
+    _require(sorted(items) == list(range(len(items))), "output_index has a gap")
     final = events[-1].response.to_dict().get("output")
     if final is not None and events[-1].type == "response.completed":
-        streamed = [_comparable(done[index]) for index in sorted(done)]
+        streamed = [_comparable(items[index]) for index in sorted(items)]
         _require([_comparable(item) for item in final] == streamed, "completed output differs from the done items")
 
 
 def _comparable(item: dict[str, Any]) -> dict[str, Any]:
-    # The vendor encrypts anew for the terminal event: same content, other bytes.
+    # The vendor encrypts again for the terminal event: same content, different bytes.
     return {key: value for key, value in item.items() if key != "encrypted_content"}
 
 

@@ -1,4 +1,4 @@
-"""What an answer says, in one shape for every protocol, read from the plain body without any of toolwire's code."""
+"""Summaries of responses in one shape for every protocol, read from plain bodies without toolwire's code."""
 
 import json
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Summary(TypedDict):
     other_choices: list["Summary"]
 
 
-# One vocabulary for the words that vendors end an answer with.
+# One vocabulary for the stop reasons of all vendors.
 ANTHROPIC_STOPS = {
     "end_turn": "end_turn",
     "max_tokens": "max_tokens",
@@ -53,29 +53,29 @@ def summary(protocol: str, body: dict[str, Any]) -> Summary:
 
 
 def usage_of(protocol: str, usage: dict[str, Any] | None) -> dict[str, int]:
-    """Input includes what the cache served and stored, output includes reasoning; what was not said counts 0."""
+    """Return token counts: input includes cache reads and writes, output includes reasoning, missing counts are 0."""
     if not usage:
         return {}
     if protocol == "anthropic":
-        read = usage.get("cache_read_input_tokens") or 0
-        written = usage.get("cache_creation_input_tokens") or 0
+        cache_read = usage.get("cache_read_input_tokens") or 0
+        cache_written = usage.get("cache_creation_input_tokens") or 0
         details = usage.get("output_tokens_details") or {}
         return {
-            "input": usage["input_tokens"] + read + written,
+            "input": usage["input_tokens"] + cache_read + cache_written,
             "output": usage["output_tokens"],
-            "cache_read": read,
-            "cache_write": written,
+            "cache_read": cache_read,
+            "cache_write": cache_written,
             "reasoning": details.get("thinking_tokens") or 0,
         }
     prompt, completion = ("prompt", "completion") if protocol == "openai-chat" else ("input", "output")
-    taken = usage.get(f"{prompt}_tokens_details") or {}
-    given = usage.get(f"{completion}_tokens_details") or {}
+    input_details = usage.get(f"{prompt}_tokens_details") or {}
+    output_details = usage.get(f"{completion}_tokens_details") or {}
     return {
         "input": usage[f"{prompt}_tokens"],
         "output": usage[f"{completion}_tokens"],
-        "cache_read": taken.get("cached_tokens") or 0,
-        "cache_write": taken.get("cache_write_tokens") or 0,
-        "reasoning": given.get("reasoning_tokens") or 0,
+        "cache_read": input_details.get("cached_tokens") or 0,
+        "cache_write": input_details.get("cache_write_tokens") or 0,
+        "reasoning": output_details.get("reasoning_tokens") or 0,
     }
 
 
@@ -151,12 +151,12 @@ def _responses(body: dict[str, Any]) -> Summary:
     items = body["output"]
     parts = [part for item in items if item["type"] == "message" for part in item["content"]]
     thoughts = [item for item in items if item["type"] == "reasoning"]
-    spoken = [part for item in thoughts for part in (*item["summary"], *(item.get("content") or ()))]
+    reasoning_parts = [part for item in thoughts for part in (*item["summary"], *(item.get("content") or ()))]
     refusal = _join(parts, "refusal", "refusal")
     return {
         "text": _join(parts, "output_text", "text"),
         "refusal": refusal,
-        "reasoning": "".join(part["text"] for part in spoken),
+        "reasoning": "".join(part["text"] for part in reasoning_parts),
         "calls": [_responses_call(item) for item in items if item["type"] in ("function_call", "custom_tool_call")],
         "stop": _responses_stop(body, items, refusal),
         "usage": usage_of("openai-responses", body.get("usage")),
@@ -193,8 +193,8 @@ def _awaits_client(item: dict[str, Any], items: list[dict[str, Any]]) -> bool:
         case "tool_search_call":
             return item.get("execution") == "client"
         case "shell_call":
-            # A hosted shell answers its own calls, in the same output.
-            answered = {other.get("call_id") for other in items if other["type"] == "shell_call_output"}
+            # A hosted shell returns results of its calls in the same output.
+            answered = {output.get("call_id") for output in items if output["type"] == "shell_call_output"}
             return item["call_id"] not in answered
         case _:
             return False

@@ -1,4 +1,4 @@
-"""The judges can refuse: what the SDK checks accept, what they must not, and where recorded truth is wider."""
+"""The SDK validators reject invalid bodies and streams, and accept recorded traffic with listed exceptions."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -27,10 +27,10 @@ from tests.support.sdk.validation import (
     summary,
 )
 
-# Those whose SDKs accumulate themselves; the others' judges are tested with their protocols.
+# Protocols whose SDKs have an accumulator; the other validators are tested with their protocols.
 PROTOCOLS = ("anthropic", "openai-chat", "openai-responses")
 
-# Below these the vendor's types take any JSON, so a change there can't be seen.
+# Below these paths the vendor's types accept any JSON, so a change cannot be detected.
 FREE_FORM = frozenset(
     {
         "input_schema",
@@ -46,13 +46,13 @@ FREE_FORM = frozenset(
 )
 
 STREAMS = {protocol: fixture(protocol, "streams", "minimal").decode() for protocol in PROTOCOLS}
-# What the SDKs raise, besides our own, at a stream they can't read.
+# Exceptions that the SDKs raise, besides ours, for a stream they cannot read.
 REFUSALS = (RuntimeError, ValueError, IndexError, anthropic.AnthropicError, openai.OpenAIError)
 CALL_IDS = {"anthropic": "toolu_1", "openai-chat": "call_1", "openai-responses": "call_1"}
 INPUT_TOKENS = {"anthropic": 10, "openai-chat": 9, "openai-responses": 9}
 OUTPUT_TOKENS = {"anthropic": 12, "openai-chat": 7, "openai-responses": 7}
 
-# (protocol, what to replace in the minimal stream, by what): each breaks a rule of an official client.
+# (protocol, text to replace in the minimal stream, replacement): each breaks a rule of an official client.
 BROKEN = [
     ("anthropic", "event: message_start", "event: ping"),
     ("anthropic", '"index":0,"content_block"', '"index":1,"content_block"'),
@@ -104,7 +104,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_minimal_stream_of_the_wire_facts_folds(protocol: str) -> None:
+def test_minimal_stream_of_the_wire_facts_folds(protocol: str) -> None:
     folded = fold_stream(protocol, STREAMS[protocol].encode())
     assert folded["calls"] == [{"id": CALL_IDS[protocol], "name": "get_weather", "arguments": {"city": "Paris"}}]
     assert folded["stop"] == "tool_use"
@@ -119,25 +119,25 @@ def test_the_minimal_stream_of_the_wire_facts_folds(protocol: str) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "old", "new"), BROKEN)
-def test_a_broken_stream_does_not_fold(protocol: str, old: str, new: str) -> None:
+def test_broken_stream_does_not_fold(protocol: str, old: str, new: str) -> None:
     assert old in STREAMS[protocol]
     with pytest.raises(REFUSALS):
         fold_stream(protocol, STREAMS[protocol].replace(old, new).encode())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_stream_cut_after_any_event_does_not_fold(protocol: str) -> None:
+def test_stream_cut_after_any_event_does_not_fold(protocol: str) -> None:
     frames = [f"{frame}\n\n" for frame in STREAMS[protocol].strip().split("\n\n")]
-    # Chat is complete with its finish reason: the usage chunk and the end mark may be missing.
-    whole = len(frames) - (2 if protocol == "openai-chat" else 0)
-    for end in range(whole):
+    # Chat is complete with its finish reason: the usage chunk and `[DONE]` may be missing.
+    complete_length = len(frames) - (2 if protocol == "openai-chat" else 0)
+    for end in range(complete_length):
         with pytest.raises((InvalidStream, RuntimeError)):
             fold_stream(protocol, "".join(frames[:end]).encode())
-    assert fold_stream(protocol, "".join(frames[:whole]).encode())["stop"] == "tool_use"
+    assert fold_stream(protocol, "".join(frames[:complete_length]).encode())["stop"] == "tool_use"
 
 
 def _nodes(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The path of every object that carries a type and that the vendor's types describe."""
+    """Yield the path of every object that has a type and is described by the vendor's types."""
     if isinstance(value, dict):
         if "type" in value:
             yield path
@@ -159,14 +159,14 @@ def _changed(body: Any, path: tuple[str | int, ...], key: str, value: Any) -> An
 
 
 def _any_json(protocol: str, path: tuple[str | int, ...]) -> bool:
-    """OpenAI types the members of allowed_tools as plain dictionaries, and leaves one type open."""
+    """Return whether the types accept any JSON here, such as members of OpenAI's `allowed_tools`."""
     return protocol.startswith("openai") and (
         (path[0] == "tool_choice" and path[-2:-1] == ("tools",)) or path[0] == "context_management"
     )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_wrong_type_at_any_depth_of_a_request_is_refused(protocol: str) -> None:
+def test_wrong_type_at_any_depth_of_a_request_is_rejected(protocol: str) -> None:
     body = fixture(protocol, "requests", "full")
     assert accept_request(protocol, body) is None
     paths = [path for path in _nodes(body) if not _any_json(protocol, path)]
@@ -176,7 +176,7 @@ def test_a_wrong_type_at_any_depth_of_a_request_is_refused(protocol: str) -> Non
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_unknown_field_at_any_depth_of_a_request_is_refused_unless_allowed(protocol: str) -> None:
+def test_unknown_field_at_any_depth_of_a_request_is_rejected_unless_allowed(protocol: str) -> None:
     body = fixture(protocol, "requests", "full")
     for path in non_empty(_nodes(body)):
         if not _any_json(protocol, path):
@@ -189,7 +189,7 @@ def test_an_unknown_field_at_any_depth_of_a_request_is_refused_unless_allowed(pr
     ("protocol", "name", "count"),
     [("anthropic", "server_tools", 10), ("openai-chat", "tool_calls", 3), ("openai-responses", "mcp", 5)],
 )
-def test_a_wrong_type_at_any_depth_of_a_response_is_refused(protocol: str, name: str, count: int) -> None:
+def test_wrong_type_at_any_depth_of_a_response_is_rejected(protocol: str, name: str, count: int) -> None:
     body = fixture(protocol, "responses", name)
     assert accept_response(protocol, body) is None
     paths = [path for path in _nodes(body) if "tools" not in path and "content" not in path[-2:-1]]
@@ -234,13 +234,13 @@ def test_a_wrong_type_at_any_depth_of_a_response_is_refused(protocol: str, name:
         ("openai-responses", "stop", ["END"]),
     ],
 )
-def test_a_mistake_in_a_small_request_is_refused(protocol: str, key: str, value: Any) -> None:
+def test_invalid_small_request_is_rejected(protocol: str, key: str, value: Any) -> None:
     body = fixture(protocol, "requests", "minimal")
     assert accept_request(protocol, body) is None
     assert accept_request(protocol, {**body, key: value}) is not None
 
 
-def test_a_refusal_names_the_place() -> None:
+def test_rejection_names_the_path() -> None:
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "text", "text": 1}]}]}
     assert accept_request("anthropic", body) == (
         "messages.0.role=user.content.0.type=text.text: Input should be a valid string"
@@ -258,39 +258,41 @@ def test_a_refusal_names_the_place() -> None:
         ("openai-responses", {"type": "error", "message": "x"}),
     ],
 )
-def test_a_misshapen_error_is_refused(protocol: str, body: Any) -> None:
+def test_malformed_error_is_rejected(protocol: str, body: Any) -> None:
     assert accept_error(protocol, body) is not None
 
 
-def test_summaries_of_different_protocols_are_equal_where_the_answers_are() -> None:
-    said = []
+def test_equal_responses_have_equal_summaries_in_all_protocols() -> None:
+    summaries = []
     for protocol in PROTOCOLS:
         name = "max_tokens" if protocol == "anthropic" else "length"
         name = "incomplete_max_output_tokens" if protocol == "openai-responses" else name
-        one = summary(protocol, fixture(protocol, "responses", name))
-        said.append((one["text"], one["stop"], one["calls"], one["refusal"]))
-    assert said == [("A story that will not", "max_tokens", [], "")] * 3
+        response_summary = summary(protocol, fixture(protocol, "responses", name))
+        summaries.append(
+            (response_summary["text"], response_summary["stop"], response_summary["calls"], response_summary["refusal"])
+        )
+    assert summaries == [("A story that will not", "max_tokens", [], "")] * 3
 
 
-def _refusals(protocol: str, accept: Callable[[Recording], str | None]) -> dict[str, str]:
-    found = {exchange.id: accept(exchange) for exchange in recordings(protocol)}
-    return {name: refusal for name, refusal in found.items() if refusal is not None}
+def _rejections(protocol: str, accept: Callable[[Recording], str | None]) -> dict[str, str]:
+    results = {exchange.id: accept(exchange) for exchange in recordings(protocol)}
+    return {name: refusal for name, refusal in results.items() if refusal is not None}
 
 
-def _refused_request(exchange: Recording) -> str | None:
+def _reject_request(exchange: Recording) -> str | None:
     if exchange.kind != "generate" or not exchange.accepted or exchange.request is None:
         return None
     return accept_request(exchange.protocol, with_current_fields(exchange.protocol, exchange.request))
 
 
-def _refused_answer(exchange: Recording) -> str | None:
+def _reject_response(exchange: Recording) -> str | None:
     if exchange.kind not in ("generate", "retrieve") or exchange.response is None:
         return None
     accept = accept_response if exchange.status < 400 else accept_error
     return accept(exchange.protocol, with_current_fields(exchange.protocol, exchange.response))
 
 
-def _refused_stream(exchange: Recording) -> str | None:
+def _reject_stream(exchange: Recording) -> str | None:
     if not exchange.sse:
         return None
     try:
@@ -302,11 +304,11 @@ def _refused_stream(exchange: Recording) -> str | None:
 
 @needs_recordings
 @pytest.mark.parametrize("protocol", EVERY_PROTOCOL)
-def test_what_was_recorded_is_accepted_but_for_the_listed_exceptions(protocol: str) -> None:
-    refused: dict[str, str] = {}
-    for accept in (_refused_request, _refused_answer, _refused_stream):
-        refused |= _refusals(protocol, accept)
-    assert {name: refusal for name, refusal in refused.items() if not exception_for(name)} == {}
+def test_recordings_are_accepted_with_listed_exceptions(protocol: str) -> None:
+    rejected: dict[str, str] = {}
+    for accept in (_reject_request, _reject_response, _reject_stream):
+        rejected |= _rejections(protocol, accept)
+    assert {name: refusal for name, refusal in rejected.items() if not exception_for(name)} == {}
     recorded = {exchange.id for exchange in recordings(protocol) if exception_for(exchange.id)}
     of_this_protocol = [start for start in EXCEPTIONS if any(name.startswith(start) for name in recorded)]
-    assert [start for start in of_this_protocol if not any(name.startswith(start) for name in refused)] == []
+    assert [start for start in of_this_protocol if not any(name.startswith(start) for name in rejected)] == []

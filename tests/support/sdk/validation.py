@@ -1,4 +1,4 @@
-"""What the official SDKs accept: bodies against their types, streams through their own accumulators."""
+"""Validation with the official SDKs: bodies by their types, streams by their accumulators."""
 
 import json
 from functools import cache
@@ -33,7 +33,7 @@ __all__ = [
     "summary",
 ]
 
-# The beta types hold every GA field and the beta ones beside them.
+# The beta types have every GA field in addition to the beta fields.
 REQUESTS: dict[str, tuple[Any, Any]] = {
     "anthropic": (anthropic_params.MessageCreateParamsNonStreaming, anthropic_params.MessageCreateParamsStreaming),
     "openai-chat": (chat_params.CompletionCreateParamsNonStreaming, chat_params.CompletionCreateParamsStreaming),
@@ -47,12 +47,12 @@ RESPONSES: dict[str, type[BaseModel]] = {
     "openai-chat": ChatCompletion,
     "openai-responses": Response,
 }
-# Arguments of the SDK's method that it sends as headers: in a body they would be wrong.
+# Arguments of the SDK's method that it sends as headers; they are invalid in a body.
 HEADER_ARGUMENTS = frozenset({"betas", "user_profile_id", "workspace_id"})
 
 
 class _DocumentedErrorObject(BaseModel):
-    """Kinds that the vendor documents (413, 409) and the SDK's union of error objects leaves out."""
+    """Error types that the vendor documents (413, 409) and the SDK's union omits."""
 
     type: Literal["request_too_large", "conflict_error"]
     message: str
@@ -73,7 +73,7 @@ ERRORS: dict[str, type[BaseModel]] = {
 }
 
 
-# Other vendors' SDKs, each in a module with the same functions.
+# Modules with the same functions for SDKs of other vendors.
 VENDOR_MODULES = {
     "gemini": "tests.support.sdk.gemini",
     "gemini-interactions": "tests.support.sdk.gemini_interactions",
@@ -83,25 +83,25 @@ VENDOR_MODULES = {
 
 
 def fold_stream(protocol: str, wire: bytes, *, tolerant: bool = False) -> Summary:
-    """What the SDK's own accumulator makes of a stream; `tolerant` as in `sdk_stream`."""
+    """Fold a stream with the SDK's accumulator; `tolerant` as in `streams.fold_stream`."""
     if protocol in VENDOR_MODULES:
-        other: Summary = import_module(VENDOR_MODULES[protocol]).fold_stream(wire, tolerant=tolerant)
-        return other
+        vendor_summary: Summary = import_module(VENDOR_MODULES[protocol]).fold_stream(wire, tolerant=tolerant)
+        return vendor_summary
     return streams.fold_stream(protocol, wire, tolerant=tolerant)
 
 
 def summary(protocol: str, body: dict[str, Any]) -> Summary:
-    """What a reader of the body gets from it."""
+    """Summarize a response body."""
     if protocol in VENDOR_MODULES:
-        other: Summary = import_module(VENDOR_MODULES[protocol]).summary(body)
-        return other
+        vendor_summary: Summary = import_module(VENDOR_MODULES[protocol]).summary(body)
+        return vendor_summary
     return summaries.summary(protocol, body)
 
 
 def accept_request(protocol: str, body: Any, *, unknown_fields: bool = False) -> str | None:
-    """None if the SDK's request type takes the body at every level, else the first thing wrong with it.
+    """Return None if the SDK's request type accepts the body at every level, otherwise the first error.
 
-    A field that the types don't know is refused anywhere, unless `unknown_fields`.
+    Unknown fields are rejected at every level, unless `unknown_fields` is set.
     """
     if protocol in VENDOR_MODULES:
         return _accept_by_vendor(protocol, "accept_request", body)
@@ -117,7 +117,7 @@ def accept_request(protocol: str, body: Any, *, unknown_fields: bool = False) ->
 
 
 def accept_response(protocol: str, body: Any) -> str | None:
-    """None if the SDK's response model validates the body: never constructed, and no value coerced."""
+    """Return None if the SDK's response model validates the body strictly, without coercion."""
     return (
         _accept_by_vendor(protocol, "accept_response", body)
         if protocol in VENDOR_MODULES
@@ -145,7 +145,7 @@ def _request_adapter(protocol: str, streaming: bool, unknown_fields: bool) -> Ty
 
 def _accept_model(model: type[BaseModel], body: Any) -> str | None:
     try:
-        # From JSON, because only there does strict mode take a date as text.
+        # Validate from JSON, because only then does strict mode accept a date as text.
         model.model_validate_json(json.dumps(body), strict=True)
     except ValidationError as error:
         return _explain(error)
@@ -153,7 +153,7 @@ def _accept_model(model: type[BaseModel], body: Any) -> str | None:
 
 
 def _explain(error: ValidationError) -> str:
-    """The complaint of the branch that got furthest: the others are about forms the body was never meant to have."""
+    """Return the error of the union branch that matched furthest; the others concern unrelated forms."""
     deepest = max(error.errors(include_url=False, include_context=False), key=lambda found: len(found["loc"]))
     steps = [str(step) for step in deepest["loc"] if "[" not in str(step)]
     return f"{'.'.join(steps)}: {deepest['msg']}"

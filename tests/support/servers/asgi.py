@@ -1,4 +1,4 @@
-"""An ASGI app on a real socket of the loopback, in a thread of its own."""
+"""ASGI apps on a loopback socket, in a thread of their own."""
 
 import asyncio
 import socket
@@ -17,8 +17,10 @@ http_client = httpx.Client(timeout=DEADLINE)
 
 
 class QuickServer(uvicorn.Server):
-    """uvicorn's, without its waiting: that looks ten times a second whether it is to end, and then waits a tenth more,
-    which is most of the time of a short test."""
+    """A uvicorn server that stops at once.
+
+    uvicorn polls for its end ten times a second and then waits a tenth more, most of the time of a short test.
+    """
 
     async def main_loop(self) -> None:
         await self.on_tick(0)
@@ -30,8 +32,8 @@ class QuickServer(uvicorn.Server):
             listening.close()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        left = self.config.timeout_graceful_shutdown
-        deadline = time.monotonic() + (0.1 if self.force_exit or left is None else left)
+        remaining = self.config.timeout_graceful_shutdown
+        deadline = time.monotonic() + (0.1 if self.force_exit or remaining is None else remaining)
         state = self.server_state
         while (state.connections or state.tasks) and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0.005)
@@ -43,7 +45,7 @@ class QuickServer(uvicorn.Server):
 
 @contextmanager
 def serve_app(app: Any, port: int = 0) -> Iterator[str]:
-    """The address at which the app answers."""
+    """Serve an ASGI app and yield its URL."""
     server = QuickServer(uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -57,17 +59,17 @@ def serve_app(app: Any, port: int = 0) -> Iterator[str]:
         thread.join(DEADLINE)
 
 
-async def send_response(send: Any, body: bytes, status: int = 200, *more: tuple[bytes, bytes]) -> None:
-    headers = [(b"content-length", b"%d" % len(body)), *more]
+async def send_response(send: Any, body: bytes, status: int = 200, *extra_headers: tuple[bytes, bytes]) -> None:
+    headers = [(b"content-length", b"%d" % len(body)), *extra_headers]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 async def read_request_body(receive: Any) -> bytes:
-    body, more = b"", True
-    while more:
+    body, more_body = b"", True
+    while more_body:
         message = await receive()
-        body, more = body + message["body"], message["more_body"]
+        body, more_body = body + message["body"], message["more_body"]
     return body
 
 

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Raw HTTP responses and SSE events for scripted upstreams."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""TODO."""
+"""A web server for fetch and search tests, with prepared pages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,13 +16,13 @@ class PageServer:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.request_heads.append(head)
-        answer = self.pages.get(head.split(" ")[1], b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        response = self.pages.get(head.split(" ")[1], b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         try:
-            if isinstance(answer, bytes):
-                writer.write(answer.replace(b"{port}", str(self.port).encode()))
+            if isinstance(response, bytes):
+                writer.write(response.replace(b"{port}", str(self.port).encode()))
                 await writer.drain()
             else:
-                await answer(head, writer)
+                await response(head, writer)
         except ConnectionError:
             pass
         finally:
@@ -39,8 +39,8 @@ def page_response(
 
 @asynccontextmanager
 async def serve_pages(pages: dict[str, bytes | PageHandler]) -> AsyncIterator[PageServer]:
-    made = PageServer(pages)
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
+    page_server = PageServer(pages)
+    server = await asyncio.start_server(page_server.serve, "127.0.0.1", 0)
+    page_server.port = server.sockets[0].getsockname()[1]
     async with server:
-        yield made
+        yield page_server

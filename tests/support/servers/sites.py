@@ -1,4 +1,4 @@
-"""Small sites on loopback, which keep what was asked of them."""
+"""Web sites on loopback that record their requests."""
 
 import socket
 import threading
@@ -36,15 +36,15 @@ class Site:
 
 @contextmanager
 def serve_site(pages: dict[str, str | SitePage], host: str = "127.0.0.1") -> Iterator[Site]:
-    """By path, without its query."""
+    """Serve pages by path, ignoring the query."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             site.requests.append(f"{self.command} {self.path}")
-            found = site.pages.get(self.path.partition("?")[0], SitePage("nothing here", status=404))
-            answer = found if isinstance(found, SitePage) else SitePage(found)
+            page = site.pages.get(self.path.partition("?")[0], SitePage("nothing here", status=404))
+            answer = page if isinstance(page, SitePage) else SitePage(page)
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             time.sleep(answer.delay)
             body = answer.body.encode() if isinstance(answer.body, str) else answer.body
@@ -77,7 +77,7 @@ def serve_site(pages: dict[str, str | SitePage], host: str = "127.0.0.1") -> Ite
 
 
 class PortTrap:
-    """A port that nobody may touch, for TCP and for UDP."""
+    """A port that must not receive any TCP or UDP traffic."""
 
     def __init__(self, port: int) -> None:
         self.port = port

@@ -1,4 +1,4 @@
-"""Chat servers on loopback that refuse what real hosts refuse, in their words; and what coding agents send first."""
+"""Chat servers that reject the same requests as real hosts, and the first requests of coding agents."""
 
 import asyncio
 import json
@@ -54,8 +54,8 @@ _MISTRAL = {
 }
 
 
-def _unknown_field(where: list[Any]) -> Refusal:
-    detail = [{"type": "extra_forbidden", "loc": ["body", *where], "msg": "Extra inputs are not permitted"}]
+def _unknown_field(path: list[Any]) -> Refusal:
+    detail = [{"type": "extra_forbidden", "loc": ["body", *path], "msg": "Extra inputs are not permitted"}]
     return 422, {"object": "error", "message": {"detail": detail}, "type": "invalid_request_error", "code": None}
 
 
@@ -70,13 +70,13 @@ def mistral(body: Body) -> Refusal | None:
         for name in message.keys() - _MISTRAL[role]:
             return _unknown_field(["messages", index, role, name])
         if (last == "tool" and role == "user") or (role == "system" and index):
-            said = f"Unexpected role '{role}' after role '{last}'"
-            return 400, {"object": "error", "message": said, "type": "invalid_request_message_order", "code": "3230"}
+            text = f"Unexpected role '{role}' after role '{last}'"
+            return 400, {"object": "error", "message": text, "type": "invalid_request_message_order", "code": "3230"}
         last = role
         for call in message.get("tool_calls") or ():
             if len(call["id"]) != 9 or not call["id"].isalnum():
-                said = f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9."
-                return 400, {"object": "error", "message": said, "type": "invalid_function_call", "code": "3280"}
+                text = f"Tool call id was {call['id']} but must be a-z, A-Z, 0-9, with a length of 9."
+                return 400, {"object": "error", "message": text, "type": "invalid_function_call", "code": "3280"}
     for index, tool in enumerate(body.get("tools", ())):
         if tool["type"] != "function":
             return _unknown_field(["tools", index, "type"])
@@ -122,7 +122,7 @@ def groq(body: Body) -> Refusal | None:
 
 
 def chat_template(body: Body) -> Refusal | None:
-    """vLLM with the chat template of Qwen 3.5, and xAI's rule on empty content."""
+    """Apply the rules of vLLM with the chat template of Qwen 3.5, and of xAI on empty content."""
     for index, message in enumerate(body["messages"]):
         if message["role"] not in ("system", "user", "assistant", "tool"):
             return 400, _error_body("Unexpected message role.")
@@ -141,7 +141,7 @@ def chat_template(body: Body) -> Refusal | None:
 
 
 class StrictHost:
-    """An upstream that answers with a call of `apply_patch`, or says why it does not."""
+    """An upstream that responds with a call of `apply_patch`, or with the error of its check."""
 
     def __init__(self, check: Check) -> None:
         self.bodies: list[Body] = []
@@ -174,7 +174,7 @@ def _answer() -> bytes:
     return head.encode() + events
 
 
-# ---- what agents send
+# ---- requests of agents
 
 
 _SCHEMA = {
@@ -188,7 +188,7 @@ _EPHEMERAL = {"type": "ephemeral"}
 
 
 def claude_code_request(model: str) -> list[Body]:
-    """The first two requests of Claude Code 2.1.325 under a model name that it does not know."""
+    """Return the first two requests of Claude Code 2.1.325 with a model name that it does not know."""
     first: Body = {
         "model": model,
         "max_tokens": 32000,
@@ -233,7 +233,7 @@ def claude_code_request(model: str) -> list[Body]:
 
 
 def codex_request(model: str) -> list[Body]:
-    """The first two requests of Codex 0.166 with the tools that it has for gpt-5.5."""
+    """Return the first two requests of Codex 0.166 with its tools for gpt-5.5."""
     first: Body = {
         "model": model,
         "input": [

@@ -1,4 +1,4 @@
-"""Real sockets on loopback that answer as a test says."""
+"""Scripted upstreams on loopback sockets."""
 
 import asyncio
 import json
@@ -30,14 +30,14 @@ async def serve_upstream(handler: Handler, port: int = 0) -> AsyncIterator[Origi
 
 
 async def read_http_request(reader: asyncio.StreamReader) -> bytes:
-    """One request, head and body."""
+    """Read one request: head and body."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = next((int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:")), 0)
     return head + await reader.readexactly(length)
 
 
 def reply_with(*answers: bytes, keep_open: bool = True) -> Handler:
-    """Answers each request on a connection with the next of these."""
+    """Return a handler that sends the next of these responses for each request on a connection."""
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:
@@ -51,7 +51,7 @@ def reply_with(*answers: bytes, keep_open: bool = True) -> Handler:
 
 
 class StalledUpstream:
-    """An upstream that begins a stream for each request, and ends them all when it is released."""
+    """An upstream that starts a stream for each request and ends all of them when released."""
 
     def __init__(self) -> None:
         self.released = asyncio.Event()
@@ -65,7 +65,7 @@ class StalledUpstream:
 
 
 class ScriptedUpstream:
-    """An upstream that answers request after request with the next of its answers, and keeps what it was asked."""
+    """An upstream that sends the next of its responses for each request and records the requests."""
 
     def __init__(self, *responses: bytes) -> None:
         self.responses = list(responses)
@@ -79,4 +79,4 @@ class ScriptedUpstream:
 
     @property
     def bodies(self) -> list[Any]:
-        return [json.loads(one.partition(b"\r\n\r\n")[2]) for one in self.requests]
+        return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in self.requests]

@@ -10,7 +10,7 @@ from toolwire.codec.interface import ResponseContext, Route
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.model import generate_reply
 from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response
-from toolwire.upstream.simulator.signatures import SignatureKey
+from toolwire.upstream.simulator.validation import SignatureKey
 
 CASES = [(protocol, name) for protocol in PROTOCOLS for name in fixture_requests(protocol)]
 

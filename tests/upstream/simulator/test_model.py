@@ -13,7 +13,7 @@ from toolwire.codec.interface import Route
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.simulator.model import Reply, generate_reply
 from toolwire.upstream.simulator.response_builder import ResponseBuilder
-from toolwire.upstream.simulator.signatures import SignatureKey
+from toolwire.upstream.simulator.validation import SignatureKey
 
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.sdk.clients import SDK_CLIENTS, SdkClient
 from tests.support.servers.asgi import http_client, serve_app
 from toolwire.upstream.simulator.app import Simulator
-from toolwire.upstream.simulator.signatures import SignatureKey
+from toolwire.upstream.simulator.validation import SignatureKey
 
 WISH = 'get_weather {"city": "Oslo"}'
 

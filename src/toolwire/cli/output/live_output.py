@@ -25,9 +25,11 @@ class _LiveArea:
         self.progress: dict[str, str] = {}
 
     def __rich__(self) -> Group:
+        """Render all activities, as rich calls it for every frame."""
         return Group(*(self._render_line(id, *activity) for id, activity in list(self.activities.items())))
 
     def _render_line(self, id: str, label: str, started_at: float) -> Text:
+        """Render one activity as a line: spinner, label, progress and duration."""
         progress = f": {text}" if (text := self.progress.get(id)) else ""
         description = truncate_line(f"{label}{progress}", self._width - 12)
         now = time.monotonic()
@@ -46,12 +48,15 @@ class LiveOutput(TextOutput):
         self._is_in_thinking = False
 
     def on_run_started(self, event: RunStarted) -> None:
+        """Write the model, and whether the run was resumed."""
         self.write_line(f"{truncate_line(event.model, 100)}{', resumed' if event.resumed else ''}", "dim")
 
     def on_turn_started(self) -> None:
+        """Show that the model is thinking."""
         self._add_activity("", "thinking")
 
     def on_text(self, text: str) -> None:
+        """Write a piece of the answer, on a new line after reasoning."""
         self._remove_activity("")
         if self._is_in_thinking:
             self._end_line()
@@ -59,41 +64,50 @@ class LiveOutput(TextOutput):
         super().on_text(text)
 
     def on_turn_ended(self) -> None:
+        """Stop showing that the model is thinking, and end the line."""
         self._remove_activity("")
         super().on_turn_ended()
 
     def on_thinking(self, text: str) -> None:
+        """Write a piece of the model's reasoning, dimmed."""
         self._remove_activity("")
         self._console.print(Text(text, style="dim italic"), end="", soft_wrap=True)
         self._is_in_thinking, self._is_mid_line = True, not text.endswith("\n")
 
     def on_call_started(self, id: str) -> None:
+        """Show a running call in the live area."""
         self._remove_activity("")
         self._add_activity(id, self._call_lines.get(id, ""))
 
     def on_call_progress(self, id: str, text: str) -> None:
+        """Show the progress of a running call."""
         self._area.progress[id] = text
 
     def on_call_ended(self, event: CallEnded) -> None:
+        """Remove the call from the live area, and write its result."""
         self._remove_activity("")
         self._remove_activity(event.call_id)
         super().on_call_ended(event)
 
     def on_run_ended(self, event: RunEnded) -> None:
+        """Remove the live area, and write how the run ended."""
         self.close()
         super().on_run_ended(event)
 
     def close(self) -> None:
+        """Remove the live area, and end the current line."""
         self._area.activities.clear()
         self._stop_live()
         super().close()
 
     def write_line(self, text: str, style: str = "") -> None:
+        """Write a styled line above the live area."""
         self._end_line()
         self._console.print(Text(text, style=style), soft_wrap=True)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
+        """Hide the live area and hold back events while the user is asked something."""
         self._stop_live()
         with super().pause():
             yield
@@ -112,6 +126,7 @@ class LiveOutput(TextOutput):
             self._stop_live()
 
     def _start_live(self) -> None:
+        """Start drawing the live area, unless it is drawn already."""
         if self._live is None:
             self._end_line()
             self._live = Live(
@@ -125,6 +140,7 @@ class LiveOutput(TextOutput):
             self._live.start()
 
     def _stop_live(self) -> None:
+        """Stop drawing the live area."""
         if self._live is not None:
             self._live.stop()
             self._live = None

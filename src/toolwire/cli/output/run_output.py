@@ -60,6 +60,7 @@ def truncate_line(text: str, width: int) -> str:
 
 
 def _escape_character(character: str) -> str:
+    r"""Return the visible escape of a character, such as `\x1b`; a tab stays as it is."""
     if character == "\t":
         return "\t"
     code = ord(character)
@@ -100,6 +101,7 @@ class TextOutput:
             self._dispatch_event(event)
 
     def _dispatch_event(self, event: RunEvent) -> None:
+        """Call the `on_...` method of an event, with control characters removed from its text."""
         match event:
             case RunStarted():
                 self.on_run_started(event)
@@ -127,24 +129,26 @@ class TextOutput:
     # ---- events that subclasses handle differently
 
     def on_run_started(self, event: RunStarted) -> None:
-        pass
+        """Do nothing: plain text does not show the start of a run."""
 
     def on_turn_started(self) -> None:
-        pass
+        """Do nothing: plain text does not show the start of a turn."""
 
     def on_turn_ended(self) -> None:
+        """End the line of the answer."""
         self._end_line()
 
     def on_thinking(self, text: str) -> None:
-        pass
+        """Do nothing: plain text does not show reasoning."""
 
     def on_call_started(self, id: str) -> None:
-        pass
+        """Do nothing: plain text shows a call when it ends."""
 
     def on_call_progress(self, id: str, text: str) -> None:
-        pass
+        """Do nothing: plain text does not show progress."""
 
     def close(self) -> None:
+        """End the line that was begun, if any."""
         self._end_line()
 
     @contextmanager
@@ -167,12 +171,14 @@ class TextOutput:
         self._err.flush()
 
     def write_prompt(self, text: str) -> None:
+        """Write a prompt to stderr without a newline."""
         self._err.write(text)
         self._err.flush()
 
     # ---- events that all outputs handle alike
 
     def on_text(self, text: str) -> None:
+        """Write a piece of the answer to stdout."""
         if self._has_text_before and not self._is_mid_line:
             self._out.write("\n")  # separates the text before and after tool calls
         self._has_text_before = False
@@ -197,6 +203,7 @@ class TextOutput:
             self.write_line(f"  {truncate_line(outcome, self.width - 3)}", "dim")
 
     def on_run_ended(self, event: RunEnded) -> None:
+        """Write how the run ended, with its counts and duration."""
         self.write_line(
             format_run_end(event, time.monotonic() - self._started_at),
             "dim" if event.stopped == "finished" else "yellow",
@@ -214,24 +221,27 @@ class JsonOutput:
     """Output as JSON lines, in ASCII so that nothing in them controls a terminal."""
 
     def write_event(self, event: RunEvent) -> None:
+        """Write one event to stdout as a line of JSON."""
         text = json.dumps(msgspec.to_builtins(event)).replace("\x7f", "\\u007f")
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
     def close(self) -> None:
-        pass
+        """Do nothing: every line is complete."""
 
     @contextmanager
     def pause(self) -> Iterator[None]:
+        """Do nothing: JSON output never prompts."""
         yield
 
     def write_line(self, text: str, style: str = "") -> None:
-        pass
+        """Do nothing: only events are written."""
 
     def write_prompt(self, text: str) -> None:
-        pass
+        """Do nothing: JSON output never prompts."""
 
     def write_note(self, text: str) -> None:
+        """Write a message from toolwire itself to stderr."""
         sys.stderr.write(f"toolwire: {truncate_line(text, 1000)}\n")
 
 
@@ -281,8 +291,10 @@ def format_usage(usage: Usage | None) -> str:
 
 
 def _pluralize(count: int, noun: str) -> str:
+    """Return count and noun, such as `1 turn` or `2 turns`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _format_seconds(seconds: float) -> str:
+    """Format a duration, such as `12s`, `1.5s` or `80ms`."""
     return f"{seconds:.0f}s" if seconds >= 10 else f"{seconds:.1f}s" if seconds >= 0.1 else f"{seconds * 1000:.0f}ms"

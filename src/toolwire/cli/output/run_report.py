@@ -62,7 +62,7 @@ class RunReport:
 
     @property
     def calls_in_doubt(self) -> list[str]:
-        """Return the ids of calls that were running when the run ended."""
+        """Return the ids of calls in doubt: they were running when the run ended, and may have taken effect."""
         return [
             id for turn in self.turns for id, call in turn.calls.items() if call.outcome is None and call.is_in_doubt
         ]
@@ -79,6 +79,7 @@ def message_text(message: Message) -> str:
 
 
 def _build_redactor(config: Config) -> Redactor:
+    """Return a redactor of the configured secrets."""
     return Redactor(tuple(configured_secrets(config, configured_providers(config).values())))
 
 
@@ -101,6 +102,7 @@ def load_reports(runs: RunStore, config: Config, count: int, workspace: Path | N
 
 
 def summary_as_json(report: RunReport) -> dict[str, Any]:
+    """Return id, time, state, model, workspace and prompt of a run as JSON data."""
     return {
         "id": report.id,
         "at": report.started_at,
@@ -112,12 +114,14 @@ def summary_as_json(report: RunReport) -> dict[str, Any]:
 
 
 def summary_line(report: RunReport) -> str:
+    """Return id, time, state, model and prompt of a run as one line."""
     prompt = truncate_line(report.redactor.redact_text(report.prompt), 60)
     model = truncate_line(report.metadata.model, 40)
     return f"{report.id}  {format_time(report.started_at)}  {report.state:<11}  {model}  {prompt}"
 
 
 def format_time(timestamp: float) -> str:
+    """Format seconds since the epoch as local date and time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))
 
 
@@ -159,6 +163,7 @@ def _redact_value(value: Any, redactor: Redactor) -> Any:
 
 
 def _turn_as_json(turn: RecordedTurn) -> dict[str, Any]:
+    """Return a turn of the model and its calls as JSON data."""
     usage = None if turn.response is None else turn.response.usage
     return {
         "turn": turn.number,
@@ -171,14 +176,14 @@ def _turn_as_json(turn: RecordedTurn) -> dict[str, Any]:
 
 
 def turn_calls(turn: RecordedTurn) -> list[tuple[str, str, str]]:
-    """Return id, tool and arguments of each call: those of the model, then those that tools made."""
+    """Return id, tool name and arguments text of each call: those of the model, then those that tools made."""
     model_calls = [(id, call.name, call.arguments) for id, call in turn.proposed_calls]
     model_call_ids = {id for id, _, _ in model_calls}
     return model_calls + [(id, *_nested_call(call)) for id, call in turn.calls.items() if id not in model_call_ids]
 
 
 def _nested_call(call: RecordedCall) -> tuple[str, str]:
-    """Return tool and arguments of a call that a tool made."""
+    """Return the tool's name and the arguments, as JSON text, of a call that a tool made."""
     source = call.intent or call.approval_request
     return ("", "") if source is None else (source.tool, source.arguments)
 
@@ -229,7 +234,7 @@ def _part_text(part: Part) -> str:
 
 
 def report_lines(report: RunReport) -> Iterator[str]:
-    """Format the report as text lines."""
+    """Yield the lines that show a run: its prompt, turns and calls."""
     redact = report.redactor.redact_text
     yield summary_line(report)
     yield f"workspace {escape_controls(report.metadata.facts.get('workspace', ''))}"
@@ -252,7 +257,7 @@ def report_lines(report: RunReport) -> Iterator[str]:
 
 
 def _call_lines(id: str, name: str, arguments: str, call: RecordedCall | None, redactor: Redactor) -> Iterator[str]:
-    """Format a call, its approval and its result as text lines."""
+    """Yield the lines that show a call, its approval and its result."""
     yield f"* {escape_controls(name)} {escape_controls(id)}: {call_state(call)}"
     yield f"  arguments {escape_controls(arguments)}"
     if call is None:
@@ -278,6 +283,7 @@ def _call_lines(id: str, name: str, arguments: str, call: RecordedCall | None, r
 
 
 def _indent(text: str) -> str:
+    """Prefix each line of a text with a bar, to set a result apart."""
     return "\n".join(f"  | {line}" for line in text.rstrip("\n").split("\n"))
 
 
@@ -285,7 +291,7 @@ def _indent(text: str) -> str:
 
 
 def difference_lines(difference: CallDifference, redactor: Redactor) -> Iterator[str]:
-    """Format the differences of a call; texts of several lines as a unified diff."""
+    """Yield the lines that show how a replayed call differs; long texts as a unified diff."""
     for change in difference.differences:
         location = f"turn {difference.turn} {escape_controls(difference.tool)} {escape_controls(difference.id)}"
         if isinstance(change.before, str) and isinstance(change.after, str) and "\n" in change.before + change.after:

@@ -29,7 +29,7 @@ _ActionList = list[dict[str, Any]]
 
 
 def write_screenshots(report: RunReport, folder: Path) -> tuple[Path, int]:
-    """Write the page and its images to `folder`. Return the path of the page and the number of images."""
+    """Write the HTML page of a run and its images to `folder`; return the page's path and the image count."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         builder = _ScreenshotPage(report, folder)
@@ -50,6 +50,7 @@ class _ScreenshotPage:
         self._calls = [(turn.number, *call) for turn in report.turns for call in turn_calls(turn)]
 
     def html_lines(self) -> Iterator[str]:
+        """Yield the HTML of the complete page, and write its images on the way."""
         report = self._report
         yield _PAGE_HEAD.format(title=html.escape(report.id))
         yield f"<header><h1>{html.escape(report.id)}</h1>"
@@ -65,7 +66,7 @@ class _ScreenshotPage:
         yield "</main>"
 
     def _turn_html(self, turn: RecordedTurn) -> Iterator[str]:
-        """Return the HTML of a turn: its text and its calls."""
+        """Yield the HTML of a turn: its text and its calls."""
         yield f"<section><h2>Turn {turn.number}</h2>"
         if text := "".join(map(message_text, turn.messages)).strip():
             yield f"<p class=text>{self._escape_text(text)}</p>"
@@ -78,7 +79,7 @@ class _ScreenshotPage:
     def _call_html(
         self, name: str, arguments: str, call: RecordedCall | None, next_actions: _ActionList
     ) -> Iterator[str]:
-        """Return the HTML of a call. `next_actions` are marked on its last screenshot."""
+        """Yield the HTML of a call, with `next_actions` marked on its last screenshot."""
         state = call_state(call)
         approval = "" if call is None or call.outcome is None else f", {call.outcome.record.approval}"
         yield "<article><div>"
@@ -90,7 +91,7 @@ class _ScreenshotPage:
         yield "</div></article>"
 
     def _result_html(self, result: ToolResult, next_actions: _ActionList) -> Iterator[str]:
-        """Return the HTML of a result, with `next_actions` marked on its last screenshot."""
+        """Yield the HTML of a result, with `next_actions` marked on its last screenshot."""
         other_parts = [part for part in result.content or () if not isinstance(part, Media)]
         if text := content_text(tuple(other_parts)).strip():
             yield f"<pre class=result>{self._escape_text(text)}</pre>"
@@ -102,7 +103,7 @@ class _ScreenshotPage:
             yield f'<figure><a href="{name}"><img src="{name}" alt="screenshot"></a>{marks}</figure>'
 
     def _write_image(self, part: Media) -> str:
-        """Write an image file and return its name."""
+        """Write an image file beside the page, and return its file name."""
         self.count += 1
         name = f"{self.count:03}.{_SUFFIXES.get(part.media_type or '', 'png')}"
         source = part.source
@@ -133,13 +134,13 @@ def _format_actions(arguments: str) -> str:
 
 
 def _format_settings(action: dict[str, Any]) -> list[str]:
-    """Format the fields of an action as `name=value`."""
+    """Format each field of an action as `name=value`, without its kind."""
     fields = {name: value for name, value in action.items() if name != "kind"}
     return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
 
 
 def _mark_html(screenshot: Media, actions: _ActionList) -> Iterator[str]:
-    """Return the HTML that marks the actions on a screenshot."""
+    """Yield the HTML that marks on a screenshot where the actions point."""
     if (size := image_size(screenshot)) is None:
         return
     for number, action in enumerate(actions, 1):
@@ -153,7 +154,7 @@ def _mark_html(screenshot: Media, actions: _ActionList) -> Iterator[str]:
 
 
 def _action_points(action: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """Return the points of an action: its path, the corners of its region, or a single point."""
+    """Yield the points (x, y) of an action: its path, the corners of its region, or a single point."""
     x0, y0, x1, y1 = (action.get(name) for name in ("x0", "y0", "x1", "y1"))
     outline = [[x0, y0], [x1, y0], [x1, y1], [x0, y1], [x0, y0]]
     path = action.get("path") or (outline if "x0" in action else [[action.get("x"), action.get("y")]])

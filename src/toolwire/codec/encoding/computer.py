@@ -70,21 +70,21 @@ _KEYS_BY_ALIAS |= {f"f{number}": f"F{number}" for number in range(1, 25)}
 
 
 def key_of(word: str, *, case_sensitive: bool = True) -> str:
-    """Return the W3C key that a vendor's name means; unless `case_sensitive`, letters are lower-cased."""
+    """Return the W3C key name for a vendor's key name; unless `case_sensitive`, letters are lower-cased."""
     if len(word) == 1:
         return word if case_sensitive else word.lower()
     return _KEYS_BY_ALIAS.get(word.lower(), word)
 
 
 def chord_of(text: str, *, case_sensitive: bool = True) -> tuple[str, ...]:
-    """Return the keys of a chord such as `ctrl+shift+t`; the last one may be a plus sign."""
+    """Return the W3C key names of a chord such as `ctrl+shift+t`; the last key may be a plus sign."""
     words = text.removesuffix("+").split("+") if text.endswith("+") and text != "+" else text.split("+")
     last = ("+",) if text.endswith("+") else ()
     return tuple(key_of(word, case_sensitive=case_sensitive) for word in words if word) + last
 
 
 def vendor_keys(keys: tuple[str, ...], names: Mapping[str, str]) -> list[str]:
-    """Replace key names by the vendor's names."""
+    """Return the keys of a chord under the vendor's names."""
     return [names.get(key, key) for key in keys]
 
 
@@ -113,15 +113,15 @@ class ActionEncodingState:
         self.losses: list[tuple[int, str]] = []
 
     def report_loss(self, reason: str) -> None:
-        """Report a loss of the current action."""
+        """Record why the current action can't be encoded exactly."""
         self.losses.append((self.index, reason))
 
     def target_point(self, action: Any) -> tuple[int, int] | None:
-        """Return the point of an action, or the pointer position if it has none."""
+        """Return the pixel that an action points at, or the pointer position if it names none."""
         return self.point if action.x is None or action.y is None else (action.x, action.y)
 
     def advance(self, action: Action) -> None:
-        """Update the pointer position after an action."""
+        """Move the known pointer position to where an action leaves it."""
         x, y = getattr(action, "x", None), getattr(action, "y", None)
         if (path := getattr(action, "path", None)) is not None:
             self.point = path[-1]
@@ -130,7 +130,7 @@ class ActionEncodingState:
 
 
 def round_seconds(seconds: float, state: ActionEncodingState) -> int:
-    """Round to full seconds, at least one, for formats that count only those."""
+    """Round a duration to full seconds, at least one, and record a loss if that changes it."""
     rounded = max(1, round(seconds))
     if rounded != seconds:
         state.report_loss("the target only supports full seconds")
@@ -189,7 +189,7 @@ class ScreenContext(Struct, frozen=True):
 
 
 def computers_of(tools: Sequence[Tool] | None) -> tuple[Computer, ...]:
-    """Return the computers that tools declare."""
+    """Return the computers among the declared tools."""
     if not tools or NativeTool not in map(type, tools):
         return ()
     return tuple([tool.computer for tool in tools if type(tool) is NativeTool and tool.computer is not None])
@@ -201,7 +201,7 @@ def function_names(request: Request) -> frozenset[str]:
 
 
 def declared_size(computers: Iterable[Computer]) -> Size | None:
-    """Return the first declared screen size."""
+    """Return the first declared screen size; None if no computer declares one."""
     return next(
         ((computer.width, computer.height) for computer in computers if computer.width and computer.height), None
     )
@@ -217,7 +217,7 @@ class ScreenTracker:
         self.state = ActionEncodingState(self.size)
 
     def observe(self, part: Part) -> None:
-        """Update the state from a call, or from a screenshot in a result."""
+        """Update screen size, pointer and last screenshot from a computer call or its result."""
         if isinstance(part, ToolCall) and part.screen is not None:
             for action in part.screen.actions:
                 self.state.advance(action)
@@ -249,7 +249,7 @@ def decode_computer_use(request: Request, adapter: ComputerUseAdapter) -> Reques
 
 
 def _decode_call(call: ToolCall, adapter: ComputerUseAdapter, size: Size | None, computer_calls: set[str]) -> ToolCall:
-    """Decode the actions of a call, and remember its id."""
+    """Return a computer call with its actions decoded, and add its id to `computer_calls`; leave others alone."""
     use = call.screen or (adapter.decode_call(call, size) if call.complete else None)
     if use is None:
         return call
@@ -262,20 +262,20 @@ def _decode_call(call: ToolCall, adapter: ComputerUseAdapter, size: Size | None,
 
 
 def _decode_result(result: ToolResult, adapter: ComputerUseAdapter) -> ToolResult:
-    """Decode the state of the screen that a result reports."""
+    """Return the result of a computer call with the screen state that it reports decoded."""
     return replace(
         result, screen=adapter.decode_observation(result), wire_form=(*result.wire_form, *_safety_check_tokens(result))
     )
 
 
 def _safety_check_tokens(part: ToolCall | ToolResult) -> list[str]:
-    """Return `wire_form` tokens that mark safety checks in extras as canonical, so that they are no losses."""
+    """Return `wire_form` tokens saying that safety checks in extras are canonical as well, so that none is a loss."""
     extras = [(family, key) for family, members in (part.extras or {}).items() for key in members]
     return [f"{family}:canonical:{key}" for family, key in extras if key.endswith("_safety_checks")]
 
 
 def call_arguments(call: ToolCall) -> dict[str, Any] | None:
-    """Return the arguments of a call, if they are an object."""
+    """Return the arguments of a call; None if they are not a JSON object."""
     try:
         return _decode_object(call.arguments.encode() or b"{}")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -283,7 +283,7 @@ def call_arguments(call: ToolCall) -> dict[str, Any] | None:
 
 
 def unread_pointers(members: dict[str, Any], known_names: Iterable[str]) -> list[str]:
-    """Return the pointers to members that were not read; for a list, to its elements."""
+    """Return the JSON pointers of members not among the known names; for a list, those of its elements."""
     unread = [
         (escape_pointer(name), value)
         for name, value in members.items()
@@ -293,7 +293,7 @@ def unread_pointers(members: dict[str, Any], known_names: Iterable[str]) -> list
 
 
 def parse_point(value: Any) -> tuple[int, int] | None:
-    """Return a point given as a list of two integers."""
+    """Return a point given as a list of two integers; None for any other value."""
     if isinstance(value, list) and len(value) == 2 and all(type(coordinate) is int for coordinate in value):
         return value[0], value[1]
     return None
@@ -303,12 +303,12 @@ def parse_point(value: Any) -> tuple[int, int] | None:
 
 
 def split_call_id(id: str, number: int, count: int) -> str:
-    """Return the id of one of the calls into which a call was split."""
+    """Return the id of call `number` of the `count` calls that one call is split into."""
     return id if count == 1 else f"{id}_tw{number}of{count}"
 
 
 def group_split_calls(calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-    """Group calls that were split from one call and are complete and in order."""
+    """Group the calls that were split from one call, if all are there in order; other calls are groups of one."""
     groups: list[list[ToolCall]] = []
     position = 0
     while position < len(calls):
@@ -324,18 +324,18 @@ def group_split_calls(calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
 
 
 def original_call_id(group: Sequence[ToolCall]) -> str:
-    """Return the id of the call that a group was split from."""
+    """Return the id that the call had before it was split into this group."""
     match = _SPLIT_CALL_ID.fullmatch(group[0].id or "") if len(group) > 1 else None
     return (group[0].id or "") if match is None else match[1]
 
 
 def encode_arguments(action: EncodedAction) -> str:
-    """Return the arguments as JSON text."""
+    """Return the arguments of an encoded action as JSON text."""
     return msgspec.json.encode(action.arguments).decode()
 
 
 def encode_extras(family: str, members: dict[str, Any]) -> dict[str, dict[str, Raw]]:
-    """Return members as extras of a family."""
+    """Return JSON members as extras: wire fields that are written back only in this protocol family."""
     return {family: {name: Raw(msgspec.json.encode(value)) for name, value in members.items()}}
 
 
@@ -343,7 +343,7 @@ def encode_extras(family: str, members: dict[str, Any]) -> dict[str, dict[str, R
 
 
 def action_kind(action: Action) -> str:
-    """Return the kind of an action, as in JSON."""
+    """Return the `kind` that names an action in JSON, such as `click`."""
     return str(type(action).__struct_config__.tag)
 
 
@@ -433,8 +433,8 @@ class _FunctionArguments(msgspec.Struct):
 _decode_function_arguments = msgspec.json.Decoder(_FunctionArguments).decode
 
 
-def _decode_function_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
-    """Decode a call of the computer function."""
+def _decode_function_call(call: ToolCall, size: Size | None) -> ComputerUse | None:
+    """Decode the actions in a call of the computer function; None if its arguments are invalid."""
     if call.name != COMPUTER_FUNCTION_NAME:
         return None
     try:
@@ -448,14 +448,17 @@ def _decode_function_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
 
 
 def _encode_function_call(
-    actions: tuple[Action, ...], _: Computer, __: ActionEncodingState
+    actions: tuple[Action, ...], computer: Computer, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """Encode actions as one call of the computer function."""
+    """Return one call of the computer function that holds all these actions."""
     return [EncodedAction(COMPUTER_FUNCTION_NAME, {"actions": actions})]
 
 
-def _declare_function(client_computer: Computer, _: str) -> tuple[FunctionTool, Computer]:
-    """Declare the computer function for the actions that the client supports."""
+def _declare_function(client_computer: Computer, model: str) -> tuple[FunctionTool, Computer]:
+    """Declare the function that stands for a computer at targets without computer use.
+
+    Returns the function, and the computer as it appears to the target: all canonical actions, on the client's screen.
+    """
     kinds = tuple(kind for kind in _ACTION_SCHEMAS if kind in client_computer.kinds)
     fields: dict[str, Any] = {"kind": {"type": "string", "enum": list(kinds)}}
     for kind in kinds:
@@ -483,21 +486,21 @@ def _declare_function(client_computer: Computer, _: str) -> tuple[FunctionTool, 
     ), computer
 
 
-def _finish_call(call: ToolCall, _: Computer, __: tuple[SafetyCheck, ...]) -> ToolCall:
-    """Leave the call unchanged."""
+def _finish_call(call: ToolCall, computer: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
+    """Return the call unchanged: this format has no fields for safety checks."""
     return call
 
 
-def _finish_call_with_checks(call: ToolCall, _: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
-    """Add pending safety checks to the arguments."""
+def _finish_call_with_checks(call: ToolCall, computer: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
+    """Return the call with pending safety checks added to its arguments."""
     if not checks:
         return call
     arguments = msgspec.json.decode(call.arguments, type=dict[str, Raw])
     return replace(call, arguments=msgspec.json.encode({**arguments, "checks": checks}).decode())
 
 
-def _finish_result(result: ToolResult, _: Computer, __: tuple[SafetyCheck, ...]) -> ToolResult:
-    """Leave the result unchanged."""
+def _finish_result(result: ToolResult, computer: Computer, checks: tuple[SafetyCheck, ...]) -> ToolResult:
+    """Return the result unchanged: this format has no fields for safety checks."""
     return result
 
 

@@ -59,7 +59,7 @@ SIZE_FROM_SCREENSHOTS = "the target takes the screen size from screenshots"
 
 
 def use_target_tool(request: Request, plan: EncodingPlan, adapter: ComputerUseAdapter) -> Request:
-    """Replace the client's computer tool by the target's, and set up the plan for the history."""
+    """Replace the client's computer tool by the target's, and prepare the plan to convert earlier computer calls."""
     if (
         plan.same_protocol
         or request.origin in adapter.compatible_families
@@ -87,7 +87,7 @@ def use_target_tool(request: Request, plan: EncodingPlan, adapter: ComputerUseAd
 
 
 def _combined_computer(computers: Sequence[Computer]) -> Computer:
-    """Return a computer with the capabilities of all the client's tools."""
+    """Return one computer with the actions of all the client's computer tools."""
     kinds = tuple(dict.fromkeys(kind for computer in computers for kind in computer.kinds))
     has_browser = any(computer.environment == "browser" for computer in computers)
     return replace(computers[0], kinds=kinds, environment="browser" if has_browser else computers[0].environment)
@@ -115,7 +115,7 @@ def _report_declaration(
 
 
 def _adapt_choice(adapted: Request, request: Request, plan: EncodingPlan) -> Request:
-    """Replace a forced choice of the client's computer tool by any required call."""
+    """Replace a tool choice that names the client's computer tool by one that requires any call."""
     chosen = chosen_native_tool(request)
     if chosen is None or chosen.computer is None or request.tool_choice is None:
         return adapted
@@ -129,7 +129,7 @@ def _adapt_choice(adapted: Request, request: Request, plan: EncodingPlan) -> Req
 
 
 def adapt_turns(turns: list[Turn], plan: EncodingPlan) -> list[Turn]:
-    """Convert the computer calls of all turns, if there are any."""
+    """Convert the computer calls and results of all turns to the target's format, if there are any."""
     return turns if plan.computer_use is None else plan.computer_use.adapt_turns(turns)
 
 
@@ -156,7 +156,7 @@ class ComputerUsePlan:
         self._tracker = ScreenTracker(computers)
 
     def adapt_turns(self, turns: list[Turn]) -> list[Turn]:
-        """Convert the computer calls and results of all turns."""
+        """Return the turns with their computer calls and results in the target's format."""
         pending_calls: dict[str, _AdaptedCall] = {}
         adapted = []
         for turn in turns:
@@ -179,7 +179,10 @@ class ComputerUsePlan:
     def _adapt_calls(
         self, located_parts: list[LocatedPart], pending_calls: dict[str, _AdaptedCall]
     ) -> list[LocatedPart]:
-        """Convert the computer calls of an assistant turn."""
+        """Return the parts of an assistant turn with its computer calls in the target's format.
+
+        Converted calls are added to `pending_calls`, which their results are matched with.
+        """
         calls = [
             located_part
             for located_part in located_parts
@@ -205,7 +208,10 @@ class ComputerUsePlan:
     def _adapt_group(
         self, group: list[ToolCall], paths: list[SourcePath], pending_calls: dict[str, _AdaptedCall]
     ) -> list[LocatedPart]:
-        """Convert a call, or a group that was split from one, and remember it until its results arrive."""
+        """Return the target's calls for one client call, or for a group split from one call.
+
+        The group is added to `pending_calls` until its results arrive.
+        """
         uses = [call.screen for call in group if call.screen is not None]
         state = ActionEncodingState(self._tracker.size, self._tracker.state.point)
         actions = tuple(action for use in uses for action in use.actions)
@@ -226,7 +232,7 @@ class ComputerUsePlan:
         return self._build_calls(adapted, encoded)
 
     def _build_calls(self, adapted: _AdaptedCall, encoded: list[EncodedAction]) -> list[LocatedPart]:
-        """Build the target's calls; the first one carries signature, cache mark and safety checks."""
+        """Return one target call per encoded action; the first one carries signature, cache mark and safety checks."""
         source = adapted.calls[0]
         out = []
         for number, (action, id) in enumerate(zip(encoded, adapted.ids, strict=True)):
@@ -238,7 +244,7 @@ class ComputerUsePlan:
         return out
 
     def _as_functions(self, group: list[ToolCall], paths: list[SourcePath]) -> list[LocatedPart]:
-        """Keep calls that the target's format cannot express as function calls."""
+        """Return calls that the target's computer format can't express as plain function calls."""
         out = []
         for call, path in zip(group, paths, strict=True):
             self._report.approximated(path, "", "the target's computer tool cannot express it: sent as a function call")
@@ -248,7 +254,7 @@ class ComputerUsePlan:
         return out
 
     def _report_encoding(self, uses: list[ComputerUse], paths: list[SourcePath], state: ActionEncodingState) -> None:
-        """Report the losses of encoded actions at their arguments."""
+        """Report the losses of encoded actions, each at the arguments of its source call."""
         pointers = [(path, pointer) for use, path in zip(uses, paths, strict=True) for pointer in use.places]
         for index, reason in state.losses:
             path, pointer = pointers[index]
@@ -264,7 +270,7 @@ class ComputerUsePlan:
                 self._report_checks(adapted, acknowledged=False)
 
     def _report_checks(self, adapted: _AdaptedCall, *, acknowledged: bool) -> None:
-        """Report safety checks that the target does not support."""
+        """Report the safety checks of a call that the target has no field for, as constraints unless `acknowledged`."""
         for call, path in zip(adapted.calls, adapted.paths, strict=True):
             if call.screen is not None and call.screen.checks:
                 reason = "the target has no safety checks" if acknowledged else "requires a person's approval first"
@@ -285,25 +291,28 @@ class ComputerUsePlan:
             ):
                 results.setdefault(id(adapted), []).append(located_part)
         out: list[LocatedPart] = []
-        beside: list[LocatedPart] = []
+        trailing_parts: list[LocatedPart] = []
         for located_part in located_parts:
             part = located_part.part
             adapted = pending_calls.get(part.call_id or "") if isinstance(part, ToolResult) else None
             if adapted is None:
                 self._tracker.observe(part)
-                (out if isinstance(part, ToolResult) else beside).append(located_part)
+                (out if isinstance(part, ToolResult) else trailing_parts).append(located_part)
             elif located_part is results[id(adapted)][0]:
-                out += self._encode_results(adapted, results[id(adapted)], beside)
+                out += self._encode_results(adapted, results[id(adapted)], trailing_parts)
         for identity in results:
             answered = [key for key, adapted in pending_calls.items() if id(adapted) == identity]
             for key in answered:
                 del pending_calls[key]
-        return out + beside
+        return out + trailing_parts
 
     def _encode_results(
-        self, adapted: _AdaptedCall, located_parts: list[LocatedPart], beside: list[LocatedPart]
+        self, adapted: _AdaptedCall, located_parts: list[LocatedPart], trailing_parts: list[LocatedPart]
     ) -> list[LocatedPart]:
-        """Encode the results of one call or group, one for each of the target's calls."""
+        """Return one result for each target call that the client's call, or group of calls, became.
+
+        Texts that a target with screenshots only can't hold are appended to `trailing_parts`.
+        """
         results = [located_part.part for located_part in located_parts if isinstance(located_part.part, ToolResult)]
         checks = adapted.checks or adapted.unsupported_checks
         acknowledged = all(_acknowledges(result, checks) for result in results if result.screen is not None)
@@ -317,7 +326,7 @@ class ComputerUsePlan:
             return located_parts
         out = []
         for number, (result, path) in enumerate(self._results_by_call(adapted, located_parts, results)):
-            encoded = self._encode_result(result, path, beside)
+            encoded = self._encode_result(result, path, trailing_parts)
             if encoded.screen is not None:
                 screen = replace(encoded.screen, acknowledged=encoded.screen.acknowledged and acknowledged)
                 encoded = replace(encoded, screen=screen)
@@ -328,9 +337,9 @@ class ComputerUsePlan:
     def _results_by_call(
         self, adapted: _AdaptedCall, located_parts: list[LocatedPart], results: list[ToolResult]
     ) -> Iterator[tuple[ToolResult, SourcePath]]:
-        """Yield a result, with its source path, for each of the target's calls.
+        """Yield one result, with its source path, for each target call that the client's call became.
 
-        If the numbers differ, the last call gets the combined content and the others get empty results.
+        If the client sent another number of results, the last call gets their combined content and the others none.
         """
         paired = len(adapted.ids) == len(results)
         for number, id in enumerate(adapted.ids):
@@ -354,11 +363,14 @@ class ComputerUsePlan:
             )
             yield result, located_parts[number if paired else -1].path
 
-    def _encode_result(self, result: ToolResult, path: SourcePath, beside: list[LocatedPart]) -> ToolResult:
-        """Reduce the content of a result to what the target's format allows."""
+    def _encode_result(self, result: ToolResult, path: SourcePath, trailing_parts: list[LocatedPart]) -> ToolResult:
+        """Reduce the content of a result to what the target's format allows.
+
+        If only a screenshot is allowed, texts move to a call and result appended to `trailing_parts`.
+        """
         self._tracker.observe(result)
         if self._adapter.screenshots_only:
-            return self._reduce_to_screenshot(result, path, beside)
+            return self._reduce_to_screenshot(result, path, trailing_parts)
         content = None if result.content is None else self._opaque_parts_as_text(result.content, path)
         return replace(result, content=content)
 
@@ -379,7 +391,7 @@ class ComputerUsePlan:
                         self._report.dropped(path, "//" + pointer, "the target has no safety checks")
 
     def _combine_content(self, located_parts: list[LocatedPart], results: list[ToolResult]) -> tuple[Part, ...]:
-        """Return the content of the last result, and the texts of the earlier ones."""
+        """Return the content of the last result, then the texts of earlier ones; their other parts are reported."""
         texts: list[Part] = []
         for located_part, result in zip(located_parts[:-1], results[:-1], strict=True):
             for index, part in enumerate(result.content or ()):
@@ -390,7 +402,7 @@ class ComputerUsePlan:
         return (*(results[-1].content or ()), *texts)
 
     def _opaque_parts_as_text(self, content: tuple[Part, ...], path: SourcePath) -> tuple[Part, ...]:
-        """Replace parts that only the client's protocol has by their text."""
+        """Return the content with parts that only the client's protocol has replaced by their text."""
         parts: list[Part] = []
         for index, part in enumerate(content):
             text = None
@@ -399,10 +411,13 @@ class ComputerUsePlan:
             parts.append(part if text is None else Text(text=text))
         return tuple(parts)
 
-    def _reduce_to_screenshot(self, result: ToolResult, path: SourcePath, beside: list[LocatedPart]) -> ToolResult:
-        """Reduce a result to one screenshot.
+    def _reduce_to_screenshot(
+        self, result: ToolResult, path: SourcePath, trailing_parts: list[LocatedPart]
+    ) -> ToolResult:
+        """Return the result with one screenshot as its only content.
 
-        Its texts become the result of an additional call, since text from a screen must not look like a user's message.
+        Its texts become the result of an additional call in `trailing_parts`, since text from a screen must not look
+        like a user's message.
         """
         screenshot, texts = self._split_content(result, path)
         reports = result.screen is not None  # a placeholder has no screen, and nothing of it can be lost
@@ -410,9 +425,9 @@ class ComputerUsePlan:
             self._report.approximated(path, "status", _MOVED_BESIDE)
         if texts or result.status != "ok":
             id = f"{result.call_id}_said"
-            beside.append(LocatedPart(ToolCall(id=id, name=_TEXT_CALL_NAME, arguments="{}"), path))
+            trailing_parts.append(LocatedPart(ToolCall(id=id, name=_TEXT_CALL_NAME, arguments="{}"), path))
             content = (Text(text="\n".join(texts)),) if texts else ()
-            beside.append(LocatedPart(ToolResult(call_id=id, content=content, status=result.status), path))
+            trailing_parts.append(LocatedPart(ToolResult(call_id=id, content=content, status=result.status), path))
         if screenshot is None and reports:
             self._report.approximated(path, "content", "results must be screenshots: the last one is sent again")
         if screenshot is None:
@@ -438,7 +453,7 @@ class ComputerUsePlan:
 
 
 def _part_text(part: Part) -> str | None:
-    """Return the text of a part, if it has any."""
+    """Return the text of a part, or a text that stands for it; None if it has neither."""
     match part:
         case Text(text=text) | OpaquePart(gist=str(text)):
             return text

@@ -17,7 +17,10 @@ _ENCRYPTED_FIELD = b'"encrypted_content"'
 
 
 def opaque_as_text(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> str | None:
-    """Return the text of a part that only its own protocol has, if a model may read it."""
+    """Return the text that stands for a part only its own protocol has; None if it is dropped.
+
+    Either way it is reported as a loss.
+    """
     if part.gist and not plan.for_client:
         plan.report.approximated(path, "", f"{part.kind} has no equivalent in the target protocol: sent as text")
         return part.gist
@@ -46,7 +49,7 @@ def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None
 
 
 def call_as_text(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
-    """Return a hosted call of another provider as text; in a response it is dropped."""
+    """Return another provider's hosted call as text for the model; None in a response, where it is dropped."""
     if plan.for_client:
         plan.report.dropped(located_part.path, "", "a call that the provider already ran")
         return None
@@ -55,7 +58,7 @@ def call_as_text(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) 
 
 
 def result_as_text(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
-    """Return a hosted result of another provider as text; in a response it is dropped."""
+    """Return the result of another provider's hosted tool as text; None in a response, where it is dropped."""
     if plan.for_client:
         plan.report.dropped(located_part.path, "", "the result of a call that the provider already ran")
         return None
@@ -68,7 +71,7 @@ def result_as_text(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
 
 
 def call_name(part: ToolCall, plan: EncodingPlan) -> str:
-    """Return the name of a called tool; in a response, names are the client's own."""
+    """Return the target's name of a called tool; in a response, the client's own name."""
     return part.name if plan.for_client and part.namespace is None else plan.tool_name(part.name, part.namespace)
 
 
@@ -112,7 +115,10 @@ _FROM_CHANGE = "canonical:changed"
 
 
 def apply_setting_changes(request: Request, reader: Codec, writer: Codec) -> Request:
-    """Return the request with the settings after its last changes, for targets without such changes."""
+    """Move mid-conversation changes of settings to the request, for targets that allow no such changes.
+
+    The last change wins.
+    """
     if reader is writer or writer.mid_conversation_settings:
         return request
     for number, message in enumerate(request.messages):
@@ -124,7 +130,7 @@ def apply_setting_changes(request: Request, reader: Codec, writer: Codec) -> Req
 
 
 def _apply_change(request: Request, part: SettingChange, path: SourcePath, reader: Codec) -> Request:
-    """Apply one change to the settings of a request."""
+    """Return the request with the settings of one mid-conversation change."""
     (pointer,) = source_pointers(request, path, "", reader.wire_names)
     thinking, output = request.thinking, request.output
     if part.thinking is not None and part.thinking.effort is not None:
@@ -139,7 +145,10 @@ def _apply_change(request: Request, part: SettingChange, path: SourcePath, reade
 
 
 def disable_storage(request: Request) -> Request:
-    """Set `store` to false, for a host that stores by default and a protocol that never stores."""
+    """Return the request with `store` false, unless it sets `store` itself.
+
+    For clients whose protocol never stores responses, at a host that stores them by default.
+    """
     state = request.continuation or Continuation()
     return request if state.store is not None else replace(request, continuation=replace(state, store=False))
 
@@ -163,7 +172,7 @@ def report_unsent_thinking(thinking: Thinking, plan: EncodingPlan, reason: str) 
 
 
 def report_setting_change(part: SettingChange, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report a change of settings within the conversation, as far as it was applied."""
+    """Report a mid-conversation change of settings, which the target applies from the start or not at all."""
     report, request = plan.report, plan.request
     reason = "applied to the entire conversation: the target cannot change settings within it"
     sets_thinking = part.thinking is not None and part.thinking.effort is not None

@@ -62,7 +62,7 @@ class HostedToolNames(Struct, frozen=True):
     single_domain_filter: bool = False  # domains are either allowed or blocked, not both
 
     def kind(self, name: str) -> HostedKind | None:
-        """Return the kind that a vendor's name means."""
+        """Return the vendor-neutral kind of a hosted tool by the vendor's name; None if the name is unknown."""
         return next((kind for kind, aliases in self.names.items() if name in aliases), None)
 
 
@@ -70,7 +70,7 @@ class HostedToolNames(Struct, frozen=True):
 
 
 def decode_hosted_tool(name: str, body: Raw, names: HostedToolNames) -> HostedTool | None:
-    """Decode a declaration; None if no other vendor has such a tool, or it is malformed."""
+    """Decode a vendor's declaration of a hosted tool; None if no other vendor has such a tool, or it is malformed."""
     kind = names.kind(name)
     if kind is None or bytes(body)[:1] != b"{":
         return None
@@ -96,7 +96,7 @@ def decode_hosted_tool(name: str, body: Raw, names: HostedToolNames) -> HostedTo
 
 
 def _flatten_members(members: Mapping[str, Raw], pointers: Any) -> dict[str, Raw]:
-    """Return the members by pointer, opened as deep as the given pointers reach."""
+    """Return the members of an object by JSON pointer, descending only as deep as the given pointers reach."""
     flat: dict[str, Raw] = {}
     for name, raw in members.items():
         key = escape_pointer(name)
@@ -115,7 +115,7 @@ def _flatten_members(members: Mapping[str, Raw], pointers: Any) -> dict[str, Raw
 
 
 def chosen_native_tool(request: Request) -> NativeTool | None:
-    """Return the vendor's own tool that the tool choice demands by name."""
+    """Return the vendor's own tool that the tool choice demands by name; None if it demands none."""
     choice = request.tool_choice
     if choice is None or len(choice.names) != 1 or not (choice.mode == "named" or choice.required):
         return None
@@ -163,7 +163,7 @@ def choosable_tools(request: Request, plan: EncodingPlan) -> Iterable[LocatedToo
 
 
 def _tools_among(names: tuple[ToolRef, ...], request: Request, plan: EncodingPlan) -> Iterator[LocatedTool]:
-    """Yield the offered tools, and report hosted ones that are not among the names."""
+    """Yield the offered tools, except hosted tools that are not among the names, which are reported."""
     for located in plan.offered_tools(request):
         if not _is_excluded(located.tool, names):
             yield located
@@ -172,21 +172,24 @@ def _tools_among(names: tuple[ToolRef, ...], request: Request, plan: EncodingPla
 
 
 def _is_excluded(tool: Tool, names: tuple[ToolRef, ...]) -> bool:
-    """Return whether a hosted tool is not among the names."""
+    """Return whether a tool is hosted and not among the names that the tool choice allows."""
     if not isinstance(tool, NativeTool) or tool.hosted is None:
         return False
     return not any(_refers_to(reference, tool) for reference in names)
 
 
 def has_native(tool: NativeTool, names: HostedToolNames) -> bool:
-    """Return whether the target has this hosted tool itself."""
+    """Return whether the target has a hosted tool of this kind."""
     return tool.hosted is not None and tool.hosted.kind in names.names
 
 
 def encode_hosted_options(
     tool: NativeTool, path: SourcePath, names: HostedToolNames, plan: EncodingPlan
 ) -> dict[str, Any]:
-    """Return the options of a hosted tool in the target's format; report or refuse the others."""
+    """Return the options of a hosted tool under the target's names.
+
+    Options that the target lacks are reported; a constraint (safety limit) among them refuses the request.
+    """
     hosted = tool.hosted
     if hosted is None:
         raise TypeError(f"{tool.kind} is not a hosted tool")
@@ -216,7 +219,7 @@ def encode_hosted_options(
 
 
 def set_at_pointer(wire: dict[str, Any], pointer: str, value: Any) -> None:
-    """Set the value at a pointer, creating objects as needed."""
+    """Set the value at a JSON pointer of a wire object, creating objects on the way."""
     *parents, last = pointer.split("/")
     for name in parents:
         wire = wire.setdefault(unescape_pointer(name), {})
@@ -264,7 +267,7 @@ def _hosted_function(tool: Tool, index: int, plan: EncodingPlan, native_kinds: t
 
 
 def _tool_search_function(tool: Tool, index: int, plan: EncodingPlan) -> Tool:
-    """Replace OpenAI's client-side `tool_search` by a function, since found tools need a call."""
+    """Return a function in place of OpenAI's client-side `tool_search`, since tools that it finds need a call."""
     if not isinstance(tool, NativeTool) or tool.kind != TOOL_SEARCH or tool.executor != "client":
         return tool
     members = _decode_members(tool.body)
@@ -342,26 +345,26 @@ def decode_hosted_use(kind: HostedKind, value: Any, *, id: str | None = None) ->
 
 
 def hosted_call_as_text(call: ToolCall) -> str:
-    """Describe a call that another provider ran, for the model."""
+    """Return a bracketed remark for the model about a call that another provider ran."""
     return f"[{call.name} was called{f' with {call.arguments}' if call.arguments else ''}]"
 
 
 def hosted_query(call: ToolCall) -> HostedUse:
-    """Return the input of a call, from its arguments if they arrived after it."""
+    """Return the input of a hosted call, read from its arguments if those arrived after the call started."""
     if call.use is None:
         raise TypeError(f"{call.name} is not a hosted tool")
     return decode_hosted_use(call.use.kind, parse_json(call.arguments), id=call.use.id) if call.arguments else call.use
 
 
 def _strings_in(value: Any) -> tuple[str, ...]:
-    """Return the strings in a string or list."""
+    """Return a string as a tuple of one, or the strings of a list."""
     if isinstance(value, str):
         return (value,)
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _pages_in(value: Any, depth: int) -> Iterator[Citation]:
-    """Yield the pages that a result lists, at any level."""
+    """Yield the pages that a search result lists, at any level of its JSON."""
     if isinstance(value, list):
         for item in value:
             yield from _pages_in(item, depth)
@@ -390,9 +393,10 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 def read_hosted_counts(
     extras_and_form: dict[str, Any], family: str, pointers: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read usage counts of hosted tools from the extras of a usage object.
+    """Read usage counts of hosted tools from the extras (non-canonical wire fields) of a usage object.
 
-    Returns the keyword arguments with these extras marked as canonical, and the counts by field.
+    Returns the extras and wire form, with the counted fields marked as canonical so that they are no losses, and the
+    counts by field of `Usage`.
     """
     extras: dict[str, Raw] = (extras_and_form.get("extras") or {}).get(family, {})
     if extras.keys().isdisjoint([pointer.partition("/")[0] for pointer in pointers.values()]):
@@ -414,7 +418,7 @@ def read_hosted_counts(
 
 
 def _expand_objects(extras: dict[str, Raw], pointer: str) -> None:
-    """Replace each object on the way to a pointer by its members."""
+    """Replace, in place, each object on the way to a pointer by its members, keyed by their pointers."""
     path = ""
     for step in pointer.split("/")[:-1]:
         path = f"{path}/{step}" if path else step
@@ -451,7 +455,7 @@ def string_tuple(value: Any) -> tuple[str, ...] | None:
 
 
 def unread_settings(value: Any, pointer: str, known_pointers: Collection[str]) -> Iterator[str]:
-    """Yield pointers to the settings of a declaration that are not among the known ones."""
+    """Yield the JSON pointers of settings in a declaration that are not among the known ones."""
     if pointer in known_pointers or value is None or value == {}:
         return
     if isinstance(value, dict | list) and any(known.startswith(pointer + "/") for known in known_pointers):
@@ -465,12 +469,12 @@ def unread_settings(value: Any, pointer: str, known_pointers: Collection[str]) -
 
 
 def portable_server(tool: NativeTool) -> McpServer | None:
-    """Return the server of a tool if other vendors can use it."""
+    """Return the MCP server of a tool if other vendors' connectors can use it, else None."""
     return None if tool.server is None or tool.server.unportable is not None else tool.server
 
 
 def server_headers(server: McpServer) -> dict[str, str]:
-    """Return all headers, including the bearer token, for targets that take it as a header."""
+    """Return the HTTP headers for an MCP server, with its bearer token as `Authorization`."""
     headers: dict[str, str] = {} if server.headers is None else _decode_headers(server.headers)
     return (
         headers if server.authorization is None else {**headers, "Authorization": _BEARER_PREFIX + server.authorization}
@@ -478,7 +482,7 @@ def server_headers(server: McpServer) -> dict[str, str]:
 
 
 def server_token(server: McpServer, path: SourcePath, plan: EncodingPlan) -> str | None:
-    """Return the bearer token, for targets that accept no other headers; those are reported."""
+    """Return the bearer token of an MCP server, and report its other headers, which this target does not accept."""
     token = server.authorization
     for name, value in ({} if server.headers is None else _decode_headers(server.headers)).items():
         if token is None and name.lower() == "authorization" and value.startswith(_BEARER_PREFIX):
@@ -505,7 +509,7 @@ def is_mcp_part(part: Part) -> bool:
 
 
 def mcp_result_text(result: ToolResult) -> str:
-    """Return the text of an MCP tool result."""
+    """Return the texts of an MCP tool result, one per line."""
     content = result.content or ()
     texts = [
         part.text if isinstance(part, Text) else part.gist for part in content if isinstance(part, Text | OpaquePart)

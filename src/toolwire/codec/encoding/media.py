@@ -30,14 +30,14 @@ def image_size(media: Media) -> Size | None:
 
 
 def _png_size(data: bytes) -> Size | None:
-    """Read the size from a PNG header."""
+    """Return width and height from a PNG header; None if the data is no PNG."""
     if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:
         return None
     return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
 
 
 def _webp_size(data: bytes) -> Size | None:
-    """Read the size from a WebP header."""
+    """Return width and height from a WebP header; None if the data is no WebP."""
     if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:
         return None
     match data[12:16]:
@@ -53,7 +53,7 @@ def _webp_size(data: bytes) -> Size | None:
 
 
 def _jpeg_size(data: bytes) -> Size | None:
-    """Read the size from the frame header of a JPEG, skipping other segments."""
+    """Return width and height from the frame header of a JPEG, skipping other segments; None if there is none."""
     offset = 2 if data[:2] == b"\xff\xd8" else len(data)
     while offset + 9 <= len(data) and data[offset] == 0xFF:
         marker = data[offset + 1]
@@ -84,12 +84,12 @@ def source_from_url(url: str) -> tuple[Source, str | None]:
 
 
 def data_url(data: str, media_type: str | None) -> str:
-    """Build a base64 data URL."""
+    """Return a data URL for base64 text."""
     return f"data:{media_type or ''};base64,{data}"
 
 
 def summarize_binary(located_parts: list[LocatedPart], report: LossReport) -> list[LocatedPart]:
-    """Replace each binary part of a result by one line of text."""
+    """Return the parts of a tool result with each binary part replaced by one line of text and reported."""
     out = []
     for located in located_parts:
         part = located.part
@@ -101,7 +101,7 @@ def summarize_binary(located_parts: list[LocatedPart], report: LossReport) -> li
 
 
 def media_summary(media: Media) -> str:
-    """Return one line of text in place of binary content."""
+    """Return the line of text that stands for binary content."""
     return f"Binary content of type {media.media_type or media.kind} was processed."
 
 

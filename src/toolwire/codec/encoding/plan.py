@@ -10,12 +10,11 @@ from msgspec import Raw, Struct
 from toolwire.canonical.content import Reasoning, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
-from toolwire.codec.encoding.ids import ESCAPED_PREFIX, derive_call_id, legal_id
 from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, conversation_tools, loaded_tools
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo
 
 if TYPE_CHECKING:
     from toolwire.codec.encoding.computer_request import ComputerUsePlan
@@ -67,19 +66,19 @@ class EncodingPlan:
         self.legal_ids: set[str | None] = set()  # ids known to pass unchanged
 
     def loaded_tools(self, request: Request) -> list[LocatedTool]:
-        """Return the tools that messages of the conversation loaded, computed once."""
+        """Return the tools that messages of the conversation loaded after its start, computed once."""
         if self._loaded_tools is None:
             self._loaded_tools = loaded_tools(request)
         return self._loaded_tools
 
     def offered_tools(self, request: Request) -> list[LocatedTool]:
-        """Return all tools of the conversation, computed once."""
+        """Return all tools of the conversation, declared or loaded later, computed once."""
         if self._offered_tools is None:
             self._offered_tools = conversation_tools(request, self.loaded_tools(request))
         return self._offered_tools
 
     def is_legal_id(self, id: str | None) -> bool:
-        """Return whether an id may pass unchanged."""
+        """Return whether the target accepts a call id unchanged."""
         if id in self.legal_ids:
             return True
         if (
@@ -93,7 +92,7 @@ class EncodingPlan:
         return True
 
     def call_id(self, id: str) -> str:
-        """Return the id under which the target knows a call."""
+        """Return the id under which the target knows a call: the same if it is legal, else an escaped one."""
         if self.same_protocol or self.target.issued_ids:
             return id
         if (legal := self._ids.get(id)) is None:
@@ -101,7 +100,7 @@ class EncodingPlan:
         return legal
 
     def id_of(self, located_part: LocatedPart) -> str:
-        """Return the id of a call, derived from its position if it has none."""
+        """Return the target's id of a call, derived from its content and position if it has none."""
         call = located_part.part
         if not isinstance(call, ToolCall):
             raise TypeError(f"{type(call).__name__} is not a tool call")
@@ -110,7 +109,7 @@ class EncodingPlan:
         return derive_call_id(call.name, call.arguments, *(step for step in located_part.path if isinstance(step, int)))
 
     def report_unsealed_signature(self, part: Reasoning, path: SourcePath) -> None:
-        """Report another issuer's signature that was not put into an envelope."""
+        """Report another vendor's reasoning signature as lost, as no envelope is there to carry it."""
         if part.signature is not None:
             self.report.dropped(
                 (*path, "signature"), "", "no envelope key is configured to preserve another issuer's signature"
@@ -149,7 +148,10 @@ class EncodedToolsMemo:
         self._memo: BoundedMemo[tuple[int | str, ...], _EncodedTools] = BoundedMemo()
 
     def encode(self, request: Request, plan: EncodingPlan, encode: Callable[[], Any]) -> Any:
-        """Return the encoded tools, cached unless encoding them reports losses."""
+        """Return the encoded tools of a request, from the cache if possible.
+
+        Tools whose encoding reports losses are not cached, as these must be reported every time.
+        """
         tools = request.tools
         if not tools or plan.report or not plan.tools.is_empty or plan.loaded_tools(request):
             return encode()

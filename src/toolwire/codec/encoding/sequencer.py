@@ -34,7 +34,7 @@ class PartSequencer:
         self._closed = False
 
     def order(self, event: Event) -> list[Event]:
-        """Add an event and return the events that may be encoded now."""
+        """Add an event and return the events that may be encoded now; events of a second open part wait."""
         if self.failure is not None and not isinstance(event, ResponseFailed):
             return []
         if self._open is None:

@@ -59,14 +59,14 @@ class ToolNamePlan:
         return not self._aliases
 
     def copy(self) -> "ToolNamePlan":
-        """Return an independent copy."""
+        """Return a copy whose later aliases do not affect this plan."""
         plan = ToolNamePlan(self._rules, freeform=self.freeform)
         plan.mapping = replace(self.mapping, tools=self.mapping.tools.copy(), used_names=self._used_names.copy())
         plan._aliases, plan._used_names = self._aliases.copy(), plan.mapping.used_names
         return plan
 
     def declare(self, tool: FunctionTool | FreeformTool, path: SourcePath, report: LossReport) -> str:
-        """Return the alias of a declared tool, and record how to map its calls back."""
+        """Return the target's name of a declared tool, and record how to map its calls back."""
         alias = self.alias(tool.name, tool.namespace)
         if alias == tool.name and type(tool) is FunctionTool and tool.namespace is None:
             return alias
@@ -79,7 +79,7 @@ class ToolNamePlan:
         return alias
 
     def expect_nulls(self, tool: FunctionTool) -> None:
-        """Record that the target sends null for absent properties of this tool."""
+        """Record that the target sends null for absent optional properties of this tool."""
         self.mapping.tools[self.alias(tool.name, tool.namespace)] = OriginalTool(
             tool.name, tool.namespace, parameters=tool.parameters
         )
@@ -106,7 +106,7 @@ class ToolNamePlan:
         return alias
 
     def substitute_function(self, name: str, function: str) -> None:
-        """Let a function replace a tool of another name, in the history and in the response."""
+        """Make the target know a tool by the name of the function that replaces it; calls are mapped back."""
         key = (None, name)
         if name != function and key not in self._aliases and function not in self._used_names:
             self._aliases[key] = self._aliases[None, function] = function
@@ -118,7 +118,7 @@ class ToolNamePlan:
         self.mapping.tools[self.alias(name)] = OriginalTool(name, native=native)
 
     def _with_digest(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
-        """Shorten a name and append a digest, so that it is unique."""
+        """Return the name, shortened to the target's limit, with a digest that makes it unique."""
         text = f"{key[0] or ''}\0{key[1]}" + "\0" * tries
         digest = hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
         return f"{readable[: self._rules.limit - 9]}_{digest}"
@@ -127,8 +127,8 @@ class ToolNamePlan:
 def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None) -> list[LocatedTool]:
     """Return all tools of a conversation in order of first appearance, with groups flattened.
 
-    These are the declared tools and those loaded later (`loaded`, if already known). Removed tools stay, since their
-    calls may be in the history.
+    These are the declared tools and those loaded later (`loaded`, if already computed). Tools that were removed later
+    are included, since their calls may be in the history.
     """
     declared: list[LocatedTool] = []
     for index, tool in enumerate(request.tools or ()):
@@ -150,7 +150,7 @@ def conversation_tools(request: Request, loaded: list[LocatedTool] | None = None
 
 
 def loaded_tools(request: Request) -> list[LocatedTool]:
-    """Return the tools that messages of the conversation loaded."""
+    """Return the tools that messages of the conversation loaded after its start."""
     tools: list[LocatedTool] = []
     for number, message in enumerate(request.messages):
         parts = message.parts
@@ -166,7 +166,7 @@ def loaded_tools(request: Request) -> list[LocatedTool]:
 
 
 def flatten_tool(tool: Tool, path: SourcePath) -> Iterator[LocatedTool]:
-    """Yield a tool, or the members of a group with its namespace."""
+    """Yield a tool, or the members of a group with its namespace, each with its source path."""
     if isinstance(tool, ToolGroup):
         for index, member in enumerate(tool.tools):
             namespaced = replace(member, namespace=tool.name)
@@ -181,7 +181,7 @@ def is_tool_search(tool: Tool) -> bool:
 
 
 def report_excluded_tool(located_tool: LocatedTool, request: Request, report: LossReport, reason: str) -> None:
-    """Report a tool that the choice excludes; a group without chosen members loses its name as well."""
+    """Report a tool that the tool choice excludes; if it excludes a whole group, the group's name is reported too."""
     report.dropped(located_tool.path, "", reason)
     group = request.tools[int(located_tool.path[1])] if request.tools and located_tool.path[0] == "tools" else None
     if isinstance(group, ToolGroup):
@@ -193,7 +193,10 @@ def report_excluded_tool(located_tool: LocatedTool, request: Request, report: Lo
 
 
 def is_allowed(located_tool: LocatedTool, request: Request, report: LossReport) -> bool:
-    """Return whether a tool is offered, at targets that cannot restrict the choice; excluded ones are reported."""
+    """Return whether the tool choice allows a tool; one that it excludes is reported as dropped.
+
+    For targets that can't restrict the choice, where excluded tools are not declared.
+    """
     choice, tool = request.tool_choice, located_tool.tool
     if choice is None or choice.mode != "allowed" or isinstance(tool, NativeTool):
         return True
@@ -204,7 +207,7 @@ def is_allowed(located_tool: LocatedTool, request: Request, report: LossReport) 
 
 
 def report_tool_change(change: ToolChange, path: SourcePath, report: LossReport) -> None:
-    """Report a change of tools, at a target that declares all tools at the start."""
+    """Report tools added or removed mid-conversation, at a target that declares all tools at the start."""
     if change.add and all(isinstance(added, ToolRef) and added.kind == "server" for added in change.add):
         report.dropped(path, "", "the target has no MCP servers")
     elif change.add:
@@ -214,13 +217,13 @@ def report_tool_change(change: ToolChange, path: SourcePath, report: LossReport)
 
 
 def report_validated_choice(choice: ToolChoice | None, report: LossReport) -> None:
-    """Report `validated`, at targets that cannot enforce the schemas of all calls."""
+    """Report the tool choice `validated`, at targets that can't enforce the schemas of all calls."""
     if choice is not None and choice.validated:
         report.dropped(("tool_choice",), "validated", "the target cannot validate all calls against their schemas")
 
 
 def report_allowed_callers(tool: FunctionTool | FreeformTool, path: SourcePath, report: LossReport) -> None:
-    """Report restrictions on callers, at targets where only the model calls tools."""
+    """Report that programs may or must call a tool, at targets where only the model calls tools."""
     if tool.allowed_callers is None:
         return
     if "direct" not in tool.allowed_callers:
@@ -256,12 +259,12 @@ WRAPPED_INPUT_END = '"}'
 
 
 def wrap_freeform_input(text: str) -> str:
-    """Return the arguments of a function that stands for a freeform tool."""
+    """Return the input of a freeform tool as the JSON arguments of the function that stands for it."""
     return msgspec.json.encode({INPUT_PARAMETER: text}).decode()
 
 
 def unwrap_freeform_input(arguments: str) -> str | None:
-    """Return the text in the arguments of a wrapped freeform call; None if they have another shape."""
+    """Return the freeform input in the JSON arguments of a function call; None if they have another shape."""
     try:
         parsed = decode_json(arguments.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -1,4 +1,9 @@
-"""Turns: a conversation arranged for targets that alternate roles and require an immediate result for each call.
+"""Turns of a request, ordered for encoding, and ids of calls and responses.
+
+Derived ids are stable (the same history gives the same ids) and recognizable, so that they are never sent to a protocol
+without call ids.
+
+Turns: a conversation arranged for targets that alternate roles and require an immediate result for each call.
 
 Decoders keep one Message per wire message. For its own protocol, an encoder writes them back one by one
 (`one_turn_per_message`). For another protocol it uses `assemble`:
@@ -12,15 +17,76 @@ Decoders keep one Message per wire message. For its own protocol, an encoder wri
 5. Of two results for one call the last one counts, at the position of the first.
 """
 
+import hashlib
+import re
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Part, Role, Text, ToolCall, ToolChange, ToolResult
 from toolwire.canonical.request import Request
-from toolwire.codec.encoding.ids import derive_call_id
 from toolwire.codec.losses import UNLOCATED, LossReport, SourcePath
+
+DERIVED_PREFIX = "call_tw"
+ESCAPED_PREFIX = "twx_"
+_DIGEST_PREFIX = "twh_"
+_DERIVED_ID = re.compile(DERIVED_PREFIX + "[0-9a-f]{24}")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9-]")
+_ESCAPED_CHARACTER = re.compile(r"_([0-9a-f]{1,6})_")
+
+
+def derive_call_id(name: str, arguments: str, *indexes: int) -> str:
+    """Derive an id for a call without one: a digest of the call and its position in the conversation."""
+    text = "\0".join((name, arguments, *map(str, indexes)))
+    return DERIVED_PREFIX + hashlib.blake2s(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def derive_response_id(request: Request | None) -> str:
+    """Derive an id for a response without one: a digest of the conversation that it continues.
+
+    Clients treat responses with the same id as pieces of one.
+    """
+    if request is None:
+        return "tw"
+    return hashlib.blake2s(msgspec.json.encode(request.messages), digest_size=12).hexdigest()
+
+
+def is_derived_id(id: str) -> bool:
+    """Return whether `derive_call_id` made an id; OpenAI's own ids may begin with `call_tw` as well."""
+    return id.startswith(DERIVED_PREFIX) and _DERIVED_ID.fullmatch(id) is not None
+
+
+def legal_id(id: str, pattern: re.Pattern[str], limit: int) -> str:
+    """Return the id if the target accepts it, else an escaped form, or a digest if that is too long.
+
+    An id that was escaped for another protocol is unescaped first.
+    """
+    id = original_id(id) or id
+    if len(id) <= limit and pattern.fullmatch(id):
+        return id
+    if len(escaped := _escape_id(id)) <= limit:
+        return escaped
+    return _DIGEST_PREFIX + hashlib.blake2s(id.encode(errors="surrogatepass"), digest_size=12).hexdigest()
+
+
+def _escape_id(id: str) -> str:
+    """Return the id with every character that some target rejects escaped."""
+    return ESCAPED_PREFIX + _ILLEGAL.sub(lambda match: f"_{ord(match[0]):x}_", id)
+
+
+def original_id(id: str) -> str | None:
+    """Return the id before escaping; None if it was not escaped or only a digest is left."""
+    if not id.startswith(ESCAPED_PREFIX):
+        return None
+    try:
+        original = _ESCAPED_CHARACTER.sub(lambda match: chr(int(match[1], 16)), id[len(ESCAPED_PREFIX) :])
+        original.encode()
+    except ValueError:
+        return None
+    return original if _escape_id(original) == id else None
+
 
 _LEADING_TYPES = (Text, ToolChange)
 UNANSWERED_TEXT = "[no result was recorded for this call]"
@@ -54,7 +120,7 @@ class Turn(Struct, gc=False):
         return self.located_parts
 
     def _locate(self, message: Message, path: SourcePath) -> None:
-        """Append the parts of a message with their source paths."""
+        """Append the parts of a message, with their source paths, to the parts of the turn."""
         self.parts.extend([LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)])
 
 
@@ -84,7 +150,8 @@ def ends_with_assistant_text(messages: tuple[Message, ...]) -> bool:
 def assemble(request: Request, report: LossReport, *, skip: int = 0, supports_prefill: bool = False) -> list[Turn]:
     """Arrange a conversation in turns, with results right after their calls.
 
-    `skip` omits leading messages. With `supports_prefill`, the target continues a trailing assistant text.
+    `skip` omits leading messages. Unless the target continues a trailing assistant text (`supports_prefill`), that text
+    is reported.
     """
     if request.continued and not supports_prefill:
         _report_prefill(request.messages, report)
@@ -142,12 +209,12 @@ def _extend_turn(turn: Turn, start: int, index: int, message: Message) -> None:
 
 
 def _awaits_results(turn: Turn) -> bool:
-    """Return whether results must follow directly after a turn."""
+    """Return whether a turn has calls whose results must follow directly."""
     return turn.role == "assistant" and _has_client_calls(parts_of(turn))
 
 
 def _has_ambiguous_ids(parts: tuple[Part, ...], ids: set[str]) -> bool:
-    """Add the ids of calls to `ids`, and return whether one is missing or already there."""
+    """Add the ids of calls to `ids`, and return whether a call has no id or one that was already there."""
     ambiguous = False
     for part in parts:
         if type(part) is ToolCall:
@@ -199,7 +266,7 @@ def _assign_turn_ids(turn: Turn, next_turn: Turn | None, report: LossReport) -> 
 
 
 def _make_ids_unique(turn: Turn, report: LossReport) -> set[str]:
-    """Derive ids for calls without a unique one, and return the ids that were repeated."""
+    """Assign derived ids to calls of a turn without a unique one, and return the ids that were repeated."""
     ids, repeated = set[str](), set[str]()
     for position, located in enumerate(turn.parts):
         part = located.part
@@ -265,7 +332,7 @@ def parts_of(turn: Turn) -> Sequence[Part]:
 
 
 def _has_client_calls(parts: Sequence[Part]) -> bool:
-    """Return whether the client must answer a call among the parts."""
+    """Return whether one of the parts is a call that the client must answer."""
     return any(part.executor == "client" for part in parts if type(part) is ToolCall)
 
 
@@ -316,7 +383,7 @@ def _pair_turn(turn: Turn, calls: list[_LocatedCall], report: LossReport) -> Tur
 
 
 def _orphan_as_text(located_part: LocatedPart, result: ToolResult) -> Iterable[LocatedPart]:
-    """Yield a result without a call as marked text."""
+    """Yield a result whose call is missing as text, marked as such."""
     label = result.name or "a tool"
     outcome = "" if result.status == "ok" else f": {result.status}"
     yield LocatedPart(Text(text=f"[result of {label}, call {result.call_id}{outcome}]"), located_part.path)
@@ -325,12 +392,12 @@ def _orphan_as_text(located_part: LocatedPart, result: ToolResult) -> Iterable[L
 
 
 def _placeholders(calls: list[_LocatedCall], report: LossReport) -> Turn:
-    """Return a user turn with placeholder results."""
+    """Return a user turn with a placeholder result for each call that the client never answered."""
     return Turn("user", [_placeholder(call, path, report) for call, path in calls], None, calls[0][1][:2])
 
 
 def _placeholder(call: ToolCall, path: SourcePath, report: LossReport) -> LocatedPart:
-    """Return a placeholder result for a call, and report it."""
+    """Return a placeholder result for a call without one, with its source path, and report it as added."""
     report.added(
         path, "", UNLOCATED + UNANSWERED_TEXT, "the target requires a result for every call: added a placeholder"
     )

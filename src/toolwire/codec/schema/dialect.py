@@ -1,10 +1,16 @@
-"""The subset of JSON Schema that a provider accepts, as data that each protocol declares."""
+"""The subset of JSON Schema that a provider accepts, as data that each protocol declares.
 
-from typing import Literal, NamedTuple
+Changes made to a schema, each with its location in the source.
+"""
 
-from msgspec import Struct
+from typing import Any, Literal, NamedTuple
 
+import msgspec
+from msgspec import Raw, Struct
+
+from toolwire.codec.losses import element_pointers
 from toolwire.codec.validation import word_set
+from toolwire.codec.wire.reader import escape_pointer
 
 EnumType = type[str] | type[int] | type[float] | type[bool]
 
@@ -45,7 +51,7 @@ class Dialect(Struct, frozen=True, eq=False, kw_only=True):
     items_dialect: "Dialect | None" = None  # the dialect below an array, if it differs
 
     def supports(self, keyword: str, *, root: bool = False) -> bool:
-        """Return whether a keyword is supported."""
+        """Return whether the provider supports a schema keyword; `root` asks about the top of the schema."""
         supported = self.root_keywords if root and self.root_keywords is not None else self.keywords
         return keyword in supported if supported is not None else keyword not in self.unsupported_keywords
 
@@ -61,3 +67,58 @@ class SchemaContext(NamedTuple):
     def nested(self, dialect: Dialect | None = None) -> "SchemaContext":
         """Return the context of a schema below this one."""
         return SchemaContext(dialect or self.dialect, self.depth + 1, self.followed_references)
+
+
+class SchemaLocation(NamedTuple):
+    """A value in the source schema, and its JSON pointer."""
+
+    value: Any
+    path: str
+
+    def child(self, step: str | int) -> "SchemaLocation":
+        """Return the location of the member or element at `step`."""
+        return SchemaLocation(self.value[step], f"{self.path}/{escape_pointer(str(step))}")
+
+
+class Change(NamedTuple):
+    """One change to a schema."""
+
+    kind: Literal["approximated", "dropped"]
+    path: str
+    reason: str
+
+
+class SchemaRejected(Exception):
+    """Raised for a schema that the dialect cannot express at all."""
+
+
+class SchemaChanges:
+    """The changes to a schema; each location is recorded once, even if it is written several times."""
+
+    def __init__(self) -> None:
+        self._changes: dict[tuple[str, str], Change] = {}
+
+    def __iter__(self) -> Any:
+        return iter(self._changes.values())
+
+    def approximated(self, location: SchemaLocation, reason: str) -> None:
+        """Record a keyword that is written in another form."""
+        self._record("approximated", location, reason)
+
+    def dropped(
+        self, location: SchemaLocation, reason: str = "the target does not support this schema keyword"
+    ) -> None:
+        """Record a keyword that is left out."""
+        self._record("dropped", location, reason)
+
+    def _record(self, kind: Literal["approximated", "dropped"], location: SchemaLocation, reason: str) -> None:
+        """Record a change at a location; if its value is a list, one change for each element."""
+        is_list = isinstance(location.value, list)
+        for path in (
+            element_pointers(Raw(msgspec.json.encode(location.value)), location.path) if is_list else (location.path,)
+        ):
+            self._changes.setdefault((kind, path), Change(kind, path, reason))
+
+    def malformed(self, location: SchemaLocation) -> None:
+        """Record a keyword that is left out because of an invalid value."""
+        self.dropped(location, "invalid value for this schema keyword")

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from toolwire.codec.schema.changes import SchemaChanges, SchemaLocation, SchemaRejected
-from toolwire.codec.schema.dialect import SchemaContext
+from toolwire.codec.schema.dialect import SchemaChanges, SchemaContext, SchemaLocation, SchemaRejected
 
 # In the order of Google's `Type` enum, since some clients send its numbers.
 JSON_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
@@ -46,7 +45,7 @@ class SchemaValues:
     # ---- read
 
     def read(self) -> None:
-        """Read `type`, `nullable` and `enum`."""
+        """Read the keywords `type`, `nullable` and `enum` of the merged schemas."""
         self._read_types()
         self._read_nullable()
         for location in self._members.get("enum", ())[:1]:
@@ -81,7 +80,7 @@ class SchemaValues:
             self._changes.dropped(location, "contradicts another type of the same schema")
 
     def _type_names(self, location: SchemaLocation) -> list[str]:
-        """Return the type names at a location, normalized."""
+        """Return the JSON Schema types named at a location, in lower case; anything else is recorded as dropped."""
         candidates = (
             [location.child(index) for index in range(len(location.value))]
             if isinstance(location.value, list)
@@ -117,7 +116,7 @@ class SchemaValues:
                 self._changes.dropped(location)
 
     def _read_enum(self, location: SchemaLocation) -> None:
-        """Read the enum, as far as the dialect supports it."""
+        """Read the values of `enum` at a location, as far as the dialect supports them."""
         if not isinstance(location.value, list) or not location.value:
             self._changes.malformed(location)
             return
@@ -177,7 +176,7 @@ class SchemaValues:
     # ---- write
 
     def write(self, key: str, out: dict[str, Any]) -> None:
-        """Write the keyword `type`, `enum` or `nullable`."""
+        """Write `type`, `enum` or `nullable`, named by `key`, to the schema `out`."""
         if key == "nullable":
             if self._supports(key) and isinstance(value := self._members[key][0].value, bool):
                 out[key] = value
@@ -249,7 +248,7 @@ class SchemaNormalization(NamedTuple):
     out: dict[str, Any]  # the written schema
 
     def normalize(self, types: list[str]) -> None:
-        """Apply all requirements of the dialect."""
+        """Change the written schema so that it meets all requirements of the dialect."""
         if "object" in types or "properties" in self.out:
             self._require_all_properties()
             self._close_object()
@@ -272,7 +271,7 @@ class SchemaNormalization(NamedTuple):
                         self.changes.approximated(location.child(name), "written as required and nullable")
 
     def _close_object(self) -> None:
-        """Forbid undeclared properties."""
+        """Forbid undeclared properties (`additionalProperties: false`) where the dialect requires that."""
         closed, out = self.context.dialect.closed_objects, self.out
         if not closed or out.get("additionalProperties") is False:
             return
@@ -283,7 +282,7 @@ class SchemaNormalization(NamedTuple):
         self.changes.approximated(self.origin, "closed to undeclared properties")
 
     def _require_types(self, types: list[str]) -> None:
-        """Add or demand the types that a typed dialect requires."""
+        """Add `items` to arrays, or reject the schema, where the dialect demands that every value has a type."""
         out = self.out
         if "array" in types and "items" not in out:
             if self.context.dialect.closed_objects:

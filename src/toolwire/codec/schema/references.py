@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from toolwire.codec.schema.changes import SchemaChanges, SchemaLocation
+from toolwire.codec.schema.dialect import SchemaChanges, SchemaLocation
 
 _PERCENT = re.compile("%([0-9A-Fa-f]{2})")
 _UNSAFE = re.compile("[^A-Za-z0-9_.-]+")
@@ -21,7 +21,7 @@ class References:
         self.resolved_paths: set[str] = set()
 
     def resolve(self, reference: Any) -> SchemaLocation | None:
-        """Return the location that a local reference or anchor points to, or None."""
+        """Return the location that a local reference or anchor points to; None if there is none."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return None
         pointer = _PERCENT.sub(lambda match: chr(int(match[1], 16)), reference[1:])
@@ -55,7 +55,7 @@ class References:
         return name
 
     def _resolve_anchor(self, name: str) -> SchemaLocation | None:
-        """Return the location of an `$anchor`."""
+        """Return the location of the schema with this `$anchor`; None if there is none."""
         if self._anchors is None:
             self._anchors = {}
             stack = [SchemaLocation(self._tree, "")]
@@ -128,7 +128,7 @@ def is_recursive(root: dict[str, Any], references: References) -> bool:
 
 
 def _collect_references(tree: Any) -> list[str]:
-    """Return all references in a schema; a property named `$ref` holds a schema, not a text."""
+    """Return all `$ref` values in a schema; a property named `$ref` holds a schema, not a reference."""
     references: list[str] = []
     stack = [tree]
     while stack:
@@ -142,7 +142,10 @@ def _collect_references(tree: Any) -> list[str]:
 
 
 def _required_edges(schema: dict[str, Any]) -> list[ReferenceEdge]:
-    """Return the references reached without passing anything optional, with the last required property."""
+    """Return the references reached through required properties, items and branches only.
+
+    Each comes with the last required property on the way, and the schema that holds it.
+    """
     edges: list[ReferenceEdge] = []
     stack: list[tuple[Any, RequiredProperty]] = [(schema, None)]
     while stack:
@@ -160,7 +163,7 @@ def _required_edges(schema: dict[str, Any]) -> list[ReferenceEdge]:
 
 
 def _connected_components(edges: dict[str, list[str]]) -> dict[str, int]:
-    """Assign a number to each strongly connected component (Kosaraju's algorithm)."""
+    """Return the number of the strongly connected component of each definition (Kosaraju's algorithm)."""
     reverse: dict[str, list[str]] = {name: [] for name in edges}
     for name, targets in edges.items():
         for target in targets:
@@ -178,7 +181,7 @@ def _connected_components(edges: dict[str, list[str]]) -> dict[str, int]:
 
 
 def _postorder(edges: dict[str, list[str]]) -> list[str]:
-    """Return the nodes in the order in which a depth-first search leaves them."""
+    """Return the definitions in the order in which a depth-first search leaves them."""
     order: list[str] = []
     seen: set[str] = set()
     for start, targets in edges.items():

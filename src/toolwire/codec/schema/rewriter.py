@@ -14,8 +14,15 @@ import msgspec
 from msgspec import Raw
 
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.schema.changes import Change, SchemaChanges, SchemaLocation, SchemaRejected
-from toolwire.codec.schema.dialect import ANNOTATIONS, Dialect, SchemaContext
+from toolwire.codec.schema.dialect import (
+    ANNOTATIONS,
+    Change,
+    Dialect,
+    SchemaChanges,
+    SchemaContext,
+    SchemaLocation,
+    SchemaRejected,
+)
 from toolwire.codec.schema.normalize import JSON_TYPES
 from toolwire.codec.schema.references import DEFINITIONS, References, is_recursive, relax_required_cycles
 from toolwire.codec.schema.writer import SchemaWriter
@@ -41,7 +48,7 @@ class SchemaRewriter:
     # ---- the root
 
     def rewrite(self) -> Any:
-        """Rewrite the schema from its root."""
+        """Return the schema as the dialect allows it."""
         root = self.rewrite_schema([SchemaLocation(self.tree, "")], SchemaContext(self.dialect, is_root=True)) or {}
         if self.dialect.references == "definitions":
             self._write_definitions(root)
@@ -72,7 +79,7 @@ class SchemaRewriter:
     # ---- one schema
 
     def rewrite_schema(self, locations: list[SchemaLocation], context: SchemaContext) -> dict[str, Any] | None:
-        """Rewrite schemas that hold at once as a single one; None if no value is valid."""
+        """Return one schema for values that match the schemas at all these locations; None if no value can."""
         if context.depth > LIMIT_DEPTH:
             if self.dialect.closed_objects == "unfit":
                 raise SchemaRejected("nested too deeply")
@@ -92,7 +99,7 @@ class SchemaRewriter:
         return self._inline_budget >= 0
 
     def record_definitions(self, location: SchemaLocation) -> None:
-        """Remember definitions, to report the unused ones at the end."""
+        """Remember a `$defs` object below the root, so that its unused definitions are reported at the end."""
         self._definitions.append(location)
 
 
@@ -109,7 +116,7 @@ class KeywordCollection:
         self._waiting: deque[SchemaLocation] = deque()
 
     def collect(self, locations: list[SchemaLocation]) -> bool:
-        """Collect the keywords, and return whether any value can be valid."""
+        """Collect the keywords of all these schemas, and return whether any value can match them together."""
         self._waiting.extend(locations)
         while self._waiting:
             location = self._waiting.popleft()
@@ -162,7 +169,7 @@ class KeywordCollection:
         return self._context.dialect.supports(keyword, root=self._context.is_root)
 
     def _add(self, key: str, location: SchemaLocation) -> None:
-        """Add a location to a keyword."""
+        """Add a location to those that state a keyword."""
         self.members.setdefault(key, []).append(location)
 
     def _collect_definitions(self, key: str, location: SchemaLocation) -> None:
@@ -177,7 +184,7 @@ class KeywordCollection:
             self._rewriter.record_definitions(location)
 
     def _collect_reference(self, location: SchemaLocation, owner: SchemaLocation, *, alone: bool) -> None:
-        """Keep a reference, inline its target, or drop it."""
+        """Keep a `$ref`, collect the keywords of its target instead, or drop it, as the dialect demands."""
         mode, rewriter = self._context.dialect.references, self._rewriter
         target = rewriter.references.resolve(location.value)
         if target is None:
@@ -201,7 +208,7 @@ class KeywordCollection:
             self._waiting.append(target)
 
     def _must_be_object(self) -> bool:
-        """Return whether the schema must be an object rather than a reference."""
+        """Return whether the dialect demands an object here, so that a reference must be inlined."""
         return self._context.is_root and self._rewriter.dialect.closed_objects == "unfit"
 
     def _drop_reference(self, location: SchemaLocation, reason: str, *, dropped: bool = False) -> None:
@@ -231,14 +238,14 @@ class FittedSchema(NamedTuple):
 
 
 def fit_schema(schema: Raw, dialect: Dialect) -> FittedSchema:
-    """Fit a schema to a dialect; results of short schemas are cached, since agents resend the same tools."""
+    """Return the schema with only what a dialect allows, and the changes made; results for short schemas are cached."""
     text = bytes(schema)
     fitted = _fit_cached(text, dialect) if len(text) <= _LIMIT_CACHED_SCHEMA else _fit(text, dialect)
     return fitted if fitted.changes else fitted._replace(schema=schema)
 
 
 def fit_and_report(schema: Raw, dialect: Dialect, report: LossReport, path: SourcePath, field: str) -> Raw:
-    """Fit a schema to a dialect and report the changes."""
+    """Return the schema with only what a dialect allows, and report the changes as losses of `field`."""
     fitted = fit_schema(schema, dialect)
     report.rewritten(path, field, fitted.changes)
     return fitted.schema
@@ -247,7 +254,7 @@ def fit_and_report(schema: Raw, dialect: Dialect, report: LossReport, path: Sour
 def fit_strictly_and_report(
     schema: Raw, dialect: Dialect, report: LossReport, path: SourcePath, field: str
 ) -> tuple[Raw, bool]:
-    """Fit the schema of a strict tool or output, and return whether the target can enforce it."""
+    """Return the schema of a strict tool or output fitted to a dialect, and whether the target can enforce it."""
     fitted = fit_schema(schema, dialect)
     if fitted.rejection is not None:
         report.approximated(path, "strict", f"the target cannot enforce this schema: {fitted.rejection}")
@@ -257,7 +264,7 @@ def fit_strictly_and_report(
 
 
 def _fit(text: bytes, dialect: Dialect) -> FittedSchema:
-    """Fit a schema without the cache."""
+    """Fit a schema, given as JSON, to a dialect; see `fit_schema`."""
     tree: Any = None
     try:
         tree = decode_json(text)

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolwire.codec.schema.changes import SchemaLocation, SchemaRejected
-from toolwire.codec.schema.dialect import BOUNDS, COUNTS, DESCRIBABLE, SchemaContext
+from toolwire.codec.schema.dialect import BOUNDS, COUNTS, DESCRIBABLE, SchemaContext, SchemaLocation, SchemaRejected
 from toolwire.codec.schema.normalize import SchemaNormalization, SchemaValues, may_be_null
 from toolwire.codec.validation import word_set
 
@@ -43,7 +42,7 @@ class SchemaWriter:
         self._values = SchemaValues(members, context, origin, rewriter.changes, self._describe_or_drop)
 
     def write(self) -> dict[str, Any]:
-        """Write the schema."""
+        """Return the schema, with each collected keyword as the dialect allows it."""
         members, out = self._members, self._out
         self._values.read()
         for key, locations in members.items():
@@ -74,7 +73,7 @@ class SchemaWriter:
     # ---- keywords
 
     def _write_keyword(self, key: str, locations: list[SchemaLocation]) -> None:
-        """Write a supported keyword."""
+        """Write a supported keyword, which the merged schemas state at these locations."""
         location, out = locations[0], self._out
         writers = {
             "properties": self._write_properties,
@@ -121,19 +120,19 @@ class SchemaWriter:
             self._changes.approximated(location, "moved into the description")
 
     def _append_hints(self) -> None:
-        """Append the mentioned keywords to the description."""
+        """Append the keywords that could only be mentioned to the description."""
         hint = ", ".join(f"{name}: {value}" for name, value in self._hints.items())
         description = self._out.get("description")
         self._out["description"] = f"{description} ({hint})" if isinstance(description, str) else hint
 
     def _report_duplicates(self, key: str, locations: list[SchemaLocation]) -> None:
-        """Report all but the first of several values; fewer bounds keep valid values valid."""
+        """Report all but the first location of a keyword, whose values are left out; that rejects no valid value."""
         for location in locations[1:]:
             if location.value != locations[0].value:
                 self._changes.dropped(location, "given twice; the target accepts only one")
 
     def _write_description(self, locations: list[SchemaLocation]) -> None:
-        """Join the descriptions of the merged schemas."""
+        """Write the descriptions of the merged schemas, one per line."""
         texts: list[str] = []
         for location in locations:
             if not isinstance(location.value, str):
@@ -144,7 +143,10 @@ class SchemaWriter:
             self._out["description"] = "\n".join(texts)
 
     def _write_number(self, key: str, locations: list[SchemaLocation]) -> None:
-        """Write a numeric bound, converting numeric strings."""
+        """Write a numeric bound such as `minimum`; a numeric string becomes a number.
+
+        Of several merged schemas that state it, each at one of `locations`, the first one counts.
+        """
         value = locations[0].value
         if isinstance(value, str) and value.strip().removeprefix("-").isdecimal() and len(value) < 19:
             value = int(value)
@@ -187,12 +189,15 @@ class SchemaWriter:
     # ---- nested schemas
 
     def _write_nested(self, locations: list[SchemaLocation]) -> Any:
-        """Rewrite a nested schema; one that admits no value becomes False."""
+        """Return the nested schema that merges these locations; False if it admits no value."""
         schema = self._rewriter.rewrite_schema(locations, self._context.nested())
         return False if schema is None else schema
 
     def _write_subschemas(self, key: str, locations: list[SchemaLocation]) -> None:
-        """Write a keyword that holds named or listed schemas."""
+        """Write a keyword whose value is an object or a list of schemas, each rewritten.
+
+        Of several merged schemas that state it, each at one of `locations`, the first one counts.
+        """
         location = locations[0]
         self._report_duplicates(key, locations)
         if key in _NAMED_SCHEMA_KEYWORDS and isinstance(location.value, dict):
@@ -224,7 +229,7 @@ class SchemaWriter:
                 properties[name] = schema
 
     def _write_required(self, locations: list[SchemaLocation]) -> None:
-        """Write the names of required properties, and remember their sources."""
+        """Write the names of required properties, and remember where the source states them."""
         names: dict[str, str] = {}
         declared = {
             name
@@ -264,7 +269,7 @@ class SchemaWriter:
             self._out["anyOf"] = branches
 
     def _write_branches(self, union: SchemaLocation) -> list[Any]:
-        """Rewrite the branches of a union, without those that admit no value or only null."""
+        """Return the rewritten branches of a union, without those that admit no value or only null."""
         branches: list[Any] = []
         for index in range(len(union.value)):
             location = union.child(index)

@@ -3,12 +3,15 @@
 `collect_extras` turns the unknown fields of a wire object into `extras` and `wire_form`; `encode_with_extras` and
 `restore_extras` are its inverse. `unset_to_none` and `none_to_unset` convert between UNSET, which means absent on the
 wire, and None, which means absent in the canonical model.
+
+A bounded memo for values that recur, such as the tools that an agent declares in every turn.
 """
 
+from collections.abc import Hashable
 from contextvars import ContextVar
 from operator import attrgetter
 from types import NoneType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -52,7 +55,7 @@ class track_extras:  # noqa: N801 - used like a function in a `with` statement
 
 
 def mark_extras_seen() -> None:
-    """Record for the enclosing `track_extras` that extras were produced."""
+    """Tell the enclosing `track_extras` that decoding produced extras (wire fields that are not canonical)."""
     if (seen := _extras_seen.get()) is not None and not seen:
         seen.append(True)
 
@@ -72,7 +75,7 @@ def collect_extras(wire: WireObject, family: str, *wire_form: str, prefix: str =
 def extras_and_wire_form(
     wire: WireObject, family: str, wire_form: tuple[str, ...] = (), prefix: str = ""
 ) -> tuple[dict[str, Raw], tuple[str, ...]]:
-    """Return the extras of this family, and the extended `wire_form`, of a wire object."""
+    """Return the non-canonical fields of a wire object (extras), and `wire_form` with a token for each null field."""
     if (layout := _LAYOUTS.get((type(wire), family, prefix))) is None:
         layout = _LAYOUTS[type(wire), family, prefix] = _ExtrasLayout(type(wire), family, prefix)
     nullable, extra = layout.get_nullable(wire), layout.get_extra(wire)
@@ -116,7 +119,7 @@ class _ExtrasLayout:
         self._prefix = prefix
 
     def collect(self, wire: WireObject, extra: tuple[Any, ...]) -> "_TokensAndExtras":
-        """Return the `wire_form` tokens of null fields, and the extras by key."""
+        """Return the `wire_form` tokens of null fields, and the extras by JSON pointer."""
         nulls = () if wire.nulls is UNSET else tuple(wire.nulls)
         extras: dict[str, Raw] = {}
         for name, value in zip(self._names, extra, strict=False):
@@ -143,7 +146,7 @@ _LAYOUTS: dict[tuple[type[WireObject], str, str], _ExtrasLayout] = {}
 
 
 def merge_extras(*collected: dict[str, Any]) -> dict[str, Any]:
-    """Merge the extras of several wire objects that become one canonical value."""
+    """Merge the `extras` and `wire_form` of several wire objects that become one canonical value."""
     extras: dict[str, dict[str, Raw]] = {}
     wire_form: tuple[str, ...] = ()
     for entry in filter(None, collected):
@@ -156,7 +159,7 @@ def merge_extras(*collected: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_with_extras(wire: WireObject, node: Node | None, family: str) -> Any:
-    """Return the wire object, with the extras of this family restored if there are any."""
+    """Return the wire object, or a dict that also has the node's extras of this family, if there are any."""
     if node is None or (not node.extras and not node.wire_form):
         return wire
     if not _has_family(node, family):
@@ -165,7 +168,7 @@ def encode_with_extras(wire: WireObject, node: Node | None, family: str) -> Any:
 
 
 def _has_family(node: Node, family: str) -> bool:
-    """Return whether a node has extras or null tokens of this family."""
+    """Return whether a node has extras, or `wire_form` tokens of null fields, of this family."""
     if node.extras and family in node.extras:
         return True
     prefix = family + ":null:"
@@ -173,7 +176,7 @@ def _has_family(node: Node, family: str) -> bool:
 
 
 def restore_extras(out: dict[str, Any], node: Node | None, family: str) -> dict[str, Any]:
-    """Add the extras of this family to a wire object; existing members win."""
+    """Add the node's extras of this family to the wire object `out`, and return it; existing members win."""
     if node is None or not (node.extras or node.wire_form):
         return out
     if node.extras:
@@ -187,7 +190,7 @@ def restore_extras(out: dict[str, Any], node: Node | None, family: str) -> dict[
 
 
 def _insert_at_pointer(out: dict[str, Any], key: str, value: Any) -> None:
-    """Set a member at a pointer unless it exists, creating or opening objects on the way."""
+    """Set a member at a JSON pointer unless it exists, creating objects on the way and parsing raw ones."""
     if "/" not in key and "~" not in key:
         out.setdefault(key, value)
         return
@@ -223,3 +226,29 @@ def as_dict(wire: WireObject) -> dict[str, Any]:
         if value is not UNSET and not wire_name.startswith("\x7f"):
             out[wire_name] = value
     return out
+
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+LIMIT_BYTES = 2 * 1024 * 1024
+LIMIT_ENTRY_BYTES = 256 * 1024
+
+
+class BoundedMemo(Generic[K, V]):
+    """A cache with a limit in bytes; when it is full, it is cleared."""
+
+    def __init__(self) -> None:
+        self._values: dict[K, V] = {}
+        self._free_bytes = LIMIT_BYTES
+        self.get = self._values.get
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Store a value that keeps about `size` bytes alive; large values are not stored."""
+        if size > LIMIT_ENTRY_BYTES:
+            return
+        if size > self._free_bytes:
+            self._values.clear()
+            self._free_bytes = LIMIT_BYTES
+        self._free_bytes -= size
+        self._values[key] = value

@@ -9,8 +9,11 @@ that rejects unknown fields. Only if that fails, it reads the value field by fie
 * A required field that is missing or wrong raises `DecodeError` with its path.
 
 So no field is dropped by oversight, and the common case costs no more than a typed decode.
+
+RFC 3339 timestamps to seconds since 1970 and back, by arithmetic only.
 """
 
+import re
 from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
@@ -93,7 +96,7 @@ class Reader(Generic[W]):
         return self.read_with_exactness(data, path)[0]
 
     def read_with_exactness(self, data: bytes | Raw, path: str = "") -> tuple[W, bool]:
-        """Decode a value, and return whether the strict typed decode accepted it."""
+        """Decode a value, and return it with whether the strict typed decode accepted it."""
         try:
             return self._decode(data), True
         except JSON_ERRORS:
@@ -111,7 +114,7 @@ def check_candidate_index(index: int, protocol: str, path: str) -> None:
 
 
 def validate_json(data: bytes | Raw, protocol: str, path: str = "") -> Raw:
-    """Return the value without surrounding space, if it is UTF-8 JSON of bounded size; msgspec bounds the depth."""
+    """Return the JSON without surrounding space; raise `DecodeError` if it is not UTF-8 JSON of bounded size."""
     if isinstance(data, bytes):
         if len(data) > LIMIT_BYTES:
             raise DecodeError(protocol, path, f"at most {LIMIT_BYTES} bytes", f"{len(data)} bytes")
@@ -150,7 +153,7 @@ def _decode_open(raw: Raw) -> Any:
 
 
 def describe_json(raw: Raw) -> str:
-    """Describe a value briefly, for an error message."""
+    """Return a short description of a JSON value, for an error message."""
     text = bytes(raw)
     match text[:1]:
         case b"{":
@@ -168,7 +171,7 @@ def describe_json(raw: Raw) -> str:
 
 
 def _open_reader(kind: Any, protocol: str) -> ReadValue:
-    """Return a tolerant decoder for an annotation, for values that the typed decode rejects."""
+    """Return a tolerant decoder for a type annotation, for values that the typed decode rejects."""
     members = [m for m in union_members(kind) if m is not UnsetType]
     if len(members) > 1:
         return _open_union(members, protocol)
@@ -182,6 +185,7 @@ def _open_reader(kind: Any, protocol: str) -> ReadValue:
     expected = _describe_type(member)
 
     def open_scalar(raw: Raw, path: str) -> Any:
+        """Decode a value of this one type, or raise `Mismatch`."""
         try:
             return decode(raw)
         except JSON_ERRORS:
@@ -196,7 +200,7 @@ def union_members(kind: Any) -> tuple[Any, ...]:
 
 
 def _describe_type(kind: Any) -> str:
-    """Describe an expected type, for an error message."""
+    """Return the name of an expected type, for an error message."""
     if get_origin(kind) in (list, tuple):
         return "an array"
     if (isinstance(kind, type) and issubclass(kind, WireObject)) or get_origin(kind) is dict:
@@ -209,10 +213,11 @@ def _describe_type(kind: Any) -> str:
 
 
 def _open_array(element: Any, origin: Any, protocol: str) -> ReadValue:
-    """Return a tolerant decoder for an array."""
+    """Return a tolerant decoder for an array, which decodes its elements one by one."""
     read = _value_reader(element, protocol)
 
     def open_array(raw: Raw, path: str) -> Any:
+        """Decode an array element by element, or raise `Mismatch` for any other value."""
         try:
             elements = _decode_array(raw)
         except JSON_ERRORS:
@@ -229,6 +234,7 @@ def _value_reader(kind: Any, protocol: str) -> ReadValue:
     read_open = _open_reader(kind, protocol)
 
     def read(raw: Raw, path: str) -> Any:
+        """Decode a value by its type, or tolerantly if that fails."""
         try:
             return decode(raw)
         except JSON_ERRORS:
@@ -251,6 +257,7 @@ def _open_union(members: list[Any], protocol: str) -> ReadValue:
     expected = " or ".join(dict.fromkeys(_describe_type(m) for m in members if m is not NoneType))
 
     def open_union(raw: Raw, path: str) -> Any:
+        """Decode a value as the union member that its tag or type selects; an unknown tag gives `UnknownVariant`."""
         if shapes and bytes(raw)[:1] == b"{":
             if untagged is not None and not tagged:
                 return untagged(raw, path)
@@ -271,7 +278,7 @@ def _open_union(members: list[Any], protocol: str) -> ReadValue:
 
 
 def _read_tag(raw: Raw, tag_field: str) -> str | None:
-    """Return the tag of an object, if it is a string."""
+    """Return the tag of a JSON object; None if it is missing or not a string."""
     value = _decode_object(raw).get(tag_field)
     if value is None:
         return None
@@ -281,7 +288,7 @@ def _read_tag(raw: Raw, tag_field: str) -> str | None:
 
 @cache
 def _field_openers(kind: type[WireObject], protocol: str) -> dict[str, tuple[str, ReadValue, bool, bool]]:
-    """Return, by wire name: the attribute, its decoder, whether it is required and whether it may be null."""
+    """Return, by wire name: the attribute, its decoder, whether the field is required, and whether it may be null."""
     hints = get_type_hints(kind)
     openers = {}
     for spec in msgspec.structs.fields(kind):
@@ -311,11 +318,12 @@ def _is_structure(member: Any) -> bool:
 
 
 def _open_struct(kind: type[WireObject], protocol: str) -> ReadValue:
-    """Return a tolerant decoder for a wire object."""
+    """Return a tolerant decoder for a wire object, which keeps unknown fields and those of another type."""
     tag_field = kind.__struct_config__.tag_field
     tag = kind.__struct_config__.tag
 
     def open_struct(raw: Raw, path: str) -> Any:
+        """Decode an object field by field, and keep unknown fields apart."""
         try:
             values = _decode_object(raw)
         except JSON_ERRORS:
@@ -372,8 +380,55 @@ _decode_type_tag = msgspec.json.Decoder(_TypeTag).decode
 
 
 def tag_of(raw: Raw) -> str | None:
-    """Return the `type` of an object, if it is a string."""
+    """Return the `type` of a JSON object; None if it is missing or not a string."""
     try:
         return _decode_type_tag(raw).type
     except JSON_ERRORS:
         return None
+
+
+_TIMESTAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))")
+_SECONDS_PER_DAY = 86_400
+
+
+def decode_timestamp(text: str) -> int | float | None:
+    """Return the seconds since 1970 for an RFC 3339 timestamp; None if the text is none."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second <= 60):
+        return None
+    seconds = _days_since_epoch(year, month, day) * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+    if match[8] is not None:
+        offset = int(match[9]) * 3600 + int(match[10]) * 60
+        seconds += offset if match[8] == "-" else -offset
+    return seconds + float("0." + match[7]) if match[7] is not None and int(match[7]) else seconds
+
+
+def encode_timestamp(seconds: float) -> str:
+    """Format seconds since 1970 as a UTC timestamp."""
+    full_seconds = int(seconds // 1)
+    days, time_of_day = divmod(full_seconds, _SECONDS_PER_DAY)
+    year, month, day = _date_of(days)
+    clock = f"{time_of_day // 3600:02}:{time_of_day % 3600 // 60:02}:{time_of_day % 60:02}"
+    fraction = f"{seconds - full_seconds:.6f}"[1:].rstrip("0").rstrip(".") if seconds != full_seconds else ""
+    return f"{year:04}-{month:02}-{day:02}T{clock}{fraction}Z"
+
+
+def _days_since_epoch(year: int, month: int, day: int) -> int:
+    """Return the days since 1970; years start in March, so that the leap day comes last."""
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
+
+
+def _date_of(days: int) -> tuple[int, int, int]:
+    """Return year, month and day of a number of days since 1970."""
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    return year + era * 400 + (month <= 2), month, day_of_year - (153 * month_from_march + 2) // 5 + 1

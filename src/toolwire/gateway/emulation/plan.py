@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.interface import Codec, EncodedBody, ResponseMapping
@@ -31,7 +31,10 @@ class EmulationPlan(Struct, frozen=True):
 def plan_emulation(
     request: Request, client: Codec, upstream: Codec, model: str | None, route_tools: RouteTools | None = None
 ) -> EmulationPlan | None:
-    """Plan what the gateway must emulate for a request; None, as for nearly all requests, if nothing."""
+    """Plan the features that the gateway must emulate for a request; None, as for nearly all requests, if none.
+
+    `route_tools` are the tools that the route adds.
+    """
     if route_tools is None and (client is upstream or not request.tools or NativeTool not in map(type, request.tools)):
         return None
     if (program_plan := plan_programs(request, client, upstream)) is not None:
@@ -49,7 +52,7 @@ def plan_emulation(
 def request_losses(
     plan: EmulationPlan | None, encoding: EncodedBody, request: Request, pair: ProtocolPair
 ) -> list[Loss]:
-    """Return the losses of a request, including those of tools that a search may declare later."""
+    """Return the losses of an encoded request, including those of tools that a search may declare later."""
     if plan is not None and plan.search_plan is not None:
         request = plan.search_plan.with_all_tools(request)
         encoding = pair.upstream.encode_request(request, pair.target)
@@ -77,7 +80,7 @@ class Emulator:
         mapping: ResponseMapping,
         owner: str,
     ) -> RoundMerger | None:
-        """Return the rounds that answer this request; None if one round is enough."""
+        """Return what drives the upstream requests (rounds) that make up one response; None if one is enough."""
         if emulation_plan is None:
             pauses = pair.upstream.surface.can_pause and pair.client is not pair.upstream
             return RoundMerger() if pauses else None

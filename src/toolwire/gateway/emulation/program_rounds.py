@@ -88,11 +88,11 @@ class ProgramHost:
         self.sandbox.close_sync()
 
     async def store_suspended(self, owner: str, id: str, program: SuspendedProgram) -> None:
-        """Store a suspended program, before its calls are sent: the next request brings only results."""
+        """Store a program that waits for tool results, before its calls are sent: the next request has only results."""
         await self._store.put([self._row(owner, id, program)])
 
     def store_ended(self, owner: str, id: str, program: SuspendedProgram) -> None:
-        """Store the call that started a program that ended, with its signature."""
+        """Queue the model's call that started a program, with its signature, for requests after the program's end."""
         self._store.enqueue([self._row(owner, id, program)])
 
     def _row(self, owner: str, id: str, program: SuspendedProgram) -> Row:
@@ -102,13 +102,13 @@ class ProgramHost:
         )
 
     async def find(self, owner: str, ids: list[str]) -> dict[str, SuspendedProgram]:
-        """Return the programs that are stored, and signed by this gateway."""
+        """Return, by id, the programs that are stored and were signed by this gateway."""
         rows = await self._store.get(owner, PROGRAM_KIND, ids)
         programs = {id: self._verify(signed, f"{owner}\0{id}") for id, signed in rows.items()}
         return {id: program for id, program in programs.items() if program is not None}
 
     def _verify(self, signed: bytes, purpose: str) -> SuspendedProgram | None:
-        """Verify and decode a stored program; None if no key matches."""
+        """Return a stored program, decoded; None if no key matches its signature."""
         for key in self._keys:
             try:
                 return msgspec.json.decode(verify_snapshot(signed, key, purpose), type=SuspendedProgram)
@@ -118,7 +118,10 @@ class ProgramHost:
 
 
 class ProgramRounds(ToolSearchRounds):
-    """Merges several rounds into one response, running programs between them."""
+    """Merges several upstream requests (rounds) into one response, running the model's programs between them.
+
+    A program is code that calls tools. The gateway runs it in a sandbox, as the client's own provider would.
+    """
 
     def __init__(
         self,
@@ -148,7 +151,10 @@ class ProgramRounds(ToolSearchRounds):
         ) or super()._is_gateway_call(call)
 
     def _handle_call(self, call: ToolCall) -> list[Event]:
-        """Queue a program; deny a direct call of a tool that only programs may call."""
+        """Queue a call that starts a program; deny a direct call of a tool that only programs may call.
+
+        Returns the events that the client sees.
+        """
         if call.name == self._program_plan.function_name:
             self._code_calls.append(call)
             return []
@@ -159,7 +165,7 @@ class ProgramRounds(ToolSearchRounds):
         return super()._handle_call(call)
 
     def _needs_next_round(self) -> bool:
-        """Return whether there is a program to run, or results to send."""
+        """Return whether there is a program to run, or results to send to the model."""
         return bool(self._code_calls) or super()._needs_next_round()
 
     def _process_event(self, event: Event) -> list[Event]:
@@ -173,7 +179,11 @@ class ProgramRounds(ToolSearchRounds):
     # ---- resuming a program
 
     async def prepare_first_round(self) -> Response | bytes | None:
-        """Resume a suspended program; return a response if it is suspended again, else the request to send."""
+        """Resume the program that the request brings results for, if there is one.
+
+        Returns a response with the program's next calls if it needs more results, else the request body for the model;
+        None if the request holds no program.
+        """
         await super().prepare_first_round()
         pending = self._program_plan.pending
         if not self._program_plan.program_ids:
@@ -199,7 +209,7 @@ class ProgramRounds(ToolSearchRounds):
         return self.encode_request()
 
     def _suspended_response(self, id: str, parts: list[Part]) -> Response:
-        """Build a response that only has a program's calls, without asking a model."""
+        """Build a response of only a program's calls, without asking the model."""
         messages = (Message(role="assistant", parts=tuple(parts)),)
         candidate = Candidate(messages=messages, stop=Stop(reason="tool_use"), extras=self._container_extras(id))
         return Response(
@@ -215,20 +225,25 @@ class ProgramRounds(ToolSearchRounds):
         """Restore the calls that started programs as the model made them, with their signatures."""
 
         def restore(message: Message) -> Message:
+            """Return the message with the calls that started programs restored."""
             parts = [calls.get(part.id, part) if isinstance(part, ToolCall) else part for part in message.parts]
             return replace(message, parts=tuple(parts))
 
         self._request = replace(self._request, messages=tuple(map(restore, self._request.messages)))
 
     def _append_result(self, result: ToolResult) -> None:
-        """Append a result to the request."""
+        """Append a tool result to the request for the model."""
         messages = (*self._request.messages, Message(role="user", parts=(result,)))
         self._request = replace(self._request, messages=messages)
 
     # ---- starting a program
 
     async def finish_round(self) -> list[Event]:
-        """Run the program that the model wrote; of several, only the first."""
+        """Run the program that the model wrote in the upstream response (round) that just ended.
+
+        Returns the events that the client sees: the program, and its result or the calls that it waits for. Waiting
+        ends the response. Of several programs only the first one runs.
+        """
         events = await super().finish_round()
         if not self._code_calls:
             return events
@@ -252,14 +267,14 @@ class ProgramRounds(ToolSearchRounds):
         return events
 
     def _container_extras(self, id: str) -> Extras | None:
-        """Return the extras that describe the program's container."""
+        """Return the client protocol's fields about a suspended program's container, with its expiry, if it has any."""
         expires_at = datetime.fromtimestamp(self._host.clock() + _SUSPENSION_SECONDS, UTC)
         return self._program_dialect.container_extras(id, expires_at.strftime("%Y-%m-%dT%H:%M:%SZ"))
 
     # ---- the sandbox
 
     async def _start_program(self, id: str, code: str, call: Raw) -> tuple[list[Part], ToolOutput | None]:
-        """Start a program; a sandbox error becomes its output."""
+        """Start a program; a sandbox error becomes its output. Returns as `_run_program`."""
         try:
             return await self._run_program(id, SuspendedProgram(b"", {}, code, call, 0), {})
         except ToolError as error:
@@ -269,7 +284,7 @@ class ProgramRounds(ToolSearchRounds):
     async def _resume_program(
         self, pending: PendingProgram, suspended: SuspendedProgram
     ) -> tuple[list[Part], ToolOutput | None]:
-        """Resume a program with the results of its calls."""
+        """Resume a program with the client's results of its calls. Returns as `_run_program`."""
         results = {host: _decode_call_result(pending.results.get(id)) for id, host in suspended.calls.items()}
         try:
             return await self._run_program(pending.id, suspended, results)
@@ -280,7 +295,10 @@ class ProgramRounds(ToolSearchRounds):
     async def _run_program(
         self, id: str, suspended: SuspendedProgram, results: dict[int, HostCallOutcome]
     ) -> tuple[list[Part], ToolOutput | None]:
-        """Run a program until it is suspended or ends; return the parts to show, and its output if it ended."""
+        """Run a program until it waits for tool results or ends.
+
+        Returns the parts that the client sees, its calls or its result, and the output if it ended.
+        """
         tools = [runtime_tool(tool) for tool in self._program_plan.tools.values()]
         stubs = make_stubs(tools)
         functions = ProgramFunctions(stubs, make_helpers(stubs, tools))
@@ -324,7 +342,7 @@ class ProgramRounds(ToolSearchRounds):
 
 
 def _decode_call_result(result: ToolResult | None) -> HostCallOutcome:
-    """Convert a tool result for the program: JSON objects and arrays are decoded, other text is passed as it is."""
+    """Convert a client's tool result for the program: JSON objects and arrays are decoded, other text is not."""
     if result is None:
         return CallRaised("the client sent no result for this call")
     parts = [part for part in result.content or () if isinstance(part, Text | Data)]

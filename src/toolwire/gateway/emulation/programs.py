@@ -15,8 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Caller, Message, OpaquePart, Part, Text, ToolCall, ToolResult
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.node import Extras
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, NativeTool, Tool, ToolGroup
@@ -50,16 +49,16 @@ class ProgramDialect(Protocol):
     """A protocol's wire form of programs: declarations, calls, results and ids."""
 
     def unsupported_field(self, request: Request, program_tools: Iterable[ProgramTool]) -> tuple[str, str] | None:
-        """Return a field that the provider rejects beside programs, and the error message; None if there is none."""
+        """Return a request field that the provider rejects beside programs, and the message; None if there is none."""
 
     def caller_kind(self, tool: ProgramTool) -> str:
         """Return the `caller` type of calls that a program makes of this tool."""
 
     def new_program_id(self, suffix: str) -> str:
-        """Return the id of a new program."""
+        """Return the id of a new program: the protocol's prefix and this random suffix."""
 
     def new_call_id(self, suffix: str) -> str:
-        """Return the id of a new call made by a program."""
+        """Return the id of a new call made by a program: the protocol's prefix and this random suffix."""
 
     def runs_programs(self, tool: NativeTool) -> bool:
         """Return whether this hosted tool is the one that runs programs."""
@@ -77,7 +76,7 @@ class ProgramDialect(Protocol):
         """Encode a program's result; without output, that it timed out."""
 
     def container_extras(self, id: str, expires_at: str) -> Extras | None:
-        """Return the extras that describe the container of a suspended program."""
+        """Return the protocol's response fields about the container of a suspended program; None if it has none."""
 
 
 _SANDBOX_CALLERS = ("code_execution_20260120", "code_execution_20250825")
@@ -101,11 +100,11 @@ class _AnthropicPrograms:
         )
 
     def new_program_id(self, suffix: str) -> str:
-        """Return a `srvtoolu_` id."""
+        """Return the id of a new program: `srvtoolu_` and the random suffix."""
         return f"srvtoolu_{suffix}"
 
     def new_call_id(self, suffix: str) -> str:
-        """Return a `toolu_` id."""
+        """Return the id of a new call made by a program: `toolu_` and the random suffix."""
         return f"toolu_{suffix}"
 
     def runs_programs(self, tool: NativeTool) -> bool:
@@ -170,15 +169,15 @@ class _ResponsesPrograms:
         return None
 
     def caller_kind(self, tool: ProgramTool) -> str:
-        """Return `program`."""
+        """Return `program`, the `caller` type of all calls that a program makes."""
         return "program"
 
     def new_program_id(self, suffix: str) -> str:
-        """Return a `call_` id."""
+        """Return the id of a new program: `call_` and the random suffix, as it appears as `call_id` on the wire."""
         return f"call_{suffix}"
 
     def new_call_id(self, suffix: str) -> str:
-        """Return a `call_` id."""
+        """Return the id of a new call made by a program: `call_` and the random suffix."""
         return f"call_{suffix}"
 
     def runs_programs(self, tool: NativeTool) -> bool:
@@ -226,7 +225,7 @@ PROGRAM_DIALECTS: dict[str, ProgramDialect] = {
 
 
 def with_program_caller(dialect: ProgramDialect, program_id: str, call: ToolCall, tool: ProgramTool) -> ToolCall:
-    """Mark a call as made by a program."""
+    """Return the call, marked as made by the program with this id."""
     return msgspec.structs.replace(call, caller=Caller(kind=dialect.caller_kind(tool), id=program_id))
 
 
@@ -303,14 +302,17 @@ def plan_programs(request: Request, client: Codec, upstream: Codec) -> ProgramRe
 
 
 def _runner_indexes(tools: tuple[Tool, ...], dialect: ProgramDialect) -> list[int]:
-    """Return the positions of the provider's code execution tools."""
+    """Return the positions of the provider's own tools that run programs."""
     return [index for index, tool in enumerate(tools) if isinstance(tool, NativeTool) and dialect.runs_programs(tool)]
 
 
 def _check_supported(
     request: Request, dialect: ProgramDialect, program_tools: Mapping[str, DeferrableTool], hidden_names: frozenset[str]
 ) -> None:
-    """Reject a request that the client's own provider would reject."""
+    """Reject a request that the client's own provider rejects: a field unsupported beside programs, or a bad choice.
+
+    A tool choice must not name one of `hidden_names`, the tools that only programs may call.
+    """
     if (unsupported := dialect.unsupported_field(request, program_tools.values())) is not None:
         field, message = unsupported
         raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400, param=field))
@@ -331,14 +333,14 @@ def _program_losses(
     program_tools: Mapping[str, DeferrableTool],
     hidden_names: frozenset[str],
 ) -> list[Loss]:
-    """Report the replaced code execution tools, and the tools that are no longer declared."""
+    """Return losses for the replaced code execution tools, and for the tools that the model no longer sees."""
     replaced = [(tool_path(index, tools[index]), _LOSS_REASON) for index in runner_indexes]
     hidden = [(tool.at or "", _HIDDEN_TOOL_REASON) for name, tool in program_tools.items() if name in hidden_names]
     return [Loss(kind="approximated", path=path, reason=reason) for path, reason in replaced + hidden]
 
 
 def _without_container(extras: Extras, protocol: str) -> Extras:
-    """Drop the `container` that names an earlier program of the gateway."""
+    """Return the extras without the `container` field, which names an earlier program of the gateway."""
     fields = {name: raw for name, raw in extras.get(protocol, {}).items() if name != "container"}
     return {**extras, protocol: fields}
 
@@ -378,7 +380,7 @@ def _declared_tools(
 
 
 def _code_function(function_name: str, program_tools: Mapping[str, DeferrableTool]) -> FunctionTool:
-    """Declare the function that runs a program, with stubs of the tools that it may call."""
+    """Declare the function by which the model runs a program, with stubs of the tools that the program may call."""
     description = code_tool_description(make_stubs(map(runtime_tool, program_tools.values())), CODE_LIMITS)
     description += "\n\nA result that is a JSON object or array comes as such, all others as text."
     schema = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
@@ -386,7 +388,7 @@ def _code_function(function_name: str, program_tools: Mapping[str, DeferrableToo
 
 
 def runtime_tool(tool: DeferrableTool) -> Runnable:
-    """Describe a client's tool for its stub; the client runs it."""
+    """Return a client's tool in the runtime's form, to make its stub; only the client can run it."""
     grammar = None
     parameters: dict[str, Any] | None = None
     output_schema: dict[str, Any] | None = None
@@ -406,7 +408,7 @@ def runtime_tool(tool: DeferrableTool) -> Runnable:
 
 
 async def _reject_run(arguments: Any, context: Any) -> None:
-    """Fail: the client runs its own tools."""
+    """Raise: the client runs its own tools."""
     raise AssertionError("tools of the client are run by the client")
 
 
@@ -416,7 +418,10 @@ async def _reject_run(arguments: Any, context: Any) -> None:
 def _collapse_programs(
     request: Request, names: WireNames, dialect: ProgramDialect, function_name: str
 ) -> tuple[tuple[Message, ...], list[str], PendingProgram | None]:
-    """Reduce each program to one call and its result; return messages, program ids, and the suspended program."""
+    """Reduce each program in the conversation to one call of the code function and its result.
+
+    Returns the messages, the program ids, and the program that waits for results, if any.
+    """
     collapser = _ProgramCollapser(dialect, function_name)
     for message in with_source_positions(request, names, "messages").messages:
         collapser.add(message, with_source_positions(message, names).parts)
@@ -460,7 +465,7 @@ class _ProgramCollapser:
             self.messages.append(replace(message, parts=tuple(remaining)))
 
     def _absorb(self, part: Part) -> bool:
-        """Take a call that a program made, or its result; return whether it was one."""
+        """Take a call that a program made, or its result, out of the conversation; return whether the part is one."""
         if isinstance(part, ToolCall) and part.caller is not None and part.caller.kind != "direct":
             self._program_of_call[part.id or ""] = part.caller.id or ""
             return True
@@ -471,7 +476,7 @@ class _ProgramCollapser:
         return False
 
     def pending(self) -> PendingProgram | None:
-        """Return the program that has no result yet."""
+        """Return the program without a result, with the results of its calls; None if every program has ended."""
         if self._running_id is None:
             return None
         return PendingProgram(self._running_id, self._results.get(self._running_id, {}))

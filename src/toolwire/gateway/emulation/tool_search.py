@@ -19,8 +19,8 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, OpaquePart, Part, Text, ToolCall, ToolResult
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.events import Event
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Stop
 from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
@@ -64,7 +64,7 @@ class ToolSearchRequest(Struct, frozen=True):
     groups: tuple[ToolGroup, ...] = ()
 
     def with_all_tools(self, request: Request) -> Request:
-        """Add the undiscovered tools to a request, to report their losses from the start."""
+        """Return the request with the tools that no search has found yet, to report their losses from the start."""
         return replace(request, tools=(*(request.tools or ()), *self.undiscovered_tools.values()))
 
 
@@ -110,7 +110,7 @@ def _native_searches(tools: tuple[Tool, ...]) -> dict[int, NativeTool]:
 
 
 def _redirect_tool_choice(choice: ToolChoice | None, search: NativeTool, function_name: str) -> ToolChoice | None:
-    """Let a tool choice that forces the provider's search force the function that replaces it."""
+    """Return the tool choice; one that forces the provider's search forces the replacing function instead."""
     if choice is None or not any(tool.name in (search.name, search.kind) for tool in choice.names):
         return choice
     return replace(choice, names=(ToolRef(name=function_name, at=choice.names[0].at),))
@@ -199,7 +199,7 @@ def _index_for(entries: tuple[tuple[str, str, bytes], ...]) -> ToolIndex:
 
 
 def _build_index(entries: tuple[tuple[str, str, bytes], ...]) -> ToolIndex:
-    """Build a search index."""
+    """Build a search index from names, descriptions and schemas."""
     return ToolIndex(IndexedTool(name, description, decode_object(schema)) for name, description, schema in entries)
 
 
@@ -216,7 +216,10 @@ def decode_object(schema: bytes) -> dict[str, Any] | None:
 
 
 class ToolSearchRounds(GatewayToolLoop):
-    """Merges several rounds into one response, with searches in the form of the client's provider."""
+    """Merges several upstream requests (rounds) into one response, running tool searches between them.
+
+    The client sees each search in the form of its own provider.
+    """
 
     def __init__(
         self,
@@ -244,7 +247,7 @@ class ToolSearchRounds(GatewayToolLoop):
         )
 
     async def prepare_first_round(self) -> Response | bytes | None:
-        """Build the search index in a thread, if it is new."""
+        """Build the search index in a thread, if it is new; return None, as the first request is sent unchanged."""
         if self._undiscovered_tools and not self._index.is_built:
             await asyncio.to_thread(self._index.build)
         return None
@@ -254,7 +257,7 @@ class ToolSearchRounds(GatewayToolLoop):
         return call.name == self._search_plan.function_name or super()._is_gateway_call(call)
 
     def _handle_call(self, call: ToolCall) -> list[Event]:
-        """Search at once, and return the events that show it."""
+        """Run a search at once, and return the events that show it to the client; queue a call of a route tool."""
         if call.name != self._search_plan.function_name:
             return super()._handle_call(call)
         self._search_count += 1
@@ -297,7 +300,7 @@ class ToolSearchRounds(GatewayToolLoop):
 
 
 def _tool_schema(tool: DeferrableTool) -> bytes:
-    """Return the parameter schema of a tool."""
+    """Return the parameter schema of a tool as JSON."""
     return bytes(tool.parameters) if isinstance(tool, FunctionTool) and tool.parameters is not None else b"{}"
 
 

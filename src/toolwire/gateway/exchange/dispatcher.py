@@ -12,17 +12,16 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import DecodeError
+from toolwire.canonical.errors import DecodeError, Loss
 from toolwire.canonical.fold import unfold
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import HostProfile
 from toolwire.codec.interface import ResponseContext, Target
-from toolwire.codec.wire.memo import BoundedMemo
-from toolwire.gateway.config import LimitsSection
+from toolwire.codec.wire.extras import BoundedMemo
+from toolwire.gateway.config import LimitsSection, RouteSection
 from toolwire.gateway.emulation.plan import Emulator, plan_emulation, request_losses
 from toolwire.gateway.errors import (
     RequestRejected,
@@ -59,7 +58,7 @@ from toolwire.gateway.limits import (
     is_heavy_body,
     uncounted_size,
 )
-from toolwire.gateway.providers.ollama_models import OllamaCapabilities
+from toolwire.gateway.providers.models import OllamaCapabilities
 from toolwire.gateway.rounds.continuation import (
     GatewayToolLoop,
     ProtocolPair,
@@ -178,6 +177,7 @@ class Dispatcher:
         """Start a job that sends the request and stores its streamed response."""
 
         async def open_stream() -> StreamingResponse:
+            """Send the request, and return its response, which must be a stream."""
             return _require_streaming(await send())
 
         context = ResponseContext(request=pending_response.request, created=client_request.created)
@@ -186,7 +186,7 @@ class Dispatcher:
         )
 
     async def prewarm(self, client_request: ClientRequest) -> bytes:
-        """Store a request without sending it, and return the stream of its empty response (`generate: false`)."""
+        """Store a request without sending it (`generate: false`), and return the stream of its empty response."""
         request, _, _ = await self._decode_and_route(client_request)
         pending_response = await self._conversation_state.resolve(
             client_request.codec, client_request.tenant, client_request.body, request, client_request.channel
@@ -250,7 +250,7 @@ class Dispatcher:
         raise failure or AssertionError("a route has at least one backend")
 
     async def _decode_and_route(self, client_request: ClientRequest) -> tuple[Request, RouteMatch, bool]:
-        """Decode the client's request, find the backends for its model, and tell whether its body is heavy."""
+        """Return the decoded client request, the backends for its model, and whether its body is heavy to process."""
         if heavy := len(client_request.body) > SMALL_BODY and is_heavy_body(client_request.body):
             request = await self._body_executor.run_in_thread(self._decode_request, client_request)
         else:
@@ -293,14 +293,7 @@ class Dispatcher:
             losses = missing.resolve(request, client.wire_names)
         if pending_response is not None:
             prepared = pending_response.upstream_request(prepared, same_protocol=client is upstream)
-        target = Target(
-            model=backend.model,
-            stream=client_request.is_streaming(request),
-            realm=backend.provider.name,
-            hosted_tools=options.hosted_tools,
-            binary_results=options.binary_results,
-            host=host or self.capabilities.cached_profile(backend.provider, backend.model or request.model),
-        )
+        target = self._backend_target(client_request, request, options, backend, host)
         prepared = apply_setting_changes(isolate_foreign_extras(prepared, client, upstream), client, upstream)
         if (plan := plan_emulation(prepared, client, upstream, backend.model, route_tools)) is not None:
             prepared, losses = plan.request, losses + plan.losses
@@ -340,6 +333,24 @@ class Dispatcher:
             on_complete=self._completion_callback(client_request, backend, context, pending_response),
         )
 
+    def _backend_target(
+        self,
+        client_request: ClientRequest,
+        request: Request,
+        options: RouteSection,
+        backend: Backend,
+        host: HostProfile | None,
+    ) -> Target:
+        """Describe the backend to the encoder; without a `host` profile, the cached one of the provider is used."""
+        return Target(
+            model=backend.model,
+            stream=client_request.is_streaming(request),
+            realm=backend.provider.name,
+            hosted_tools=options.hosted_tools,
+            binary_results=options.binary_results,
+            host=host or self.capabilities.cached_profile(backend.provider, backend.model or request.model),
+        )
+
     def _completion_callback(
         self,
         client_request: ClientRequest,
@@ -354,7 +365,7 @@ class Dispatcher:
         return self._conversation_state.completion_callback(client_request.codec, context, pending_response, turn_key)
 
     def _envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
-        """Return the cached key for this tenant, provider and model; None if envelopes are off."""
+        """Return the cached key that signs envelopes for this tenant and backend; None if envelopes are off."""
         key = (tenant, backend.provider.name, backend.model)
         if not self._signing_keys:
             return None
@@ -386,7 +397,7 @@ class Dispatcher:
     async def _finalize_rejection(
         self, upstream_request: UpstreamRequest, rejection: RequestRejected
     ) -> RequestRejected:
-        """Decide about failover, and add to the message any side effect the failed request may have had."""
+        """Return the rejection, redacted and with failover decided; side effects are added to its message."""
         error, effect = redact_error(rejection.error, self._redactor), None
         if upstream_request.rounds is not None and upstream_request.rounds.has_effects:
             effect = "tools were run or part of the response was produced"
@@ -472,7 +483,7 @@ class Dispatcher:
         return BufferedResponse(data, upstream_request.losses + losses, decoded_response)
 
     async def _request_round(self, upstream_request: UpstreamRequest, body: bytes) -> Response:
-        """Send the request of a further round and decode its response."""
+        """Send the body of a further round (upstream request of the same response), and decode its response."""
         response_body = await self._read_body(upstream_request, await self._sender.send(upstream_request, body))
         return await self._body_executor.run(response_body, self._decode_response, upstream_request, response_body)
 
@@ -539,12 +550,12 @@ class Dispatcher:
         return StreamingResponse(upstream_request, None, translator, translator.translate_events(events))
 
     def _max_rounds(self, upstream_request: UpstreamRequest) -> int:
-        """Return how many further rounds a response may have."""
+        """Return how many further upstream requests (rounds) one response may take."""
         runs_tools = isinstance(upstream_request.rounds, GatewayToolLoop) and upstream_request.rounds.runs_tools
         return self._limits.rounds if runs_tools else self._limits.pauses
 
     def _round_continuation(self, upstream_request: UpstreamRequest) -> NextRound | None:
-        """Return the function that opens the next round of a stream; None if there is only one round."""
+        """Return the function that sends the next round of a stream; None if one upstream request is enough."""
         rounds, last_body, rounds_left = (
             upstream_request.rounds,
             upstream_request.body,
@@ -554,6 +565,7 @@ class Dispatcher:
             return None
 
         async def next_round() -> UpstreamResponse | None:
+            """Send the next round and return its response; None if the client's response is complete."""
             nonlocal last_body, rounds_left
             if rounds.paused and rounds_left > 0:
                 rounds.ready_events = await rounds.finish_round()
@@ -570,7 +582,7 @@ class Dispatcher:
 
 
 def _turn_key(client_request: ClientRequest, backend: Backend) -> TurnKey:
-    """Return the key under which withheld turns of this client and backend are stored."""
+    """Return the key for storing turns whose signatures are withheld from this client, by backend."""
     return TurnKey(client_request.tenant, client_request.codec.name, backend.provider.name, backend.model or "")
 
 

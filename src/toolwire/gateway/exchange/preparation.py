@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.fallbacks import disable_storage
 from toolwire.codec.envelope import EnvelopeKey
@@ -31,7 +30,7 @@ RequestRepair = Callable[[Request, Target, WireNames, LossReport], Request]
 def apply_repairs(
     repair: RequestRepair, request: Request, target: Target, client: Codec, losses: list[Loss]
 ) -> tuple[Request, list[Loss]]:
-    """Repair what the provider is known to reject; return the request, and the losses with those of the repairs."""
+    """Repair what the provider is known to reject; return the new request, and `losses` with those of the repairs."""
     report = LossReport()
     repaired = repair(request, target, client.wire_names, report)
     return repaired, losses + report.resolve(request, client.wire_names) if report else losses
@@ -60,7 +59,7 @@ def new_withheld_signatures(client: Codec, upstream: Codec) -> WithheldSignature
 
 
 def upstream_route(client_request: ClientRequest, upstream: Codec, route: Route) -> Route:
-    """Add the client's forwarded headers to the route if the upstream speaks the client's protocol."""
+    """Return the route, with the client's forwarded headers if the upstream speaks the client's protocol."""
     return replace(route, headers=client_request.route.headers) if client_request.codec is upstream else route
 
 
@@ -90,7 +89,7 @@ _TRUE, _FALSE = Raw(b"true"), Raw(b"false")
 
 
 def _passthrough_body(body: bytes, request: Request, codec: Codec, model: str | None, *, stream: bool) -> bytes | None:
-    """Return the client's body with the model replaced; None if the protocol names the model in the path."""
+    """Return the client's body with the model replaced; None if the body has to be encoded anew."""
     if "{model}" in codec.surface.endpoints[0].path:
         return None
     members = _decode_members(body)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.events import Event, ResponseStart
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.response import Response
 from toolwire.gateway.errors import redact_failed_event, transport_rejection
 from toolwire.gateway.exchange.types import ClientRequest, UpstreamRequest
@@ -33,7 +33,10 @@ def response_translator(
 def upstream_event_filter(
     client_request: ClientRequest, upstream_request: UpstreamRequest
 ) -> Callable[[list[Event]], list[Event]] | None:
-    """Return a function that merges rounds and sets the gateway's response id; None if neither is needed."""
+    """Return a function that merges the events of several rounds and sets the gateway's response id.
+
+    None if neither is needed. A round is one upstream request of several that make up a response.
+    """
     response_id = (
         None
         if upstream_request.pending_response is None or client_request.codec is upstream_request.codec
@@ -43,6 +46,7 @@ def upstream_event_filter(
         return None
 
     def transform(events: list[Event]) -> list[Event]:
+        """Return the events of the merged response, with the gateway's id in the first one."""
         if response_id is not None and events and type(start := events[0]) is ResponseStart:
             events[0] = replace(start, id=response_id)
         return events if upstream_request.rounds is None else upstream_request.rounds.process(events)
@@ -79,7 +83,10 @@ async def read_first_chunk(
 def encode_client_response(
     client_request: ClientRequest, upstream_request: UpstreamRequest, decoded_response: Response
 ) -> tuple[Response, bytes | None, list[Loss]]:
-    """Encode a response for the client; the bytes are None if the upstream's body can be passed through."""
+    """Encode a response for the client; return it as adapted, its body, and the losses.
+
+    The body is None if that of the upstream can be passed through.
+    """
     response = adapt_response(decoded_response, upstream_request.codec, client_request.codec, upstream_request.context)
     if (
         client_request.codec is upstream_request.codec

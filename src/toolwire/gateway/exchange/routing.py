@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import RouteSection
 from toolwire.gateway.errors import ModelNameTooLong, ModelNotSpecified, RouteNotFound
 from toolwire.upstream.provider import Provider
@@ -80,13 +80,13 @@ class Router:
         return RouteMatch((backend,))
 
     def _by_provider_prefix(self, name: str) -> Backend | None:
-        """Match `provider/model`."""
+        """Return the backend that a name of the form `provider/model` means; None for other names."""
         prefix, slash, model = name.partition("/")
         provider = self.providers.get(prefix)
         return Backend(provider, model) if slash and model and provider is not None else None
 
     def _by_known_model(self, name: str) -> Backend | None:
-        """Match a name against the `models` patterns of each provider."""
+        """Return a backend of the first provider whose `models` patterns match the name; None if there is none."""
         return next(
             (Backend(provider, name) for provider in self.providers.values() if _serves_model(provider, name)), None
         )
@@ -106,7 +106,7 @@ class Router:
         return f"unknown model {name!r}: use {self._describe_choices()}"
 
     def _describe_choices(self) -> str:
-        """List the forms of model names that are valid here."""
+        """Return a list of the valid forms of model names, for an error message."""
         return ", ".join(f"{provider}/MODEL" for provider in self.providers) + ", or start the gateway with --model"
 
 

@@ -17,7 +17,7 @@ from toolwire.canonical.request import Continuation
 from toolwire.canonical.tools import NativeTool
 from toolwire.codec.encoding.tools import conversation_tools, is_tool_search
 from toolwire.codec.interface import Codec, Route
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import (
     STATUS_KINDS,
@@ -44,14 +44,17 @@ _JITTER = 0.25
 
 
 def classify_status(status: int) -> Attempt:
-    """Classify a failed attempt by its HTTP status."""
+    """Return whether a failed attempt was rejected, unprocessed or possibly processed, by its HTTP status."""
     if status in _BUSY_STATUSES:
         return "unprocessed"
     return "unknown" if status >= 500 or status == 408 else "rejected"
 
 
 def classify_error(error: ApiError, *, started: bool = False) -> Attempt:
-    """Classify a failed attempt by an error that came with status 200; `started`: after part of a response."""
+    """Return whether a failed attempt was rejected, unprocessed or possibly processed, by its error.
+
+    For errors that came with status 200; `started` says that part of a response had come before.
+    """
     if error.kind in _BUSY_KINDS:
         return "unknown" if started else "unprocessed"
     return "unknown" if error.kind in _BROKEN_KINDS else "rejected"
@@ -72,7 +75,7 @@ def can_fail_over(rejection: RequestRejected) -> bool:
 
 
 def find_side_effect(upstream: Codec, body: bytes) -> str | None:
-    """Describe the effect that processing this request has beyond its response; None if there is none."""
+    """Return a description of what a request changes at the provider beyond its response; None if nothing."""
     request = upstream.decode_request(body, Route())
     native_tools = [located.tool for located in conversation_tools(request) if isinstance(located.tool, NativeTool)]
     if any(tool.executor == "server" and not is_tool_search(tool) for tool in native_tools):
@@ -121,7 +124,7 @@ class UpstreamSender:
             await asyncio.sleep(delay)
 
     def _request_head(self, provider: Provider, upstream: Codec, route: Route) -> tuple[Origin, bytes]:
-        """Return origin and encoded head of a request, from a cache if possible."""
+        """Return the origin to connect to and the encoded HTTP head of a request, from a cache if possible."""
         key = (provider.name, path := route.path or "/", route.headers)
         if (cached := self._request_heads.get(key)) is not None:
             return cached
@@ -134,7 +137,7 @@ class UpstreamSender:
         return request
 
     async def _decode_error(self, upstream_request: UpstreamRequest, upstream_response: UpstreamResponse) -> ApiError:
-        """Decode the error of an unsuccessful response, naming the provider where it must be explained."""
+        """Return the error of an unsuccessful response, naming the provider where that explains it."""
         provider = upstream_request.backend.provider
         if upstream_response.status < 400:
             upstream_response.close()

@@ -74,5 +74,5 @@ class TokenCounter:
 
 
 async def _estimate(body: bytes) -> int:
-    """Estimate the tokens of a body, in a thread if it is heavy."""
+    """Estimate the number of tokens of a request body, in a thread if it is heavy."""
     return await run_in_thread_if(estimate_tokens, body, heavy=is_heavy_body(body))

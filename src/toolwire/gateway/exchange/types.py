@@ -5,9 +5,8 @@ from contextlib import aclosing
 
 from msgspec import Struct
 
-from toolwire.canonical.errors import ApiError
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.events import Notice
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Request
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.interface import Codec, ResponseContext, Route
@@ -16,8 +15,7 @@ from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.limits import StreamBudget
 from toolwire.gateway.rounds.continuation import RoundMerger
 from toolwire.gateway.state.background_jobs import BackgroundJob
-from toolwire.gateway.state.connection_state import ChannelState
-from toolwire.gateway.state.conversations import PendingResponse
+from toolwire.gateway.state.conversations import ChannelState, PendingResponse
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 
@@ -93,7 +91,7 @@ class StreamingResponse:
 
     @property
     def request_losses(self) -> list[Loss]:
-        """Return the losses known before the stream starts."""
+        """Return the losses of the request, which are known before the stream starts."""
         return self.upstream_request.losses
 
     @property
@@ -108,7 +106,7 @@ class StreamingResponse:
 
     @property
     def summary(self) -> Response:
-        """Return ids, stop reasons and usage."""
+        """Return the response so far without its content: ids, stop reasons and usage."""
         return self.translator.summary
 
     @property
@@ -117,7 +115,7 @@ class StreamingResponse:
         return self.translator.error
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the frames; a response that is stored completes only after it is."""
+        """Yield the client's frames; if the response is stored, the last frame waits for that."""
         return (
             self._translated_chunks()
             if self.upstream_request.pending_response is None
@@ -164,7 +162,7 @@ class StreamingResponse:
             self._upstream_response.close()
 
     def _inject_ready_events(self) -> bytes:
-        """Encode the events that the gateway adds between two rounds."""
+        """Return the frames of events that the gateway adds between two rounds."""
         rounds = self.upstream_request.rounds
         if rounds is None or not rounds.ready_events:
             return b""

@@ -1,16 +1,21 @@
-"""The access log: one line per request.
+"""The access log with one line per request, and loss reports for each exchange.
 
 Client input is escaped and truncated: no client can forge a line, or send escape codes to a terminal.
+
+A loss report is stored as JSON for each exchange, and shortened for a response header.
 """
 
 import asyncio
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.response import Usage
 
 FLUSH_INTERVAL = 0.05
@@ -49,7 +54,7 @@ class RequestRecord(Struct, kw_only=True):
         self.provider, self.model = provider, model or ""
 
     def format_line(self, clock: str) -> str:
-        """Format the line, starting with this time of day."""
+        """Return the line of the access log; `clock` is the time of day that it starts with."""
         path, model = self.path, self.model
         if len(words := path + model) > LIMIT_WORD or not words.isprintable() or " " in words:
             path, model = _escape_word(path), _escape_word(model)
@@ -67,7 +72,7 @@ class RequestRecord(Struct, kw_only=True):
 
 
 def _escape_word(text: str) -> str:
-    """Percent-encode text that is not one printable word, and truncate it."""
+    """Return the text as one printable word, percent-encoded where needed and truncated."""
     if len(text) <= LIMIT_WORD and text.isprintable() and " " not in text:
         return text
     cut = text if len(text) <= LIMIT_WORD else text[:LIMIT_WORD] + "..."
@@ -75,7 +80,7 @@ def _escape_word(text: str) -> str:
 
 
 def _escape_text(text: str, limit: int = LIMIT_TEXT) -> str:
-    """Escape control characters as Python does, and truncate the text."""
+    """Return the text with control characters escaped as in Python, truncated to `limit`."""
     cut = text if len(text) <= limit else text[:limit] + "..."
     return (
         cut
@@ -85,7 +90,7 @@ def _escape_text(text: str, limit: int = LIMIT_TEXT) -> str:
 
 
 def _format_traceback(error: Exception) -> str:
-    """Format the end of a traceback; every line is marked, as error messages may contain line breaks."""
+    """Return the end of a traceback, with every line marked, as error messages may contain line breaks."""
     text = "".join(traceback.format_exception(error)).rstrip("\n")[-LIMIT_TRACEBACK:]
     return "".join(f"  | {_escape_text(line, LIMIT_TRACEBACK)}\n" for line in text.split("\n"))
 
@@ -119,3 +124,55 @@ class AccessLog:
             if record.exception is not None:
                 output.append(_format_traceback(record.exception))
         sys.stderr.write("".join(output))
+
+
+LIMIT_HEADER = 2048
+LIMIT_REPORT = 256 * 1024
+
+_encode_json = msgspec.json.encode
+
+
+def encode_losses(losses: Sequence[Loss]) -> bytes:
+    """Return losses as JSON; over the size limit, as many as fit and the number of the others as `more`."""
+    body = _encode_json({"losses": losses})
+    return body if len(body) <= LIMIT_REPORT else _encode_truncated(losses, LIMIT_REPORT, _encode_json)
+
+
+def encode_losses_header(losses: Sequence[Loss], body: bytes) -> bytes:
+    """Return losses as ASCII JSON for a header; `body` is their full JSON, used if it is short enough."""
+    if len(body) <= LIMIT_HEADER and len(escaped := _escape_non_ascii(body)) <= LIMIT_HEADER:
+        return escaped
+    return _encode_truncated(losses, LIMIT_HEADER, lambda loss: _escape_non_ascii(_encode_json(loss)))
+
+
+def _encode_truncated(losses: Sequence[Loss], limit: int, encode: Callable[[Loss], bytes]) -> bytes:
+    """Return as JSON the losses that fit in `limit` bytes, and the number of the others as `more`."""
+    bytes_left = limit - len(b'{"losses":[],"more":%d}' % len(losses))
+    encoded: list[bytes] = []
+    for loss in losses:
+        item = encode(loss)
+        bytes_left -= len(item) + len(b",")
+        if bytes_left < 0:
+            break
+        encoded.append(item)
+    return b'{"losses":[%b],"more":%d}' % (b",".join(encoded), len(losses) - len(encoded))
+
+
+def _escape_non_ascii(data: bytes) -> bytes:
+    """Escape non-ASCII characters of JSON as `\\u` sequences."""
+    if data.isascii():
+        return data
+    return "".join(
+        character
+        if character < "\x7f"
+        else character.encode("utf-16-be").hex().join(("\\u", ""))
+        if ord(character) < 0x10000
+        else _escape_surrogate_pair(character)
+        for character in data.decode()
+    ).encode()
+
+
+def _escape_surrogate_pair(character: str) -> str:
+    """Escape a character outside the basic plane as two `\\u` sequences."""
+    units = character.encode("utf-16-be").hex()
+    return f"\\u{units[:4]}\\u{units[4:]}"

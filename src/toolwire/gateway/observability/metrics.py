@@ -86,7 +86,7 @@ class Counters:
         return slot
 
     def samples(self) -> Iterator[tuple[str, float]]:
-        """Yield names and values."""
+        """Yield the name and value of each sample."""
         for slot in range(1, int(self.values[0]) + 1):
             offset = (self._start + slot) * _NAME_SIZE
             yield self._names[offset : offset + _NAME_SIZE].rstrip(b"\0").decode(), self.values[slot]
@@ -108,7 +108,7 @@ class LossStore:
         self._ring_end = (worker + 1) * len(entry_memory) // workers
 
     def add(self, id: str, principal: Principal, losses: bytes = b"") -> None:
-        """Add an exchange, or the losses of one added before."""
+        """Record an exchange of this caller, or the losses (JSON) of one recorded before."""
         offset = checksum = 0
         if losses:
             if self._report_offset + len(losses) > self._losses_size:
@@ -137,7 +137,7 @@ class LossStore:
         return next((report for report, checksum in reports if crc32(report) == checksum), None)
 
     def _entries(self, id: str, principal: Principal) -> Iterator[tuple[int, int, int]]:
-        """Yield offset, length and checksum of each entry of an exchange."""
+        """Yield, for each entry of an exchange, offset, length and checksum of its loss report."""
         key, entry_offset = id.encode(), -1
         owner = principal.tenant.encode().ljust(16, b"\0")[:16]
         while (entry_offset := self._entry_memory.find(key, entry_offset + 1)) != -1:
@@ -180,7 +180,7 @@ class Metrics:
         self._batch_size = LIMIT_BATCH if scoreboard.workers == 1 else 1  # other workers may read at any time
 
     def count_request(self, record: RequestRecord) -> None:
-        """Count a request, later in a batch, which costs less."""
+        """Queue a request to be counted in a batch, which costs less."""
         self._pending_records.append(record)
         if len(self._pending_records) >= self._batch_size:
             self._flush_pending()
@@ -196,7 +196,7 @@ class Metrics:
         self._values[self._slot(_DROPPED)] = initial_dropped + dropped
 
     def _flush_pending(self) -> None:
-        """Add all pending requests."""
+        """Count all queued requests."""
         added: defaultdict[int, float] = defaultdict(float)  # shared memory is written once for all records
         for record in self._pending_records:
             if record.client:
@@ -206,7 +206,7 @@ class Metrics:
             self._values[slot] += value
 
     def _add_record(self, record: RequestRecord, added: defaultdict[int, float]) -> None:
-        """Add one request to sums by slot."""
+        """Add the counts, times and tokens of one request to `added`, the sums by slot."""
         key, seconds = (record.client, record.provider, record.status), record.duration
         slot = self._requests.get(key)
         added[self._request_slot(*key) if slot is None else slot] += 1
@@ -220,19 +220,19 @@ class Metrics:
             added[output_slot] += usage.output_tokens or 0
 
     def _request_slot(self, client: str, provider: str, status: int) -> int:
-        """Reserve the slot that counts requests with these labels."""
+        """Return the index of the counter for requests with these labels."""
         labels = f'client="{client}",provider="{_escape_label(provider)}",status="{status}"'
         slot = self._requests[client, provider, status] = self._slot(f"{_REQUESTS}{{{labels}}}")
         return slot
 
     def _token_slots(self, provider: str) -> tuple[int, int]:
-        """Reserve the slots for input and output tokens of a provider."""
+        """Return the indexes of the counters for a provider's input and output tokens."""
         name = f'{_TOKENS}{{provider="{_escape_label(provider)}",kind="%s"}}'
         slots = self._tokens[provider] = self._slot(name % "input"), self._slot(name % "output")
         return slots
 
     def render(self, journal: JournalWriter | None = None) -> bytes:
-        """Render the text of `/metrics`."""
+        """Return the text of `/metrics`, in Prometheus format, with the sums of all workers."""
         self._flush_pending()
         if journal is not None:
             self.set_journal_counts(journal.written_count, journal.dropped_count)
@@ -253,11 +253,11 @@ class Metrics:
 
 
 def _render_family(name: str, kind: str, totals: dict[str, float]) -> list[str]:
-    """Render all samples of one metric."""
+    """Return the lines of one metric: its type, then all its samples."""
     samples = sorted(sample for sample in totals if sample.partition("{")[0] == name)
     return [f"# TYPE {name} {kind}", *(f"{sample} {totals[sample]:.0f}" for sample in samples)]
 
 
 def _escape_label(text: str) -> str:
-    """Escape and truncate a label value."""
+    """Return a label value, escaped and truncated."""
     return text[:LIMIT_LABEL].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

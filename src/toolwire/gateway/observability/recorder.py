@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from toolwire import __version__
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import Loss
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, configured_secrets, journal_path
@@ -85,7 +85,7 @@ class FinishedExchange(Struct, gc=False):
 
     @property
     def unique_fields(self) -> UniqueFields:
-        """Return the fields that differ in every record."""
+        """Return the record's fields that differ in every exchange, such as its id and times."""
         request, started_at = self.request_record, self.request_record.started_at
         return (
             request.id,
@@ -99,7 +99,7 @@ class FinishedExchange(Struct, gc=False):
 
     @property
     def repeated_fields(self) -> tuple[Any, ...]:
-        """Return the fields that are often the same in consecutive records."""
+        """Return the record's fields that are often the same in consecutive exchanges, so that they encode once."""
         request = self.request_record
         return (
             *(
@@ -207,7 +207,7 @@ class Recorder:
 
 
 def _finish_exchange(request_record: RequestRecord, capture: ExchangeCapture) -> FinishedExchange:
-    """Collect what the record needs, doing no more than must happen on the event loop."""
+    """Return what the journal's thread needs for the record, doing no more than must happen on the event loop."""
     client_request, upstream_request, response, now = (
         capture.client_request,
         capture.upstream_request,
@@ -243,7 +243,7 @@ def _finish_exchange(request_record: RequestRecord, capture: ExchangeCapture) ->
 
 
 def _named_counts(counts: tuple[int | None, ...]) -> dict[str, int]:
-    """Name the token counts, leaving out unknown ones."""
+    """Return token counts by name, without unknown ones."""
     return {name: count for name, count in zip(USAGE_COUNTS, counts, strict=True) if count is not None}
 
 

@@ -4,20 +4,19 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from toolwire.gateway.config import Config, RouteSection, configured_secrets
+from toolwire.gateway.config import Config, RouteSection, configured_secrets, load_signing_keys
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.observability.recorder import Recorder
-from toolwire.gateway.providers.catalog import ModelCatalog
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
+from toolwire.gateway.providers.models import ModelCatalog
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, Principal
-from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
-from toolwire.gateway.state.store import open_store
+from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.records import JournalEntry, Record
 from toolwire.journal.redaction import Redactor
 from toolwire.journal.store import JournalError
@@ -51,7 +50,7 @@ class _FixedAuthenticator(Authenticator):
         self._principal = Principal(tenant)
 
     def authenticate(self, headers: dict[bytes, bytes], query: bytes) -> Principal:
-        """Return the recorded tenant."""
+        """Return the recorded tenant as the caller."""
         return self._principal
 
 
@@ -64,7 +63,7 @@ class _SingleRecordJournal(JournalWriter):
         self._redactor = redactor
 
     def add(self, entry: JournalEntry) -> None:
-        """Keep the redacted record."""
+        """Keep the record of a finished exchange, redacted."""
         self.record = self._redactor.redact_record(entry.to_record())
 
 
@@ -119,7 +118,7 @@ def _select_backend(record: Record, providers: Mapping[str, Provider], target: s
 
 
 async def _send_request(app: App, record: Record) -> None:
-    """Call the application as a server would; the response ends up in the journal."""
+    """Pass the recorded request to the application as a server would; the response ends up in the journal."""
     surface = PROTOCOLS[record.client].surface
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     if surface.version_header is not None and record.route.version is not None:
@@ -130,11 +129,12 @@ async def _send_request(app: App, record: Record) -> None:
     body = [b"" if record.bodies is None else record.bodies.request]
 
     async def receive() -> MutableMapping[str, Any]:
+        """Return the recorded body, then wait as for a client that stays connected."""
         if not body:
             await asyncio.Event().wait()  # the client stays connected
         return {"type": "http.request", "body": body.pop()}
 
     async def send(message: MutableMapping[str, Any]) -> None:
-        pass
+        """Ignore the response, which the journal records."""
 
     await app(scope, receive, send)

@@ -77,7 +77,7 @@ def _ollama_url(host: str) -> str:
 
 
 def simulated_providers(base_url: str) -> dict[str, Provider]:
-    """Return every known provider, served by the simulator at this URL."""
+    """Return every known provider by name, with the simulator's URL as its base URL."""
     providers = {
         name: Provider(name=name, protocol=protocol, base_url=base_url, models=models, default_model="simulated")
         for _, name, protocol, _, models, _ in _KNOWN_PROVIDERS

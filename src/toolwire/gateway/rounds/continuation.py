@@ -39,19 +39,19 @@ from toolwire.runtime.tool import ToolOutput
 
 
 def is_paused(response: Response) -> bool:
-    """Return whether a response stopped with a pause."""
+    """Return whether a response stopped with a pause (`pause_turn`), to be continued by another request."""
     return any(candidate.stop is not None and candidate.stop.reason == "paused" for candidate in response.candidates)
 
 
 def continuation_request(upstream: Codec, body: bytes, messages: tuple[Message, ...]) -> bytes:
-    """Encode the request that continues after these messages: the last request, with its response appended."""
+    """Return the body of the request that continues a response: the last body with these messages appended."""
     request = upstream.decode_request(body, Route())
     continued = replace(request, messages=request.messages + messages, plain=False)
     return upstream.encode_request(continued, Target()).to_bytes()
 
 
 def merge_responses(earlier: Response, later: Response) -> Response:
-    """Merge the responses of two rounds into one."""
+    """Merge two consecutive parts of a response, each from an upstream request of its own, into one."""
     (earlier_candidate,), (later_candidate,) = earlier.candidates[:1], later.candidates[:1]
     candidate = replace(later_candidate, messages=earlier_candidate.messages + later_candidate.messages)
     usage = add_usage(earlier.usage, later.usage)
@@ -59,7 +59,10 @@ def merge_responses(earlier: Response, later: Response) -> Response:
 
 
 class RoundMerger:
-    """Merges the event streams of several rounds into one."""
+    """Merges the event streams of several rounds into one.
+
+    A round is one upstream request among several that make up one response.
+    """
 
     def __init__(self) -> None:
         self.paused = False
@@ -88,7 +91,7 @@ class RoundMerger:
         return merged_events
 
     def _merge_event(self, event: Event) -> Event | None:
-        """Renumber one event; None if it is dropped, or held back until the last round."""
+        """Return the event renumbered for the merged response; None if it is dropped, or waits for the last round."""
         match event:
             case ResponseStart():
                 was_started, self._is_started = self._is_started, True
@@ -129,15 +132,21 @@ class RoundMerger:
         return messages
 
     async def prepare_first_round(self) -> Response | bytes | None:
-        """Prepare the first round: return a response that replaces it, another request body, or None."""
+        """Do the work before the first round, which is one upstream request of several.
+
+        Returns a response that replaces the round, a request body that replaces the planned one, or None.
+        """
         return None
 
     async def finish_round(self) -> list[Event]:
-        """Do the work between two rounds and return its events; this may end the response."""
+        """Do the work between two rounds, and return the events that it adds to the response.
+
+        It may end the response instead of leaving it paused.
+        """
         return []
 
     def next_request(self, upstream: Codec, body: bytes) -> bytes:
-        """Encode the request of the next round; `body` is the last request."""
+        """Return the request body of the next round; `body` is that of the last one."""
         return continuation_request(upstream, body, self.start_round())
 
     def stop(self) -> list[Event]:
@@ -183,7 +192,7 @@ class RouteTools(Struct, frozen=True):
     """Show the calls to the client, if its protocol can express them."""
 
     def add_to(self, request: Request) -> Request:
-        """Add the declared tools to a request."""
+        """Return the request with the declared tools of the route added."""
         return replace(request, tools=(*(request.tools or ()), *self.declared_tools))
 
 
@@ -282,20 +291,20 @@ class GatewayToolLoop(RoundMerger):
     # ---- calls
 
     def _is_gateway_call(self, call: ToolCall) -> bool:
-        """Return whether the gateway runs this call itself."""
+        """Return whether the gateway, not the client, runs this call."""
         return self._route_tools is not None and call.name in self._route_tools.tools
 
     def _handle_call(self, call: ToolCall) -> list[Event]:
-        """Queue a call of a gateway tool; return events to show for it."""
+        """Queue a call of a gateway tool, and return the events that the client sees of it."""
         self._pending_calls.append(call)
         return []
 
     def _needs_next_round(self) -> bool:
-        """Return whether the response continues after this round."""
+        """Return whether another upstream request must follow this round."""
         return bool(self._results or self._pending_calls) and not self._has_client_calls
 
     async def finish_round(self) -> list[Event]:
-        """Run the queued calls; return their events, if the client sees calls."""
+        """Run the queued calls of gateway tools, and return the events that show them, if the client sees calls."""
         calls, self._pending_calls = self._pending_calls, []
         if self._route_tools is None or not calls:
             return []
@@ -309,7 +318,7 @@ class GatewayToolLoop(RoundMerger):
         return self._message_events(visible_parts) if visible_parts else []
 
     def next_request(self, upstream: Codec, body: bytes) -> bytes:
-        """Encode the request of the next round, with the results of the calls."""
+        """Return the request body of the next round, with the results of the gateway's calls."""
         messages = self.start_round()
         results, self._results = tuple(self._results), []
         self._part_indexes, self._has_client_calls = {}, False
@@ -331,7 +340,7 @@ class GatewayToolLoop(RoundMerger):
         return new_tools
 
     def encode_request(self) -> bytes:
-        """Encode the current request, and extend the response mapping by its tools."""
+        """Return the body of the current request, and add its tools to the response mapping."""
         encoding = self._upstream.encode_request(self._request, self._target)
         self._mapping.tools.update(encoding.mapping.tools)
         self._mapping.used_names.update(encoding.mapping.used_names)
@@ -340,7 +349,10 @@ class GatewayToolLoop(RoundMerger):
     async def complete_response(
         self, response: Response, send_round: Callable[[bytes], Awaitable[Response]], max_rounds: int
     ) -> Response:
-        """Run all rounds that follow a buffered response, and return the merged response."""
+        """Run all rounds that follow a buffered response, and return the merged response.
+
+        `send_round` sends a request body and returns its response; at most `max_rounds` are sent.
+        """
         events = self.process(unfold(response))
         while self.paused and max_rounds > 0:
             max_rounds -= 1

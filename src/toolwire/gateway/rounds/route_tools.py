@@ -24,7 +24,7 @@ from toolwire.gateway.rounds.continuation import RouteTool, RouteTools, client_t
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.calls.approval import NoApprover
 from toolwire.runtime.mcp.config import McpServerConfig
-from toolwire.runtime.mcp.tool_names import McpToolNames
+from toolwire.runtime.mcp.toolset import McpToolNames
 from toolwire.runtime.policy import Policy
 from toolwire.runtime.search.deferred_tools import (
     SEARCH_TOOL_NAME,
@@ -78,6 +78,7 @@ class RouteToolsets:
             return None
 
         async def run_tool(name: str, arguments: str) -> ToolOutput:
+            """Run a tool by the name declared to the model, with arguments as JSON text."""
             return await runner(tools[name].name, arguments, approver=NoApprover(), on_progress=lambda _: None)
 
         definitions = {
@@ -128,7 +129,7 @@ class RouteToolsets:
         )
 
     def _origin(self, name: str) -> tuple[str, str] | None:
-        """Return the server of a tool and the tool's name there."""
+        """Return the MCP server of a tool and the tool's name there; None if it comes from no server."""
         origins = (toolset.tool_names.origin(name) for toolset in self._toolsets.values())
         return next((origin for origin in origins if origin is not None), None)
 
@@ -167,20 +168,24 @@ def _tool_definition(name: str, tool: Tool) -> FunctionTool:
 
 
 def _defer_to_native_search(search: NativeTool, route_tools: RouteTools, request: Request) -> RouteTools:
-    """Declare all tools as deferred, and the provider's own search unless the request has it already."""
+    """Return the route's tools declared as deferred, with the provider's own search unless the request has it."""
     deferred = tuple(replace(tool, defer=True) for tool in route_tools.declared_tools)
     has_search = any(is_tool_search(tool) for tool in request.tools or ())
     return replace(route_tools, declared_tools=deferred if has_search else (replace(search, at=""), *deferred))
 
 
 def _hide_behind_search(search: Tool, name: str, route_tools: RouteTools) -> RouteTools:
-    """Declare only the search; found tools are declared later, but any tool may be called."""
+    """Return the route's tools with only a search declared; tools that it finds are declared later.
+
+    The model may call any of the tools, found or not.
+    """
     from toolwire.runtime.mcp.tool_runner import ToolRunner  # noqa: PLC0415
 
     search_runner = ToolRunner(Toolbox([search]), Policy(allow=[SEARCH_TOOL_NAME]))
     hidden = dict(route_tools.tools)
 
     async def run_tool(tool_name: str, arguments: str) -> ToolOutput:
+        """Run the search or any other tool, and declare the tools that a search finds."""
         if tool_name != name:
             return await route_tools.run_tool(tool_name, arguments)
         output = await search_runner(SEARCH_TOOL_NAME, arguments, approver=NoApprover(), on_progress=lambda _: None)

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, ToolwireError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss, ToolwireError
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
@@ -19,11 +18,10 @@ from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.exchange.types import BufferedResponse, ClientRequest
 from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body, run_in_thread_if
-from toolwire.gateway.observability.access_log import RequestRecord
-from toolwire.gateway.observability.loss_report import encode_losses, encode_losses_header
+from toolwire.gateway.observability.access_log import RequestRecord, encode_losses, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Recorder
-from toolwire.gateway.providers.catalog import MODEL_LIST_PATHS, ModelCatalog
+from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelCatalog
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.server.request import (
     ClientDisconnected,
@@ -174,7 +172,7 @@ class App:
                 self._recorder.record_exchange(record, http_request.capture)
 
     def _match_protocol(self, http_request: HttpRequest) -> tuple[Codec, EndpointMatch | None]:
-        """Return the protocol of a path and its endpoint; for unknown or shared paths, a guess and None."""
+        """Return the codec for a path, and its endpoint; for unknown or shared paths, a guess and None."""
         path = http_request.path
         if (static_match := self._static_addresses.get(path)) is not None:
             return static_match
@@ -211,7 +209,7 @@ class App:
             await self._serve_resource(http_request, codec)
 
     def _encode_health(self) -> bytes:
-        """Encode `/healthz`: degraded if state or journal fail, still with status 200."""
+        """Return the body of `/healthz`: degraded if state or journal fail, still with status 200."""
         reasons: dict[str, str] = {}
         if (reason := self._resources.unavailable_reason) is not None:
             reasons["state"] = reason
@@ -270,7 +268,7 @@ class App:
         await http_request.respond(200, response.body, headers)
 
     def _store_losses(self, http_request: HttpRequest, losses: list[Loss]) -> bytes:
-        """Store the loss report of an exchange for later queries, and return it."""
+        """Store the loss report of an exchange for later queries, and return it as JSON."""
         report = encode_losses(losses)
         http_request.record.losses = len(losses)
         self._loss_store.add(http_request.record.id, http_request.principal, report)
@@ -421,7 +419,7 @@ class DryRun(Struct, forbid_unknown_fields=True):
 
 
 def _read_dry_run(body: bytes) -> tuple[DryRun, bytes]:
-    """Decode a dry run; return it with the body to translate."""
+    """Return a decoded dry run, and the request body in it that is to be translated."""
     try:
         dry_run = msgspec.json.decode(body, type=DryRun)
     except msgspec.MsgspecError as error:

@@ -77,7 +77,7 @@ class Authenticator:
 
 
 def _presented_keys(headers: dict[bytes, bytes], query: bytes) -> list[bytes]:
-    """Collect the keys of all supported headers and of the `key` query parameter."""
+    """Return the keys in all supported headers and in the `key` query parameter."""
     keys = [headers[name] for name in (b"x-api-key", b"x-goog-api-key", b"api-key") if name in headers]
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
@@ -94,7 +94,7 @@ def _host_of(authority: str) -> str:
 
 @lru_cache(maxsize=256)
 def _parse_host(authority: str) -> str:
-    """Parse `host:port` or `[ipv6]:port`; empty if it is invalid."""
+    """Return the host of `host:port` or `[ipv6]:port`; empty if it is invalid."""
     if any(character in authority for character in "/?#@\\ "):
         return ""
     if authority.startswith("["):

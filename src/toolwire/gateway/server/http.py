@@ -56,7 +56,7 @@ REJECTION_TEMPLATE = (
 
 
 def encode_rejection(status: bytes, reason: str) -> bytes:
-    """Encode the response to a request that never reaches the application."""
+    """Return the HTTP response to a request that never reaches the application."""
     body = f"{reason}\n".encode()
     return REJECTION_TEMPLATE % (status, len(body), body)
 
@@ -446,7 +446,7 @@ class HttpConnection(HttpToolsProtocol):
         websocket.data_received(self._encode_head(b""))
 
     def _encode_head(self, omitted_header: bytes) -> bytes:
-        """Encode the head that was parsed last, without one header."""
+        """Return the HTTP head that was parsed last, without one header."""
         method, version = self.scope["method"].encode(), self.scope["http_version"].encode()
         lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != omitted_header]

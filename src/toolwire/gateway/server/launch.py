@@ -19,6 +19,7 @@ from toolwire.gateway.config import (
     ConfigError,
     LimitsSection,
     configured_secrets,
+    load_signing_keys,
     override_server,
     state_directory,
 )
@@ -28,7 +29,6 @@ from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.observability.access_log import AccessLog
 from toolwire.gateway.observability.metrics import Scoreboard
 from toolwire.gateway.observability.recorder import build_recorder
-from toolwire.gateway.providers.catalog import ModelCatalog
 from toolwire.gateway.providers.discovery import (
     configured_providers,
     embedded_simulator,
@@ -36,16 +36,15 @@ from toolwire.gateway.providers.discovery import (
     resolve_providers,
     with_simulator_fallback,
 )
-from toolwire.gateway.providers.ollama_models import with_ollama_models
+from toolwire.gateway.providers.models import ModelCatalog, with_ollama_models
 from toolwire.gateway.rounds.route_tools import RouteToolsets
 from toolwire.gateway.server.app import App
 from toolwire.gateway.server.auth import Authenticator, is_loopback
 from toolwire.gateway.server.http import uvicorn_options
 from toolwire.gateway.server.workers import Supervisor, stop_signals
-from toolwire.gateway.signing_keys import load_signing_keys
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.resources import Resources
-from toolwire.gateway.state.store import open_store, require_shared_file
+from toolwire.gateway.state.store_file import open_store, require_shared_file
 from toolwire.journal.redaction import Redactor
 from toolwire.runtime.policy import Policy
 from toolwire.upstream.provider import Provider
@@ -68,7 +67,7 @@ def raise_file_limit() -> int:
 
 
 def fit_limits(limits: LimitsSection, file_limit: int) -> tuple[LimitsSection, str | None]:
-    """Lower the limits of connections and streams to the file limit; return them with a warning, or None."""
+    """Return the limits with connections and streams lowered to the file limit, and a warning if they were."""
     available = file_limit - min(_RESERVED_FILES, file_limit // 4)
     connections = max(1, available // 2)  # as many of clients as to upstreams
     streams = max(1, int(connections * _STREAM_FRACTION))
@@ -199,7 +198,7 @@ def startup_message(gateway: Gateway) -> str:
 
 
 def _describe_provider(provider: Provider) -> str:
-    """Describe a provider in one line."""
+    """Return one line about a provider, for the start-up message."""
     default = f", default {provider.default_model}" if provider.default_model else ""
     return f"{provider.name}/MODEL -> {provider.base_url} ({provider.protocol}{default})"
 
@@ -223,6 +222,7 @@ def run_gateway(config: Config, catch_all: str | None, workers: int, echo: Calla
         return 0
 
     def work(worker: int, parent_fd: int) -> None:
+        """Serve as one worker process until it is stopped."""
         worker_gateway = build_gateway(
             config, catch_all, providers=providers, shared_resources=shared_resources, worker=worker
         )

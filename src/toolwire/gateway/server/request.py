@@ -22,7 +22,7 @@ from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import ExchangeCapture
 from toolwire.gateway.server.auth import Principal
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.content_encoding import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
+from toolwire.upstream.transport import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -174,13 +174,13 @@ class HttpRequest(Struct):
         return body
 
     def release_body(self) -> None:
-        """Return the bytes reserved for the body."""
+        """Release the bytes that were reserved for the body in the budget."""
         self.body_budget.used -= self.reserved_bytes
         self.reserved_bytes = 0
 
 
 def _decompress_body(body: bytes, encoding: bytes, limit: int) -> bytes:
-    """Decode the `Content-Encoding` of a body, up to `limit` bytes."""
+    """Return a body decoded by its `Content-Encoding`, of at most `limit` bytes."""
     try:
         decoder = ContentDecoder(encoding.decode("latin-1"))
     except ContentEncodingError as error:
@@ -212,7 +212,7 @@ def request_route(codec: Codec, endpoint: EndpointMatch, headers: dict[bytes, by
 
 
 def _decode_route(protocol: str, endpoint: EndpointMatch, version: bytes, forwarded: bytes) -> Route:
-    """Decode the route headers, dropping values with unusual characters."""
+    """Return the route that URL and headers determine, without values that have unusual characters."""
     surface = PROTOCOLS[protocol].surface
     forwarded_headers = {
         name: value.decode("ascii")

@@ -14,14 +14,13 @@ from collections.abc import Awaitable, Sequence
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.events import Notice
-from toolwire.canonical.loss import Loss
 from toolwire.codec.framing import JSON_MEDIA_TYPE, JsonArrayFramer
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.gateway.exchange.types import StreamingResponse
 from toolwire.gateway.limits import Quota
-from toolwire.gateway.observability.loss_report import encode_losses, encode_losses_header
+from toolwire.gateway.observability.access_log import encode_losses, encode_losses_header
 from toolwire.gateway.server.request import Header, HttpRequest
 from toolwire.gateway.state.background_jobs import FrameLogReader
 from toolwire.translation.stream import StreamTranslator
@@ -153,6 +152,6 @@ class StreamSender:
 
 
 async def _ignore_errors(awaitable: Awaitable[None]) -> None:
-    """Await, and drop any exception: a failed ping shows in the next write."""
+    """Await a ping, and drop any exception: a failed ping shows in the next write."""
     with contextlib.suppress(Exception):
         await awaitable

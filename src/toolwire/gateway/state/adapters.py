@@ -76,7 +76,7 @@ class StateAdapter(Struct, frozen=True, kw_only=True):
 
 
 def _response_items(raw: Raw) -> list[Raw]:
-    """Convert the `input` of a Responses request to items; a string is a user message."""
+    """Return the `input` of a Responses request as a list of items; a string is a user message."""
     if bytes(raw)[:1] != b'"':
         return _decode(raw, type=list[Raw])
     part = {"type": "input_text", "text": _decode(raw, type=str)}
@@ -84,7 +84,7 @@ def _response_items(raw: Raw) -> list[Raw]:
 
 
 def _interaction_steps(raw: Raw) -> list[Raw]:
-    """Convert the `input` of an interaction to steps; strings and content are user input."""
+    """Return the `input` of an interaction as a list of steps; strings and content are user input."""
     match bytes(raw)[:1]:
         case b'"':
             content = [Raw(_encode({"type": "text", "text": _decode(raw, type=str)}))]
@@ -164,7 +164,7 @@ def with_item_id(item: Raw) -> tuple[str, Raw]:
 
 
 def without_item_id(item: Raw) -> Raw:
-    """Remove an id that the gateway assigned, which no provider knows."""
+    """Return the item without an id that the gateway assigned, as no provider knows it."""
     fields = _decode(item, type=dict[str, Raw])
     if "id" not in fields or not _GATEWAY_ID.fullmatch(bytes(fields["id"])):
         return item

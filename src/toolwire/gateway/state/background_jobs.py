@@ -15,8 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from toolwire.canonical.errors import ApiError, ToolwireError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss, ToolwireError
 from toolwire.canonical.response import Response, Usage
 from toolwire.codec.framing import SseSplitter
 from toolwire.codec.framing import encode_sse_frame as framed
@@ -54,7 +53,10 @@ class FrameLog:
         self._published_count = len(self.frames)
 
     def add_frames(self, data: bytes, *, publish: bool = True) -> None:
-        """Add complete frames as the codec encoded them; the start event is already there."""
+        """Add complete SSE frames as the codec encoded them, but not the start event, which the log has already.
+
+        Without `publish`, readers see them only later.
+        """
         for members in _decode_frames(data):
             if members.get(self._adapter.event_type_field) != self._adapter.start_events[0]:  # already added
                 self._append_frame(members)
@@ -163,12 +165,12 @@ def encode_frame(adapter: StateAdapter, members: dict[str, Any], number: int) ->
 
 
 def number_frames(adapter: StateAdapter, data: bytes) -> list[bytes]:
-    """Return the frames of a complete stream, each with its number."""
+    """Return the SSE frames of a complete stream, each with the number by which it can be resumed."""
     return [encode_frame(adapter, members, number) for number, members in enumerate(_decode_frames(data))]
 
 
 def split_frames(rows: Iterable[Row]) -> list[bytes]:
-    """Split stored rows into frames; the trailer belongs to the last frame."""
+    """Return the SSE frames in stored rows; a `[DONE]` marker belongs to the frame before it."""
     frames = [frame + b"\n\n" for frame in b"".join(row.body for row in rows).split(b"\n\n") if frame]
     if len(frames) > 1 and _DONE in frames[-1]:
         frames[-2:] = [frames[-2] + frames[-1]]
@@ -181,7 +183,7 @@ def is_end_frame(adapter: StateAdapter, frame: bytes) -> bool:
 
 
 def _decode_frames(data: bytes) -> Iterator[dict[str, Any]]:
-    """Decode the frames in SSE data: event types as text, other members raw."""
+    """Yield the JSON members of each SSE frame, with event types as text and the others raw."""
     for data_field in SseSplitter().feed(data):
         if data_field != _DONE:
             members: dict[str, Any] = _decode_json(data_field, type=dict[str, Raw])
@@ -241,7 +243,7 @@ class ResponseSink(Protocol):
         """Return the row of an incomplete response."""
 
     def stage(self, body: bytes) -> None:
-        """Take a complete response."""
+        """Take a complete response body, which `flush` stores."""
 
     def take_staged_rows(self) -> list[Row]:
         """Return the rows of the staged response, its own first, for the job to store."""
@@ -271,7 +273,7 @@ class BackgroundJob(Struct, eq=False):
 
     @property
     def final_body(self) -> bytes:
-        """Return the complete response, or one that reports the failure."""
+        """Return the body of the complete response, or one that reports the failure."""
         if self.failure is not None:
             return _with_failure(self.queued_body, self.failure, self.sink.adapter)
         return self.sink.completed_body or self.queued_body
@@ -302,7 +304,7 @@ class BackgroundJobs:
         return job
 
     def _remove_job(self, sink: ResponseSink) -> None:
-        """Forget a job that ended, and release its quota."""
+        """Remove a job that ended, and release its place in the quota."""
         self._jobs.pop((sink.owner, sink.id), None)
         self._quota.release(sink.owner)
 
@@ -417,7 +419,7 @@ class BackgroundJobs:
             return True
 
     async def _is_wanted(self, sink: ResponseSink) -> bool:
-        """Return whether the job was neither deleted nor cancelled; assume so if state is unavailable."""
+        """Return whether the job's response was neither deleted nor cancelled; True if state is unavailable."""
         try:
             rows = await self._store.get(sink.owner, sink.adapter.kind, [sink.id])
         except StateUnavailable:
@@ -425,7 +427,7 @@ class BackgroundJobs:
         return is_running(rows.get(sink.id))
 
     async def current_response(self, owner: str, adapter: StateAdapter, id: str, response: Raw) -> Raw:
-        """Return a stored response as it is now: one whose process is gone has failed."""
+        """Return a stored response body; if the process that was to complete it is gone, with status `failed`."""
         if response_status(response) not in RUNNING_STATUSES or (owner, id) in self._jobs:
             return response
         heartbeat = (await self._store.get(owner, _HEARTBEAT_KIND, [id])).get(id)
@@ -469,7 +471,7 @@ class _StoredFrameReader:
         self._last_row_id = ""
 
     async def read_new(self) -> list[bytes]:
-        """Return the frames stored since the last call, after the number to resume from."""
+        """Return the frames stored since the last call, without those that the client has seen."""
         rows = await self._store.children(self._owner, FRAMES_KIND, self._id, self._last_row_id)
         if not rows:
             return []
@@ -488,7 +490,7 @@ _STOPPED_ERROR = _server_error("the gateway was stopped before the response was 
 
 
 def response_status(response: Raw) -> Any:
-    """Return the `status` of a response."""
+    """Return the `status` member of a response body; None if it has none."""
     return _decode(response, type=dict[str, Any]).get("status")
 
 
@@ -503,7 +505,7 @@ def with_cancelled_status(response: Raw) -> bytes:
 
 
 def _stored_body(record: bytes) -> Raw:
-    """Return the response in a stored row."""
+    """Return the response body in a stored row."""
     return _decode(record, type=dict[str, Raw])["response"]
 
 

@@ -1,4 +1,9 @@
-"""Stored responses and conversations, for upstreams that store none.
+"""Stored conversations, resolved for each request, and histories of WebSocket connections.
+
+Each channel (`stream_id`) keeps its last response and everything that led to it. The histories are bounded in bytes;
+the least recently used are evicted first. `previous_response_id` is then not found, and the client resends everything.
+
+Stored responses and conversations, for upstreams that store none.
 
 A request that continues a response (`previous_response_id`) gets its history and nothing else: tools, instructions and
 settings are its own. The history is complete, or the request is rejected. A response is stored when complete, as the
@@ -6,6 +11,7 @@ client got it, with the new input of its request; a chain of responses is stored
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -13,9 +19,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from toolwire.canonical.content import ItemRef
-from toolwire.canonical.errors import ApiError
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.fold import unfold
-from toolwire.canonical.loss import Loss
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
 from toolwire.codec.encoding.computer import decode_computer_use
@@ -33,9 +38,100 @@ from toolwire.gateway.state.adapters import (
     without_item_id,
 )
 from toolwire.gateway.state.background_jobs import RUNNING_STATUSES, BackgroundJobs, response_status
-from toolwire.gateway.state.connection_state import ChannelState
 from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
 from toolwire.gateway.state.withheld_turns import TurnKey, WithheldTurns
+
+
+class _History(Struct, frozen=True):
+    """The items of one conversation, and their size in bytes."""
+
+    items: list[Raw]
+    size: int
+
+
+class HistoryCache:
+    """All WebSocket histories of the gateway; `max_history` bounds one of them in bytes, `limit` all."""
+
+    def __init__(self, max_history: int, limit: int) -> None:
+        self._max_history = max_history
+        self._limit = limit
+        self._entries: OrderedDict[tuple[object, str], _History] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: tuple[object, str]) -> _History | None:
+        """Return a history, marking it as recently used."""
+        if (history := self._entries.get(key)) is not None:
+            self._entries.move_to_end(key)
+        return history
+
+    def put(self, key: tuple[object, str], items: list[Raw]) -> None:
+        """Store a history, evicting others if needed; one that is too large is dropped."""
+        self.remove(key)
+        copies = [item.copy() for item in items]  # otherwise each item keeps the entire message it came in alive
+        size = sum(len(memoryview(item)) for item in copies)
+        if size > self._max_history:
+            return
+        self._entries[key] = _History(copies, size)
+        self._size += size
+        while self._size > self._limit:
+            self.remove(next(iter(self._entries)))
+
+    def remove(self, key: tuple[object, str]) -> None:
+        """Remove a history, if it is there."""
+        if (history := self._entries.pop(key, None)) is not None:
+            self._size -= history.size
+
+
+class ConnectionState:
+    """The channels of one connection."""
+
+    def __init__(self, histories: HistoryCache) -> None:
+        self._histories = histories
+        self._response_ids: dict[str, str] = {}
+        self._closed = False
+
+    @property
+    def last_response_ids(self) -> set[str]:
+        """Return the id of the last response of each channel."""
+        return set(self._response_ids.values())
+
+    def find_history(self, id: str) -> list[Raw] | None:
+        """Return the conversation's items up to this response, as raw JSON.
+
+        None if it is not the last response of a channel, or was evicted.
+        """
+        for stream_id, response_id in self._response_ids.items():
+            if response_id == id and (history := self._histories.get((self, stream_id))) is not None:
+                return history.items
+        return None
+
+    def store_history(self, stream_id: str, id: str, items: list[Raw]) -> None:
+        """Store the items up to this response as the channel's history."""
+        if not self._closed:  # a response may complete just after its connection is closed
+            self._response_ids[stream_id] = id
+            self._histories.put((self, stream_id), items)
+
+    def close(self) -> None:
+        """Remove all histories of the connection."""
+        self._closed = True
+        for stream_id in self._response_ids:
+            self._histories.remove((self, stream_id))
+
+
+class ChannelState(Struct, frozen=True):
+    """One channel of a connection, as the request that it carries sees it."""
+
+    stream_id: str
+    connection: ConnectionState
+
+    def find_history(self, id: str) -> list[Raw] | None:
+        """Return the items up to this response of the connection; None if they are not there."""
+        return self.connection.find_history(id)
+
+    def store_history(self, id: str, items: list[Raw]) -> None:
+        """Store the items up to this response as the channel's history."""
+        self.connection.store_history(self.stream_id, id, items)
+
 
 CONVERSATION_KIND = "conversation"
 ITEM_KIND = "item"
@@ -56,12 +152,15 @@ class StoredResponse(Struct, frozen=True):
     """Whether the client got the response as a stream."""
 
     def new_items(self, adapter: StateAdapter) -> list[Raw]:
-        """Return the input and output items of this response."""
+        """Return the items that this response added to the conversation, as raw JSON.
+
+        These are the new input of its request and its output; `adapter` knows the protocol's name for the latter.
+        """
         output = _decode(self.response, type=dict[str, Raw]).get(adapter.output_field)
         return self.input + ([] if output is None else _decode(output, type=list[Raw]))
 
     def items(self, adapter: StateAdapter) -> list[Raw]:
-        """Return the new items, preceded by those of `before`."""
+        """Return the items of `before`, then those that this response added, as raw JSON."""
         return self.before + self.new_items(adapter)
 
 
@@ -114,7 +213,7 @@ class PendingResponse:
         return bool(self._continuation.background) and bool(self._continuation.store)
 
     def upstream_request(self, request: Request, *, same_protocol: bool) -> Request:
-        """Return the request without continuation features that the gateway provides itself."""
+        """Return the request without `previous_response_id` and other state that the gateway holds itself."""
         requested = self._client_continuation or Continuation()
         if same_protocol and requested.id is None and not requested.background:
             return replace(request, continuation=self._client_continuation)
@@ -122,7 +221,10 @@ class PendingResponse:
         return replace(request, continuation=None if store is None else Continuation(store=store))
 
     async def store_prewarm(self, client: Codec, created: int) -> bytes:
-        """Store the request with an empty response, which the next request continues; return its stream."""
+        """Store the request with an empty response, to be continued by the next request.
+
+        Returns the SSE stream of the empty response.
+        """
         context = ResponseContext(request=self.request, created=created)
         empty_response = Response(
             origin="",
@@ -138,7 +240,7 @@ class PendingResponse:
         return escape_line_separators(encoder.encode(unfold(empty_response)) + encoder.close())
 
     def complete(self, body: bytes) -> None:
-        """Take a complete response; a background job stores it once it is known to be still wanted."""
+        """Take a complete response body; a background job stores it once it is known to be still wanted."""
         if self.is_background:
             fields = _decode(body, type=dict[str, Raw])
             self.completed_body = _encode(fields | {"id": Raw(_encode(self.id)), "background": Raw(b"true")})
@@ -173,7 +275,7 @@ class PendingResponse:
         return None
 
     def stage(self, body: bytes) -> None:
-        """Take a complete response, which `flush` stores."""
+        """Take a complete response body, and prepare the rows that `flush` stores."""
         continuation, history = self._continuation, self._history
         record = self._stored_response(body)
         fields = _decode(body, type=dict[str, Raw])
@@ -198,7 +300,7 @@ class PendingResponse:
 
     @property
     def _inline_history(self) -> list[Raw]:
-        """Return the history that must be stored with the response, as no parent row has it."""
+        """Return the earlier items that must be stored with the response, as no parent row has them."""
         return self._history.items if self._history.parent is None else []
 
     def _stored_response(self, body: bytes) -> StoredResponse:
@@ -228,7 +330,10 @@ class ConversationState:
     async def resolve(
         self, client: Codec, owner: str, body: bytes, request: Request, channel: ChannelState | None = None
     ) -> PendingResponse | None:
-        """Add the stored history to a request; None if it refers to nothing and its response is not stored."""
+        """Add the stored history to a request, and return the response to be stored.
+
+        None if the request refers to nothing stored and its response is not stored either.
+        """
         adapter = STATE_ADAPTERS.get(client.name)
         if adapter is None:
             return None
@@ -282,6 +387,7 @@ class ConversationState:
         withheld = context.withheld
 
         def on_complete(response: Response) -> None:
+            """Store a complete response, and the turn with the signatures withheld from the client."""
             if withheld is not None:
                 # Not urgent, but it must be stored before the client's next request.
                 store_turn = self.withheld_turns.store
@@ -294,7 +400,7 @@ class ConversationState:
     async def _load_history(
         self, owner: str, adapter: StateAdapter, continuation: Continuation, channel: ChannelState | None
     ) -> History:
-        """Load the items that the request continues."""
+        """Load the items of the conversation or response that the request continues."""
         if continuation.id is None:
             return History()
         if continuation.kind == CONVERSATION_KIND:
@@ -334,7 +440,7 @@ class ConversationState:
         return resolved
 
     async def _load_lineage(self, owner: str, adapter: StateAdapter, id: str) -> list[Row]:
-        """Load a response and all before it, retrying once."""
+        """Load the rows of a response and of all responses before it, retrying once."""
         if rows := await self.store.lineage(owner, adapter.kind, id):
             return rows
         await asyncio.sleep(_RETRY_DELAY)
@@ -377,7 +483,7 @@ def _items_without_ids(rows: Sequence[Row]) -> list[Raw]:
 
 
 def _read_new_items(body: bytes, adapter: StateAdapter) -> tuple[_InputBody, list[Raw]]:
-    """Decode a request body, and its input as items."""
+    """Return the decoded request body, and its input as a list of items."""
     input_body = _decode_body(body)
     return input_body, [] if input_body.input is UNSET or bytes(input_body.input) == b"null" else adapter.input_items(
         input_body.input
@@ -392,7 +498,7 @@ def _decode_body(body: bytes) -> _InputBody:
 
 
 def _drop_repeated_items(request: Request, items: list[Raw], history: list[Raw]) -> tuple[Request, list[Raw]]:
-    """Drop the items that repeat the history: some clients resend everything."""
+    """Return the request and its items without those that repeat the history: some clients resend everything."""
     known_ids = {id for item in history if (id := _item_id(item)) is not None}
     repeated = {index for index, item in enumerate(items) if _item_id(item) in known_ids}
     if not repeated or len(items) != len(request.messages):
@@ -428,7 +534,7 @@ def _decode_items(client: Codec, items: list[Raw], tools: Raw | UnsetType) -> Re
 def _prepend_history(
     client: Codec, request: Request, history: list[Raw], tools: Raw | UnsetType, adapter: StateAdapter
 ) -> Request:
-    """Put the history before the messages of a request, with paths for loss reports."""
+    """Return the request with the history before its messages, which keep their paths for loss reports."""
     if not history:
         return request
     earlier = _decode_items(client, history, tools)

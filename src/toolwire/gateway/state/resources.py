@@ -73,7 +73,7 @@ class ResourceRequest(Struct, frozen=True):
     """Reads the request body."""
 
     def query_value(self, name: str, default: str = "") -> str:
-        """Return a query parameter."""
+        """Return the value of a query parameter, or the default."""
         return self.query.get(name, [default])[0]
 
 
@@ -100,7 +100,7 @@ class Resources:
         return reason
 
     def protocol_for(self, path: str) -> str | None:
-        """Return the protocol of a resource path; None if the path is no resource."""
+        """Return the name of the protocol that a resource path belongs to; None if the path is no resource."""
         if path.startswith(("/v1/responses/input_tokens", "/v1/responses/compact")):
             return None
         if _CONVERSATION_PATH.fullmatch(path):
@@ -185,7 +185,7 @@ class Resources:
         return ResourceResponse(stream=FrameLogReader(_single_chunk(b"".join(frames[after + 1 :]))))
 
     async def _cancel_response(self, owner: str, adapter: StateAdapter, id: str) -> bytes:
-        """Cancel a background response; one that has ended is returned unchanged."""
+        """Cancel a background response, and return its body; one that has ended is returned unchanged."""
         record = await self._load_response(owner, adapter, id)
         if not _is_background(record.response):
             message = f"Cannot cancel a synchronous {adapter.kind}."
@@ -204,7 +204,7 @@ class Resources:
     # ---- conversations
 
     async def _serve_conversation(self, request: ResourceRequest, path_match: re.Match[str]) -> Any:
-        """Serve a request for conversations."""
+        """Return the JSON value that answers a request for conversations."""
         id, item_id = path_match[1], path_match[2]
         if id is None:
             if request.method != "POST":
@@ -231,7 +231,7 @@ class Resources:
                 raise RequestRejected(_method_not_allowed(request))
 
     async def _create_conversation(self, request: ResourceRequest) -> Any:
-        """Create a conversation with the given items."""
+        """Create a conversation with the given items, and return it as a JSON value."""
         id = f"conv_{secrets.token_hex(24)}"
         metadata, items = await self._read_object(
             request, lambda body: (body.get("metadata") or {}, item_rows(request.owner, id, _decode_items(body)))
@@ -246,7 +246,7 @@ class Resources:
         return conversation
 
     async def _serve_items(self, request: ResourceRequest, id: str, item_id: str | None, conversation: Raw) -> Any:
-        """Serve a request for the items of a conversation."""
+        """Return the JSON value that answers a request for the items of a conversation."""
         match request.method, item_id:
             case "GET", None:
                 rows = await self._store.children(request.owner, ITEM_KIND, id)
@@ -276,6 +276,7 @@ class Resources:
         body = await request.read_body()
 
         def work() -> R:
+            """Decode the body as a JSON object, and convert it."""
             check_values(body, self._limits)
             return convert(_decode_object(body))
 
@@ -302,7 +303,7 @@ def _decode_items(body: dict[str, Any]) -> list[Raw]:
 
 
 def _normalize_item(item: dict[str, Any]) -> dict[str, Any]:
-    """Convert a message with plain text content to the form in which lists return it."""
+    """Return a message with plain text content in the form in which lists show it; other items are unchanged."""
     if item.get("type", "message") != "message" or not isinstance(text := item.get("content"), str):
         return item
     kind = "output_text" if item.get("role") == "assistant" else "input_text"
@@ -358,7 +359,7 @@ def _is_background(response: Raw) -> bool:
 
 
 def _encode_stream(client: Codec, response: bytes) -> bytes:
-    """Encode a stored response as a stream."""
+    """Return a stored response as the bytes of a complete stream."""
     encoder = client.stream_encoder(ResponseContext())
     return escape_line_separators(
         encoder.encode(unfold(client.decode_response(response, ResponseContext()))) + encoder.close()

@@ -13,7 +13,7 @@ import contextlib
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -22,13 +22,11 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError
-from toolwire.gateway.config import ConfigError, StateSection, state_directory
 from toolwire.gateway.errors import RequestRejected
 from toolwire.journal.sqlite_files import (
     LOCK_TIMEOUT,
     DatabaseSchema,
     DatabaseUnusable,
-    create_private_file,
     database_unusable,
     open_database,
     roll_back,
@@ -120,7 +118,10 @@ _ROWS_PER_TRANSACTION = 1000  # other processes wait for the lock during a trans
 
 
 def evict_rows(connection: sqlite3.Connection, rows: int, size: int) -> None:
-    """Delete rows until at most `rows` of at most `size` bytes are left."""
+    """Delete rows until at most `rows` of them, with at most `size` bytes together, are left.
+
+    The owners with the most data lose theirs first.
+    """
     cursor = connection.execute("SELECT owner, count(*), coalesce(sum(length(body)), 0) FROM kept GROUP BY owner")
     owners = cursor.fetchall()
     row_share = fair_share([count for _, count, _ in owners], rows)
@@ -262,9 +263,11 @@ class SqliteStateStore:
         return None if failure is None else failure.reason
 
     def enqueue(self, rows: Sequence[Row]) -> None:
+        """Write rows without waiting; those that exceed the queue are dropped."""
         self._enqueue_rows(rows)
 
     async def put(self, rows: Sequence[Row]) -> None:
+        """Write rows, and return once they survive a crash."""
         # If the caller is cancelled, the rows are still written, perhaps together with others.
         await asyncio.shield(asyncio.wrap_future(self._enqueue_rows(rows)))
 
@@ -273,6 +276,7 @@ class SqliteStateStore:
         return await asyncio.shield(self._run_task(lambda connection: self._insert_rows_if(connection, rows, accepts)))
 
     def version(self) -> object:
+        """Return a value that changes whenever rows may have been written, here or by another process."""
         return (
             self._write_count
             if self._path == IN_MEMORY
@@ -280,36 +284,45 @@ class SqliteStateStore:
         )
 
     async def get(self, owner: str, kind: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the bodies of the rows that exist, by id."""
         return await self._run_task(lambda connection: self._get(connection, owner, kind, ids))
 
     async def lineage(self, owner: str, kind: str, id: str) -> list[Row]:
+        """Return a row and all its ancestors, the first one first; empty if any of them is missing."""
         return await self._run_task(lambda connection: self._lineage(connection, owner, kind, id))
 
     async def children(self, owner: str, kind: str, parent: str, after: str = "") -> list[Row]:
+        """Return the rows with this parent, in the order written, whose id sorts after `after`."""
         return await self._run_task(lambda connection: self._children(connection, owner, kind, parent, after))
 
     async def has_children(self, owner: str, kind: str, parent: str) -> bool:
+        """Return whether any row has this parent."""
         query = "SELECT 1 FROM kept WHERE owner = ? AND kind = ? AND parent = ? AND used > ? LIMIT 1"
         values = (owner, kind, parent, self._expiry_cutoff())
         return await self._run_task(lambda connection: connection.execute(query, values).fetchone() is not None)
 
     async def delete(self, owner: str, kind: str, id: str) -> bool:
+        """Delete a row, and return whether it existed."""
         query = "DELETE FROM kept WHERE owner = ? AND kind = ? AND id = ? AND used > ?"
         values = (owner, kind, id, self._expiry_cutoff())
         return await self._run_task(lambda connection: connection.execute(query, values).rowcount > 0)
 
     async def delete_children(self, owner: str, kind: str, parent: str) -> None:
+        """Delete all rows with this parent."""
         query = "DELETE FROM kept WHERE owner = ? AND kind = ? AND parent = ?"
         await self._run_task(lambda connection: connection.execute(query, (owner, kind, parent)))
 
     def enqueue_delete(self, owner: str, kind: str, id: str) -> None:
+        """Delete a row without waiting."""
         query = "DELETE FROM kept WHERE owner = ? AND kind = ? AND id = ?"
         self._submit_task(lambda connection: connection.execute(query, (owner, kind, id)))
 
     async def check_writable(self) -> None:
+        """Raise `StateUnavailable` unless a transaction can be opened."""
         await self._run_task(self._check_writable)
 
     def schedule_check(self) -> None:
+        """Check without waiting whether the store is available again."""
         if not self._check_scheduled and not self._closed:
             self._check_scheduled = True
             self._thread.submit(self._run_check)
@@ -359,6 +372,7 @@ class SqliteStateStore:
         since = self._clock()
 
         def perform() -> None:
+            """Run the task, ignoring failures of the store."""
             with contextlib.suppress(StateUnavailable):
                 self._perform_task(task, since)
 
@@ -368,7 +382,10 @@ class SqliteStateStore:
     # ---- in the thread
 
     def _perform_task(self, task: DatabaseTask[T], since: float) -> T:
-        """Run a task submitted at `since`; errors roll back, and close an unusable connection."""
+        """Run a task submitted at the time `since`, and return its result; errors roll back.
+
+        An unusable connection is closed.
+        """
         try:
             connection = self._open_connection()
             self._set_busy_timeout(connection, 0.0 if self._failure else since + self._busy_timeout - self._clock())
@@ -536,7 +553,7 @@ class SqliteStateStore:
     # ---- limits
 
     def _load_counts(self, connection: sqlite3.Connection) -> None:
-        """Count rows and bytes."""
+        """Count the stored rows and bytes."""
         query = "SELECT count(*), coalesce(sum(length(body)), 0) FROM kept"
         ((self._row_count, self._byte_count),) = connection.execute(query)
 
@@ -550,7 +567,7 @@ class SqliteStateStore:
         )
 
     def _trim_rows(self, connection: sqlite3.Connection) -> None:
-        """Delete expired rows, and evict others if a limit is exceeded."""
+        """Delete expired rows, and the least recently used ones if a limit is exceeded."""
         now, limits = time.time(), self._limits
         if now - self._last_expiry > _EXPIRY_INTERVAL:
             connection.execute("DELETE FROM kept WHERE used <= ?", (now - limits.ttl,))
@@ -569,7 +586,7 @@ def _row_values(rows: Sequence[Row]) -> list[tuple[str, str, str, str | None, by
 
 
 def _touch_rows(connection: sqlite3.Connection, values: Sequence[tuple[float, int]]) -> None:
-    """Renew rows that were read."""
+    """Set when rows were last used: pairs of time and row number."""
     with transaction(connection):
         connection.executemany("UPDATE kept SET used = ? WHERE serial = ?", values)
 
@@ -582,7 +599,7 @@ def _failed_future(error: StateUnavailable) -> "Future[None]":
 
 
 def _log(text: str) -> None:
-    """Write a line to stderr."""
+    """Write a line about the state store to stderr."""
     sys.stderr.write(f"state: {text}\n")
 
 
@@ -593,44 +610,3 @@ def _file_version(path: str) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return stat.st_mtime_ns, stat.st_size
-
-
-def require_shared_file(section: StateSection, environment: Mapping[str, str]) -> None:
-    """Raise `ConfigError` unless the state is in a file that several workers can share."""
-    if section.path == IN_MEMORY:
-        raise ConfigError('state.path: ":memory:" can\'t be shared by workers: use a file, or --workers 1')
-    path = state_path(section, environment)
-    try:
-        create_private_file(path)
-    except OSError as error:
-        message = (
-            f"state.path: {path}: {error.strerror}: several workers need a writable state file (or use --workers 1)"
-        )
-        raise ConfigError(message) from None
-
-
-def open_store(section: StateSection, environment: Mapping[str, str]) -> SqliteStateStore:
-    """Open the configured store; if no path is configured and no file can be created, use memory.
-
-    A damaged or locked file is reported, and the gateway serves requests that need no state.
-    """
-    limits = StoreLimits(section.ttl, section.rows, section.bytes, section.queue)
-    if section.path == IN_MEMORY:
-        return SqliteStateStore(IN_MEMORY, limits)
-    path = state_path(section, environment)
-    try:
-        create_private_file(path)
-    except OSError as error:
-        if section.path is not None:
-            raise ConfigError(f"state.path: {section.path}: {error.strerror}") from None
-        return SqliteStateStore(IN_MEMORY, limits)
-    try:
-        open_database(path, STATE_SCHEMA).close()  # a connection must not be shared with forked workers
-    except DatabaseUnusable as failure:
-        return SqliteStateStore(str(path), limits, failure=failure)
-    return SqliteStateStore(str(path), limits)
-
-
-def state_path(section: StateSection, environment: Mapping[str, str]) -> Path:
-    """Return the path of the state database."""
-    return state_directory(environment) / "state.db" if section.path is None else Path(section.path)

@@ -52,7 +52,7 @@ class WithheldTurns:
         self._empty_keys: dict[TurnKey, object] = {}
 
     async def restore(self, request: Request, client: Codec, turn_key: TurnKey) -> Request:
-        """Replace the turns that this upstream produced by their originals.
+        """Replace assistant turns of this upstream by their originals, with the signatures that the client never saw.
 
         If state is unavailable, the request is sent as received: losing signatures is better than failing.
         """
@@ -62,7 +62,7 @@ class WithheldTurns:
             return request
 
     async def _restore_turns(self, request: Request, client: Codec, turn_key: TurnKey) -> Request:
-        """Look up all assistant turns and reinsert those found."""
+        """Look up all assistant turns, and return the request with those found in place."""
         if not any(message.role == "assistant" for message in request.messages) or await self._is_empty(turn_key):
             return request
         key_digest = turn_key.digest
@@ -80,7 +80,7 @@ class WithheldTurns:
         return replace(request, messages=tuple(messages), plain=False)
 
     async def _is_empty(self, turn_key: TurnKey) -> bool:
-        """Return whether nothing was ever stored for this key, as for most: a lookup is not needed then."""
+        """Return whether nothing was ever stored for this key, so that no lookup is needed."""
         version = self._store.version()
         if self._empty_keys.get(turn_key) == version:
             return True

@@ -21,8 +21,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError
-from toolwire.canonical.loss import Loss
+from toolwire.canonical.errors import ApiError, Loss
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, to_api_error
@@ -33,7 +32,7 @@ from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import ExchangeCapture, Recorder
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.server.request import Receive
-from toolwire.gateway.state.connection_state import ChannelState, ConnectionState, HistoryCache
+from toolwire.gateway.state.conversations import ChannelState, ConnectionState, HistoryCache
 from toolwire.gateway.websocket.steering import NextTurn, Steer, SteeringQueue
 from toolwire.protocols import PROTOCOLS
 
@@ -244,7 +243,11 @@ class _WebSocketSession:
     async def _serve_response(
         self, stream_id: str, frame: dict[str, Raw], steers: list[Steer], *, client_initiated: bool
     ) -> NextTurn:
-        """Run one response; `steers` are the queued input it contains, the only input of a follow-up."""
+        """Run one response, and return the events and the request to follow it.
+
+        `steers` are the queued inputs that its request contains; a follow-up, not `client_initiated`, has no other
+        input.
+        """
         record = RequestRecord(
             id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", started_at=time.monotonic()
         )
@@ -301,7 +304,7 @@ class _WebSocketSession:
         )
 
     async def _prewarm_frames(self, client_request: ClientRequest) -> AsyncIterator[bytes]:
-        """Yield the events of a warm-up."""
+        """Yield the events of a request that is stored but not sent (`generate: false`)."""
         for event in _split_events(await self._dispatcher.prewarm(client_request)):
             yield event
 

@@ -106,7 +106,7 @@ class SteeringQueue:
         self._active_responses[id] = ActiveResponse(stream_id, body, [])
 
     def accept_steer(self, frame: dict[str, Raw], finished_ids: set[str]) -> tuple[str, dict[str, Any]]:
-        """Queue the input of a `response.steer` event; return the channel and the event to reply with."""
+        """Queue the input of a `response.steer` event; return the channel's stream id and the event to reply with."""
         try:
             steer_frame = _decode(_encode(frame), type=_SteerFrame)
             _check_input(steer_frame.input)
@@ -131,7 +131,7 @@ class SteeringQueue:
         return active.stream_id, self._steer_event("accepted", steer=_steer_fields(steer))
 
     def end_response(self, id: str, last_event: bytes) -> NextTurn:
-        """Return the next turn after a response has ended with `last_event`."""
+        """Return what to do after a response has ended with `last_event`: events to send, and a follow-up request."""
         active = self._active_responses.pop(id, None)
         if active is None or not active.steers:
             return NextTurn()
@@ -159,7 +159,7 @@ class SteeringQueue:
         return [self._failed_event(steer, "successor_creation_failed", reason) for steer in steers]
 
     def merge_pending(self, stream_id: str, request: dict[str, Raw]) -> NextTurn:
-        """Put queued input before the input of the channel's next request, or reject it if that continues elsewhere."""
+        """Return the channel's next request with queued input first; input that it does not continue is rejected."""
         steers = self._pending_steers.pop(stream_id, [])
         if not steers:
             return NextTurn([], request)

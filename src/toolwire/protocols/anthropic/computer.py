@@ -94,7 +94,7 @@ _MAX_REPEAT = 100
 
 
 def decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
-    """Decode a call as computer actions; None if it is another tool or its arguments are invalid."""
+    """Decode a tool call as computer actions; None if it calls another tool or its arguments are invalid."""
     arguments = call_arguments(call)
     if arguments is None:
         return None
@@ -116,7 +116,7 @@ def decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
 
 
 def _decode_action(name: str, arguments: dict[str, Any]) -> tuple[Action, ...] | None:
-    """Decode one action by its name and remove the arguments that it uses."""
+    """Decode the action `name`, removing the arguments it uses; None if the name is unknown."""
     if name in _SIMPLE_ACTIONS:
         return (_SIMPLE_ACTIONS[name],)
     match name:
@@ -139,7 +139,7 @@ def _decode_action(name: str, arguments: dict[str, Any]) -> tuple[Action, ...] |
 
 
 def _decode_mouse_action(name: str, arguments: dict[str, Any]) -> tuple[Action, ...] | None:
-    """Decode a click, move, drag, or a button press or release."""
+    """Decode a click, move, drag, button press or button release; None for any other action name."""
     if name in CLICKS:
         keys = _decode_modifiers(arguments)
         x, y = _decode_point(arguments)
@@ -158,7 +158,7 @@ def _decode_mouse_action(name: str, arguments: dict[str, Any]) -> tuple[Action, 
 
 
 def _decode_keys(arguments: dict[str, Any], *, hold: bool) -> tuple[Action, ...] | None:
-    """Decode a chord that is held or pressed, or several chords separated by spaces."""
+    """Decode key chords from `text`: one chord held for a duration, or chords pressed one after another."""
     text = _expect_text(arguments.pop("text"))
     if hold:
         keys = chord_of(text)
@@ -173,7 +173,7 @@ def _decode_keys(arguments: dict[str, Any], *, hold: bool) -> tuple[Action, ...]
 
 
 def _decode_drag(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
-    """Decode `left_click_drag`; None without a start and an end."""
+    """Decode `left_click_drag`; None unless both its start and its end are given."""
     keys = _decode_modifiers(arguments)
     start = parse_point(arguments.pop("start_coordinate", None)) or _decode_target(arguments.pop("from", None))
     x, y = _decode_point(arguments)
@@ -181,7 +181,7 @@ def _decode_drag(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
 
 
 def _decode_scroll(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
-    """Decode `scroll`, whose amount counts wheel notches."""
+    """Decode `scroll`, whose amount counts wheel notches, as a scroll by pixels."""
     keys = _decode_modifiers(arguments)
     x, y = _decode_point(arguments)
     direction = _DIRECTIONS[arguments.pop("scroll_direction")]
@@ -190,7 +190,7 @@ def _decode_scroll(arguments: dict[str, Any]) -> tuple[Action, ...] | None:
 
 
 def _decode_point(arguments: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Decode the position of an action: None twice if it has none, `ValueError` if it is invalid."""
+    """Decode an action's position as (x, y), both None if absent; raise `ValueError` if it is invalid."""
     if arguments.get("coordinate") is None and "target" not in arguments:
         arguments.pop("coordinate", None)
         return None, None
@@ -201,14 +201,14 @@ def _decode_point(arguments: dict[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _decode_target(value: Any) -> tuple[int, int] | None:
-    """Decode the browser toolset's `target`; None unless it is a coordinate."""
+    """Decode the browser toolset's `target` as (x, y); None unless it is an object of type `coordinate`."""
     if not isinstance(value, dict) or value.keys() != {"type", "x", "y"} or value["type"] != "coordinate":
         return None
     return parse_point([value["x"], value["y"]])
 
 
 def _decode_modifiers(arguments: dict[str, Any]) -> tuple[str, ...]:
-    """Decode the keys that are held during an action."""
+    """Return the names of the modifier keys held during an action."""
     chord = arguments.pop("text", None) or arguments.pop("modifiers", None)
     return () if chord is None else chord_of(_expect_text(chord))
 
@@ -235,27 +235,29 @@ def _expect_seconds(value: Any) -> float:
 
 
 def decode_computer_result(result: ToolResult) -> ScreenObservation:
-    """Return the URL of the active tab from a `browser_state` block, if there is one."""
+    """Decode the observation in a tool result: the active tab's URL from its `browser_state`, if any."""
     for part in result.content or ():
         if isinstance(part, OpaquePart) and part.kind == BROWSER_STATE:
-            urls = [tab.get("url") for tab in _list_entries(parse_json(part.body), "tabs") if tab.get("active") is True]
+            urls = [
+                tab.get("url") for tab in _state_objects(parse_json(part.body), "tabs") if tab.get("active") is True
+            ]
             return ScreenObservation(url=next((url for url in urls if isinstance(url, str) and url), None))
     return ScreenObservation()
 
 
 def describe_tabs(raw: Raw) -> str | None:
-    """Describe a `browser_state` block in text, as Anthropic does for its own models."""
+    """Describe the tabs and changes of a `browser_state` block as text for the model; None if there are none."""
     state = parse_json(raw)
     tabs = []
-    for tab in _list_entries(state, "tabs"):
+    for tab in _state_objects(state, "tabs"):
         marker = " (in view)" if tab.get("active") is True else ""
         tabs.append(f"Tab {tab.get('tab_id')}{marker}: {tab.get('title')} {tab.get('url')}")
-    changes = [" ".join(map(str, change.values())) for change in _list_entries(state, "state_changes")]
+    changes = [" ".join(map(str, change.values())) for change in _state_objects(state, "state_changes")]
     return "\n".join([*tabs, *changes]) or None
 
 
-def _list_entries(state: Any, name: str) -> list[dict[str, Any]]:
-    """Return the objects of a list in the browser state."""
+def _state_objects(state: Any, name: str) -> list[dict[str, Any]]:
+    """Return the JSON objects in the list `name` of a browser state, ignoring elements of other types."""
     entries = state.get(name) if isinstance(state, dict) else None
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
@@ -266,10 +268,11 @@ def _list_entries(state: Any, name: str) -> list[dict[str, Any]]:
 def encode_computer_actions(
     actions: tuple[Action, ...], computer: Computer, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """Encode actions as calls of the declared form; None if the form cannot express one of them."""
+    """Encode actions as calls of the declared computer tool; None if it cannot express one of them."""
     in_browser = computer.dialect == BROWSER_TOOLSET
 
     def encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAction] | None:
+        """Encode one action for the declared computer tool."""
         encoded = _encode_action(action, state, in_browser=in_browser)
         if encoded is None or computer.dialect != SINGLE_TOOL:
             return encoded
@@ -279,7 +282,7 @@ def encode_computer_actions(
 
 
 def _encode_action(action: Action, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
-    """Encode one action; None if the form has no equivalent."""
+    """Encode one action as tool calls; None if the declared computer tool has no equivalent."""
     if (simple := _encode_simple_action(action)) is not None:
         return [simple]
     match action:
@@ -309,7 +312,7 @@ def _encode_action(action: Action, state: ActionEncodingState, *, in_browser: bo
 
 
 def _encode_simple_action(action: Action) -> EncodedAction | None:
-    """Encode an action without arguments, None for all others."""
+    """Encode an action that takes no arguments; None for every other action."""
     for name, simple_action in _SIMPLE_ACTIONS.items():
         if action == simple_action:
             return EncodedAction(name, {})
@@ -320,7 +323,7 @@ def _encode_simple_action(action: Action) -> EncodedAction | None:
 
 
 def _encode_drag(action: Drag, state: ActionEncodingState, *, in_browser: bool) -> EncodedAction:
-    """Encode a drag, of which only the two ends are sent."""
+    """Encode a drag by its first and last point; the points between them are not sent."""
     start, end = action.path[0], action.path[-1]
     if len(action.path) > 2:
         state.report_loss("only start and end of the path sent")
@@ -341,12 +344,12 @@ def _encode_keys(action: Keys, state: ActionEncodingState, *, in_browser: bool) 
 
 
 def _encode_duration(seconds: float, state: ActionEncodingState, *, in_browser: bool) -> float:
-    """Return the duration, rounded to whole seconds except in the browser toolset."""
+    """Return the duration in seconds, rounded to whole seconds except for the browser toolset."""
     return seconds if in_browser and not seconds.is_integer() else round_seconds(seconds, state)
 
 
 def _encode_click(action: Click, state: ActionEncodingState, *, in_browser: bool) -> list[EncodedAction] | None:
-    """Encode a click; None for a button that the form lacks or an unknown position in the browser."""
+    """Encode a click; None for an unsupported button, or in the browser for an unknown position."""
     if action.button in ("back", "forward"):
         return None
     options: dict[str, Any] = {"button": action.button} if action.button != "left" else {}
@@ -394,7 +397,10 @@ def _encode_scroll(action: Scroll, state: ActionEncodingState, *, in_browser: bo
 def _encode_mouse_button(
     action: MouseDown | MouseUp, state: ActionEncodingState, *, in_browser: bool
 ) -> list[EncodedAction] | None:
-    """Encode a left button press or release, moving the pointer first on a desktop."""
+    """Encode a left button press or release; None for other buttons or, in the browser, an unknown position.
+
+    On a desktop, a move of the pointer comes first.
+    """
     if action.button != "left":
         return None
     name = "left_mouse_down" if isinstance(action, MouseDown) else "left_mouse_up"
@@ -406,19 +412,19 @@ def _encode_mouse_button(
 
 
 def _encode_point(point: Any, *, in_browser: bool) -> dict[str, Any]:
-    """Return the argument for a position."""
+    """Return the argument for a position: `target` in the browser toolset, else `coordinate`."""
     return {"target": _encode_coordinate(point)} if in_browser else {"coordinate": list(point)}
 
 
 def _encode_coordinate(point: tuple[int, int]) -> dict[str, Any]:
-    """Return the browser toolset's form of a coordinate."""
+    """Return the browser toolset's object for a coordinate."""
     return {"type": "coordinate", "x": point[0], "y": point[1]}
 
 
 def _encode_modifiers(
     action: Any, state: ActionEncodingState, *, in_browser: bool, is_scroll: bool = False
 ) -> dict[str, Any]:
-    """Return the argument for keys held during the action."""
+    """Return the argument for modifier keys held during the action; empty if there are none or they are lost."""
     if not action.keys:
         return {}
     if in_browser and (is_scroll or isinstance(action, Drag)):
@@ -471,7 +477,10 @@ _TAB_MEMBERS = [
 
 
 def decode_computer(kind: str, date: str, raw: Raw) -> Computer | None:
-    """Decode a tool declaration; None if it is not computer use. `date` is the version suffix."""
+    """Decode a tool declaration as a computer; None if the tool is not for computer use.
+
+    `date` is the version suffix of the tool's type.
+    """
     if kind not in _KINDS:
         return None
     if not isinstance(members := parse_json(raw), dict):
@@ -497,7 +506,7 @@ def decode_computer(kind: str, date: str, raw: Raw) -> Computer | None:
 
 
 def _enabled_kinds(kind: str, configs: Any, kinds: list[str]) -> list[str]:
-    """Return the action kinds that have at least one enabled member."""
+    """Return those of `kinds`, the names of action kinds, that have at least one enabled toolset member."""
     if not isinstance(configs, dict) or kind == SINGLE_TOOL:
         return kinds
     disabled = {name for name, config in configs.items() if isinstance(config, dict) and config.get("enabled") is False}
@@ -508,7 +517,10 @@ def _enabled_kinds(kind: str, configs: Any, kinds: list[str]) -> list[str]:
 
 
 def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
-    """Declare computer use for a model: the single tool for older ones, else the matching toolset."""
+    """Declare computer use for a model; return the tool and the canonical computer it provides.
+
+    Older models get the single computer tool, newer ones the toolset that matches the client's computer.
+    """
     generation = model_version(model)[1]
     if (0, 0) < generation < (5, 5) and client_computer.width and client_computer.height:
         body: dict[str, Any] = {"type": "computer_20251124", "name": "computer"}
@@ -532,14 +544,14 @@ _COMPUTER_MEMBERS = {
 
 
 def _disabled_configs(members: list[str]) -> dict[str, Any]:
-    """Return `configs` that disable the members the client cannot perform."""
+    """Return the `configs` of a toolset that disable the given members."""
     return {"configs": {name: {"enabled": False} for name in members}} if members else {}
 
 
 def _native_tool(
     kind: str, body: dict[str, Any], client_computer: Computer, name: str | None = None
 ) -> tuple[NativeTool, Computer]:
-    """Return the tool declaration and the canonical description of what it supports."""
+    """Build the tool declaration and the canonical description of the computer that it provides."""
     size = (client_computer.width, client_computer.height) if kind == SINGLE_TOOL else (None, None)
     environment = None if kind == SINGLE_TOOL else client_computer.environment
     kinds = tuple(_KINDS[kind].split())
@@ -549,17 +561,17 @@ def _native_tool(
 
 
 def _encode_computer_call(call: ToolCall, computer: Computer, _: tuple[SafetyCheck, ...]) -> ToolCall:
-    """Add the toolset name to a call."""
+    """Return the call with the `toolset_name` that it requires, unchanged for the single computer tool."""
     return replace(call, toolset=_toolset_name(computer))
 
 
 def _encode_computer_result(result: ToolResult, computer: Computer, _: tuple[SafetyCheck, ...]) -> ToolResult:
-    """Add the toolset name to a result."""
+    """Return the result with the `toolset_name` that it requires, unchanged for the single computer tool."""
     return replace(result, toolset=_toolset_name(computer))
 
 
 def _toolset_name(computer: Computer) -> str | None:
-    """Return the `toolset_name` of the declared form, None for the single tool."""
+    """Return the `toolset_name` of the declared toolset, None for the single computer tool."""
     return {COMPUTER_TOOLSET: "computer", BROWSER_TOOLSET: "browser"}.get(computer.dialect)
 
 

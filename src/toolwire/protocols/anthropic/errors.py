@@ -67,7 +67,10 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def _decode_details(collected: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Split `details.error_code`, which SDKs check first, from the extras; return the code and the remaining extras."""
+    """Split `details.error_code`, which SDKs check first, from the extras.
+
+    Return the code, None without one, and the remaining `extras` and `wire_form` arguments.
+    """
     extras = (collected["extras"] or {}).get(FAMILY, {})
     raw = extras.get("error/details", b"")
     details = _decode_members(raw) if bytes(raw)[:1] == b"{" else {}
@@ -81,7 +84,7 @@ def _decode_details(collected: dict[str, Any]) -> tuple[str | None, dict[str, An
 
 
 def native_only_error(request: Request) -> ApiError | None:
-    """Return the error for a request with `thread`, which only Anthropic stores.
+    """Return the error for a request with `thread`, which only Anthropic stores; None for other requests.
 
     Anthropic's tool runner recognizes the code and retries with the full history instead.
     """

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from toolwire.canonical.content import Part, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Usage
-from toolwire.codec.encoding.ids import ESCAPED_PREFIX
+from toolwire.codec.encoding.turns import ESCAPED_PREFIX
 from toolwire.codec.wire.reader import JSON_ERRORS
 from toolwire.protocols.anthropic.parts.calls import decode_members
 from toolwire.protocols.anthropic.request import ID_AND_NAME_RULES
@@ -33,7 +33,10 @@ _PLAIN_CALL = ("client", "json", *(None,) * 10)
 
 
 def encode_fast(id: str, response: Response) -> dict[str, Any] | None:
-    """Encode a plain response, None if it needs the general encoder; `report_response` reports its losses."""
+    """Encode a response of plain texts and calls; None if it needs the general encoder.
+
+    Losses are not reported here but by `report_response`.
+    """
     usage, candidate = response.usage, _single_candidate(response)
     if usage is None or candidate is None or (stop := candidate.stop) is None:
         return None
@@ -59,7 +62,7 @@ def encode_fast(id: str, response: Response) -> dict[str, Any] | None:
 
 
 def _single_candidate(response: Response) -> Candidate | None:
-    """Return the only candidate if it has one message, a stop reason and no Anthropic extras."""
+    """Return the only candidate, None unless it has one message, a stop reason and no Anthropic extras."""
     if len(response.candidates) != 1 or (response.extras and FAMILY in response.extras):
         return None
     (candidate,) = response.candidates
@@ -69,7 +72,7 @@ def _single_candidate(response: Response) -> Candidate | None:
 
 
 def _encode_block(part: Part) -> TextBlock | ToolUseBlock | None:
-    """Encode a plain text or function call, None for any other part."""
+    """Encode a text or function call without optional fields, None for any other part."""
     if type(part) is Text:
         return TextBlock(text=part.text, citations=[]) if part.text and _text_fields(part) == _PLAIN_TEXT else None
     if type(part) is not ToolCall or _call_fields(part) != _PLAIN_CALL:
@@ -92,7 +95,7 @@ def _encode_block(part: Part) -> TextBlock | ToolUseBlock | None:
 
 
 def _encode_usage(usage: Usage) -> dict[str, Any] | None:
-    """Encode plain token counts, None for others."""
+    """Encode usage that has token counts only, None if it has anything else."""
     if _usage_fields(usage) != _PLAIN_USAGE or (usage.extras and FAMILY in usage.extras) or usage.input_tokens is None:
         return None
     read, written = usage.cache_read, usage.cache_write

@@ -154,7 +154,7 @@ _FOREIGN_TAGS = word_set(
 
 
 def check_fields(body: JsonObject) -> Findings:
-    """Check types and values of the known fields of the body, its settings and its messages."""
+    """Check the types and values of known fields: top-level ones, settings and messages."""
     yield from ERROR_WORDING.check_fields((), body, _REQUEST)
     for name, (_, table) in _SETTINGS.items():
         yield from ERROR_WORDING.check_fields((name,), body.get(name), table)
@@ -212,7 +212,10 @@ def refuses_system_messages(model: str) -> bool:
 
 
 def check_settings(body: JsonObject, version: tuple[int, int], removal: Level | None) -> Findings:
-    """Check settings against each other and the model; `removal` is the level for fields removed in `2026-10-21`."""
+    """Check settings against each other and against the model `version`.
+
+    `removal` is the level of findings for fields removed in API version `2026-10-21`.
+    """
     yield from _check_thinking(body, version)
     yield from _check_sampling(body, version, removal)
     for name in ("system", "tools") if value_at(body, "thread", "type") == "continue" else ():
@@ -324,7 +327,7 @@ def _check_text(role: str, path: JsonPath, text: object) -> Findings:
 
 
 def _check_error_result(path: JsonPath, content: object) -> Findings:
-    """Check that a failed tool result has text, and nothing else."""
+    """Check that the content of a failed tool result is text only, and not empty."""
     if not content:
         yield ERROR_WORDING.finding("result-error-empty", path, "{at}: content cannot be empty if `is_error` is true")
     elif any(part.get("type") != "text" for _, part in object_items(content, ())):
@@ -333,7 +336,7 @@ def _check_error_result(path: JsonPath, content: object) -> Findings:
 
 
 def check_removed(role: str, path: JsonPath, block: JsonObject, level: Level) -> Findings:
-    """Check for block fields that version `2026-10-21` removed."""
+    """Report block fields that API version `2026-10-21` removed, as findings of this level."""
     if block.get("type") == "document" and role == "a":
         message = "{at}: `document` blocks are not permitted in `assistant` messages"
         yield ERROR_WORDING.finding("document-assistant", path, message, level)
@@ -409,7 +412,7 @@ def _check_custom_tool(path: JsonPath, tool: JsonObject) -> Findings:
 
 
 def _check_strict(at: JsonPath, schema: object) -> Findings:
-    """Check a schema that the model is constrained to."""
+    """Check the JSON Schema of strict tool arguments or structured output."""
     for reason, path, keyword in strict_violations(schema, _NON_STRICT_KEYWORDS):
         if reason == "open":
             message = "{at}: For 'object' type, 'additionalProperties' must be explicitly set to false"
@@ -420,6 +423,6 @@ def _check_strict(at: JsonPath, schema: object) -> Findings:
 
 
 def _unknown_type_finding(path: JsonPath, tag: str) -> Finding:
-    """Return the finding for an unknown `type`, an error only if it is known from another protocol."""
+    """Return the finding for an unknown `type`: an error if another protocol has that type, else a warning."""
     message = f"{{at}}: Input tag '{tag}' found using 'type' does not match any of the expected tags"
     return ERROR_WORDING.finding("tag-unknown", path, message, "error" if tag in _FOREIGN_TAGS else "warning")

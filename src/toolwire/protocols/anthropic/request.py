@@ -141,14 +141,14 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
-    """Decode a request body; `plain` marks one without extras."""
+    """Decode a request body; the request is marked `plain` if no field lacks a canonical counterpart."""
     with track_extras() as extras:
         request = decode_computer_use(_decode_request(_request_reader.read(body), route), COMPUTER_USE)
     return request if extras else replace(request, plain=True)
 
 
 def _decode_request(shape: RequestShape, route: Route) -> Request:
-    """Decode the wire object of a request."""
+    """Build the canonical request from its wire object."""
     thinking, output = decode_settings(shape)
     system = shape.system
     tools = None if shape.tools is UNSET else attach_servers(decode_tools(shape.tools), shape.mcp_servers)
@@ -173,7 +173,7 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
 
 
 def _decode_extras(shape: RequestShape, *wire_form: str) -> dict[str, Any]:
-    """Collect the extras of the request and its metadata."""
+    """Return the `extras` and `wire_form` arguments for fields that the canonical request lacks."""
     if isinstance(shape.system, str):
         wire_form = (*wire_form, "anthropic:system:string")
     if shape.messages is UNSET:
@@ -205,7 +205,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 
 def _encode_fields(request: Request, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode the fields of the body; those that are None or UNSET are not sent."""
+    """Encode the fields of the body; fields whose value is None or UNSET are later left out."""
     target = plan.target
     # Anthropic requires a message: system text alone is sent as a user message.
     lifted = 0 if plan.same_protocol else min(leading_system_count(request.messages), max(len(request.messages) - 1, 0))
@@ -235,7 +235,7 @@ def _encode_fields(request: Request, plan: EncodingPlan) -> dict[str, Any]:
 
 
 def _encode_messages(turns: list[Turn], plan: EncodingPlan, *, supports_prefill: bool) -> list[Any]:
-    """Encode the turns; for another protocol's request, make the last message valid for the model."""
+    """Encode the turns; from other protocols, also make the last message valid for the model (prefill)."""
     messages = _encode_turns(turns, plan)
     if plan.same_protocol:
         return messages
@@ -247,7 +247,7 @@ def _encode_messages(turns: list[Turn], plan: EncodingPlan, *, supports_prefill:
 
 
 def _encode_turns(turns: list[Turn], plan: EncodingPlan) -> list[Any]:
-    """Encode the turns, adding user text if an empty user turn comes first."""
+    """Encode the turns as messages; a first user turn without content gets placeholder text."""
     messages: list[Any] = []
     for index, turn in enumerate(turns):
         encoded = encode_turn(turn, plan)
@@ -259,7 +259,7 @@ def _encode_turns(turns: list[Turn], plan: EncodingPlan) -> list[Any]:
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
-    """Report the fields of another protocol's request that Anthropic lacks."""
+    """Report as losses the fields of another protocol's request that Anthropic lacks."""
     for index, message in enumerate(request.messages):
         for field in ("name", "id", "status", "phase", "clear_at"):
             if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):

@@ -12,9 +12,8 @@ from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.events import ResponseStart
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.surface import ModelCard
@@ -89,14 +88,14 @@ _read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
-    """Decode a response body; `plain` marks one without extras."""
+    """Decode a response body; the response is marked `plain` if no field lacks a canonical counterpart."""
     with track_extras() as extras:
         response = _decode_response(_read_response(body))
     return response if extras else replace(response, plain=True)
 
 
 def _decode_response(shape: ResponseShape) -> Response:
-    """Decode the wire object of a response."""
+    """Build the canonical response from its wire object."""
     for name, expected in (("type", "message"), ("role", "assistant")):
         if getattr(shape, name) not in (UNSET, expected):
             raise DecodeError(FAMILY, f"/{name}", expected, repr(getattr(shape, name)))
@@ -121,7 +120,7 @@ def decode_stop(reason: str | UnsetType | None, sequence: str | UnsetType | None
 
 
 def decode_usage(shape: UsageShape, *wire_form: str) -> Usage:
-    """Decode token counts; Anthropic's `input_tokens` excludes cached tokens, the canonical count includes them."""
+    """Decode token counts; the canonical input count includes cached tokens, Anthropic's excludes them."""
     read, write = unset_to_none(shape.cache_read_input_tokens), unset_to_none(shape.cache_creation_input_tokens)
     total = None
     if isinstance(shape.input_tokens, int):
@@ -202,7 +201,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def _encode_response(response: Response, context: ResponseContext, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode a response of any content."""
+    """Encode a response with any content, where the fast path does not apply."""
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
         plan.report.dropped(("candidates", index), "", "the target returns a single candidate")
@@ -221,7 +220,7 @@ def _encode_response(response: Response, context: ResponseContext, plan: Encodin
 def encode_message_head(
     start: Response | ResponseStart, context: ResponseContext, plan: EncodingPlan
 ) -> dict[str, Any]:
-    """Encode the fields before the content: id, type, role and model."""
+    """Encode the fields of a message that precede its content: id, type, role and model."""
     head: dict[str, Any] = {}
     if not plan.same_protocol:
         head["id"] = message_id(start.id, context)
@@ -237,7 +236,7 @@ def encode_message_head(
 
 
 def add_required_fields(message: dict[str, Any]) -> None:
-    """Add the nullable fields that Anthropic's specification requires of each message and block."""
+    """Add to an encoded message and its blocks the nullable fields that Anthropic's specification requires."""
     for name in _NULL_FIELDS:
         message.setdefault(name, None)
     message["usage"] = _NULL_COUNTS | message["usage"]
@@ -249,7 +248,7 @@ def add_required_fields(message: dict[str, Any]) -> None:
 
 
 def locate_parts(candidate: Candidate, plan: EncodingPlan) -> list[LocatedPart]:
-    """Return the parts of a candidate with their paths, reporting message fields that Anthropic lacks."""
+    """Return the parts of a candidate with their paths; report message fields that Anthropic lacks as losses."""
     located_parts: list[LocatedPart] = []
     for message_index, message in enumerate(candidate.messages):
         path: SourcePath = ("candidates", 0, "messages", message_index)
@@ -261,14 +260,14 @@ def locate_parts(candidate: Candidate, plan: EncodingPlan) -> list[LocatedPart]:
 
 
 def message_id(id: str | None, context: ResponseContext) -> str:
-    """Return a `msg_` id for another protocol's response."""
+    """Return the response id with the `msg_` prefix that clients expect; without an id, derive one from the request."""
     if id is not None and id.startswith("msg_"):
         return id
     return f"msg_{id or derive_response_id(context.request)}"
 
 
 def encode_stop(stop: Stop | None, body: dict[str, Any], plan: EncodingPlan, *, has_calls: bool = False) -> None:
-    """Write stop reason and stop sequence into `body`."""
+    """Write stop reason and stop sequence into `body`; with calls, another protocol's `end_turn` becomes `tool_use`."""
     if stop is None:
         if not plan.same_protocol:
             body["stop_reason"], body["stop_sequence"] = None, None
@@ -308,7 +307,7 @@ def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
 
 
 def _encode_hosted_counts(usage: Usage, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `server_tool_use`; calls are counted here if the provider does not count them."""
+    """Write `server_tool_use` into `body`, counting the hosted calls if the provider did not."""
     if not plan.hosted_uses and usage.searches is None and usage.fetches is None:
         return
     counts = {"web_search": usage.searches, "web_fetch": usage.fetches}
@@ -318,7 +317,7 @@ def _encode_hosted_counts(usage: Usage, body: dict[str, Any], plan: EncodingPlan
 
 
 def report_response(response: Response, report: LossReport) -> None:
-    """Report the response fields that Anthropic lacks."""
+    """Report as losses the response fields that Anthropic lacks."""
     if response.error is not None:
         report.dropped(("error",), "", "the target reports errors outside the response")
     if response.created is not None:
@@ -330,7 +329,7 @@ def report_response(response: Response, report: LossReport) -> None:
 
 
 def report_usage(usage: Usage, report: LossReport) -> None:
-    """Report the counts that Anthropic lacks."""
+    """Report as losses the token counts that Anthropic lacks."""
     if usage.tool_use is not None:
         report.dropped(("usage",), "tool_use")
     if usage.total not in (None, (usage.input_tokens or 0) + (usage.output_tokens or 0)):
@@ -352,7 +351,7 @@ def encode_models(models: Sequence[ModelCard]) -> dict[str, Any]:
 
 
 def encode_model(model: ModelCard) -> dict[str, Any]:
-    """Encode one entry of the list of models."""
+    """Encode one model of the list."""
     return {
         "type": "model",
         "id": model.id,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import FunctionTool, Tool
-from toolwire.codec.encoding.ids import legal_id
+from toolwire.codec.encoding.turns import legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.codec.validation import (
@@ -80,7 +80,7 @@ class _Request(NamedTuple):
     turns: list[_Turn]  # user and assistant turns, merged by role
 
     def blocks(self) -> list[tuple[str, JsonPath, JsonObject]]:
-        """Return every block with its path and the initial of its role; `r` means content of a tool result."""
+        """Return (role, path, block) for every block; role is its initial, or `r` inside a tool result."""
         blocks = [("s", path, block) for path, block in object_items(self.body.get("system"), ("system",))]
         for turn in self.messages:
             for path, block in turn.blocks:
@@ -176,7 +176,7 @@ def _check_prefill(request: _Request) -> Findings:
 
 
 def _check_system_messages(request: _Request) -> Findings:
-    """Check position and content of system messages; adjacent ones count as one section."""
+    """Check position and content of system messages; adjacent ones count as one."""
     padded = [_EMPTY_TURN, *request.messages, _EMPTY_TURN]
     for before, turn, after in zip(padded, request.messages, padded[2:], strict=False):
         if turn.role != "system":
@@ -213,7 +213,7 @@ def _check_call_ids(request: _Request) -> Findings:
 
 
 def _check_calls(request: _Request) -> Findings:
-    """Check that each `tool_use` is answered at the start of the next turn."""
+    """Check that the next turn starts with a `tool_result` for each `tool_use`."""
     for turn, following in zip(request.turns, [*request.turns[1:], _EMPTY_TURN], strict=False):
         calls, results = turn.ids("tool_use", "id"), following.ids("tool_result", "tool_use_id")
         answered_ids = {id for _, id in results}
@@ -274,7 +274,7 @@ def _check_server_calls(request: _Request) -> Findings:
 
 
 def _check_unanswered_call(path: JsonPath, block: JsonObject, tool_names: set[str], *, is_paused: bool) -> Findings:
-    """Check a server tool call without a result, which only a paused turn may have."""
+    """Check a server tool call without a result, which is valid only in a paused turn."""
     name = text_of(block.get("name"))
     prefix = f"{{at}}: `{name}` tool use with id `{text_of(block.get('id'))}` was found"
     if not is_paused:
@@ -354,7 +354,7 @@ def _check_tool_conflicts(path: JsonPath, tool: JsonObject) -> Findings:
 
 
 def _check_toolsets(request: _Request) -> Findings:
-    """Check that a result repeats the `toolset_name` of its call; the provider's message is unknown."""
+    """Check that each result repeats the `toolset_name` of its call."""
     toolsets: dict[str, object] = {}
     for _, path, block in request.blocks():
         if block.get("type") == "tool_use":
@@ -444,7 +444,10 @@ def _check_choice(request: _Request) -> Findings:
 
 
 def _check_thinking_blocks(request: _Request) -> Findings:
-    """Warn if an answered turn does not start with thinking; newer servers continue without it."""
+    """Warn if tool results answer an assistant turn that lacks the leading thinking block.
+
+    With thinking enabled, older servers reject such a request; newer ones continue without thinking.
+    """
     call_turn, result_turn = request.turns[-2:] if len(request.turns) > 1 else (_EMPTY_TURN, _EMPTY_TURN)
     first_tag = text_of(call_turn.blocks[0][1].get("type")) if call_turn.blocks else "thinking"
     is_enabled = value_at(request.body, "thinking", "type") == "enabled"
@@ -503,7 +506,7 @@ def repair_request(request: Request, target: Target, names: WireNames, report: L
 
 
 def _repair_budget(request: Request, changed: dict[str, Any], report: LossReport) -> None:
-    """Lower a thinking budget that reaches `max_tokens`: qwen-code sends both equal, Anthropic wants it smaller."""
+    """Lower a thinking budget that is not below `max_tokens`, as Anthropic requires and qwen-code does not."""
     thinking, limit = request.thinking, request.sampling.max_tokens if request.sampling else None
     if thinking is None or thinking.budget_tokens is None or limit is None or thinking.budget_tokens < limit:
         return
@@ -517,7 +520,7 @@ def _repair_budget(request: Request, changed: dict[str, Any], report: LossReport
 
 
 def _repair_marks(request: Request, changed: dict[str, Any], report: LossReport) -> None:
-    """Move cache marks off deferred tools, where the provider rejects them, to the last loaded tool."""
+    """Move cache marks from deferred tools, where the provider rejects them, to the last tool not deferred."""
     if request.tools is None or not any(map(_has_cache_mark, request.tools)):
         return
     tools = list(request.tools)
@@ -561,7 +564,7 @@ def _repair_choice(request: Request, target: Target, changed: dict[str, Any], re
 
 
 def _has_cache_mark(tool: Tool) -> bool:
-    """Tell whether a deferred tool carries a cache mark."""
+    """Tell whether the tool is deferred and carries a cache mark, which the provider rejects."""
     return type(tool) is FunctionTool and tool.cache is not None and tool.defer is True
 
 

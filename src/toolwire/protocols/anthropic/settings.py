@@ -107,12 +107,12 @@ def encode_max_tokens(request: Request, plan: EncodingPlan) -> int | None:
 
 
 def _default_max_tokens(request: Request, plan: EncodingPlan) -> int:
-    """Return the limit that all models of the generation support: an agent that sets none expects no cut."""
+    """Return the `max_tokens` for a request without a limit, as high as the model generation allows."""
     return 32_000 if model_version(plan.target.model or request.model or "")[1] >= (4, 0) else DEFAULT_MAX_TOKENS
 
 
 def encode_sampling(request: Request, shape: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write the sampling parameters into `shape`."""
+    """Write the sampling parameters into the encoded request `shape`."""
     sampling = request.sampling
     if sampling is None:
         return
@@ -140,7 +140,7 @@ def _encode_stop_sequences(stop: tuple[str, ...], plan: EncodingPlan) -> list[st
 
 
 def encode_settings(request: Request, shape: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `thinking` and `output_config` into `shape`."""
+    """Write `thinking` and `output_config` into the encoded request `shape`."""
     thinking, output = request.thinking, request.output
     settings = SettingsShape()
     if thinking is not None:
@@ -159,7 +159,7 @@ def encode_settings(request: Request, shape: dict[str, Any], plan: EncodingPlan)
 
 
 def _has_forced_choice(shape: dict[str, Any]) -> bool:
-    """Tell whether `tool_choice` forces a call."""
+    """Tell whether the `tool_choice` of an encoded request forces a call."""
     choice = shape["tool_choice"]
     return isinstance(choice, ChoiceShape) and choice.type in ("any", "tool")
 
@@ -170,7 +170,7 @@ def _is_thinking(shape: Any) -> bool:
 
 
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
-    """Return the output schema, rewritten for another protocol's request to what Anthropic supports."""
+    """Return the output schema; another protocol's is reduced to the keywords that Anthropic supports."""
     return schema if plan.same_protocol else fit_and_report(schema, OUTPUT_SCHEMA, plan.report, ("output",), "schema")
 
 
@@ -202,7 +202,7 @@ def _encode_thinking(
 
 
 def _report_thinking_off(thinking: Thinking, plan: EncodingPlan) -> None:
-    """Report that thinking cannot start while calls without thinking are being answered."""
+    """Report that thinking stays off, since the calls being answered were made without it."""
     for name in ("effort", "visibility"):
         if getattr(thinking, name) is not None:
             reason = "thinking is off: the calls being answered have no thinking blocks"
@@ -210,7 +210,7 @@ def _report_thinking_off(thinking: Thinking, plan: EncodingPlan) -> None:
 
 
 def _thinking_type(thinking: Thinking, plan: EncodingPlan, *, enabled: bool) -> str:
-    """Return the type of `thinking`: as received from an Anthropic client, else by the settings."""
+    """Return `thinking.type`: the one that an Anthropic client sent, else the one that fits the settings."""
     for token in thinking.wire_form if plan.same_protocol else ():
         if token.startswith(_THINKING_TYPE_FORM):
             return token.removeprefix(_THINKING_TYPE_FORM)
@@ -230,7 +230,7 @@ def _encode_display(thinking: Thinking, kind: str, plan: EncodingPlan) -> Any:
 
 
 def _encode_effort(thinking: Thinking, request: Request, plan: EncodingPlan) -> tuple[Any, bool | None]:
-    """Return the effort that the target model supports, and whether to enable thinking.
+    """Return the effort that the target model supports, and whether to enable thinking (None: unchanged).
 
     In other protocols an effort alone enables thinking; Anthropic needs `thinking` as well.
     """
@@ -298,13 +298,13 @@ def _encode_budget(
 
 
 def thinking_field(thinking: Thinking) -> str:
-    """Return the canonical field that requests thinking."""
+    """Return the name of the canonical field by which the client requests thinking, for loss reports."""
     fields = [name for name in ("budget_tokens", "enabled", "visibility") if getattr(thinking, name) is not None]
     return fields[0] if fields else "effort"
 
 
 def _report_output(output: OutputFormat, plan: EncodingPlan) -> None:
-    """Report the output settings that Anthropic lacks."""
+    """Report as losses the output settings that Anthropic lacks."""
     if output.kind == "json":
         plan.report.dropped(("output",), "kind", "the target has no JSON mode without a schema")
     for name in ("name", "description", "verbosity"):

@@ -66,8 +66,8 @@ _DELTA_END = b"}}"
 _NO_HEAD = b"\n\n"  # matches no frame: frames are split here
 
 
-def _delta_head(data: bytes, text: str) -> bytes:
-    """Return the bytes before the text of a delta frame, `_NO_HEAD` if the frame does not end with its text.
+def _bytes_before_text(data: bytes, text: str) -> bytes:
+    """Return the bytes of a delta frame before its text, `_NO_HEAD` if the frame does not end with its text.
 
     Consecutive deltas mostly share these bytes, so that only their text needs decoding.
     """
@@ -98,26 +98,26 @@ class Decoder:
         self._fallback_model: str | None = None  # set if another model took over
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode the next bytes; an invalid stream yields `ResponseFailed`."""
+        """Decode the next bytes into events; an invalid stream yields `ResponseFailed`."""
         try:
             return self._read(self._splitter.split_at(data, _DELTA_END))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """End the stream as broken; nothing after this is decoded."""
+        """Return the failure event for a broken stream; nothing after this is decoded."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def close(self) -> list[Event]:
-        """Decode what is buffered; fail if `message_stop` has not arrived."""
+        """Decode the buffered bytes; return a failure event if `message_stop` has not arrived."""
         events = self._read(self._splitter.close_split_at(_DELTA_END))
         if self._ended:
             return events
         return events + self._fail_stream("the stream ended before the response was complete")
 
     def _read(self, pieces: list[bytes]) -> list[Event]:
-        """Decode bytes split at the end of each delta; text deltas like the previous one take the fast path."""
+        """Decode bytes that are split after each delta; a text delta like the previous one takes the fast path."""
         events: list[Event] = []
         if self._ended:
             return events
@@ -140,7 +140,7 @@ class Decoder:
         return events
 
     def _read_frames(self, frames: bytes, events: list[Event]) -> None:
-        """Decode complete frames into `events`, text and input deltas first."""
+        """Decode complete frames and append to `events`, trying text and input deltas first."""
         for frame in frames.split(b"\n\n"):
             if self._ended:
                 return
@@ -161,7 +161,7 @@ class Decoder:
                     self._received_input.add(index)
                 if text is not None:
                     events.append(PartDelta(index=index, text=text, plain=True))
-                    self._head, self._head_index = _delta_head(frame, text), index
+                    self._head, self._head_index = _bytes_before_text(frame, text), index
                     continue
             events += self._decode_frame(shape)
 
@@ -173,7 +173,7 @@ class Decoder:
             return self._fail_stream(str(error))
 
     def _decode_untyped(self, data: bytes) -> list[Event]:
-        """Decode a frame with fields that its shape lacks; frames of unknown type become notices."""
+        """Decode a frame with fields that its wire object lacks; frames of unknown type become notices."""
         try:
             shape = _frame_reader.read(data)
         except DecodeError as error:
@@ -221,7 +221,7 @@ class Decoder:
         return events
 
     def _delta(self, shape: BlockDeltaFrame) -> list[Event]:
-        """Decode a `content_block_delta` that is not plain text or input."""
+        """Decode a `content_block_delta` that the fast path for text and input did not take."""
         index = self._last_index if shape.index is UNSET else shape.index
         delta: Any = shape.delta
         if isinstance(delta, UnknownVariant):
@@ -310,13 +310,13 @@ class Decoder:
 
 
 def _frame_extras(shape: BlockDeltaFrame, delta: Any) -> dict[str, Any]:
-    """Return extras that hold the complete delta frame."""
+    """Return an `extras` argument that holds the complete delta frame, to be restored for Anthropic clients."""
     body = {**as_dict(shape), "delta": delta, **(shape.unknown or {})}
     return {"extras": {FAMILY: {"frame": Raw(msgspec.json.encode(body))}}}
 
 
 def _fallback_model(fallback: OpaquePart) -> str | None:
-    """Return the model that takes over after a `fallback` block."""
+    """Return the name of the model that takes over after a `fallback` block, None if it is not given."""
     match decode_json(fallback.body):
         case {"to": {"model": str(model)}}:
             return model

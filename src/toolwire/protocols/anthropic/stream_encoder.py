@@ -86,11 +86,11 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
-        """The error that made part ordering fail, if any."""
+        """The error by which the reordering of interleaved parts failed, if any."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events; text deltas of an open block take the fast path."""
+        """Encode events as SSE frames; text deltas of an open block take the fast path."""
         frames: list[bytes] = []
         fast_heads = self._fast_heads
         for event in events:
@@ -101,7 +101,11 @@ class Encoder:
         return b"".join(frames)
 
     def _encode(self, event: Event) -> bytes:
-        """Encode one event and, for another protocol, events that waited until an earlier part ended."""
+        """Encode one event, with any held-back events that it makes ready, as frames.
+
+        Anthropic blocks cannot interleave. If the provider speaks another protocol, events of a part are therefore held
+        back until the parts before it have ended.
+        """
         handlers = self._HANDLERS
         if type(event) is ResponseStart:
             self._plan.same_protocol = event.origin == FAMILY
@@ -115,7 +119,7 @@ class Encoder:
         return b"" if self._ended else self._close_incomplete()
 
     def _close_incomplete(self) -> bytes:
-        """Send buffered events and the error frame of an incomplete response."""
+        """Return the frames of held-back events and the error frame of an incomplete response."""
         buffered = self.encode(list(self._sequencer.close()))
         if self._ended:
             return buffered
@@ -142,7 +146,7 @@ class Encoder:
         return _frame(b"message_start", {"message": message})
 
     def _message_start(self, event: MessageStart) -> bytes:
-        """Report the message fields that Anthropic lacks."""
+        """Report as losses the message fields that Anthropic lacks; return no bytes."""
         path = ("candidates", event.candidate, "messages", event.message)
         for field in ("id", "status", "phase") if not self._plan.same_protocol else ():
             if getattr(event, field) is not None:
@@ -150,7 +154,7 @@ class Encoder:
         return b""
 
     def _part_start(self, event: PartStart) -> bytes:
-        """Encode `content_block_start`, or wait until the content of the block is known."""
+        """Encode `content_block_start`; return no bytes if the block can only be sent later or not at all."""
         if event.candidate != 0:
             self.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
             return b""
@@ -185,7 +189,7 @@ class Encoder:
         return frame
 
     def _open_block(self, key: tuple[int, int], part: Part) -> int:
-        """Assign the next index to a block, prepare the head of its deltas, and return the index."""
+        """Assign the next block index and store the constant bytes before the text of its deltas; return the index."""
         self._block_index += 1
         self._block_indices[key] = self._block_index
         self._heads[self._block_index] = _DELTA_HEAD % self._block_index + _DELTA_KINDS.get(
@@ -194,7 +198,7 @@ class Encoder:
         return self._block_index
 
     def _encode_hosted_use(self, event: PartEnd) -> bytes:
-        """Encode a tool use of another provider, now that it is complete, as complete blocks."""
+        """Encode another provider's completed hosted call or result as complete blocks."""
         part, pieces = self._pending_parts.pop((event.candidate, event.index))
         part = part if event.final is None else event.final
         if isinstance(part, ToolCall) and not part.arguments:
@@ -208,7 +212,7 @@ class Encoder:
         return frames
 
     def _encode_block(self, event: PartStart, path: SourcePath) -> Any:
-        """Encode the block of a started part, empty if deltas will fill it."""
+        """Encode the block of a started part, without the content that deltas will add."""
         part, plan = event.part, self._plan
         if not plan.same_protocol:
             if isinstance(part, Text):
@@ -230,7 +234,7 @@ class Encoder:
         return block
 
     def _encode_call_start(self, part: ToolCall, part_index: int) -> bytes:
-        """Encode the first arguments of a call; free-form input becomes a string in an object."""
+        """Encode the arguments that a call starts with; free-form input becomes a string in an object."""
         index = self._block_index
         if part.shape == "freeform":
             self._freeform_calls.add(index)
@@ -239,7 +243,7 @@ class Encoder:
         return self._encode_arguments(index, part_index, part.arguments)
 
     def _encode_arguments(self, index: int, part_index: int, text: str) -> bytes:
-        """Buffer arguments until an object starts: clients parse partial JSON and fail on other text."""
+        """Encode arguments, buffering them until an object starts: clients fail on other partial JSON."""
         self._unstarted_arguments[index] = text = self._unstarted_arguments[index] + text
         if not text.lstrip().startswith("{"):
             return b""
@@ -290,7 +294,7 @@ class Encoder:
         return start + self._encode_delta(index, "\n\n" + event.text if is_later else event.text)
 
     def _encode_other_delta(self, event: PartDelta, index: int) -> bytes:
-        """Encode a delta with extras, a signature or a citation."""
+        """Encode a delta with extras (fields without canonical counterpart), a signature or a citation."""
         if event.extras and self._plan.same_protocol:
             return self._encode_delta_with_extras(event, index)
         if event.wire_form:
@@ -302,13 +306,13 @@ class Encoder:
         return b"%b%b}}\n\n" % (self._heads[index], _encode_json(event.text))
 
     def _encode_signature(self, event: PartDelta, index: int) -> bytes:
-        """Encode a `signature_delta`, nothing for a signature of another issuer."""
+        """Encode a `signature_delta`; return no bytes unless Anthropic issued the signature."""
         if event.signature is None or event.signature.issuer != FAMILY:
             return b""
         return b'%b"signature_delta","signature":%b}}\n\n' % (_DELTA_HEAD % index, _encode_json(event.signature.data))
 
     def _encode_citation(self, event: PartDelta, citation: Citation, index: int) -> bytes:
-        """Encode a `citations_delta`, nothing for a citation that has no equivalent."""
+        """Encode a `citations_delta`; return no bytes for a citation without an equivalent."""
         if self._plan.same_protocol:
             encoded = encode_citation(citation)
         else:
@@ -321,14 +325,14 @@ class Encoder:
         return b'%b"citations_delta","citation":%b}}\n\n' % (_DELTA_HEAD % index, _encode_json(encoded))
 
     def _encode_delta_with_extras(self, event: PartDelta, index: int) -> bytes:
-        """Encode a delta and restore its extras."""
+        """Encode a delta together with its extras: fields that only Anthropic clients know."""
         frame = self._part_delta(replace(event, extras=None))
         body = msgspec.json.decode(frame.partition(b"\ndata: ")[2], type=dict[str, Any])
         del body["type"]
         return _frame(b"content_block_delta", restore_extras(body, event, FAMILY))
 
     def _report_reasoning(self, event: PartEnd) -> None:
-        """Report a reasoning signature of another issuer."""
+        """Report as a loss a reasoning signature that Anthropic did not issue and no envelope preserves."""
         part = self._open_reasoning.pop((event.candidate, event.index), None)
         if part is not None and isinstance(event.final, Reasoning):
             part = event.final
@@ -336,7 +340,7 @@ class Encoder:
             self._plan.report_unsealed_signature(part, self._paths[event.candidate, event.index])
 
     def _part_end(self, event: PartEnd) -> bytes:
-        """Encode the end of a block, after the rest of its arguments."""
+        """Encode the end of a block, after arguments that are still buffered."""
         self._report_reasoning(event)
         index = self._block_indices.pop((event.candidate, event.index), None)
         if index is None:
@@ -350,13 +354,13 @@ class Encoder:
         return last_delta + _frame(b"content_block_stop", restore_extras({"index": index}, event, FAMILY))
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
-        """Keep the stop reason for `message_delta`."""
+        """Store the stop reason for `message_delta`; return no bytes."""
         if event.candidate == 0:
             self._candidate_end = event
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
-        """Keep the usage; an Anthropic response gets its `message_delta` now, others at the end."""
+    def _store_usage(self, event: UsageReport) -> bytes:
+        """Store the usage; return `message_delta` at once if the provider is Anthropic, else no bytes."""
         self._usage = event.usage
         return self._message_delta(event) if self._plan.same_protocol else b""
 
@@ -380,7 +384,7 @@ class Encoder:
         return _frame(b"message_delta", body)
 
     def _select_counts(self, counts: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-        """Return only the counts that the provider's frame had."""
+        """Return only those counts that the frame of the Anthropic provider had."""
         for token in usage.wire_form if usage is not None else ():
             if token.startswith("anthropic:explicit:"):
                 names = token.removeprefix("anthropic:explicit:").split(",")
@@ -388,7 +392,7 @@ class Encoder:
         return counts
 
     def _notice(self, event: Notice) -> bytes:
-        """Encode a ping, or restore a frame of unknown type."""
+        """Encode a ping, or restore a frame of unknown type from the Anthropic provider."""
         if event.kind == "ping":
             return _frame(b"ping", {})
         if (
@@ -420,7 +424,7 @@ class Encoder:
         PartDelta: _part_delta,
         PartEnd: _part_end,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         Notice: _notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
@@ -439,7 +443,7 @@ def _restore_delta_extras(node: CandidateEnd | UsageReport, body: dict[str, Any]
 
 
 def _frame(kind: bytes, body: dict[str, Any]) -> bytes:
-    """Encode one SSE frame."""
+    """Encode one SSE frame with this event type and JSON body."""
     return encode_sse_frame(msgspec.json.encode({"type": kind.decode(), **body}), kind)
 
 

@@ -54,6 +54,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
+    BoundedMemo,
     collect_extras,
     encode_with_extras,
     mark_extras_seen,
@@ -62,7 +63,6 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.memo import BoundedMemo
 from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
 from toolwire.protocols.anthropic.computer import SINGLE_TOOL, decode_computer
 from toolwire.protocols.anthropic.fields import STRICT_SCHEMA, refuses_forced_choice, refuses_strict
@@ -81,7 +81,7 @@ _SERVER_FIELDS = ("type", "name", "url", "authorization_token", "tool_configurat
 
 
 def attach_servers(tools: tuple[Tool, ...], servers: Raw | UnsetType) -> tuple[Tool, ...]:
-    """Attach each server to its toolset; return the tools unchanged unless they match one to one."""
+    """Attach each entry of `mcp_servers` to its toolset; return the tools unchanged unless they match one to one."""
     if not isinstance(servers, Raw) or not isinstance(entries := decode_json(servers), list):
         return tools
     toolsets = {
@@ -111,7 +111,7 @@ def has_servers(tools: tuple[Tool, ...] | None) -> bool:
 
 
 def _is_server(entry: Any) -> bool:
-    """Tell whether an entry of `mcp_servers` has the known form."""
+    """Tell whether an element of `mcp_servers` is a URL server with a name, as far as its types go."""
     if not isinstance(entry, dict) or entry.get("type") != "url":
         return False
     if not isinstance(entry.get("authorization_token"), str | None):
@@ -120,7 +120,7 @@ def _is_server(entry: Any) -> bool:
 
 
 def _decode_server(entry: dict[str, Any], server_index: int, toolset: dict[str, Any], toolset_index: int) -> McpServer:
-    """Decode an entry of `mcp_servers` together with its toolset; both are given with their index."""
+    """Decode an element of `mcp_servers` together with its toolset; the indices locate both in the request."""
     server_path, toolset_path = f"/mcp_servers/{server_index}", f"/tools/{toolset_index}"
     configuration = _object_or_empty(entry.get("tool_configuration"))
     names, unportable = _allowed_tools(toolset)
@@ -176,7 +176,7 @@ def _object_or_empty(value: Any) -> dict[str, Any]:
 
 
 def encode_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode the toolset of an MCP server and add the server to the plan."""
+    """Return the toolset that declares an MCP server, and add the server itself to the plan."""
     report_unportable_settings(server, plan)
     if server.description is not None:
         plan.report.dropped((*path, "server"), "description")
@@ -196,7 +196,7 @@ _COMPUTER_BETA = "computer-use-2025-11-24"
 
 
 def beta_headers(*, has_connectors: bool, tools: tuple[Tool, ...] | None) -> tuple[tuple[str, str], ...]:
-    """Return the `anthropic-beta` header that another protocol's request needs for its tools."""
+    """Return the `anthropic-beta` header that tools of another protocol's request need, or an empty tuple."""
     has_single_tool = any(
         isinstance(tool, NativeTool) and tool.protocol == FAMILY and tool.kind == SINGLE_TOOL for tool in tools or ()
     )
@@ -338,7 +338,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
     if plan.same_protocol:
         if request.tools is None:
             return None
-        return [_encode_same_protocol_tool(tool, ("tools", index), plan) for index, tool in enumerate(request.tools)]
+        return [_encode_anthropic_tool(tool, ("tools", index), plan) for index, tool in enumerate(request.tools)]
     plan.request = request
     for index, group in enumerate(request.tools or ()):
         if isinstance(group, ToolGroup) and group.description is not None:
@@ -352,14 +352,14 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
     return tools or None
 
 
-def _encode_same_protocol_tool(tool: Tool, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode a tool of an Anthropic client."""
+def _encode_anthropic_tool(tool: Tool, path: SourcePath, plan: EncodingPlan) -> Any:
+    """Encode a tool that came from an Anthropic client."""
     (located_tool,) = flatten_tool(tool, path)
     return encode_tool(located_tool, plan)
 
 
 def encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    """Encode one tool, None if it has no equivalent."""
+    """Encode one tool; report it and return None if Anthropic has no equivalent."""
     tool = located_tool.tool
     if isinstance(tool, NativeTool):
         return tool.body if tool.protocol == FAMILY else _encode_foreign_native(tool, located_tool, plan)
@@ -367,7 +367,7 @@ def encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
 
 
 def _encode_foreign_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    """Encode another protocol's native tool by Anthropic's equivalent, None if there is none."""
+    """Encode another protocol's native tool as Anthropic's equivalent; report it and return None without one."""
     if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
         kind = tool.hosted.kind
         if kind in plan.hosted_kinds:
@@ -421,9 +421,11 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_deferral(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> bool | UnsetType:
-    """Encode `defer_loading` for another protocol's tool, which needs a tool search and excludes a cache mark.
+    """Return True to send `defer_loading`, or UNSET to declare the tool from the start.
 
-    A tool stays deferred once it is found: the provider binds thinking to the tools as declared.
+    A deferred tool from another protocol stays deferred only if tool search is available and the tool has no cache
+    mark; otherwise the change is reported. It stays deferred even once found, since the provider binds thinking to the
+    declared tools.
     """
     if not tool.defer:
         return UNSET
@@ -434,7 +436,7 @@ def _encode_deferral(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_parameters(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> tuple[Raw, bool | None]:
-    """Return `input_schema` and `strict`; a schema that cannot be strict is sent without it."""
+    """Return `input_schema` and `strict`; strict is None for a schema that strict mode rejects."""
     schema, strict = _encode_schema(tool, path, plan), tool.strict
     if strict and not plan.same_protocol and refuses_strict(plan.target.model or ""):
         plan.report.approximated(path, "strict", "the model does not support strict schemas; sent without strict")
@@ -447,7 +449,7 @@ def _encode_parameters(tool: FunctionTool, path: SourcePath, plan: EncodingPlan)
 
 
 def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Raw:
-    """Encode `input_schema`; Anthropic requires one of type `object`."""
+    """Encode `input_schema`, adding `type: object`, which Anthropic requires."""
     if tool.parameters is None:
         reason = "the target requires a schema; set to an empty object"
         plan.report.added(path, "parameters", f"{plan.output_pointer}/input_schema", reason)
@@ -469,7 +471,7 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> 
 
 
 def encode_cache(cache: CacheMark | None, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode a cache mark, UNSET beyond the number that the provider accepts."""
+    """Encode a cache mark; UNSET without one, or beyond the number that the provider accepts."""
     if cache is None:
         return UNSET
     if not plan.same_protocol:
@@ -513,7 +515,7 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> A
 
 
 def _encode_choice_mode(mode: str | None, choice: ToolChoice, request: Request, plan: EncodingPlan) -> ChoiceShape:
-    """Encode type and name of `tool_choice`."""
+    """Encode `tool_choice` for this canonical mode."""
     match mode:
         case "required":
             return ChoiceShape(type="any")
@@ -532,7 +534,7 @@ def _encode_choice_mode(mode: str | None, choice: ToolChoice, request: Request, 
 
 
 def _forced_hosted_tool(request: Request, plan: EncodingPlan) -> str | None:
-    """Return the hosted tool that another protocol's choice forces, None if Anthropic lacks it."""
+    """Return the name of the hosted tool that another protocol's choice forces, None if Anthropic lacks it."""
     tool = None if plan.same_protocol else chosen_native_tool(request)
     return tool.hosted.kind if tool is not None and tool.hosted and has_native(tool, HOSTED_TOOLS) else None
 

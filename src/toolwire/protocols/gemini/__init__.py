@@ -3,7 +3,6 @@
 from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.gemini.computer import COMPUTER_USE
 from toolwire.protocols.gemini.errors import decode_error, encode_error
 from toolwire.protocols.gemini.parts.signatures import DUMMY_SIGNATURE
 from toolwire.protocols.gemini.request import TOKEN_COUNT_API, WIRE_NAMES, decode_request, encode_request
@@ -11,6 +10,7 @@ from toolwire.protocols.gemini.response import decode_response, encode_model, en
 from toolwire.protocols.gemini.rules import check_request
 from toolwire.protocols.gemini.stream_decoder import stream_decoder
 from toolwire.protocols.gemini.stream_encoder import stream_encoder
+from toolwire.protocols.gemini.tools import COMPUTER_USE
 from toolwire.protocols.gemini.wire import FAMILY, ISSUER
 from toolwire.protocols.vendors.google.request import shared_gemini_extras
 

@@ -54,7 +54,10 @@ _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
-    """Decode an error body; the streaming endpoint wraps it in a list of one."""
+    """Decode an error body; `status` is the HTTP status, None inside a stream.
+
+    The streaming endpoint wraps the error in a list of one.
+    """
     form: tuple[str, ...] = (_ERROR_FORM,)
     path = ""
     data: bytes | Raw = validate_json(body, FAMILY)
@@ -92,7 +95,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def _parse_seconds(text: bytes) -> float | None:
-    """Parse the number of a protobuf `Duration`, or return None."""
+    """Parse the number of a protobuf `Duration` such as `3.5s`; return None if there is none."""
     try:
         return float(text)
     except ValueError:
@@ -100,7 +103,7 @@ def _parse_seconds(text: bytes) -> float | None:
 
 
 def encode_error(error: ApiError) -> EncodedBody:
-    """Encode an error, restoring the original spelling of a Gemini error."""
+    """Encode an error; one that came from Gemini keeps the field names it had."""
     report = LossReport()
     same_protocol = _ERROR_FORM in error.wire_form
     code, status_name = ERROR_CODES[error.kind]

@@ -42,7 +42,7 @@ def decode_fast_call(part: PartShape) -> ToolCall | None:
 
 
 def decode_plain_call(call: PlainCallShape, signature: str | UnsetType) -> ToolCall:
-    """Decode a function call and its thought signature, which may be a placeholder."""
+    """Decode a function call with its thought signature; a placeholder signature becomes an extra."""
     id, arguments = unset_to_none(call.id), str(call.args, "utf-8")
     if signature is UNSET:
         return ToolCall(id=id, name=call.name, arguments=arguments)
@@ -55,7 +55,7 @@ def decode_plain_call(call: PlainCallShape, signature: str | UnsetType) -> ToolC
 
 
 def decode_fast_result(part: PartShape) -> ToolResult | None:
-    """Decode a part that holds only a function result of text; return None for anything else."""
+    """Decode a part that holds only a text result of a function; return None for anything else."""
     result = part.function_response
     if type(result) is not ResultShape or part != PartShape(function_response=result):
         return None

@@ -119,7 +119,10 @@ class FieldCase:
         self.snake_names: dict[str, str] = {}
 
     def normalize(self, shape: WireObject, location: str = "") -> None:
-        """Move values in snake_case to their fields; `location` is the object's pointer below the value."""
+        """Move values of snake_case fields to their camelCase fields and record their names.
+
+        `location` is the pointer of the object `shape` below the decoded value.
+        """
         if shape.unknown is UNSET:
             return
         fields = _snake_fields(type(shape))
@@ -143,15 +146,15 @@ class FieldCase:
             del unknown[name]
         shape.unknown = unknown or UNSET
 
-    def adopt(self, outer: "FieldCase", location: str) -> None:
-        """Copy the snake_case names that another value recorded for the object at `location`."""
+    def adopt(self, parent: "FieldCase", location: str) -> None:
+        """Copy the snake_case names that the parent value recorded for the object at `location`."""
         prefix = location + "/"
-        for pointer, name in outer.snake_names.items():
+        for pointer, name in parent.snake_names.items():
             if pointer.startswith(prefix):
                 self.snake_names[pointer[len(prefix) :]] = name
 
     def source_pointer(self, pointer: str, suffix: str = "") -> str:
-        """Return a pointer below the value, without leading slash, in the spelling of the source."""
+        """Return a pointer with its field names as the source spelled them; it has no leading slash."""
         if not pointer:
             return ""
         if not self.snake_names:
@@ -163,7 +166,10 @@ class FieldCase:
     def extras_and_form(
         self, kind: str, *objects: tuple[WireObject, str], wire_form: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """Return the `extras` and `wire_form` arguments of a canonical value made of these objects."""
+        """Return the `extras` and `wire_form` arguments of a canonical value made of these objects.
+
+        Each object is given with its pointer below the value. `kind` names the canonical class.
+        """
         extras = [
             collect_extras(shape, FAMILY, prefix=self.source_pointer(location, "/")) for shape, location in objects
         ]
@@ -174,11 +180,14 @@ class FieldCase:
         return merge_extras(*extras, {"wire_form": wire_form})
 
     def form_tokens(self) -> tuple[str, ...]:
-        """Return one wire-form token for each field in snake_case."""
+        """Return one wire-form token for each snake_case field, so that encoding can restore its spelling."""
         return tuple(_SNAKE_FORM + pointer for pointer in self.snake_names)
 
     def name_tokens(self, kind: str) -> tuple[str, ...]:
-        """Return tokens for renamed fields of this canonical kind, so that losses point to the source."""
+        """Return wire-form tokens that map the fields of a canonical class to their pointers in the source.
+
+        Loss reports use them; fields at their usual pointers need none.
+        """
         if not self.snake_names:
             return ()
         tokens = []
@@ -188,7 +197,10 @@ class FieldCase:
         return tuple(tokens)
 
     def setting_name_tokens(self, kind: str, prefix: str) -> tuple[str, ...]:
-        """Return name tokens for settings under `prefix`: `generationConfig`, or the SDK's `config`."""
+        """Return name tokens, as `name_tokens` does, for settings below `prefix`.
+
+        The prefix is `generationConfig`, or the SDK's `config`.
+        """
         if not self.snake_names and prefix == _SETTINGS_PREFIX:
             return ()
         tokens = []
@@ -199,7 +211,10 @@ class FieldCase:
         return tuple(tokens)
 
     def request_name_tokens(self, kind: str, prefix: str) -> tuple[str, ...]:
-        """Return name tokens for request fields beside the contents, or in the SDK's `config`."""
+        """Return name tokens, as `name_tokens` does, for request fields other than the contents.
+
+        With a prefix, they are in the SDK's `config`.
+        """
         if not self.snake_names and not prefix:
             return ()
         tokens = []
@@ -212,7 +227,7 @@ class FieldCase:
 
 @cache
 def _field_pointers(kind: str) -> tuple[tuple[str, str], ...]:
-    """List the fields of a canonical kind with their usual pointers."""
+    """Return (field, pointer) for the fields of a canonical class, with their usual wire pointers."""
     prefix = kind + "."
     return tuple(
         (name[len(prefix) :], pointer[1:])
@@ -256,7 +271,7 @@ def _is_wire(kind: Any) -> bool:
 
 
 def encode_shape(shape: WireObject, node: Node | None) -> Any:
-    """Return the object in its source's spelling, with the extras of its canonical value."""
+    """Return a wire object spelled as in its source, with the extras of its canonical value `node`."""
     if node is None or (not node.extras and not node.wire_form):
         return shape
     if not (node.extras and FAMILY in node.extras):
@@ -269,7 +284,7 @@ def encode_shape(shape: WireObject, node: Node | None) -> Any:
 
 
 def restore_case(out: dict[str, Any], node: Node) -> dict[str, Any]:
-    """Rename fields back to snake_case where the source had them, innermost first."""
+    """Rename the fields of `out` that were snake_case in the source back to it, innermost first."""
     for token in reversed(node.wire_form):
         if token.startswith(_SNAKE_FORM):
             *parents, last = token[len(_SNAKE_FORM) :].split("/")
@@ -306,6 +321,6 @@ def with_unknown_fields(shape: WireObject) -> dict[str, Any]:
 
 
 def make_extra(name: str, value: Any) -> dict[str, Any]:
-    """Return one source field without canonical counterpart, as an argument of `merge_extras`."""
+    """Return an `extras` argument with one source field that has no canonical counterpart."""
     raw = value if isinstance(value, Raw) else Raw(msgspec.json.encode(value))
     return {"extras": {FAMILY: {"/".join(map(escape_pointer, name.split("/"))): raw}}}

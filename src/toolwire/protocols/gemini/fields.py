@@ -202,7 +202,7 @@ def _check_declaration(path: JsonPath, declaration: JsonObject, names: set[str])
 
 
 def check_config(value: object, *, has_functions: bool, has_tools: bool) -> Findings:
-    """Check `toolConfig` and its function calling mode."""
+    """Check `toolConfig` and its function calling mode against the declared tools."""
     path: JsonPath = ("toolConfig",)
     yield from check_object(path, value, _TOOL_CONFIG)
     calling = with_camel_case_keys(value).get("functionCallingConfig")
@@ -249,16 +249,16 @@ def check_generation(value: object) -> Findings:
 
 
 def content_calls(content: object) -> list[JsonObject]:
-    """List the parts of a content that hold a function call."""
+    """Return the parts of a content that hold a `functionCall`."""
     return _part_members(content, "functionCall")
 
 
 def content_results(content: object) -> list[JsonObject]:
-    """List the parts of a content that hold a function response."""
+    """Return the parts of a content that hold a `functionResponse`."""
     return _part_members(content, "functionResponse")
 
 
 def _part_members(content: object, name: str) -> list[JsonObject]:
-    """List the parts of a content that have this object field."""
+    """Return the parts of a content, with camelCase keys, in which the field `name` is an object."""
     parts = [with_camel_case_keys(part) for _, part in object_items(value_at(content, "parts"), ())]
     return [part for part in parts if isinstance(part.get(name), dict)]

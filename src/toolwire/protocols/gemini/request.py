@@ -26,7 +26,6 @@ from toolwire.codec.losses import LossReport
 from toolwire.codec.token_count import TokenCountApi
 from toolwire.codec.wire.extras import as_dict, merge_extras, restore_extras, track_extras, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader
-from toolwire.protocols.gemini.computer import COMPUTER_USE, with_computer
 from toolwire.protocols.gemini.fast_path import decode_fast
 from toolwire.protocols.gemini.field_case import WIRE_NAMES, FieldCase, restore_case
 from toolwire.protocols.gemini.parts.messages import (
@@ -45,6 +44,7 @@ from toolwire.protocols.gemini.settings import (
     encode_thinking,
 )
 from toolwire.protocols.gemini.tools import (
+    COMPUTER_USE,
     HOSTED_TOOLS,
     NamePlan,
     decode_choice,
@@ -52,6 +52,7 @@ from toolwire.protocols.gemini.tools import (
     encode_choice,
     encode_tool_config,
     encode_tools,
+    with_computer,
 )
 from toolwire.protocols.gemini.wire import FAMILY, GenerationShape, PlainRequestShape, RequestShape, SdkShape
 
@@ -126,7 +127,10 @@ def decode_request(body: bytes, route: Route) -> Request:
 
 
 def _read_fast(body: bytes) -> tuple[RequestShape, tuple[Message, ...]] | None:
-    """Read a request whose contents are all plain in one typed pass; return None for any other."""
+    """Read a request of plain contents in one typed pass; return its other fields and the messages.
+
+    Return None if any content has optional fields.
+    """
     try:
         shape = _decode_plain_request(body)
     except JSON_ERRORS:
@@ -202,7 +206,7 @@ def _decode_model(model: str | UnsetType) -> str | None:
 
 
 def _form_tokens(shape: RequestShape | SdkShape, *, has_settings: bool) -> tuple[str, ...]:
-    """Return wire-form tokens for the SDK's form, a model in the body, and an empty `generationConfig`."""
+    """Return wire-form tokens that record the SDK's layout, a model in the body and an empty `generationConfig`."""
     form: tuple[str, ...] = (_SDK_FORM,) if isinstance(shape, SdkShape) else ()
     if shape.model is not UNSET:
         form += (_BODY_MODEL,)
@@ -212,7 +216,7 @@ def _form_tokens(shape: RequestShape | SdkShape, *, has_settings: bool) -> tuple
 
 
 def _decode_config(config: Any, field_case: FieldCase, location: str) -> tuple[Any, dict[str, Any]]:
-    """Decode `toolConfig` into a tool choice and its extras."""
+    """Decode `toolConfig`; return the tool choice and the request's `extras` and `wire_form` arguments."""
     if config is UNSET:
         return None, {}
     field_case.normalize(config, location)
@@ -225,7 +229,7 @@ def _decode_config(config: Any, field_case: FieldCase, location: str) -> tuple[A
 def _decode_settings(
     generation: Any, field_case: FieldCase, location: str
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Decode `generationConfig` into request fields and extras."""
+    """Decode `generationConfig`; return canonical request fields and `extras` arguments to merge."""
     if generation is UNSET:
         return {}, []
     fields: dict[str, Any] = {}
@@ -257,7 +261,7 @@ def _decode_continuation(shape: Any, field_case: FieldCase, location: str) -> Co
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
-    """Encode a request with its path, and report what Gemini cannot hold."""
+    """Encode a request with its URL path; report as losses what Gemini cannot express."""
     same_protocol = request.origin == FAMILY
     model = request.model if target.model is None else target.model
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=same_protocol)
@@ -295,7 +299,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 
 def _encode_fields(request: Request, lifted_count: int, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode the request fields beside contents and `generationConfig`."""
+    """Encode the request fields other than contents and `generationConfig`."""
     fields: dict[str, Any] = {}
     tools, tool_config = encode_tools(request, plan)
     has_functions = isinstance(tools, list) and any("functionDeclarations" in bag for bag in tools)
@@ -311,7 +315,7 @@ def _encode_fields(request: Request, lifted_count: int, plan: EncodingPlan) -> d
 
 
 def _restore_empty_fields(request: Request, body: dict[str, Any]) -> None:
-    """Add the fields that the source had, but empty."""
+    """Add to `body` the fields that the Gemini client sent without a value."""
     holder = body["config"] if _SDK_FORM in request.wire_form else body
     for token in request.wire_form:
         if token.startswith(_FIELD_FORM):
@@ -319,7 +323,7 @@ def _restore_empty_fields(request: Request, body: dict[str, Any]) -> None:
 
 
 def _route(request: Request, model: str | None, target: Target) -> Route:
-    """Return the path for the model and method."""
+    """Return the route with the URL path for the model and method."""
     stream = request.stream if target.stream is None else target.stream
     method = ":streamGenerateContent?alt=sse" if stream else ":generateContent"
     path = None if model is None else f"/v1beta/{resource_path(model)}{method}"
@@ -358,7 +362,7 @@ def _encode_top_level(request: Request, body: dict[str, Any], plan: EncodingPlan
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
-    """Report fields of a foreign request that Gemini does not have."""
+    """Report as losses the fields of another protocol's request that Gemini does not have."""
     for index, message in enumerate(request.messages):
         if message.id is None and message.name is None and message.status is None and message.phase is None:
             if message.clear_at is not None:
@@ -378,14 +382,14 @@ def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
 
 
 def _report_message(message: Message, index: int, plan: EncodingPlan) -> None:
-    """Report fields of a foreign message that Gemini does not have."""
+    """Report as losses the fields of another protocol's message that Gemini does not have."""
     for field in ("name", "id", "status", "phase", "clear_at"):
         if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
             plan.report.dropped(("messages", index), field)
 
 
 def is_call_id(message: Message) -> bool:
-    """Check whether the message's id is that of a call in it, and is therefore preserved."""
+    """Check whether the message's id equals the id of a call in it, so that dropping the former loses nothing."""
     return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
 
 
@@ -402,7 +406,7 @@ class CountResponse(Struct):
 
 
 def _wrap_request(body: bytes, path: str) -> bytes:
-    """Wrap a request for `countTokens`; beside `generateContentRequest` the API takes only `contents`.
+    """Wrap a request body for `countTokens`, which has settings only inside `generateContentRequest`.
 
     The wrapped request must repeat the model of the path.
     """

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Text, ToolCall
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import report_hosted_counts
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.surface import ModelCard
@@ -24,8 +23,7 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader
-from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
+from toolwire.codec.wire.reader import Reader, decode_timestamp, encode_timestamp
 from toolwire.protocols.gemini.field_case import FieldCase, make_extra, restore_case
 from toolwire.protocols.gemini.parts.content import encode_parts
 from toolwire.protocols.gemini.parts.grounding import decode_grounding, encode_grounding
@@ -105,7 +103,7 @@ _read_content = Reader[ContentShape](ContentShape, FAMILY).read
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
-    """Decode a response body, or a bare content as people store and quote it."""
+    """Decode a response body, or a bare content, as programs store it."""
     with track_extras() as extras:
         shape = read_response(body)
         if shape.candidates is UNSET and shape.unknown is not UNSET and shape.unknown.keys() >= {"role", "parts"}:
@@ -169,12 +167,12 @@ def _decode_candidates(shapes: list[CandidateShape]) -> tuple[Candidate, ...]:
 
 
 def _candidate_extras(candidate: Candidate) -> dict[str, Any]:
-    """Return the extras of a candidate, marked as having no index in the source."""
+    """Return the `extras` and `wire_form` arguments of a candidate that had no index in the source."""
     return {"extras": candidate.extras, "wire_form": (*candidate.wire_form, _NO_INDEX)}
 
 
 def decode_created(shape: ResponseShape) -> tuple[float | None, dict[str, Any]]:
-    """Return the creation time, and the arguments that keep its spelling or an unreadable value."""
+    """Decode the creation time; return it, and arguments that keep its spelling or an unreadable value."""
     if shape.create_time is UNSET:
         return None, {}
     if (created := decode_timestamp(shape.create_time)) is None:
@@ -224,7 +222,10 @@ def decode_stop(finish_reason: Any, *, has_calls: bool, wire_form: tuple[str, ..
 def decode_feedback(
     shape: FeedbackShape, field_case: FieldCase, *, without_candidates: bool
 ) -> tuple[Candidate | None, dict[str, Any]]:
-    """Decode prompt feedback; a blocked prompt without candidates becomes one filtered candidate."""
+    """Decode prompt feedback; return a candidate and the response's `extras` and `wire_form` arguments.
+
+    The candidate stands for a blocked prompt; it is None if the prompt was not blocked or there are candidates.
+    """
     field_case.normalize(shape, "promptFeedback")
     location = field_case.source_pointer("promptFeedback")
     if not without_candidates or shape.block_reason is UNSET:
@@ -265,7 +266,7 @@ def decode_usage(shape: UsageShape) -> Usage:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    """Encode a response, and report what Gemini cannot hold."""
+    """Encode a response; report as losses what Gemini cannot express."""
     same_protocol = response.origin == FAMILY
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, for_client=True)
     if same_protocol and _CONTENT_FORM in response.wire_form and len(response.candidates) == 1:
@@ -295,7 +296,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def _encode_candidates(response: Response, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Encode the candidates, and a blocked prompt as `promptFeedback`."""
+    """Write the candidates into `body`; a blocked prompt becomes `promptFeedback`."""
     candidates = [
         _encode_candidate(candidate, number, plan)
         for number, candidate in enumerate(response.candidates)
@@ -309,7 +310,7 @@ def _encode_candidates(response: Response, body: dict[str, Any], plan: EncodingP
 
 
 def encode_created(created: float | None, wire_form: tuple[str, ...], body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `createTime`, in the spelling of the source if it has one."""
+    """Write `createTime` into `body`, spelled as in the source if that was Gemini."""
     for token in wire_form:
         if token.startswith(_CREATED_FORM) and plan.same_protocol:
             body["createTime"] = token.removeprefix(_CREATED_FORM)
@@ -319,7 +320,7 @@ def encode_created(created: float | None, wire_form: tuple[str, ...], body: dict
 
 
 def _encode_candidate(candidate: Candidate, number: int, plan: EncodingPlan) -> Any:
-    """Encode one candidate; foreign messages are joined into one content."""
+    """Encode one candidate; messages of another protocol's response are joined into one content."""
     path: SourcePath = ("candidates", number)
     shape: dict[str, Any] = {}
     if plan.same_protocol:
@@ -353,7 +354,7 @@ def _locate_parts(message: Message, path: SourcePath) -> list[LocatedPart]:
 
 
 def report_message(message: Any, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report fields of a foreign message or message start that Gemini does not have."""
+    """Report as losses the fields of another protocol's message that Gemini does not have."""
     for field in ("id", "status", "phase", "name"):
         if getattr(message, field) is not None:
             if field == "id" and isinstance(message, Message) and is_call_id(message):
@@ -400,7 +401,7 @@ def encode_usage(usage: Usage, plan: EncodingPlan) -> Any:
 
 
 def report_response(response: Response, plan: EncodingPlan) -> None:
-    """Report fields of a foreign response that Gemini does not have."""
+    """Report as losses the fields of another protocol's response that Gemini does not have."""
     if response.error is not None:
         plan.report.dropped(("error",), "", "the target reports errors outside the response")
     if response.continuation is not None and response.continuation.id is not None:

@@ -28,9 +28,9 @@ _JSON_SCHEMA = Dialect(name="json-schema", unsupported_keywords=word_set("nullab
 
 
 def decode_schema(schema: Raw, name: str) -> tuple[Raw, dict[str, Any]]:
-    """Convert an OpenAPI schema to JSON Schema, and return the arguments that keep the original.
+    """Convert an OpenAPI schema to JSON Schema; return it and the arguments that keep the original.
 
-    A schema that cannot be converted without loss is returned unchanged.
+    A schema that cannot be converted without loss is returned unchanged. `name` is its field.
     """
     fitted = fit_schema(schema, _JSON_SCHEMA)
     if not fitted.changes or any(change.kind == "dropped" for change in fitted.changes):
@@ -95,7 +95,10 @@ _decode_formats = msgspec.json.Decoder(list[_Format]).decode
 
 
 def decode_sampling(shape: Any, field_case: FieldCase, location: str) -> tuple[Sampling | None, dict[str, Any]]:
-    """Decode sampling settings; a fractional `topK` is returned as extras."""
+    """Decode sampling settings; return them and `extras` and `wire_form` arguments.
+
+    A fractional `topK` becomes an extra.
+    """
     fields = {name: unset_to_none(getattr(shape, wire)) for name, wire in _SAMPLING_FIELDS.items()}
     extras: dict[str, Any] = {}
     top_k = shape.top_k
@@ -114,7 +117,10 @@ def decode_sampling(shape: Any, field_case: FieldCase, location: str) -> tuple[S
 
 
 def decode_thinking(shape: ThinkingShape, field_case: FieldCase, location: str) -> tuple[Thinking, dict[str, Any]]:
-    """Decode `thinkingConfig`; a budget of 0 disables thinking, and -1 leaves it to the model."""
+    """Decode `thinkingConfig`; return it and `extras` and `wire_form` arguments.
+
+    A budget of 0 disables thinking, and -1 leaves it to the model.
+    """
     config_location = location + "thinkingConfig"
     field_case.normalize(shape, config_location)
     budget, level = unset_to_none(shape.thinking_budget), unset_to_none(shape.thinking_level)
@@ -145,7 +151,10 @@ def decode_thinking(shape: ThinkingShape, field_case: FieldCase, location: str) 
 
 
 def decode_output(shape: Any, field_case: FieldCase, location: str) -> tuple[OutputFormat | None, dict[str, Any]]:
-    """Decode the output format from `responseMimeType` and a schema, or from `responseFormat`."""
+    """Decode the output format; return it and `extras` and `wire_form` arguments.
+
+    It comes from `responseMimeType` and a schema, or from `responseFormat`.
+    """
     if (decoded := _decode_format(shape, location)) is not None:
         return decoded
     mime_type = shape.response_mime_type
@@ -167,7 +176,7 @@ def decode_output(shape: Any, field_case: FieldCase, location: str) -> tuple[Out
 def _decode_output_schema(
     shape: Any, field_case: FieldCase, location: str
 ) -> tuple[Raw | None, list[str], dict[str, Any]]:
-    """Return the schema of `responseJsonSchema` or `responseSchema`, wire-form tokens and extras."""
+    """Decode `responseJsonSchema` or `responseSchema`; return schema, wire-form tokens and `extras` arguments."""
     schema, form = unset_to_none(shape.response_json_schema), []
     extras: dict[str, Any] = {}
     if schema is not None and _CAPITAL_TYPES.search(bytes(schema)):
@@ -184,7 +193,10 @@ def _decode_output_schema(
 
 
 def _decode_format(shape: Any, location: str) -> tuple[OutputFormat, dict[str, Any]] | None:
-    """Decode Vertex AI's `responseFormat` if it asks for text only; it also stays in the extras."""
+    """Decode Vertex AI's `responseFormat`; return None unless it asks for text only.
+
+    The field also stays in the extras, which are returned with the format.
+    """
     if any(getattr(shape, field) is not UNSET for field in _OUTPUT_FIELDS):
         return None
     formats = {"responseFormat": shape.response_format, **(shape.unknown or {})}
@@ -214,7 +226,7 @@ def _decode_format(shape: Any, location: str) -> tuple[OutputFormat, dict[str, A
 
 
 def _output_extras(shape: Any, field_case: FieldCase, location: str) -> dict[str, Any]:
-    """Keep an output format that other protocols do not have, together with its schema."""
+    """Return an `extras` argument that keeps an output format unknown to other protocols, with its schema."""
     names = {
         "responseMimeType": shape.response_mime_type,
         "responseSchema": shape.response_schema,
@@ -232,7 +244,7 @@ def _output_extras(shape: Any, field_case: FieldCase, location: str) -> dict[str
 
 
 def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write sampling settings into `generationConfig` fields."""
+    """Write sampling settings into `out`, the fields of `generationConfig`."""
     sampling = request.sampling
     if sampling is None:
         return
@@ -251,7 +263,7 @@ def encode_sampling(request: Request, out: dict[str, Any], plan: EncodingPlan) -
 
 
 def encode_thinking(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `thinkingConfig` into `generationConfig` fields."""
+    """Write `thinkingConfig` into `out`, the fields of `generationConfig`."""
     thinking = request.thinking
     if thinking is None:
         return
@@ -272,7 +284,7 @@ def encode_thinking(request: Request, out: dict[str, Any], plan: EncodingPlan) -
 
 
 def _encode_same_protocol_thinking(thinking: Thinking) -> ThinkingShape:
-    """Encode the thinking settings of a Gemini request as they were received."""
+    """Encode the thinking settings of a Gemini client, with the fields that the client used."""
     shape = ThinkingShape(thinking_budget=none_to_unset(thinking.budget_tokens))
     if thinking.visibility is not None:
         shape.include_thoughts = thinking.visibility != "omitted"
@@ -285,7 +297,7 @@ def _encode_same_protocol_thinking(thinking: Thinking) -> ThinkingShape:
 
 
 def _encode_foreign_thinking(thinking: Thinking, plan: EncodingPlan) -> ThinkingShape:
-    """Choose a thinking level or budget that the target model takes."""
+    """Encode another protocol's thinking settings as a level or budget that the target model takes."""
     model = plan.target.model or ""
     effort, path = thinking.effort, ("thinking",)
     if thinking.enabled is False or effort == "none":
@@ -315,7 +327,7 @@ def _encode_foreign_thinking(thinking: Thinking, plan: EncodingPlan) -> Thinking
 
 
 def encode_output(request: Request, out: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write the output format into `generationConfig` fields."""
+    """Write the output format into `out`, the fields of `generationConfig`."""
     output = request.output
     if output is None:
         return
@@ -336,7 +348,7 @@ def encode_output(request: Request, out: dict[str, Any], plan: EncodingPlan) -> 
 
 
 def _encode_same_protocol_output(output: OutputFormat, out: dict[str, Any]) -> None:
-    """Write the output format of a Gemini request as it was received."""
+    """Write the output format of a Gemini client into `out`, with the fields that the client used."""
     if _FORMATS_FORM in output.wire_form:
         return
     kind: Any = output.kind

@@ -76,7 +76,7 @@ class ChunkSplitter:
         self._inner: SseSplitter | JsonObjectSplitter | None = None
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the chunks that these bytes complete."""
+        """Return the JSON chunks that these bytes complete."""
         if self._inner is None:
             data = data.lstrip()
             if not data:
@@ -85,7 +85,7 @@ class ChunkSplitter:
         return self._inner.feed(data)
 
     def close(self) -> list[bytes]:
-        """Return what remains in the buffer."""
+        """Return the incomplete chunk that remains in the buffer, if any."""
         return [] if self._inner is None else self._inner.close()
 
 
@@ -103,7 +103,7 @@ class JsonObjectSplitter:
         self._escaped = False
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the objects that these bytes complete."""
+        """Return the JSON objects that these bytes complete."""
         objects: list[bytes] = []
         start = 0
         position = 0
@@ -135,7 +135,7 @@ class JsonObjectSplitter:
         return objects
 
     def _buffer(self, data: bytes) -> None:
-        """Buffer an incomplete object, up to the frame limit."""
+        """Buffer the bytes of an incomplete object; raise an error beyond the frame limit."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LIMIT_FRAME:
@@ -162,7 +162,7 @@ class PartialArguments:
         self._in_string = False
 
     def add(self, piece: PartialArgumentShape) -> str:
-        """Add one value or piece of a string; return the new JSON text."""
+        """Add a value or a piece of a string; return the JSON text that this adds to the arguments."""
         path = "" if piece.json_path is UNSET else piece.json_path
         steps = _parse_path(path)
         if not steps:
@@ -187,11 +187,11 @@ class PartialArguments:
         return added
 
     def close(self) -> str:
-        """Return the closing JSON text."""
+        """Return the JSON text that closes all open strings, arrays and objects."""
         return self._close_to(0) if self._containers else "{}"
 
     def _enter(self, steps: list[str | int]) -> str:
-        """Close the containers that the path leaves, and open those that it enters."""
+        """Move to the value at a path; return the JSON text that closes and opens containers on the way."""
         shared = 0
         while shared < min(len(steps), len(self._path)) - 1 and steps[shared] == self._path[shared]:
             shared += 1
@@ -205,7 +205,7 @@ class PartialArguments:
         return "".join(out)
 
     def _close_to(self, depth: int) -> str:
-        """Close containers down to this depth."""
+        """Close containers down to this depth; return the closing JSON text."""
         closing = '"' if self._in_string else ""
         self._in_string = False
         while len(self._containers) > depth:
@@ -222,7 +222,7 @@ class _Container:
         self._count = 0
 
     def enter(self, step: str | int) -> str:
-        """Return the text before the next value: comma, key, or skipped elements."""
+        """Return the JSON text before the next value: a comma, a key, or nulls for skipped elements."""
         comma = "," if self._count else ""
         if not self.array:
             key = str(step)
@@ -288,7 +288,7 @@ class CandidateState:
             self.extras_and_form = _merge_chunk_extras(self.extras_and_form, extras)
 
     def _decode_content(self, shape: ContentShape, events: list[Event]) -> None:
-        """Start the message with the first content, and decode its parts."""
+        """Append the start of the message if it is the first content, and the events of its parts."""
         if not self.started:
             self.started = True
             without_parts = ContentShape(parts=[], role=shape.role, unknown=shape.unknown, nulls=shape.nulls)
@@ -301,7 +301,7 @@ class CandidateState:
             self._decode_part(part, events)
 
     def _decode_part(self, part: PartShape, events: list[Event]) -> None:
-        """Decode one part: more text, partial arguments, or a complete part."""
+        """Append the events of one part: more text, partial arguments, or a complete part."""
         if type(part.text) is str and part == PartShape(text=part.text, thought=part.thought):
             self.append_text(part.text, "thought" if part.thought is True else "text", events)
             return
@@ -318,7 +318,7 @@ class CandidateState:
         self._emit_part(decoded, events)
 
     def append_text(self, text: str, kind: str, events: list[Event]) -> None:
-        """Append text to the open part, or open a part for it."""
+        """Append text to the open part of this kind, or open a part for it."""
         if not text:
             return
         if self._kind != kind or self._signature_parts:
@@ -334,7 +334,7 @@ class CandidateState:
 
     @property
     def open_text(self) -> tuple[int, TextPieces] | None:
-        """The index and pieces of the open plain text, or None."""
+        """The index and pieces of the open text part; None if another kind of part, or none, is open."""
         return (
             (self._next_index, self._texts[self._next_index])
             if self._kind == "text" and not self._signature_parts
@@ -342,7 +342,7 @@ class CandidateState:
         )
 
     def _emit_part(self, part: Part, events: list[Event]) -> None:
-        """Emit a complete part as start, delta and end."""
+        """Append start, delta and end of a complete part to `events`."""
         index, number = self._next_index, self.number
         empty_part: Part = part
         delta: PartDelta | None = None
@@ -362,7 +362,7 @@ class CandidateState:
         self._next_index += 1
 
     def _append_call(self, part: PartShape, call: CallShape, events: list[Event]) -> None:
-        """Append partial arguments. The first chunk names the call; the last has no `willContinue`."""
+        """Append partial arguments to the call; the first chunk opens it, one without `willContinue` ends it."""
         if call.name is not UNSET:
             self._end_part(events)
             self.has_calls = True
@@ -383,7 +383,7 @@ class CandidateState:
             self._end_part(events)
 
     def _end_part(self, events: list[Event]) -> None:
-        """End the open part, then emit signatures that arrived after it."""
+        """Append the end of the open part to `events`, then signatures that arrived for it."""
         if self._open_call is not None:
             index, arguments = self._open_call
             events.append(PartDelta(index=index, text=arguments.close(), candidate=self.number, plain=True))
@@ -399,7 +399,10 @@ class CandidateState:
             self._emit_part(signature_part, events)
 
     def _emit_citations(self, events: list[Event]) -> None:
-        """Emit citations of the open text; those of earlier parts came too late and are a loss."""
+        """Append the citations of the open text to `events`.
+
+        Grounding arrives with the last chunk, when earlier texts have ended; their citations stay in the extras.
+        """
         texts = self._texts
         parts = [
             Text(text="".join(texts[index])) if index in texts else Reasoning() for index in range(self._next_index + 1)
@@ -415,7 +418,7 @@ class CandidateState:
             events += [PartDelta(index=index, candidate=number, annotation=citation) for citation in last.annotations]
 
     def finish(self, events: list[Event]) -> None:
-        """Emit citations, the end of the message and the stop."""
+        """Append citations, the end of the message and the stop reason to `events`."""
         if self.extras_and_form and self._kind == "text":
             self._emit_citations(events)
         self._end_part(events)
@@ -432,7 +435,7 @@ def _is_partial(call: CallShape) -> bool:
 
 
 def _merge_chunk_extras(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Merge extras of several chunks; a later value replaces an earlier one."""
+    """Merge the `extras` and `wire_form` arguments of several chunks; a later value replaces an earlier one."""
     merged = merge_extras(earlier, later)
     return {**merged, "wire_form": tuple(dict.fromkeys(merged["wire_form"]))}
 
@@ -451,7 +454,7 @@ class Decoder:
         self._extras_and_form: dict[str, Any] = {}
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode these bytes."""
+        """Decode the next bytes into events."""
         if self._ended:
             return []
         try:
@@ -460,12 +463,12 @@ class Decoder:
             return self._fail_stream(str(error))
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """Emit an error of the stream itself, after which nothing is read."""
+        """Return the failure event for a broken stream; nothing after this is decoded."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def close(self) -> list[Event]:
-        """Emit the end of the response, or an error if the stream is incomplete."""
+        """Return the end of the response, or a failure event if the stream is incomplete."""
         if self._ended:
             return []
         try:
@@ -524,7 +527,7 @@ class Decoder:
         return True
 
     def _decode_chunk(self, shape: ResponseShape, events: list[Event]) -> None:
-        """Decode any chunk."""
+        """Append the events of any chunk to `events`."""
         if shape.unknown is not UNSET and (error := shape.unknown.get("error")) is not None:
             self._decode_error_chunk(error, events)
             return
@@ -548,7 +551,7 @@ class Decoder:
                 self._open_texts.pop(number, None)
 
     def _start(self, shape: ResponseShape, events: list[Event]) -> None:
-        """Emit the start of the response from the first chunk."""
+        """Append the start of the response, from its first chunk, to `events`."""
         self._started = True
         field_case = FieldCase()
         field_case.normalize(shape)
@@ -564,7 +567,7 @@ class Decoder:
         events.append(start)
 
     def _decode_feedback(self, shape: ResponseShape) -> None:
-        """Store a blocked prompt, which is emitted at the end."""
+        """Store a blocked prompt as a candidate, whose events come at the end."""
         if shape.prompt_feedback is UNSET:
             return
         blocked, extras = decode_feedback(shape.prompt_feedback, FieldCase(), without_candidates=not self._candidates)
@@ -579,7 +582,7 @@ class Decoder:
             self._usage = usage
 
     def _decode_error_chunk(self, error: Raw, events: list[Event]) -> None:
-        """Emit an error chunk as the end of the stream."""
+        """Append the failure event of an error chunk, which ends the stream, to `events`."""
         self._ended = True
         try:
             decoded = decode_error(msgspec.json.encode({"error": error}), None)

@@ -24,10 +24,9 @@ from toolwire.canonical.events import (
 )
 from toolwire.canonical.fold import TextPieces
 from toolwire.canonical.response import Stop, Usage
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.sequencer import PartSequencer
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.interface import ResponseContext, StreamEncoder, Target
 from toolwire.codec.losses import LossReport, SourcePath
@@ -56,7 +55,7 @@ class OpenPart:
         self.pieces = TextPieces()
 
     def complete_part(self) -> Part:
-        """Return the part with its collected text."""
+        """Return the part with the text that its deltas added."""
         part, text = self.part, "".join(self.pieces)
         if isinstance(part, ToolCall):
             return replace(part, arguments=part.arguments + text)
@@ -134,18 +133,22 @@ class Encoder:
         return b"".join(out)
 
     def _encode(self, event: Event) -> bytes:
-        """Encode one event; events of other protocols are first ordered part by part."""
+        """Encode one event, with any held-back events that it makes ready, as chunks.
+
+        If the provider speaks another protocol, its parts may interleave. Their events are held back until the parts
+        before them have ended.
+        """
         if type(event) is ResponseStart:
             self._plan.same_protocol = event.origin == FAMILY
         return self._encode_events((event,) if self._plan.same_protocol else self._sequencer.order(event))
 
     def _encode_events(self, events: Iterable[Event]) -> bytes:
-        """Encode events with their handlers; others have no counterpart."""
+        """Encode each event with its handler; events without a handler add no bytes."""
         handlers = self._HANDLERS
         return b"".join([handlers[type(event)](self, event) for event in events if type(event) in handlers])
 
     def close(self) -> bytes:
-        """Encode buffered events, and an error if the response is incomplete."""
+        """Encode held-back events, and an error if the response is incomplete."""
         if self._ended:
             return b""
         buffered = self._encode_events(self._sequencer.close())
@@ -155,7 +158,7 @@ class Encoder:
         return buffered + self._fail_response(ResponseFailed(error=error))
 
     def _start_response(self, event: ResponseStart) -> bytes:
-        """Prepare the fields that every chunk repeats."""
+        """Prepare the fields that every chunk repeats; return no bytes."""
         self._plan.same_protocol = event.origin == FAMILY
         self._usage = event.usage
         if event.model is not None:
@@ -183,7 +186,7 @@ class Encoder:
         return encode_sse_frame(_encode_json({**body, **head}))
 
     def _start_message(self, event: MessageStart) -> bytes:
-        """Store the start of a message, and report its fields that Gemini does not have."""
+        """Store the start of a message, report its fields that Gemini lacks, and return no bytes."""
         self._messages.setdefault(event.candidate, event)
         if not self._plan.same_protocol:
             path = ("candidates", event.candidate, "messages", event.message)
@@ -191,7 +194,7 @@ class Encoder:
         return b""
 
     def _start_part(self, event: PartStart) -> bytes:
-        """Open a part: text is streamed, anything else is collected."""
+        """Open a part and encode its first text; parts other than text are collected until they end."""
         key, message = (event.candidate, event.index), (event.candidate, event.message)
         position = self._source_counts.get(message, 0)
         self._source_counts[message] = position + 1
@@ -213,7 +216,7 @@ class Encoder:
         return self._encode_text(key, text)
 
     def _can_stream(self, part: Part) -> bool:
-        """Check whether a part can be sent piece by piece."""
+        """Check whether a part can be sent piece by piece: text or thoughts without signature, extras and media."""
         if isinstance(part, Refusal):
             return True
         if not isinstance(part, Text | Reasoning):
@@ -224,7 +227,7 @@ class Encoder:
         return not is_signed and not has_extras and not has_media
 
     def _report_reasoning(self, part: Reasoning, path: SourcePath) -> None:
-        """Report fields of a foreign thought that Gemini does not have."""
+        """Report as losses the fields of another protocol's thought that Gemini does not have."""
         if part.signature is not None:
             self.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
         if part.id is not None:
@@ -242,7 +245,7 @@ class Encoder:
         return _CHUNK_HEAD + _encode_json(text) + tail
 
     def _encode_part_delta(self, event: PartDelta) -> bytes:
-        """Encode a delta, or collect it."""
+        """Encode a text delta; anything else is collected until the part ends and returns no bytes."""
         key = (event.candidate, event.index)
         if (open_part := self._open_parts.get(key)) is not None:
             open_part.pieces.append(event.text)
@@ -259,7 +262,7 @@ class Encoder:
         return encoded
 
     def _encode_signature(self, event: PartDelta, key: tuple[int, int]) -> bytes:
-        """Defer a signature of Google's; report one of another issuer."""
+        """Hold Google's signature for a later part; report any other as a loss."""
         if event.signature is None:
             return b""
         if event.signature.issuer != ISSUER:
@@ -268,7 +271,7 @@ class Encoder:
         return self._defer_signature(event.candidate, event.signature)
 
     def _defer_signature(self, candidate: int, signature: Signature) -> bytes:
-        """Hold a signature for the next call; send it as a separate part before another signature.
+        """Hold a signature for the next call; return the part of an earlier signature still held.
 
         Google's streams also put the signature of a text on the call that follows it.
         """
@@ -279,7 +282,7 @@ class Encoder:
         return self._encode_parts(candidate, [PartShape(text="", thought=True, thought_signature=pending.data)])
 
     def _end_part(self, event: PartEnd) -> bytes:
-        """End a part, and encode it if it was collected."""
+        """End a part; return its chunk if it was collected."""
         key = (event.candidate, event.index)
         _, texts = self._open_texts.pop(key, (b"", TextPieces()))
         if (open_part := self._open_parts.pop(key, None)) is None:
@@ -321,12 +324,12 @@ class Encoder:
         return self._encode_chunk({"candidates": [{"content": content, "index": candidate}]})
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
-        """Store the end of a candidate for the last chunk."""
+        """Store the end of a candidate for the last chunk; return no bytes."""
         self._candidate_ends[event.candidate] = event
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
-        """Store token counts for the last chunk."""
+    def _store_usage(self, event: UsageReport) -> bytes:
+        """Store token counts for the last chunk; return no bytes."""
         self._usage = event.usage
         return b""
 
@@ -351,7 +354,7 @@ class Encoder:
         return self._encode_chunk(body)
 
     def _encode_last_candidate(self, number: int) -> Any:
-        """Encode the candidate of the last chunk."""
+        """Encode a candidate for the last chunk, with finish reason and citations."""
         plan, candidate_end = self._plan, self._candidate_ends.get(number)
         if candidate_end is not None and BLOCKED_FORM in candidate_end.wire_form and plan.same_protocol:
             return None
@@ -374,7 +377,7 @@ class Encoder:
         )
 
     def _encode_last_content(self, start: MessageStart | None, number: int) -> Any:
-        """Encode an empty content, with a signature that is still pending."""
+        """Encode the empty content of the last chunk, with a signature that is still held."""
         signature = self._pending_signatures.pop(number, None)
         parts = [PartShape(text="", thought_signature=UNSET if signature is None else signature.data)]
         if start is None or not self._plan.same_protocol or not (start.extras or start.wire_form):
@@ -382,7 +385,7 @@ class Encoder:
         return encode_content(start, parts)
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
-        """Encode an error as the end of the stream."""
+        """Encode an error chunk, which ends the stream."""
         self._ended = True
         body = encode_error(event.error).body
         text = _encode_json(body[0] if isinstance(body, list) else body)
@@ -396,7 +399,7 @@ class Encoder:
         PartDelta: _encode_part_delta,
         PartEnd: _end_part,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
         Notice: _encode_notice,

@@ -2,8 +2,11 @@
 
 A wire tool is a bag: a list of functions, and each hosted tool under its own name. Canonically each is a separate
 tool, and its `wire_form` names the bag it came from.
+
+Adapter for Google's computer use in `generateContent` requests.
 """
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,7 +14,17 @@ from msgspec import UNSET, Raw
 
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
+from toolwire.canonical.tools import (
+    Computer,
+    FreeformTool,
+    FunctionTool,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.encoding.computer import ComputerUseAdapter
 from toolwire.codec.encoding.hosted_tools import (
     HostedToolNames,
     choosable_tools,
@@ -39,8 +52,18 @@ from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_e
 from toolwire.protocols.gemini.parts.calls import is_before_gemini_3
 from toolwire.protocols.gemini.settings import decode_schema, schema_dialect
 from toolwire.protocols.gemini.wire import FAMILY, CallingShape, DeclarationShape
+from toolwire.protocols.vendors.google.computer import (
+    declare_computer,
+    decode_computer_call,
+    decode_computer_result,
+    encode_computer_call,
+    encode_computer_result,
+    with_computer_tools,
+)
+from toolwire.protocols.vendors.google.computer_actions import encode_computer_actions
 from toolwire.protocols.vendors.google.request import OPENAPI, has_only_strict_tools
 from toolwire.protocols.vendors.google.tools import (
+    GEMINI,
     INTERACTIONS,
     LIST_MEMBERS,
     decode_gemini_server,
@@ -81,7 +104,7 @@ class NamePlan(ToolNamePlan):
     """Tool names for Gemini, which must start with a letter or an underscore."""
 
     def _with_digest(self, readable: str, key: tuple[str | None, str], tries: int = 0) -> str:
-        """Derive a legal name, prefixed with an underscore if it starts with another character."""
+        """Derive a legal tool name from `readable`, prefixed with an underscore if its start is illegal."""
         name = super()._with_digest(readable, key, tries)
         if name[0].isalpha() or name[0] == "_":
             return name
@@ -92,7 +115,10 @@ class NamePlan(ToolNamePlan):
 
 
 def decode_tools(tools: Any, location: str) -> tuple[tuple[Tool, ...] | None, tuple[str, ...]]:
-    """Decode the tools; return them with wire-form tokens for the list of bags."""
+    """Decode the tools; return them with wire-form tokens that record how they were grouped.
+
+    Gemini groups tools in objects ("bags"), each with a list of functions or hosted tools.
+    """
     if tools is UNSET:
         return None, ()
     decoded: list[Tool] = []
@@ -124,7 +150,10 @@ def decode_tools(tools: Any, location: str) -> tuple[tuple[Tool, ...] | None, tu
 def _decode_functions(  # noqa: PLR0917
     value: Raw, path: str, bag: int, name: str, tools: list[Tool], wire_form: list[str]
 ) -> None:
-    """Append the function declarations of one bag, or a wire-form token if there are none."""
+    """Append the function declarations of one bag to `tools`.
+
+    If the list is empty or null, append a token for it to `wire_form` instead.
+    """
     try:
         declarations = _decode_elements(value)
     except msgspec.DecodeError:
@@ -139,7 +168,10 @@ def _decode_functions(  # noqa: PLR0917
 
 
 def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
-    """Decode one function declaration with its schemas in either dialect."""
+    """Decode one function declaration, whose schemas may be JSON Schema or OpenAPI.
+
+    `bag` is the wire-form token of its bag, the object it is grouped in.
+    """
     shape = _read_declaration(raw, path)
     name, description, schema = shape.name, shape.description, shape.parameters_json_schema
     if schema is not UNSET and shape == DeclarationShape(
@@ -188,7 +220,7 @@ def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
 
 
 def _decode_native(name: str, value: Raw, path: str, bag: int, *wire_form: str) -> NativeTool:
-    """Decode one hosted tool of a bag."""
+    """Decode one hosted tool; `bag` is the index of the object that it is grouped in."""
     member = to_camel_case(name)
     kind = HOSTED_TOOLS.kind(member) or to_snake_case(member)
     has_snake_case = b'"exclude_domains"' in bytes(value)
@@ -213,7 +245,7 @@ def _decode_native(name: str, value: Raw, path: str, bag: int, *wire_form: str) 
 
 
 def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, dict[str, Any]]:
-    """Encode the tools; return them with the `toolConfig` fields that they need."""
+    """Encode the tools; return them with the `toolConfig` fields that they require."""
     if plan.same_protocol:
         return (None if request.tools is None else _encode_same_protocol_tools(request, plan)), {}
     plan.request = request
@@ -250,7 +282,7 @@ def _encode_foreign_native(
     *,
     with_functions: bool,
 ) -> None:
-    """Add a native tool of another protocol to the hosted tools, or report that Gemini has no such tool."""
+    """Append another protocol's native tool to `hosted_tools`; report it if Gemini has no such tool."""
     path = located_tool.path
     if tool.protocol == INTERACTIONS and (bag := to_gemini_tool(tool, path, plan.report, config)) is not None:
         if not _conflicts_with_functions(located_tool, plan, with_functions=with_functions):
@@ -274,7 +306,7 @@ def _conflicts_with_functions(located_tool: LocatedTool, plan: EncodingPlan, *, 
 
 
 def _add_google_tool(member: str, body: dict[str, Any], hosted_tools: list[Any]) -> None:
-    """Add a hosted tool to its bag; members such as `mcpServers` hold a list."""
+    """Add a hosted tool to `hosted_tools` under the field `member`; fields such as `mcpServers` hold a list."""
     bag = next((candidate for candidate in hosted_tools if member in candidate), None)
     if member not in LIST_MEMBERS:
         hosted_tools += [{member: body}] if bag is None else []
@@ -287,7 +319,7 @@ def _add_google_tool(member: str, body: dict[str, Any], hosted_tools: list[Any])
 def _encode_hosted(
     tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan, *, with_functions: bool
 ) -> list[Any]:
-    """Encode a hosted tool of another provider as Google's counterpart."""
+    """Return Google's counterpart of another provider's hosted tool, in a list; empty if functions exclude it."""
     if _conflicts_with_functions(located_tool, plan, with_functions=with_functions):
         return []
     if with_functions:
@@ -297,7 +329,7 @@ def _encode_hosted(
 
 
 def _encode_same_protocol_tools(request: Request, plan: EncodingPlan) -> Any:
-    """Encode each tool in the bag it came from; tools without a bag go to the first one."""
+    """Encode a Gemini client's tools grouped as the client grouped them; new ones join the first group."""
     bags: dict[int, dict[str, Any]] = {}
     for token in request.wire_form:
         if token.startswith(_BAG_FORM):
@@ -327,7 +359,7 @@ def _encode_same_protocol_tools(request: Request, plan: EncodingPlan) -> Any:
 def _encode_function(
     tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan, *, validated: bool = False
 ) -> Any:
-    """Encode one function or freeform tool as a declaration."""
+    """Encode one function or freeform tool as a function declaration."""
     name = tool.name
     if not plan.same_protocol:
         name = plan.tools.declare(tool, path, plan.report)
@@ -350,7 +382,7 @@ def _encode_function(
 
 
 def _encode_schemas(tool: FunctionTool, path: SourcePath, shape: DeclarationShape, plan: EncodingPlan) -> None:
-    """Write the schemas of a foreign function in the dialect of the model."""
+    """Write the schemas of another protocol's function into `shape`, in the model's schema dialect."""
     dialect = schema_dialect(plan)
     for field, json_schema, openapi in (
         ("parameters", "parameters_json_schema", "parameters"),
@@ -362,7 +394,7 @@ def _encode_schemas(tool: FunctionTool, path: SourcePath, shape: DeclarationShap
 
 
 def _encode_same_protocol_schemas(tool: FunctionTool, shape: DeclarationShape) -> None:
-    """Write the schemas of a Gemini function as they were received."""
+    """Write the schemas of a Gemini client's function into `shape`, in the client's schema dialect."""
     if tool.parameters is not None:
         if _OPENAPI not in tool.wire_form:
             shape.parameters_json_schema = tool.parameters
@@ -376,7 +408,7 @@ def _encode_same_protocol_schemas(tool: FunctionTool, shape: DeclarationShape) -
 
 
 def _report_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report fields of a foreign function that Gemini does not have."""
+    """Report as losses the fields of another protocol's function that Gemini does not have."""
     if tool.asynchronous:
         plan.report.dropped(path, "asynchronous", "the target has no asynchronous tools")
     if tool.defer:
@@ -410,7 +442,11 @@ def decode_choice(config: Any, field_case: FieldCase, location: str) -> ToolChoi
 
 
 def _decode_mode(mode: Any, name_count: int) -> tuple[Any, bool, tuple[str, ...], dict[str, Any]]:
-    """Return the canonical mode, whether a call is required, wire-form tokens and extras."""
+    """Decode the calling mode; `name_count` is the number of allowed function names.
+
+    Return the canonical mode, whether a call is required, the wire-form tokens that record an absent mode, and an
+    `extras` argument that holds an unknown one.
+    """
     match mode:
         case "ANY" if name_count == 1:
             return "named", False, (), {}
@@ -427,7 +463,7 @@ def _decode_mode(mode: Any, name_count: int) -> tuple[Any, bool, tuple[str, ...]
 
 
 def encode_choice(request: Request, plan: EncodingPlan, *, has_functions: bool) -> Any:
-    """Encode the tool choice, or return UNSET. Gemini rejects a mode when no functions are declared."""
+    """Encode the tool choice; UNSET if there is none or no functions are declared, which Gemini rejects."""
     choice = request.tool_choice
     if plan.same_protocol:
         return UNSET if choice is None else _encode_same_protocol_choice(choice)
@@ -450,7 +486,10 @@ _CHOICE_MODES: dict[Any, str] = {"auto": "AUTO", "none": "NONE", "required": "AN
 
 
 def _encode_mode(choice: ToolChoice, plan: EncodingPlan, *, validated: bool) -> Any:
-    """Encode the mode of a foreign tool choice."""
+    """Encode the calling mode of another protocol's tool choice.
+
+    `validated`: the tools are strict, so that calls are held to their schemas.
+    """
     if validated and not choice.names:
         return CallingShape(mode="VALIDATED")
     if choice.mode is None:
@@ -475,7 +514,7 @@ def _encode_mode(choice: ToolChoice, plan: EncodingPlan, *, validated: bool) -> 
 
 
 def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
-    """Encode the tool choice of a Gemini request as it was received."""
+    """Encode the tool choice of a Gemini client, with the fields that the client used."""
     modes = {**_CHOICE_MODES, "named": "ANY"}
     shape = CallingShape()
     if "gemini:absent:mode" not in choice.wire_form and "mode" not in (choice.extras or {}).get(FAMILY, {}):
@@ -487,8 +526,45 @@ def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
 
 
 def encode_tool_config(calling_config: Any, fields: dict[str, Any]) -> Any:
-    """Combine the calling config and other fields into `toolConfig`; return None if both are empty."""
+    """Merge the function calling config and other fields into `toolConfig`; None if both are empty."""
     if calling_config is UNSET and not fields:
         return None
     shape: dict[str, Any] = {} if calling_config is UNSET else {"functionCallingConfig": calling_config}
     return {**shape, **fields}
+
+
+_ENVIRONMENT_PREFIX = "ENVIRONMENT_"
+
+
+def with_computer(request: Request) -> Request:
+    """Attach the decoded screen settings to each `computerUse` tool of the request."""
+    return with_computer_tools(request, FAMILY)
+
+
+def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
+    """Declare computer use for a model; return the `computerUse` tool and the computer that it provides.
+
+    The canonical computer describes the environment and actions that the model will use, to translate its calls.
+    """
+    target_computer, environment, excluded = declare_computer(client_computer, model)
+    body: dict[str, Any] = {"environment": _ENVIRONMENT_PREFIX + environment.upper()}
+    if excluded:
+        body["excludedPredefinedFunctions"] = excluded
+    raw = Raw(msgspec.json.encode(body))
+    return NativeTool(
+        protocol=FAMILY, kind="computer_use", name="computerUse", body=raw, executor="client"
+    ), target_computer
+
+
+COMPUTER_USE = ComputerUseAdapter(
+    family=FAMILY,
+    compatible_families=(GEMINI, INTERACTIONS),
+    arguments_pointer="functionCall/args",
+    decode_call=partial(decode_computer_call, location="functionCall/args"),
+    encode_actions=encode_computer_actions,
+    finish_call=encode_computer_call,
+    finish_result=encode_computer_result,
+    declare_tool=_declare_computer,
+    decode_observation=decode_computer_result,
+    has_safety_checks=True,
+)

@@ -3,7 +3,6 @@
 from toolwire.codec.envelope import EnvelopeField
 from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
-from toolwire.protocols.gemini_interactions.computer import COMPUTER_USE
 from toolwire.protocols.gemini_interactions.errors import decode_error, encode_error
 from toolwire.protocols.gemini_interactions.request import WIRE_NAMES, decode_request, encode_request
 from toolwire.protocols.gemini_interactions.response import (
@@ -15,6 +14,7 @@ from toolwire.protocols.gemini_interactions.response import (
 from toolwire.protocols.gemini_interactions.rules import check_request
 from toolwire.protocols.gemini_interactions.stream_decoder import stream_decoder
 from toolwire.protocols.gemini_interactions.stream_encoder import stream_encoder
+from toolwire.protocols.gemini_interactions.tools import COMPUTER_USE
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER
 from toolwire.protocols.vendors.google.request import shared_interactions_extras
 

@@ -90,7 +90,7 @@ _read_error = Reader[ErrorBodyShape](ErrorBodyShape, FAMILY).read
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
-    """Decode an error body."""
+    """Decode an error body; `status` is the HTTP status, None inside a stream."""
     shape = _read_error(body)
     return _decode_shape(shape.error, status, (_ERROR_FORM,), collect_extras(shape, FAMILY), prefix="error/")
 
@@ -101,9 +101,13 @@ def decode_failure(shape: ErrorShape) -> ApiError:
 
 
 def _decode_shape(
-    shape: ErrorShape, status: int | None, wire_form: tuple[str, ...], outer_extras: dict[str, Any], prefix: str = ""
+    shape: ErrorShape, status: int | None, wire_form: tuple[str, ...], body_extras: dict[str, Any], prefix: str = ""
 ) -> ApiError:
-    """Build the canonical error from its wire object."""
+    """Build the canonical error from its wire object.
+
+    `body_extras` are extras of the object around it, `prefix` is its pointer there, and `wire_form` holds tokens that
+    record how the error was sent.
+    """
     code, status_name = unset_to_none(shape.code), unset_to_none(shape.status)
     if isinstance(code, int):
         wire_form = (*wire_form, _NUMERIC_CODE)
@@ -120,7 +124,7 @@ def _decode_shape(
         status=status,
         code=None if code is None else str(code),
         raw=status_name,
-        **merge_extras(outer_extras, collect_extras(shape, FAMILY, *wire_form, prefix=prefix)),
+        **merge_extras(body_extras, collect_extras(shape, FAMILY, *wire_form, prefix=prefix)),
     )
 
 
@@ -138,7 +142,7 @@ def _error_kind(code: str | None, status_name: str | None, status: int | None) -
 
 
 def encode_error(error: ApiError) -> EncodedBody:
-    """Encode an error body, restoring the original spelling of an Interactions error."""
+    """Encode an error body; one that came from the Interactions API keeps the fields it had."""
     report = LossReport()
     if _ERROR_FORM in error.wire_form:
         body = {"error": as_dict(_encode_shape(error))}
@@ -153,7 +157,7 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def _encode_shape(error: ApiError) -> ErrorShape:
-    """Encode an error of this protocol as it was received."""
+    """Encode the error object of an error that came from the Interactions API."""
     code: str | int | None = error.code
     if _NUMERIC_CODE in error.wire_form and code is not None:
         code = int(code)
@@ -164,7 +168,7 @@ def _encode_shape(error: ApiError) -> ErrorShape:
 
 
 def _encode_foreign_error(error: ApiError, report: LossReport) -> dict[str, Any]:
-    """Encode an error of another protocol."""
+    """Encode the error object of an error that came from another protocol."""
     message = error.message
     if error.kind == "context_length" and CONTEXT_OVERFLOW not in message:
         message = f"{message} (the input {CONTEXT_OVERFLOW})"  # clients compact when they see this text

@@ -124,7 +124,7 @@ def check_fields(body: JsonObject) -> Findings:
 
 
 def check_content(path: JsonPath, content: object, *, allow_results: bool = False) -> Findings:
-    """Check a list of content; `allow_results` where the server accepts function results in it."""
+    """Check a list of content objects; `allow_results`: function results may be among them."""
     for index, part in enumerate(list_of(content)):
         at = (*path, index)
         tag = value_at(part, "type")
@@ -199,6 +199,6 @@ def check_tool(path: JsonPath, tool: JsonObject) -> Findings:
 
 
 def request_steps(body: JsonObject) -> list[tuple[JsonPath, JsonObject]]:
-    """Return the steps of a request with their paths; none if its input is content."""
+    """Return the steps of a request with their paths; an empty list if its input is content, not steps."""
     steps = object_items(body.get("input"), ("input",))
     return [] if steps and text_of(steps[0][1].get("type")) in CONTENT_FIELDS else steps

@@ -26,9 +26,8 @@ from toolwire.codec.wire.extras import (
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader
-from toolwire.protocols.gemini_interactions.computer import COMPUTER_USE, with_computer
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan
 from toolwire.protocols.gemini_interactions.parts.messages import decode_input, encode_input
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.settings import (
     decode_continuation,
     decode_output,
@@ -44,11 +43,13 @@ from toolwire.protocols.gemini_interactions.settings import (
 )
 from toolwire.protocols.gemini_interactions.tools import (
     CHOICE_MODES,
+    COMPUTER_USE,
     HOSTED_TOOLS,
     decode_choice,
     decode_tools,
     encode_choice,
     encode_tools,
+    with_computer,
 )
 from toolwire.protocols.gemini_interactions.wire import FAMILY, RequestShape
 from toolwire.protocols.vendors.google.tools import GEMINI, take_map_location
@@ -157,7 +158,10 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
 
 
 def _decode_extras(shape: RequestShape, formats: dict[str, Raw], *, has_mime: bool) -> dict[str, Any]:
-    """Return the `extras` and `wire_form` arguments of a request."""
+    """Return the `extras` and `wire_form` arguments of a request.
+
+    `formats` are output formats that become extras; `has_mime`: an output format holds the MIME type.
+    """
     form = [] if shape.system_instruction is UNSET else [_SYSTEM_STRING]
     extras = dict(formats)
     for name in ("input", "labels", "response_format"):
@@ -187,7 +191,7 @@ def _decode_extras(shape: RequestShape, formats: dict[str, Raw], *, has_mime: bo
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
-    """Encode a request, and report what the protocol cannot hold."""
+    """Encode a request; report as losses what the Interactions API cannot express."""
     plan = StepPlan(
         ID_AND_NAME_RULES,
         LossReport(),
@@ -234,7 +238,7 @@ def _encode_generation(request: Request, plan: StepPlan, *, has_tools: bool) -> 
 
 
 def _encode_conversation(request: Request, body: dict[str, Any], plan: StepPlan) -> None:
-    """Encode the system instruction and the input."""
+    """Write the system instruction and the input into `body`."""
     lifted_count = 0
     if not plan.same_protocol:
         # The API requires one step, so a request of system text alone sends it as input.
@@ -250,7 +254,7 @@ def _encode_conversation(request: Request, body: dict[str, Any], plan: StepPlan)
 
 
 def _encode_system(request: Request, lifted_count: int, plan: StepPlan) -> str | None:
-    """Join the system texts; for foreign requests with the first `lifted_count` system messages."""
+    """Join the system texts; for other protocols they include the first `lifted_count` messages."""
     if plan.same_protocol:
         return None if request.system is None else "\n\n".join(text.text for text in request.system)
     texts = _system_texts(request, lifted_count, plan)
@@ -265,7 +269,7 @@ def _encode_system(request: Request, lifted_count: int, plan: StepPlan) -> str |
 
 
 def _system_texts(request: Request, lifted_count: int, plan: StepPlan) -> list[tuple[Any, SourcePath]]:
-    """List the system texts with their paths; changes of tools among them are reported."""
+    """Return the system texts with their paths; tool changes among them are reported as losses."""
     texts: list[tuple[Any, SourcePath]] = [(text, ("system", index)) for index, text in enumerate(request.system or ())]
     for number, message in enumerate(request.messages[:lifted_count]):
         for index, part in enumerate(message.parts):
@@ -278,7 +282,7 @@ def _system_texts(request: Request, lifted_count: int, plan: StepPlan) -> list[t
 
 
 def _report_unsupported(request: Request, plan: StepPlan) -> None:
-    """Report fields of a foreign request that the protocol does not have."""
+    """Report as losses the fields of another protocol's request that the Interactions API does not have."""
     for index, message in enumerate(request.messages):
         for field in ("name", "id", "status", "phase", "clear_at"):
             if getattr(message, field) is not None and not (field == "id" and is_call_id(message)):
@@ -290,5 +294,5 @@ def _report_unsupported(request: Request, plan: StepPlan) -> None:
 
 
 def is_call_id(message: Message) -> bool:
-    """Check whether the message's id is that of a call in it, and is therefore preserved."""
+    """Check whether the message's id equals the id of a call in it, so that dropping the former loses nothing."""
     return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)

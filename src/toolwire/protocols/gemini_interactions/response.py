@@ -25,11 +25,10 @@ from toolwire.codec.wire.extras import (
     track_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.reader import Reader
-from toolwire.codec.wire.timestamps import decode_timestamp, encode_timestamp
+from toolwire.codec.wire.reader import Reader, decode_timestamp, encode_timestamp
 from toolwire.protocols.gemini_interactions.errors import decode_failure, encode_failure
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan
 from toolwire.protocols.gemini_interactions.parts.messages import decode_response_steps, encode_parts, encode_step
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.request import GOOGLE_PROTOCOLS, ID_AND_NAME_RULES, is_call_id
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ErrorShape, ResponseShape, UsageShape
 
@@ -131,7 +130,7 @@ def response_extras(shape: ResponseShape) -> dict[str, Any]:
 
 
 def _error_extras(shape: ResponseShape, errors: list[ErrorShape]) -> dict[str, Any]:
-    """Return the errors that the canonical error does not hold: all but the first, or all."""
+    """Return, by pointer, the errors that the canonical error does not represent: all but the first, or all."""
     bodies = [{**as_dict(error), **(error.unknown or {}), **dict.fromkeys(error.nulls or ())} for error in errors]
     if decode_errors(shape) is None:
         return {"errors": bodies}
@@ -146,7 +145,7 @@ def decode_errors(shape: ResponseShape) -> ApiError | None:
 
 
 def decode_created(text: str | UnsetType) -> int | float | None:
-    """Decode a creation time."""
+    """Decode a creation time as seconds since the epoch; None if it is absent or unreadable."""
     return None if text is UNSET else decode_timestamp(text)
 
 
@@ -189,7 +188,10 @@ def decode_usage(shape: UsageShape) -> Usage:
 
 
 def _decode_hosted_counts(extras_and_form: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Take the number of Google searches out of the extras; other counts stay there."""
+    """Split the number of Google searches from the extras.
+
+    Return the `extras` and `wire_form` arguments with the remaining counts, and the number as an argument of `Usage`.
+    """
     extras: dict[str, Raw] = (extras_and_form.get("extras") or {}).get(FAMILY, {})
     counts = parse_json(extras[_HOSTED_COUNTS_FIELD]) if _HOSTED_COUNTS_FIELD in extras else None
     searches = (
@@ -223,7 +225,7 @@ def _is_search_count(count: Any) -> bool:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    """Encode a response, and report what the protocol cannot hold."""
+    """Encode a response; report as losses what the Interactions API cannot express."""
     plan = response_plan(response.origin, LossReport(), context)
     candidate = response.candidates[0] if response.candidates else Candidate()
     for index in range(1, len(response.candidates)):
@@ -248,7 +250,11 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def response_plan(origin: str, report: LossReport, context: ResponseContext) -> StepPlan:
-    """Create the encoding plan for a response of this origin."""
+    """Create the encoding plan for a response to a client.
+
+    `origin` is the protocol family of the provider's response. One from the same protocol keeps its spelling, and one
+    from `generateContent` can keep Google's signatures.
+    """
     return StepPlan(
         ID_AND_NAME_RULES,
         report,
@@ -260,7 +266,7 @@ def response_plan(origin: str, report: LossReport, context: ResponseContext) -> 
 
 
 def _encode_message(message: Message, number: int, plan: StepPlan) -> list[Any]:
-    """Encode one message as steps."""
+    """Encode the message at index `number` of a response as steps."""
     path = ("candidates", 0, "messages", number)
     located_parts = [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
     if plan.same_protocol:
@@ -272,7 +278,7 @@ def _encode_message(message: Message, number: int, plan: StepPlan) -> list[Any]:
 
 
 def encode_start(response: Response | ResponseStart, plan: StepPlan, context: ResponseContext) -> dict[str, Any]:
-    """Encode the fields of a response that stand before its steps."""
+    """Encode the fields of a response that precede its steps."""
     body: dict[str, Any] = {}
     if response.id is not None:
         body["id"] = response.id
@@ -298,7 +304,7 @@ def _previous_interaction_id(context: ResponseContext) -> str | None:
 
 
 def _encode_created(created: float, wire_form: tuple[str, ...]) -> str:
-    """Encode a creation time, in the spelling of the source if that is still the time."""
+    """Encode a creation time, spelled as in the source unless the time has changed."""
     for token in wire_form:
         if token.startswith(_CREATED_FORM) and decode_created(token[len(_CREATED_FORM) :]) == created:
             return token[len(_CREATED_FORM) :]
@@ -306,7 +312,7 @@ def _encode_created(created: float, wire_form: tuple[str, ...]) -> str:
 
 
 def encode_status(status: str | None, stop: Stop | None, body: dict[str, Any], plan: StepPlan) -> None:
-    """Write the status, derived from the stop reason for foreign responses."""
+    """Write the status into `body`; for other protocols it is derived from the stop reason."""
     if plan.same_protocol:
         if status is not None:
             body["status"] = status
@@ -350,7 +356,7 @@ def encode_usage(usage: Usage, plan: StepPlan) -> Any:
 
 
 def encode_errors(error: ApiError, body: dict[str, Any], node: Any, plan: StepPlan) -> None:
-    """Write the error list of a failed interaction, with further errors from the extras."""
+    """Write the error list of a failed interaction into `body`, with further errors from the extras of `node`."""
     extras = (node.extras or {}).get(FAMILY, {})
     further_errors = [extras[name] for name in sorted(extras, key=_error_index) if name.startswith("errors/")]
     body["errors"] = [encode_failure(error, plan), *further_errors]
@@ -359,13 +365,13 @@ def encode_errors(error: ApiError, body: dict[str, Any], node: Any, plan: StepPl
 
 
 def _error_index(name: str) -> int:
-    """Return the index at the end of an extras pointer."""
+    """Return the list index at the end of the pointer of an extra."""
     index = name.rpartition("/")[2]
     return int(index) if index.isdigit() else 0
 
 
 def _report_response(response: Response, plan: StepPlan) -> None:
-    """Report fields of a foreign response that the protocol does not have."""
+    """Report as losses the fields of another protocol's response that the Interactions API does not have."""
     if response.continuation is not None and response.continuation.id is not None:
         plan.report.dropped(("continuation",), "id", "stored by another provider")
 

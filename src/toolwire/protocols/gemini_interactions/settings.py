@@ -75,7 +75,7 @@ def decode_thinking(shape: GenerationShape | UnsetType) -> Thinking | None:
 
 
 def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Raw]]:
-    """Decode the text format; formats of other media are returned as extras."""
+    """Decode the output format of text; return it and the extras, formats of other media."""
     raw = shape.response_format
     if raw is UNSET:
         if shape.response_mime_type == JSON_MIME:
@@ -97,7 +97,10 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, R
 
 
 def _decode_formats(raw: Raw) -> tuple[OutputFormat | None, dict[str, Raw]]:
-    """Decode a list of formats with exactly one text format."""
+    """Decode a list of formats; return its only text format and the others as extras by pointer.
+
+    Without exactly one text format, return None and the whole list.
+    """
     formats = _decode_elements(raw)
     text_indices = [index for index, element in enumerate(formats) if tag_of(element) == "text"]
     if len(text_indices) != 1:
@@ -109,7 +112,7 @@ def _decode_formats(raw: Raw) -> tuple[OutputFormat | None, dict[str, Raw]]:
 
 
 def _decode_format(raw: Raw, at: str, wire_form: tuple[str, ...]) -> OutputFormat:
-    """Decode one text format."""
+    """Decode one text format; `at` is its pointer."""
     shape = _read_format(raw, at)
     is_null = shape.schema is not UNSET and bytes(shape.schema) == b"null"
     kind: Any = "text" if shape.mime_type == "text/plain" else None
@@ -186,7 +189,7 @@ def encode_thinking(thinking: Thinking | None, config: dict[str, Any], plan: Enc
 
 
 def _encode_level(thinking: Thinking, plan: EncodingPlan) -> str | None:
-    """Choose the thinking level for foreign settings, and report where it differs."""
+    """Return the thinking level closest to another protocol's settings; report where it differs."""
     level = thinking.effort
     if thinking.enabled is False or level == "none":
         field = "enabled" if thinking.enabled is False else "effort"
@@ -223,7 +226,7 @@ def encode_output(request: Request, plan: EncodingPlan) -> Any:
 
 
 def _encode_same_protocol_output(output: OutputFormat, request: Request) -> Any:
-    """Encode the output format of this protocol as it was received."""
+    """Encode the output format of an Interactions client, with the formats of other media."""
     if _MIME_FORM in output.wire_form:
         return UNSET
     if _SCHEMA_FORM in output.wire_form and output.schema is not None:
@@ -245,13 +248,13 @@ def _encode_same_protocol_output(output: OutputFormat, request: Request) -> Any:
 
 
 def encode_mime(request: Request, body: dict[str, Any]) -> None:
-    """Write `response_mime_type` if the source used it."""
+    """Write `response_mime_type` into `body` if the client sent it."""
     if request.output is not None and _MIME_FORM in request.output.wire_form:
         body["response_mime_type"] = JSON_MIME
 
 
 def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write stored state; only the same protocol can refer to an earlier interaction."""
+    """Write references to stored state into `body`; other protocols' references are reported as losses."""
     continuation = request.continuation
     if continuation is None:
         return
@@ -282,7 +285,7 @@ def encode_tier(request: Request, plan: EncodingPlan) -> Any:
 
 
 def encode_labels(request: Request, plan: EncodingPlan) -> Any:
-    """Encode labels if all are legal: short, lowercase, with names that start with a letter."""
+    """Encode labels; other protocols' must all be short and lowercase, or UNSET is returned and reported."""
     if request.labels is None or plan.same_protocol:
         return none_to_unset(request.labels)
     try:
@@ -296,6 +299,6 @@ def encode_labels(request: Request, plan: EncodingPlan) -> Any:
 
 
 def _is_label(name: str, value: str) -> bool:
-    """Check one label."""
+    """Check that name and value of a label are legal."""
     matches = _LABEL.fullmatch(name) is not None and _LABEL.fullmatch(value) is not None
     return matches and name[:1].isalpha() and name == name.lower() and value == value.lower()

@@ -102,18 +102,21 @@ class OpenStep:
 
 
 def frame_extras(shape: CreatedFrame | CompletedFrame | StartFrame) -> dict[str, Any]:
-    """Return the extras of a frame; its event id, which only serves to resume, goes to the wire form."""
+    """Return the `extras` and `wire_form` arguments of a frame.
+
+    The event id, which serves only to resume a stream, goes to the wire form.
+    """
     form = () if shape.event_id is UNSET else (EVENT_ID_FORM + str(shape.event_id, "utf-8"),)
     return collect_extras(replace(shape, event_id=UNSET), FAMILY, *form)
 
 
 def passthrough_notice(data: bytes, kind: str = "frame") -> Notice:
-    """Wrap a frame that only this protocol can use."""
+    """Return a notice that holds a frame which only Interactions clients can use."""
     return Notice(kind=kind, extras={FAMILY: {"frame": Raw(data)}})
 
 
 def new_extras(interaction: ResponseShape, start: ResponseStart | None) -> dict[str, Any]:
-    """Return fields of the completed interaction that differ from its start."""
+    """Return extras for fields of the completed interaction that are new or changed since its start."""
     extras = dict((response_extras(interaction).get("extras") or {}).get(FAMILY, {}))
     if start is not None:
         start_values = {"id": start.id, "model": start.model, "agent": start.model}
@@ -126,7 +129,7 @@ def new_extras(interaction: ResponseShape, start: ResponseStart | None) -> dict[
 
 
 def encode_event_id(wire_form: tuple[str, ...]) -> dict[str, Any]:
-    """Return the `event_id` field of a frame, if the source had one."""
+    """Return the `event_id` field of a frame; empty if the provider's frame had none."""
     ids = [token[len(EVENT_ID_FORM) :].encode() for token in wire_form if token.startswith(EVENT_ID_FORM)]
     return {"event_id": Raw(ids[-1])} if ids else {}
 
@@ -162,26 +165,26 @@ class Decoder:
         }
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode these bytes."""
+        """Decode the next bytes into events."""
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
-        """Emit the remaining events, and an error if the stream is incomplete."""
+        """Return the remaining events, and a failure event if the stream is incomplete."""
         events = self._read(self._splitter.close())
         return (
             events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
         )
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """Emit an error of the stream itself, after which nothing is read."""
+        """Return the failure event for a broken stream; nothing after this is decoded."""
         self._ended = True
         return [*self._ensure_started(), ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def _read(self, frames: list[bytes]) -> list[Event]:
-        """Decode frames; plain text and argument deltas take a fast path."""
+        """Decode frames; deltas of only text or arguments take a fast path."""
         events: list[Event] = []
         steps = self._steps
         for data in frames:
@@ -207,7 +210,7 @@ class Decoder:
         return events
 
     def _decode_untyped(self, data: bytes) -> list[Event]:
-        """Decode a frame that does not match the typed union."""
+        """Decode a frame that the typed wire objects do not cover."""
         if data.strip() in (b"[DONE]", b""):
             return []
         try:
@@ -226,7 +229,7 @@ class Decoder:
     # ---- the envelope
 
     def _ensure_started(self) -> list[Event]:
-        """Emit a start if the stream began without `interaction.created`."""
+        """Return start events if the stream began without `interaction.created`, else an empty list."""
         if self._start is not None:
             return []
         self._start = ResponseStart(origin=FAMILY, wire_form=(NO_CREATED,))
@@ -249,7 +252,7 @@ class Decoder:
         return [self._start]
 
     def _decode_status(self, shape: StatusFrame, data: bytes) -> list[Event]:
-        """Pass on a status update and its token counts."""
+        """Return a notice with the status update, and its token counts."""
         events: list[Event] = [*self._ensure_started(), passthrough_notice(data)]
         if shape.usage is not UNSET:
             events.append(UsageReport(usage=decode_usage(shape.usage)))
@@ -277,7 +280,7 @@ class Decoder:
         return events
 
     def _decode_error(self, shape: ErrorFrame, data: bytes) -> list[Event]:
-        """Emit an error event as the end of the stream."""
+        """Decode an `error` event, which ends the stream."""
         self._ended = True
         body = {"error": shape.error, **(shape.unknown or {})}
         if shape.event_id is not UNSET:
@@ -297,7 +300,10 @@ class Decoder:
         return events + self._open_step(index, shape.step, frame_extras(shape))
 
     def _open_step(self, index: int, raw: Raw, extras_and_form: dict[str, Any]) -> list[Event]:
-        """Emit the start of a step's message, and of the part that the step itself is."""
+        """Return the start of a step's message and, unless the step holds content, of its only part.
+
+        `extras_and_form` are the `extras` and `wire_form` arguments of the frame.
+        """
         message = decode_response_step(raw, "/step")
         number, self._message_count, self._last_index = self._message_count, self._message_count + 1, index
         only = message.parts[0] if len(message.parts) == 1 and message.parts[0].at == "" else None
@@ -319,7 +325,11 @@ class Decoder:
         return events
 
     def _start_step_part(self, open_step: OpenStep, part: Part, extras_and_form: dict[str, Any]) -> Event:
-        """Return the start of a part that is the step itself."""
+        """Return the start of the only part of a step such as a call or a thought.
+
+        Such a step has no content list. The text that deltas repeat is left out of the part and collected in
+        `open_step`. `extras_and_form` are the `extras` and `wire_form` arguments of the event.
+        """
         if is_open_call(part) and isinstance(part, ToolCall):
             self._has_calls = True
             open_step.call_index = self._part_count
@@ -334,7 +344,7 @@ class Decoder:
         return PartStart(index=open_step.open_index, part=part, message=open_step.number, **extras_and_form)
 
     def _start_content_part(self, open_step: OpenStep, part: Part) -> list[Event]:
-        """End the open part and start another content part."""
+        """Return the end of the open part and the start of another content part of the step."""
         events = self._end_part(open_step, {})
         open_step.open_index = self._part_count
         self._part_count += 1
@@ -344,7 +354,7 @@ class Decoder:
         return events
 
     def _emit_message(self, message: Message) -> list[Event]:
-        """Emit a complete step that was not streamed."""
+        """Return all events of a complete step that had no deltas."""
         number, self._message_count = self._message_count, self._message_count + 1
         events: list[Event] = [
             MessageStart(message=number, role=message.role, extras=message.extras, wire_form=message.wire_form)
@@ -440,7 +450,7 @@ class Decoder:
         ]
 
     def _collect_delta(self, open_step: OpenStep, delta: Any) -> None:
-        """Store a complete field of a step."""
+        """Store a delta that holds a complete field of the step."""
         if isinstance(delta, UnknownVariant):
             open_step.members |= {name: raw for name, raw in _decode_members(delta.body).items() if name != "type"}
         elif isinstance(delta, ArgumentsDelta):
@@ -454,14 +464,14 @@ class Decoder:
         return self._ensure_started() + self._end_step(index, collect_extras(shape, FAMILY))
 
     def _end_step(self, index: int, extras_and_form: dict[str, Any]) -> list[Event]:
-        """End the open part and the message of a step."""
+        """Return the ends of the open part and of the message of a step."""
         step = self._steps.pop(index, None)
         if step is None:
             return []
         return [*self._end_part(step, extras_and_form), MessageEnd(message=step.number)]
 
     def _end_part(self, open_step: OpenStep, extras_and_form: dict[str, Any]) -> list[Event]:
-        """End the open part of a step with its annotations or final value."""
+        """Return the end of the open part of a step, with its annotations or complete value."""
         index, open_step.open_index = open_step.open_index, -1
         if index < 0:
             return []
@@ -487,7 +497,7 @@ class Decoder:
         return events
 
     def _collected_part(self, open_step: OpenStep) -> Part | None:
-        """Decode the part that the fields of a step add up to."""
+        """Decode the part from all collected fields of a step; the part it started as if they are invalid."""
         if open_step.pieces:
             open_step.members["arguments"] = Raw("".join(open_step.pieces).encode())
         try:

@@ -69,7 +69,7 @@ class Encoder:
             PartEnd: self._step_encoder.end_part,
             MessageEnd: self._step_encoder.end_message,
             CandidateEnd: self._end_candidate,
-            UsageReport: self._report_usage,
+            UsageReport: self._store_usage,
             Notice: self._encode_notice,
             ResponseEnd: self._end_response,
             ResponseFailed: self._fail_response,
@@ -81,7 +81,7 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events; plain deltas are spliced into a prepared frame."""
+        """Encode events as SSE frames; plain text deltas are inserted into a prepared frame."""
         out: list[bytes] = []
         parts = self._step_encoder.parts
         for event in events:
@@ -95,7 +95,11 @@ class Encoder:
         return b"".join(out)
 
     def _encode(self, event: Event) -> bytes:
-        """Encode one event; events of other protocols are first ordered part by part."""
+        """Encode one event, with any held-back events that it makes ready, as frames.
+
+        If the provider speaks another protocol, its parts may interleave. Their events are held back until the parts
+        before them have ended.
+        """
         if type(event) is ResponseStart:
             self._plan = response_plan(event.origin, self.report, self._context)
             self._step_encoder.plan = self._plan
@@ -105,7 +109,7 @@ class Encoder:
         return b"".join([handlers[type(ordered)](ordered) for ordered in self._sequencer.order(event)])
 
     def close(self) -> bytes:
-        """Encode buffered events, and an error if the response is incomplete."""
+        """Encode held-back events, and an error if the response is incomplete."""
         if self._ended:
             return b""
         buffered = b"".join([self._handlers[type(event)](event) for event in self._sequencer.close()])
@@ -133,14 +137,14 @@ class Encoder:
         return encode_frame("interaction.created", {"interaction": body, **encode_event_id(event.wire_form)})
 
     def _start_body(self, event: ResponseStart) -> dict[str, Any]:
-        """Encode the interaction fields that do not change."""
+        """Encode the fields of the interaction that stay the same until its end."""
         body = encode_start(event, self._plan, self._context)
         if not self._plan.same_protocol:
             body = {"id": event.id or "", **body}
         return body
 
     def _encode_notice(self, event: Notice) -> bytes:
-        """Encode a ping as a comment, and a frame of this protocol as it was received."""
+        """Encode a ping as an SSE comment; return a frame of the Interactions API unchanged."""
         if event.kind == "ping":
             return b": ping\n\n"
         if not self._plan.same_protocol or not event.extras or "frame" not in event.extras.get(FAMILY, {}):
@@ -150,13 +154,13 @@ class Encoder:
         return encode_sse_frame(bytes(body), kind.encode())
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
-        """Store the stop reason of the only candidate."""
+        """Store the stop reason of the only candidate; return no bytes."""
         if event.candidate == 0:
             self._stop = event.stop
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
-        """Store token counts for the end."""
+    def _store_usage(self, event: UsageReport) -> bytes:
+        """Store token counts for the last frame; return no bytes."""
         self._usage = event.usage
         return b""
 
@@ -175,7 +179,7 @@ class Encoder:
         )
 
     def _end_body(self, event: ResponseEnd | ResponseFailed) -> dict[str, Any]:
-        """Encode the completed interaction without its steps."""
+        """Encode the interaction of the last frame, without its steps."""
         body = self._start_body(self._start)
         stop = self._stop
         if stop is None and not self._plan.same_protocol:

@@ -19,9 +19,8 @@ from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.wire.extras import as_dict, restore_extras
 from toolwire.protocols.gemini_interactions.parts.calls import same_protocol_arguments
-from toolwire.protocols.gemini_interactions.parts.content import encode_annotation, encode_content
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan, encode_annotation, encode_content
 from toolwire.protocols.gemini_interactions.parts.messages import encode_parts, encode_step
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.stream_decoder import INDEX_FORM, encode_event_id
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCall, ServerResult, Thought
 
@@ -60,7 +59,7 @@ class StreamStepEncoder:
         self._part_counts: dict[int, int] = {}
 
     def start_message(self, event: MessageStart) -> bytes:
-        """Store the start of a message, and report its fields that the protocol does not have."""
+        """Store the start of a message, report its fields that the API lacks, and return no bytes."""
         if event.candidate != 0:
             return b""
         self._messages[event.message] = event
@@ -72,7 +71,7 @@ class StreamStepEncoder:
         return b""
 
     def end_message(self, event: MessageEnd) -> bytes:
-        """Stop the step of a message of the same protocol."""
+        """Encode `step.stop` for a message of an Interactions provider; other protocols' steps end with their parts."""
         if not self.plan.same_protocol or event.candidate != 0:
             return b""
         number = event.message
@@ -83,13 +82,13 @@ class StreamStepEncoder:
         return start + encode_frame("step.stop", stop)
 
     def _encode_empty_step(self, number: int) -> Any:
-        """Encode the step of a message without parts."""
+        """Encode the step of the message `number`, which has no parts."""
         start = self._messages.get(number) or MessageStart(message=number)
         message = Message(role=start.role, parts=(), extras=start.extras, wire_form=start.wire_form)
         return encode_step(message, [], self.plan)
 
     def _open_step(self, number: int, step: Any, node: PartStart | None = None) -> bytes:
-        """Encode `step.start`, with the index of the source if it had another."""
+        """Encode `step.start` for the message `number`; `node` may hold another index that the provider used."""
         index = self._next_index
         start = self._messages.get(number)
         for token in start.wire_form if start is not None and self.plan.same_protocol else ():
@@ -116,7 +115,7 @@ class StreamStepEncoder:
         )
 
     def _encode_same_protocol_part(self, event: PartStart, path: SourcePath) -> bytes:
-        """Open the step of a part as it was received."""
+        """Open the step of a part that came from an Interactions provider."""
         part, number = event.part, event.message
         start = b""
         if part.at == "" and not isinstance(part, Text | Media):
@@ -137,7 +136,7 @@ class StreamStepEncoder:
         return start
 
     def _encode_foreign_part(self, event: PartStart, path: SourcePath) -> bytes:
-        """Open a step for a foreign part, or wait until the part is complete."""
+        """Open a step for another protocol's part; return no bytes if the part must be complete first."""
         part = event.part
         open_part = self.parts[event.index] = OpenPart(-1, part, path)
         match part:
@@ -156,12 +155,12 @@ class StreamStepEncoder:
                 return self._encode_part_steps(part, path)
 
     def _encode_part_steps(self, part: Part, path: SourcePath) -> bytes:
-        """Encode a complete foreign part as steps."""
+        """Encode a complete part of another protocol as steps."""
         steps = encode_parts([LocatedPart(part, path)], self.plan, is_output=True)
         return b"".join([self._encode_complete_step(step, int(path[3])) for step in steps])
 
     def _encode_complete_step(self, step: Any, number: int) -> bytes:
-        """Encode one complete step of a foreign part."""
+        """Encode all frames of one complete step: start, deltas and stop."""
         if isinstance(step, Thought):
             return self._encode_signature_step(str(step.signature), number)
         if isinstance(step, ServerCall | ServerResult):
@@ -172,7 +171,7 @@ class StreamStepEncoder:
         return b"".join((start, *deltas, encode_frame("step.stop", {"index": index})))
 
     def _encode_hosted_step(self, step: dict[str, Any], number: int) -> bytes:
-        """Encode a hosted call or result: an empty step, filled by one delta of its type."""
+        """Encode a hosted call or result as an empty step that one delta of its type fills."""
         identity = {name: value for name, value in step.items() if name in ("type", "id", "call_id")}
         empty_fields = {
             name: _EMPTY_VALUES.get(bytes(step[name])[:1]) for name in ("arguments", "result") if name in step
@@ -189,7 +188,7 @@ class StreamStepEncoder:
         )
 
     def _open_call(self, open_part: OpenPart, part: ToolCall, number: int) -> bytes:
-        """Open the step of a foreign call, after a thought with its signature."""
+        """Open the step of another protocol's call; a thought with its signature comes first."""
         self.has_calls = True
         signature_step = b""
         empty_call = replace(part, arguments="", shape="json")
@@ -230,7 +229,7 @@ class StreamStepEncoder:
         return start + self._encode_delta(open_part, text)
 
     def encode_part_delta(self, event: PartDelta) -> bytes:
-        """Encode a delta, or collect it."""
+        """Encode a delta; one that must wait for the end of its part is stored and returns no bytes."""
         open_part = self.parts.get(event.index) if event.candidate == 0 else None
         if open_part is None:
             return b""
@@ -277,7 +276,7 @@ class StreamStepEncoder:
         )
 
     def _open_thought(self, open_part: OpenPart) -> bytes:
-        """Open the step of a foreign thought if it is not open yet."""
+        """Open the step of another protocol's thought, unless it is open."""
         if open_part.step_index >= 0:
             return b""
         number = int(open_part.path[3])
@@ -286,7 +285,7 @@ class StreamStepEncoder:
         return start
 
     def _encode_signature(self, event: PartDelta, open_part: OpenPart) -> bytes:
-        """Encode a signature, or store it on a foreign part until its end."""
+        """Encode a signature; another protocol's is stored until its part ends."""
         if not self.plan.same_protocol:
             if isinstance(open_part.part, Reasoning | ToolCall | Text):
                 open_part.part = replace(open_part.part, signature=event.signature)
@@ -299,7 +298,7 @@ class StreamStepEncoder:
         )
 
     def _encode_citation(self, event: PartDelta, open_part: OpenPart) -> bytes:
-        """Encode a citation, or store it on a foreign part until its end."""
+        """Encode a citation; another protocol's is stored until its text ends."""
         citation, open_part.citation_count = event.annotation, open_part.citation_count + 1
         if citation is None:
             return b""
@@ -341,7 +340,7 @@ class StreamStepEncoder:
         return closing + self._encode_late_signature(part, open_part)
 
     def _end_same_protocol_part(self, part: Part, open_part: OpenPart) -> bytes:
-        """Encode arguments of a hosted call, or citations, that no delta has sent yet."""
+        """Encode the arguments of a hosted call, or citations, that no delta has sent yet."""
         if isinstance(part, ToolCall) and not open_part.head and (arguments := "".join(open_part.pieces)):
             # The call was decoded from a complete response.
             call = {"type": part.native, "arguments": same_protocol_arguments(replace(part, arguments=arguments))}
@@ -354,7 +353,7 @@ class StreamStepEncoder:
         return encode_frame("step.delta", {"index": open_part.step_index, "delta": delta})
 
     def _encode_late_signature(self, part: Part, open_part: OpenPart) -> bytes:
-        """Encode a signature that came with its part or after it, as a thought behind the part."""
+        """Encode a thought step after the part, for a signature that the part's own step could not carry."""
         if not isinstance(part, ToolCall | Text):
             return b""
         signature = part.signature or getattr(open_part.part, "signature", None)
@@ -378,7 +377,7 @@ class StreamStepEncoder:
         )
 
     def _encode_citations(self, part: Text, open_part: OpenPart) -> bytes:
-        """Encode the citations of a complete foreign text."""
+        """Encode the citations of another protocol's complete text."""
         if not part.annotations or open_part.step_index < 0:
             return b""
         complete = replace(part, text="".join(open_part.pieces), signature=None, cache=None, id=None)
@@ -390,7 +389,7 @@ class StreamStepEncoder:
 
 
 def _is_hosted(part: Part) -> bool:
-    """Check for a hosted call, a result, or a part that only its source protocol knows."""
+    """Check for a hosted call, a result or an opaque part, none of which has deltas."""
     return isinstance(part, ToolResult | OpaquePart) or (isinstance(part, ToolCall) and part.executor == "server")
 
 

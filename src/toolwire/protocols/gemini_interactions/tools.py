@@ -1,12 +1,26 @@
-"""Decode and encode tool declarations and the tool choice."""
+"""Decode and encode tool declarations and the tool choice.
 
+Adapter for Google's computer use in Interactions requests.
+"""
+
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from toolwire.canonical.request import Request
-from toolwire.canonical.tools import FreeformTool, FunctionTool, NativeTool, Tool, ToolChoice, ToolGroup, ToolRef
+from toolwire.canonical.tools import (
+    Computer,
+    FreeformTool,
+    FunctionTool,
+    NativeTool,
+    Tool,
+    ToolChoice,
+    ToolGroup,
+    ToolRef,
+)
+from toolwire.codec.encoding.computer import ComputerUseAdapter
 from toolwire.codec.encoding.hosted_tools import (
     HostedToolNames,
     choosable_tools,
@@ -36,11 +50,21 @@ from toolwire.codec.wire.extras import (
     unset_to_none,
 )
 from toolwire.codec.wire.reader import Reader, decode_json, tag_of
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan
 from toolwire.protocols.gemini_interactions.wire import FAMILY, AllowedShape, ChoiceShape, FunctionShape
+from toolwire.protocols.vendors.google.computer import (
+    declare_computer,
+    decode_computer_call,
+    decode_computer_result,
+    encode_computer_call,
+    encode_computer_result,
+    with_computer_tools,
+)
+from toolwire.protocols.vendors.google.computer_actions import encode_computer_actions
 from toolwire.protocols.vendors.google.request import JSON_SCHEMA, has_only_strict_tools
 from toolwire.protocols.vendors.google.tools import (
     GEMINI,
+    INTERACTIONS,
     decode_interactions_server,
     encode_interactions_server,
     to_interactions_tool,
@@ -65,7 +89,6 @@ HOSTED_TOOLS = HostedToolNames(
 _read_function = Reader[FunctionShape](FunctionShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-
 
 # ---- decode
 
@@ -151,7 +174,7 @@ def encode_tools(request: Request, plan: StepPlan) -> list[Any] | None:
 
 
 def _encode_same_protocol_tool(tool: Tool, path: SourcePath, plan: StepPlan) -> Any:
-    """Encode one tool of this protocol."""
+    """Encode one tool that came from an Interactions client."""
     (located_tool,) = flatten_tool(tool, path)
     return _encode_tool(located_tool, plan)
 
@@ -202,7 +225,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_schema(tool: FunctionTool, path: SourcePath, plan: StepPlan) -> Any:
-    """Fit the schema of a function to what the API accepts."""
+    """Return the parameter schema of a function, reduced to what the API accepts."""
     if tool.parameters is not None and bytes(tool.parameters)[:1] != b"{":
         plan.report.dropped(path, "parameters", "not an object schema")
         return UNSET
@@ -212,7 +235,7 @@ def _encode_schema(tool: FunctionTool, path: SourcePath, plan: StepPlan) -> Any:
 
 
 def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
-    """Encode the tool choice, or return UNSET."""
+    """Encode the tool choice; UNSET if there is none, or no tools to choose from."""
     choice = request.tool_choice
     if plan.same_protocol:
         return UNSET if choice is None else _encode_same_protocol_choice(choice)
@@ -231,7 +254,10 @@ def encode_choice(request: Request, plan: StepPlan, *, has_tools: bool) -> Any:
 
 
 def _encode_allowed_tools(choice: ToolChoice, request: Request, plan: StepPlan, free_mode: str) -> Any:
-    """Encode a choice among named functions; hosted tools cannot be chosen."""
+    """Encode a choice among named functions; hosted tools cannot be chosen and are reported.
+
+    `free_mode` is the mode for a choice that does not force a call.
+    """
     functions = [
         tool_ref
         for tool_ref in choice.names
@@ -247,7 +273,7 @@ def _encode_allowed_tools(choice: ToolChoice, request: Request, plan: StepPlan, 
 
 
 def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
-    """Encode the tool choice of this protocol as it was received."""
+    """Encode the tool choice of an Interactions client, as string or object like the client's."""
     if _EMPTY_FORM in choice.wire_form:
         return restore_extras({}, choice, FAMILY)
     free_mode = _VALIDATED_MODE if choice.validated else "auto"
@@ -259,3 +285,35 @@ def _encode_same_protocol_choice(choice: ToolChoice) -> Any:
     if _NO_TOOLS in choice.wire_form and not choice.names:
         allowed.tools = UNSET
     return restore_extras({"allowed_tools": as_dict(allowed)}, choice, FAMILY)
+
+
+def with_computer(request: Request) -> Request:
+    """Attach the decoded screen settings to each `computer_use` tool of the request."""
+    return with_computer_tools(request, FAMILY)
+
+
+def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
+    """Declare computer use for a model; return the `computer_use` tool and the computer that it provides.
+
+    The canonical computer describes the environment and actions that the model will use, to translate its calls.
+    """
+    target_computer, environment, excluded = declare_computer(client_computer, model)
+    body: dict[str, Any] = {"type": "computer_use", "environment": environment}
+    if excluded:
+        body["excluded_predefined_functions"] = excluded
+    raw = Raw(msgspec.json.encode(body))
+    return NativeTool(protocol=FAMILY, kind="computer_use", body=raw, executor="client"), target_computer
+
+
+COMPUTER_USE = ComputerUseAdapter(
+    family=FAMILY,
+    compatible_families=(GEMINI, INTERACTIONS),
+    arguments_pointer="arguments",
+    decode_call=partial(decode_computer_call, location="arguments"),
+    encode_actions=encode_computer_actions,
+    finish_call=encode_computer_call,
+    finish_result=encode_computer_result,
+    declare_tool=_declare_computer,
+    decode_observation=decode_computer_result,
+    has_safety_checks=True,
+)

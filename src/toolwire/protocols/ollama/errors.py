@@ -48,7 +48,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
-    """Decode an error body."""
+    """Decode an error body; `status` is the HTTP status, None inside a stream."""
     raw = validate_json(body, FAMILY)
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, "", "an object", describe_json(raw))
@@ -64,7 +64,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def decode_error_value(raw: Raw, status: int | None, *, at: str | None = None) -> ApiError:
-    """Decode the value of `error`, which is usually a string."""
+    """Decode the value of `error`, which is usually a string; `at` is its pointer inside a response."""
     value = decode_json(raw)
     form = (ERROR_FORM,) if isinstance(value, str) else (ERROR_FORM, RAW_ERROR)
     message = value if isinstance(value, str) else bytes(raw).decode()
@@ -97,7 +97,7 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def encode_error_value(error: ApiError, path: SourcePath, report: LossReport) -> str | Raw:
-    """Encode the value of `error`, and report fields that Ollama does not have."""
+    """Encode the value of `error`; report as losses the fields that Ollama does not have."""
     if ERROR_FORM in error.wire_form:
         return Raw(error.message.encode()) if RAW_ERROR in error.wire_form else error.message
     for field in ("raw", "code", "param"):

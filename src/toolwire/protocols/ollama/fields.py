@@ -108,7 +108,7 @@ def _go_type_error(value: object, kind: str) -> str:
 
 
 def _check_image(path: JsonPath, image: object) -> Findings:
-    """Check for padded base64 in the standard alphabet, which Go decodes bytes from."""
+    """Check that an image is padded base64 in the standard alphabet, as Go's decoder requires."""
     text = text_of(image)
     if not isinstance(image, str):
         yield ERROR_WORDING.finding("image-type", path, _go_type_error(image, "[]uint8"))

@@ -130,9 +130,9 @@ def _decode_request(shape: RequestShape, route: Route) -> Request:
 
 
 def _decode_load_request(shape: RequestShape) -> dict[str, Any]:
-    """Mark a request without messages, which loads or unloads a model, as a constraint.
+    """Return a constraint that marks a request without messages, which loads or unloads a model.
 
-    No other provider has such a request, so it may not be translated.
+    No other provider has such a request, so it may not be translated. Other requests get no arguments.
     """
     if shape.messages:
         return {}
@@ -144,7 +144,7 @@ def _decode_load_request(shape: RequestShape) -> dict[str, Any]:
 
 
 def encode_request(request: Request, target: Target) -> EncodedBody:
-    """Encode a request, and report what Ollama cannot hold."""
+    """Encode a request; report as losses what Ollama cannot express."""
     same_protocol = request.origin == FAMILY
     model = request.model if target.model is None else target.model
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), replace(target, model=model), same_protocol=same_protocol)
@@ -175,7 +175,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 
 def _system_turns(request: Request) -> list[Turn]:
-    """Return a leading turn with the system texts that other protocols keep outside the messages."""
+    """Return a system turn with the text that other protocols keep outside the messages; empty without any."""
     if not request.system:
         return []
     located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
@@ -183,7 +183,7 @@ def _system_turns(request: Request) -> list[Turn]:
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `stream`, which defaults to true."""
+    """Write `stream` into `body`; Ollama takes an absent field as true."""
     stream = request.stream if plan.target.stream is None else plan.target.stream
     if stream and plan.same_protocol and {NO_STREAM, _NULL_STREAM} & set(request.wire_form):
         return
@@ -191,7 +191,7 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
-    """Report fields of a foreign request that Ollama does not have."""
+    """Report as losses the fields of another protocol's request that Ollama does not have."""
     for field in ("end_user", "tier", "labels"):
         if getattr(request, field) is not None:
             plan.report.dropped((), field)

@@ -133,7 +133,7 @@ def decode_usage(shape: ResponseShape) -> Usage | None:
 
 
 def decode_created(shape: ResponseShape) -> tuple[float | None, dict[str, Any]]:
-    """Return the creation time, and the arguments that keep its spelling or an unreadable value."""
+    """Decode the creation time; return it, and arguments that keep its spelling or an unreadable value."""
     text = shape.created_at
     if not isinstance(text, str):
         return None, {}
@@ -158,7 +158,7 @@ def parse_rfc3339(text: str) -> float | None:
 
 
 def _days_since_epoch(year: int, month: int, day: int) -> int:
-    """Count days since 1970, in years that begin in March so that the leap day comes last."""
+    """Count days from 1970-01-01 to a date, in years that begin in March so that the leap day is last."""
     year -= month <= 2
     return year * 365 + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719469
 
@@ -181,7 +181,7 @@ def format_rfc3339(seconds: float) -> str:
 
 
 def encode_response(response: Response, context: ResponseContext) -> EncodedBody:
-    """Encode a response, and report what Ollama cannot hold."""
+    """Encode a response; report as losses what Ollama cannot express."""
     same_protocol = response.origin == FAMILY
     plan = EncodingPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, for_client=True)
     candidate = response.candidates[0] if response.candidates else Candidate()
@@ -212,7 +212,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def encode_created(response: Any, default: int, *, same_protocol: bool) -> str | None:
-    """Encode the creation time, in the spelling of the source if that is still the time."""
+    """Encode the creation time, spelled as in the source unless the time has changed."""
     if same_protocol:
         for token in response.wire_form:
             if (
@@ -225,7 +225,7 @@ def encode_created(response: Any, default: int, *, same_protocol: bool) -> str |
 
 
 def _encode_message(candidate: Candidate, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode the messages of a candidate as one."""
+    """Encode all messages of a candidate as one message."""
     located_parts: list[LocatedPart] = []
     messages = candidate.messages
     for index, message in enumerate(messages):
@@ -255,7 +255,7 @@ def encode_stop(stop: Stop | None, plan: EncodingPlan) -> str | None:
 
 
 def encode_usage(usage: Usage | None, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write token counts, and report counts that Ollama does not have."""
+    """Write token counts into `body`; report as losses the counts that Ollama does not have."""
     if usage is None:
         return
     if usage.input_tokens is not None:
@@ -273,7 +273,7 @@ def encode_usage(usage: Usage | None, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def _report_response(response: Response, plan: EncodingPlan) -> None:
-    """Report fields of a foreign response that Ollama does not have."""
+    """Report as losses the fields of another protocol's response that Ollama does not have."""
     if response.id is not None:
         plan.report.dropped((), "id", "responses of the target have no id")
     if response.continuation is not None and response.continuation.id is not None:

@@ -73,7 +73,7 @@ def _check_format(body: JsonObject, model: str) -> Findings:
 
 
 def _check_pairing(body: JsonObject, model: str) -> Findings:
-    """Warn about results that only the model could match to their calls; the server checks none."""
+    """Warn about results whose call is missing or known only by order; the server itself checks neither."""
     call_counts: dict[str, int] = {}
     for path, message in object_items(body.get("messages"), ("messages",)):
         if text_of(message.get("role")).lower() != "tool":

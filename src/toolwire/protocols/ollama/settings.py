@@ -46,7 +46,7 @@ def decode_sampling(shape: RequestShape) -> Sampling | None:
 
 
 def decode_options(shape: RequestShape) -> dict[str, Any]:
-    """Return options without canonical counterpart as extras."""
+    """Return an `extras` argument with the options that have no canonical counterpart."""
     options = shape.options
     if not isinstance(options, OptionsShape):
         return {}
@@ -65,7 +65,10 @@ def decode_thinking(shape: RequestShape) -> Thinking | None:
 
 
 def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, Any]]:
-    """Decode `format`; an empty string, which older clients send, goes to the wire form."""
+    """Decode `format`; return it and `extras` and `wire_form` arguments.
+
+    An empty string, which older clients send, is recorded in the wire form.
+    """
     if shape.format is UNSET:
         return None, {}
     match bytes(shape.format):
@@ -85,7 +88,7 @@ def decode_output(shape: RequestShape) -> tuple[OutputFormat | None, dict[str, A
 
 
 def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write sampling settings into options and top-level fields."""
+    """Write sampling settings into the options and top-level fields of `body`."""
     options: dict[str, Any] = {}
     if (sampling := request.sampling) is not None:
         if sampling.max_tokens is not None:
@@ -105,7 +108,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `think` as far as the model supports it."""
+    """Write `think` into `body`, with the values that the model supports."""
     thinking = request.thinking
     if thinking is None:
         return
@@ -123,7 +126,7 @@ def encode_thinking(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
-    """Choose the value of `think` for foreign settings, and report where it differs."""
+    """Return the value of `think` closest to another protocol's settings; report where it differs."""
     effort, report = thinking.effort, plan.report
     if thinking.visibility is not None:
         report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)
@@ -145,7 +148,7 @@ def _encode_level(thinking: Thinking, plan: EncodingPlan) -> bool | str | None:
 
 
 def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `format`."""
+    """Write `format` into `body`."""
     output = request.output
     if output is None:
         if EMPTY_FORMAT in request.wire_form:
@@ -163,5 +166,5 @@ def encode_output(request: Request, body: dict[str, Any], plan: EncodingPlan) ->
 
 
 def _encode_schema(schema: Raw, plan: EncodingPlan) -> Raw:
-    """Fit the schema of a foreign output format."""
+    """Return the schema of another protocol's output format, reduced to what the server supports."""
     return schema if plan.same_protocol else fit_and_report(schema, FORMAT_SCHEMA, plan.report, ("output",), "schema")

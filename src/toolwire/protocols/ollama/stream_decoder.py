@@ -71,7 +71,7 @@ class Decoder:
         self._message_extras: dict[str, Raw] = {}
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode these bytes."""
+        """Decode the next bytes into events."""
         try:
             lines = self._splitter.feed(data)
         except ValueError as error:
@@ -79,14 +79,14 @@ class Decoder:
         return self._read(lines)
 
     def close(self) -> list[Event]:
-        """Emit the remaining events, and an error if the stream is incomplete."""
+        """Return the remaining events, and a failure event if the stream is incomplete."""
         events = self._read(self._splitter.close())
         return (
             events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
         )
 
     def _read(self, lines: list[bytes]) -> list[Event]:
-        """Decode complete lines."""
+        """Decode complete lines into events."""
         events: list[Event] = []
         for line in lines:
             if self._ended:
@@ -104,12 +104,12 @@ class Decoder:
         return events
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """Emit an error of the stream itself, after which nothing is read."""
+        """Return the failure event for a broken stream; nothing after this is decoded."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def _decode_line(self, shape: ResponseShape, line: bytes, events: list[Event]) -> None:
-        """Decode one line."""
+        """Append the events of one line to `events`."""
         if shape.error is not UNSET and bytes(shape.error) != _NULL:
             self._ended = True
             events.append(ResponseFailed(error=decode_error(line, None)))
@@ -127,7 +127,7 @@ class Decoder:
             self._finish(shape, message, events)
 
     def _start(self, shape: ResponseShape, events: list[Event]) -> None:
-        """Emit the start of the response and its only message."""
+        """Append the start of the response and of its only message to `events`."""
         self._started = True
         self._created = shape.created_at
         seconds, created_form = decode_created(shape)
@@ -142,7 +142,7 @@ class Decoder:
     # ---- content
 
     def _decode_message(self, message: MessageShape, events: list[Event]) -> None:
-        """Decode thinking, text, images and calls of a line."""
+        """Append the events of thinking, text, images and calls in one line to `events`."""
         check_content(message, "/message")
         if message.thinking:
             self._append("thinking", message.thinking, events)
@@ -161,7 +161,7 @@ class Decoder:
                     self._emit_part(msgspec.structs.replace(call, arguments=""), call.arguments, events)
 
     def _append(self, kind: str, text: str, events: list[Event]) -> None:
-        """Append text or thinking, opening a part if needed."""
+        """Append a delta of text or thinking to `events`, opening a part if needed."""
         if self._kind != kind:
             self._open_part(kind, _EMPTY_PARTS[kind], events)
         if kind == "text":
@@ -170,21 +170,21 @@ class Decoder:
             events.append(PartDelta(index=self._index, text=text, kind="full"))
 
     def _open_part(self, kind: str | None, part: Part, events: list[Event]) -> None:
-        """End the open part and start another."""
+        """Append the end of the open part and the start of another to `events`."""
         self._end_part(events)
         self._kind = kind
         self._index += 1
         events.append(PartStart(index=self._index, part=part))
 
     def _emit_part(self, part: Part, text: str, events: list[Event]) -> None:
-        """Emit a complete part as start, delta and end."""
+        """Append start, delta and end of a complete part to `events`."""
         self._open_part(None, part, events)
         if text:
             events.append(PartDelta(index=self._index, text=text, plain=True))
         events.append(PartEnd(index=self._index))
 
     def _end_part(self, events: list[Event]) -> None:
-        """End the open part."""
+        """Append the end of the open part, if any, to `events`."""
         if self._kind is not None:
             events.append(PartEnd(index=self._index))
             self._kind = None
@@ -194,7 +194,10 @@ class Decoder:
     def _attach_extras(
         self, shape: ResponseShape, message: MessageShape | None, events: list[Event], start: int
     ) -> None:
-        """Attach new extras to the first delta of the line, or emit them as a notice."""
+        """Attach new extras to the first delta of the line, or append them as a notice.
+
+        `start` is the index of the line's first event in `events`.
+        """
         new_extras = {name: value for name, value in _wire_extras(shape).items() if self._is_new_extra(name, value)}
         for name, value in new_extras.items():
             self._collect_extra(name, value)
@@ -226,7 +229,7 @@ class Decoder:
     # ---- the end
 
     def _finish(self, shape: ResponseShape, message: MessageShape | None, events: list[Event]) -> None:
-        """Emit the end of the response with stop, usage and collected extras."""
+        """Append the end of the response, with stop reason, usage and collected extras, to `events`."""
         self._end_part(events)
         self._ended = True
         extras = _wire_extras(shape)
@@ -259,7 +262,7 @@ class Decoder:
 
 
 def _wire_extras(wire: ResponseShape | MessageShape) -> dict[str, Raw]:
-    """Return the extras of a wire object."""
+    """Return the extras of a wire object: its fields without canonical counterpart."""
     extras: dict[str, Raw] = (collect_extras(wire, FAMILY).get("extras") or {}).get(FAMILY, {})
     return extras
 

@@ -88,7 +88,7 @@ class Encoder:
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events; plain text deltas are spliced into a prepared line."""
+        """Encode events as lines; plain text deltas are inserted into a prepared line."""
         out: list[bytes] = []
         for event in events:
             if self._ended:
@@ -112,7 +112,7 @@ class Encoder:
         return b"".join(out)
 
     def _encode_event(self, event: Event) -> bytes:
-        """Encode one event; those of further candidates are reported and dropped."""
+        """Encode one event as lines; events of a second candidate add no bytes and are reported as losses."""
         if candidate := getattr(event, "candidate", 0):
             if candidate not in self._candidates:
                 self._candidates.add(candidate)
@@ -121,7 +121,7 @@ class Encoder:
         return self._HANDLERS[type(event)](self, event)
 
     def close(self) -> bytes:
-        """Encode buffered events, and an error if the response is incomplete."""
+        """Encode held-back events, and an error if the response is incomplete."""
         if self._ended:
             return b""
         buffered = b"".join([self._encode_event(event) for event in self._sequencer.close()])
@@ -133,7 +133,7 @@ class Encoder:
     # ---- the response
 
     def _start_response(self, event: ResponseStart) -> bytes:
-        """Prepare the fields that every line repeats."""
+        """Prepare the fields that every line repeats; return no bytes."""
         plan = self._plan
         plan.same_protocol = event.origin == FAMILY
         line_fields: dict[str, Any] = {}
@@ -156,7 +156,7 @@ class Encoder:
         return b""
 
     def _encode_line(self, message: dict[str, Any], extras: dict[str, Any] | None = None) -> bytes:
-        """Encode one line; extras are keyed by pointers below it."""
+        """Encode one line with this message; `extras` are further fields by their pointer in the line."""
         full_message = {"role": "assistant", "content": "", **message}
         body: dict[str, Any] = {**self._line_fields, "message": full_message, "done": False}
         if extras:
@@ -167,14 +167,14 @@ class Encoder:
         return encode_line(_encode_json(body))
 
     def _head_and_tail(self, field: str) -> tuple[bytes, bytes]:
-        """Return the line before and after a text in this field."""
+        """Return the bytes of a line before and after the text of this message field."""
         head, _, tail = self._encode_line({field: "\0"}).partition(b'"\\u0000"')
         return head, tail
 
     # ---- messages
 
     def _start_message(self, event: MessageStart) -> bytes:
-        """Encode extras of a message, and report its fields that Ollama does not have."""
+        """Encode the extras of an Ollama message; report as losses the fields that Ollama does not have."""
         if not self._plan.same_protocol:
             for field in ("id", "name", "phase"):
                 if getattr(event, field) is not None:
@@ -189,7 +189,7 @@ class Encoder:
         return self._encode_line({}, unsent) if unsent else b""
 
     def _encode_notice(self, event: Notice) -> bytes:
-        """Encode a notice of this protocol, or a ping."""
+        """Encode a ping, or a notice that came from Ollama."""
         extras = _protocol_extras(event.extras)
         # The framing has no comments, so an empty line of content keeps the connection alive.
         return self._encode_line({}, extras) if extras or event.kind == "ping" else b""
@@ -197,7 +197,7 @@ class Encoder:
     # ---- parts
 
     def _start_part(self, event: PartStart) -> bytes:
-        """Open a part: text is streamed, calls are collected, others are sent at once."""
+        """Open a part: text is streamed, calls are collected until they end, others are sent at once."""
         part = event.part
         position = self._part_counts[event.message] = self._part_counts.get(event.message, -1) + 1
         path: SourcePath = ("candidates", 0, "messages", event.message, "parts", position)
@@ -212,7 +212,7 @@ class Encoder:
         return _encode_text(state, self._opening_text(part, path))
 
     def _opening_text(self, part: Part, path: SourcePath) -> str:
-        """Return the text that a part starts with, and report fields that Ollama does not have."""
+        """Return the text that a part starts with; report as losses the fields that Ollama does not have."""
         located_part = LocatedPart(part, path)
         if isinstance(part, Reasoning):
             if not self._plan.same_protocol:
@@ -229,7 +229,7 @@ class Encoder:
         return out
 
     def _encode_part_delta(self, event: PartDelta) -> bytes:
-        """Encode a delta, or collect it."""
+        """Encode a text delta; arguments of a call are collected and return no bytes."""
         state = self._parts.get(event.index)
         if state is None:
             return b""
@@ -254,7 +254,7 @@ class Encoder:
         return _encode_text(state, text)
 
     def _end_part(self, event: PartEnd) -> bytes:
-        """Encode a complete call, and report final fields that Ollama does not have."""
+        """Return the line of a completed call; report as losses final fields that Ollama does not have."""
         state = self._parts.pop(event.index, None)
         if state is None:
             return b""
@@ -270,7 +270,7 @@ class Encoder:
         return b""
 
     def _encode_call(self, state: _OpenPart, part: ToolCall, final: Part | None) -> bytes:
-        """Encode a complete call as one line."""
+        """Encode a completed call as one line; `final` is the call as its end event gives it."""
         complete_call = replace(part, arguments=part.arguments + "".join(state.pieces))
         if isinstance(final, ToolCall):
             complete_call = final
@@ -281,12 +281,12 @@ class Encoder:
     # ---- the end
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
-        """Store the end of the candidate for the last line."""
+        """Store the end of the candidate for the last line; return no bytes."""
         self._candidate_end = event
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
-        """Store token counts for the last line."""
+    def _store_usage(self, event: UsageReport) -> bytes:
+        """Store token counts for the last line; return no bytes."""
         self._usage = event.usage
         return b""
 
@@ -320,7 +320,7 @@ class Encoder:
         PartEnd: _end_part,
         MessageEnd: _end_message,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         Notice: _encode_notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
@@ -336,7 +336,7 @@ def _encode_text(state: _OpenPart, text: str) -> bytes:
 
 
 def _protocol_extras(extras: Extras | None) -> dict[str, Any]:
-    """Return the extras of this protocol."""
+    """Return the Ollama fields among the extras."""
     return dict((extras or {}).get(FAMILY, {}))
 
 

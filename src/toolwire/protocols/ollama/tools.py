@@ -89,7 +89,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any] | None:
 
 
 def _encode_same_protocol_tool(tool: Tool) -> Any:
-    """Encode a function of this protocol as it was received."""
+    """Encode a function that came from an Ollama client."""
     if not isinstance(tool, FunctionTool):
         raise TypeError(f"this protocol has no {type(tool).__name__}")
     function: dict[str, Any] = {"name": tool.name}
@@ -123,7 +123,7 @@ def _is_allowed(located_tool: LocatedTool, request: Request, plan: EncodingPlan)
 
 
 def _is_choice_available(request: Request) -> bool:
-    """Check whether a tool that must be called is among the functions."""
+    """Check whether any tool that the choice names is among the functions."""
     choice = request.tool_choice
     names = {
         located_tool.tool.name
@@ -134,7 +134,7 @@ def _is_choice_available(request: Request) -> bool:
 
 
 def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    """Encode one tool; report a native tool, which Ollama does not have."""
+    """Encode one tool; report a native tool as a loss and return None, since Ollama has none."""
     tool = located_tool.tool
     if isinstance(tool, NativeTool):
         report_missing_native(located_tool, plan)
@@ -166,7 +166,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_schema(schema: Raw, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Fit the schema of a function to what the server keeps."""
+    """Return the parameter schema of a function, reduced to the keywords that the server keeps."""
     if bytes(schema)[:1] != b"{":
         plan.report.dropped(path, "parameters", "not an object schema")
         return UNSET
@@ -174,7 +174,7 @@ def _encode_schema(schema: Raw, path: SourcePath, plan: EncodingPlan) -> Any:
 
 
 def report_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> None:
-    """Report parts of the tool choice that leaving out tools does not express."""
+    """Report as losses what the tool choice asks beyond leaving out tools, such as a forced call."""
     choice = request.tool_choice
     if choice is None or plan.same_protocol:
         return

@@ -59,7 +59,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_error(body: bytes, status: int | None) -> ApiError:
-    """Decode an error body."""
+    """Decode an error body; `status` is the HTTP status, None inside a stream."""
     raw = validate_json(body, FAMILY)
     if bytes(raw).lstrip()[:1] != b"{":
         raise DecodeError(FAMILY, "", "an object", describe_json(raw))
@@ -108,7 +108,7 @@ def decode_error_object(raw: Raw, status: int | None, *, at: str | None = None) 
 
 
 def decode_choice_error(choices: Sequence[ResponseChoiceShape]) -> ApiError | None:
-    """Decode the error in the first choice, by which gateways report an upstream that failed midway."""
+    """Decode the error in the first choice, where gateways report an upstream that failed midway; None without one."""
     raw = choices[0].error if choices else UNSET
     if raw is UNSET or bytes(raw) == b"null":
         return None
@@ -117,7 +117,7 @@ def decode_choice_error(choices: Sequence[ResponseChoiceShape]) -> ApiError | No
 
 
 def _error_kind(shape: ErrorShape, status: int | None) -> ErrorKind:
-    """Return the canonical kind; OpenAI types most errors `invalid_request_error`, code and status say more."""
+    """Return the canonical kind from code and status: OpenAI types most errors `invalid_request_error`."""
     code, error_type = str(shape.code), unset_to_none(shape.type) or ""
     error_kind = ERROR_CODES.get(code) or _SPECIFIC_KINDS.get(error_type)
     if error_kind is None and status is not None:
@@ -128,7 +128,7 @@ def _error_kind(shape: ErrorShape, status: int | None) -> ErrorKind:
 
 
 def _decode_bare_error(members: dict[str, Raw], status: int | None) -> ApiError:
-    """Decode an error without the `error` envelope, as web frameworks of compatible servers send it."""
+    """Decode an error without the `error` object around it, as frameworks of compatible servers send it."""
     raw = members.get("message", members.get("detail", Raw(b'""')))
     value = decode_json(raw)
     message = value if isinstance(value, str) else bytes(raw).decode()
@@ -164,14 +164,14 @@ def _encode_foreign_error(error: ApiError, path: SourcePath, report: LossReport)
 
 
 def _encode_same_protocol_error(error: ApiError) -> dict[str, Any]:
-    """Encode an error body as a Chat server sent it."""
+    """Encode the body of an error that came from a Chat server."""
     if BODY_ERROR in error.wire_form:
         return restore_extras({}, error, FAMILY)
     return restore_extras({"error": _error_members(error, "error/")}, error, FAMILY)
 
 
 def encode_error_object(error: ApiError, path: SourcePath, report: LossReport) -> Any:
-    """Encode an error that stands inside a response."""
+    """Encode the `error` value of a failed response."""
     if ERROR_FORM not in error.wire_form:
         return _encode_foreign_error(error, path, report)
     members = _error_members(error, "")
@@ -179,7 +179,7 @@ def encode_error_object(error: ApiError, path: SourcePath, report: LossReport) -
 
 
 def _error_members(error: ApiError, prefix: str) -> Any:
-    """Return the value of `error`; `prefix` is the pointer of its extras."""
+    """Return the value of `error`; `prefix` is the pointer of that value, under which its extras are stored."""
     if TEXT_ERROR in error.wire_form:
         return Raw(error.message.encode()) if RAW_ERROR in error.wire_form else error.message
     members: dict[str, Any] = {}

@@ -68,7 +68,10 @@ class ResponseTemplateCache:
         self._templates: dict[tuple[Any, ...], _ResponseTemplate] = {}
 
     def decode(self, shape: ResponseShape) -> Response | None:
-        """Decode a response by a template, None if there is none; `shape` must come from a typed read."""
+        """Decode a response like an earlier one from its template; None if there is no such template.
+
+        `shape` must come from a read that rejects unknown fields.
+        """
         try:
             (choice,) = shape.choices  # type: ignore[misc]
             template = self._templates.get(_template_key(shape, choice))
@@ -99,7 +102,7 @@ class ResponseTemplateCache:
         return replace(template.response, id=id, created=created, candidates=(candidate,), usage=usage)
 
     def remember(self, shape: ResponseShape, response: Response) -> None:
-        """Store a decoded response as a template, unless it has unusual content."""
+        """Store a decoded response as a template, unless it has optional content."""
         try:
             (choice,), (candidate,) = shape.choices, response.candidates  # type: ignore[misc]
             fixed_fields, varying = (_response_fields(shape), _choice_fields(choice)), _varying_fields(shape)
@@ -124,7 +127,7 @@ class ResponseTemplateCache:
 
 
 def _is_cacheable(choice: ResponseChoiceShape, message: Message, fixed_fields: tuple[tuple[Any, ...], ...]) -> bool:
-    """Tell whether the response has plain content only and small extras."""
+    """Tell whether the response has only text and calls without optional fields, and small extras."""
     if type(choice.message.content) is list:
         return False
     if any(value not in (UNSET, None, []) for value in _other_content_fields(choice.message)):
@@ -135,19 +138,19 @@ def _is_cacheable(choice: ResponseChoiceShape, message: Message, fixed_fields: t
 
 
 def _template_key(shape: ResponseShape, choice: ResponseChoiceShape) -> tuple[Any, ...]:
-    """Return the key of a response's template."""
+    """Return the cache key: the fields that responses with the same template have in common."""
     message = choice.message
     calls = message.tool_calls
     return shape.model, choice.finish_reason, type(message.content), len(calls) if type(calls) is list else calls
 
 
 def _copy_raw(value: Any) -> Any:
-    """Copy a raw value, which would keep its complete body in memory."""
+    """Return a copy of a raw JSON value, since the original would keep its complete body in memory."""
     return value.copy() if type(value) is Raw else value
 
 
 def _copy_extras(extras: Extras | None) -> Extras | None:
-    """Copy extras, whose raw values would keep their complete body in memory."""
+    """Return a copy of extras, since the raw values would keep their complete body in memory."""
     return extras and {family: {key: raw.copy() for key, raw in fields.items()} for family, fields in extras.items()}
 
 
@@ -190,7 +193,7 @@ class TextTemplate(Struct, frozen=True):
     has_padding: bool  # random letters follow the tail
 
     def next_text(self, data: bytes) -> str:
-        """Return the text of a chunk with the same head and tail, an empty string for any other."""
+        """Return the text of a chunk that differs from the template only in its text, else an empty string."""
         if not data.startswith(self.head):
             return ""
         if self.has_padding:
@@ -215,7 +218,7 @@ class ChunkTemplate:
         self._has_padding = has_padding
 
     def decode_delta(self, data: bytes) -> DeltaShape | None:
-        """Decode the delta of a chunk with the same head and tail, None for any other."""
+        """Decode the delta of a chunk that differs from the template only there; None for any other."""
         if not data.startswith(self._head):
             return None
         if self._has_padding:
@@ -231,7 +234,7 @@ class ChunkTemplate:
         return delta
 
     def _build_text_template(self, delta: bytes) -> TextTemplate | None:
-        """Return the template of a delta that holds only text or arguments."""
+        """Return a template for chunks that differ only in text or arguments; None if the delta has more."""
         if (text := _TEXT_DELTA.fullmatch(delta)) is not None:
             return TextTemplate(self._head + text[1], text[2] + self._tail, None, self._has_padding)
         if (arguments := _ARGUMENTS_DELTA.fullmatch(delta)) is not None:
@@ -242,13 +245,13 @@ class ChunkTemplate:
 
 
 def _strip_padding(data: bytes) -> bytes:
-    """Return the chunk without its padding, empty bytes if it has none."""
+    """Return the chunk without its `obfuscation` padding; empty bytes if it has none."""
     data, _, padding = data.rpartition(_PADDING)
     return data if padding.endswith(b'"}') and (padding[:-2].isalnum() or padding == b'"}') else b""
 
 
 def chunk_template(data: bytes, shape: ChunkShape) -> ChunkTemplate | None:
-    """Return a template of the chunk, None if it holds anything outside its delta."""
+    """Return a template of the chunk; None if it holds more than the delta of one choice."""
     if not shape.choices or shape.unknown is not UNSET or isinstance(shape.usage, UsageShape):
         return None
     choice = shape.choices[0]
@@ -278,7 +281,7 @@ def has_extras(shape: StreamChoiceShape) -> bool:
 
 
 def has_other_content(delta: DeltaShape) -> bool:
-    """Tell whether the delta has more than text and tool calls; nulls and empty values do not count."""
+    """Tell whether the delta has content besides text and tool calls; nulls and empty values do not count."""
     return bool(
         delta.reasoning_content
         or delta.reasoning

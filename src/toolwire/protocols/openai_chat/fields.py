@@ -192,7 +192,10 @@ def _check_part(role: str, path: JsonPath, part: JsonObject) -> Findings:
 def _check_tagged(
     path: JsonPath, value: JsonObject, table: dict[str, tuple[str, Fields]], suffix: str = ""
 ) -> Findings:
-    """Check a tool or call, whose type names the field that holds its members."""
+    """Check a tool or call, whose `type` names the field that holds its members.
+
+    `table` maps each type to that field and its expected members.
+    """
     tag = text_of(value.get("type"))
     yield from ERROR_WORDING.check_fields(path, value, parse_fields(f"type!:string {suffix}"))
     if tag in table:

@@ -29,7 +29,10 @@ _OPTIONAL_FIELDS: dict[str, tuple[SourcePath, str]] = {
 
 
 def encode_leading_system(request: Request, plan: EncodingPlan) -> tuple[list[Any], int]:
-    """Encode all leading system text as one message; return it and the number of messages it replaces."""
+    """Encode all leading system text as one message.
+
+    Return it in a list, and the number of request messages that it replaces.
+    """
     if not request.system and not (request.messages and request.messages[0].role in _SYSTEM_ROLES):
         return [], 0
     located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system or ())]
@@ -47,7 +50,7 @@ def encode_leading_system(request: Request, plan: EncodingPlan) -> tuple[list[An
 
 
 def convert_system_messages(request: Request, start: int, plan: EncodingPlan) -> Request:
-    """Return the request with system messages from `start` on as marked user text.
+    """Return the request with system messages from index `start` on as user text in reminder tags.
 
     Many chat templates reject them anywhere but at the start. They stay in place, so that the prompt prefix is stable.
     """
@@ -76,7 +79,10 @@ def _as_user_reminder(message: Message) -> Message:
 
 
 def acknowledge_results(messages: list[Any], plan: EncodingPlan) -> list[Any]:
-    """Return the messages with an assistant message between tool results and user text after them."""
+    """Insert a short assistant message wherever user text directly follows tool results.
+
+    Some hosts reject user text there. Return the new list; each inserted message is reported.
+    """
     result: list[Any] = []
     for message in messages:
         if result and result[-1]["role"] == "tool" and message["role"] == "user":
@@ -89,12 +95,12 @@ def acknowledge_results(messages: list[Any], plan: EncodingPlan) -> list[Any]:
 
 @lru_cache(maxsize=64)
 def first_names(fields: tuple[str, ...]) -> frozenset[str]:
-    """Return the names of the body's members that JSON pointers lead into."""
+    """Return the top-level field name of each pointer."""
     return frozenset([field.partition("/")[0] for field in fields])
 
 
 def drop_unsupported_fields(body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Remove the fields that the host may reject from a body."""
+    """Remove from `body`, and report as losses, the fields that the host may reject."""
     for field in plan.target.host.unsupported_fields:
         name, _, inner = field.partition("/")
         parent = body if not inner else body.get(name)
@@ -106,7 +112,7 @@ def drop_unsupported_fields(body: dict[str, Any], plan: EncodingPlan) -> None:
 
 
 def fit_choice(choice: ToolChoice, plan: EncodingPlan) -> ToolChoice:
-    """Return the choice for a target without `allowed_tools`; the other tools are not sent."""
+    """Return the choice without `allowed_tools`, for targets that lack it; tools it excludes are not sent."""
     if choice.mode != "allowed":
         return choice
     plan.report.approximated(
@@ -116,7 +122,7 @@ def fit_choice(choice: ToolChoice, plan: EncodingPlan) -> ToolChoice:
 
 
 def with_root_type(schema: Raw) -> Raw:
-    """Return the schema of parameters with `type: object` at its root, which some hosts require."""
+    """Return a parameter schema with `type: object` at its root, which some hosts require."""
     try:
         members = _decode_members(schema)
     except msgspec.DecodeError:

@@ -153,7 +153,7 @@ _request_reader = Reader[RequestShape](RequestShape, FAMILY)
 
 
 def decode_request(body: bytes, route: Route) -> Request:
-    """Decode a request body; `plain` marks one without extras."""
+    """Decode a request body; the request is marked `plain` if no field lacks a canonical counterpart."""
     shape, plain = _request_reader.read_with_exactness(body)
     if shape.unknown is not UNSET and "messages" in shape.unknown:
         raise DecodeError(FAMILY, "/messages", "an array", describe_json(shape.unknown["messages"]))
@@ -191,7 +191,7 @@ def decode_request(body: bytes, route: Route) -> Request:
 
 
 def _decode_include_usage(shape: RequestShape) -> bool | None:
-    """Return `stream_options.include_usage`, None without it."""
+    """Return `stream_options.include_usage`, None if it is absent."""
     options = shape.stream_options
     return None if options is UNSET or options is None else unset_to_none(options.include_usage)
 
@@ -202,7 +202,7 @@ def _decode_labels(shape: RequestShape) -> Raw | None:
 
 
 def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *settings: Node | None) -> bool:
-    """Tell whether a typed read left no extras, which unknown enum values still produce."""
+    """Tell whether no value has extras, which unknown enum values produce even without unknown fields."""
     names = () if choice is None else choice.names
     for node in (choice, *names, *settings):
         if node is not None and node.extras:
@@ -217,7 +217,10 @@ def _is_plain(messages: tuple[Message, ...], choice: ToolChoice | None, *setting
 
 
 def _decode_extras(shape: RequestShape, choice_extras: dict[str, Raw]) -> dict[str, Any]:
-    """Collect the extras of the request; fields that Responses shares go to the vendor's family."""
+    """Return the `extras` and `wire_form` arguments of the request.
+
+    Fields that OpenAI's Responses API shares go to a family of extras that both protocols have.
+    """
     if shape.functions == []:
         choice_extras = {**choice_extras, "functions": Raw(b"[]")}
     collected = [
@@ -239,7 +242,7 @@ def _decode_extras(shape: RequestShape, choice_extras: dict[str, Raw]) -> dict[s
 
 
 def _null_forms(shape: RequestShape) -> tuple[str, ...]:
-    """Return the wire form of raw fields that are null, and of absent messages."""
+    """Return the wire-form tokens that record null values of raw fields, and absent messages."""
     nulls: tuple[str, ...] = ()
     if _raw_fields(shape) != _NO_RAW_FIELDS:
         nulls = tuple(
@@ -289,7 +292,7 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 
 def _remove_unsupported(body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Remove fields and options of related protocols that the target may reject."""
+    """Remove from `body`, and report, fields and options that the target may reject."""
     if "stream_options" in body and not body.get("stream"):
         del body["stream_options"]  # rejected unless `stream` is true
         plan.report.dropped((), f"//{OBFUSCATION}", "the request is not streamed")
@@ -303,7 +306,7 @@ def _remove_unsupported(body: dict[str, Any], plan: EncodingPlan) -> None:
 
 
 def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
-    """Encode system text and messages as the host accepts them."""
+    """Encode system text and messages, adapted to what the host accepts."""
     host, skip = plan.target.host, 0
     if plan.same_protocol or host.late_system_messages:
         messages = _encode_system(request, plan)
@@ -323,7 +326,7 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
 
 
 def _encode_cache_options(options: Raw, plan: EncodingPlan) -> Any:
-    """Encode `prompt_cache_options` without the options that only Responses has."""
+    """Encode `prompt_cache_options` without options that only the Responses API has."""
     try:
         members = _decode_members(options)
     except msgspec.DecodeError:
@@ -334,7 +337,7 @@ def _encode_cache_options(options: Raw, plan: EncodingPlan) -> Any:
 
 
 def _encode_modalities(modalities: Raw, plan: EncodingPlan) -> Any:
-    """Encode `modalities` without those that only OpenRouter has."""
+    """Encode `modalities` without values that only OpenRouter has."""
     try:
         names = _decode_names(modalities)
     except msgspec.DecodeError:
@@ -346,7 +349,7 @@ def _encode_modalities(modalities: Raw, plan: EncodingPlan) -> Any:
 
 
 def _encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
-    """Encode the system text that other protocols keep outside the messages."""
+    """Encode as messages the system text that other protocols keep outside the messages."""
     if not request.system:
         return []
     located_parts = [LocatedPart(part, ("system", index)) for index, part in enumerate(request.system)]
@@ -354,7 +357,7 @@ def _encode_system(request: Request, plan: EncodingPlan) -> list[Any]:
 
 
 def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `stream` and `stream_options`."""
+    """Write `stream` and `stream_options` into `body`."""
     stream = request.stream if plan.target.stream is None else plan.target.stream
     if stream is not None:
         body["stream"] = stream
@@ -368,7 +371,7 @@ def _encode_stream(request: Request, body: dict[str, Any], plan: EncodingPlan) -
 
 
 def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write user, metadata, tier and store, and report what has no equivalent."""
+    """Write user, metadata, tier and store into `body`; report as losses fields without equivalent."""
     if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
         user, host = request.end_user, plan.target.host
         body["user"] = (
@@ -387,7 +390,7 @@ def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingP
 
 
 def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
-    """Report the request fields of another protocol that Chat lacks."""
+    """Report as losses the fields of another protocol's request that Chat lacks."""
     continuation = request.continuation
     if continuation is not None and continuation.id is not None:
         plan.report.dropped(("continuation",), "id", "the target does not store conversations")
@@ -401,7 +404,7 @@ def _report_unsupported(request: Request, plan: EncodingPlan) -> None:
 
 
 def _encode_tier(tier: str, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write `service_tier`."""
+    """Write `service_tier` into `body`."""
     if plan.same_protocol or tier in SERVICE_TIERS:
         body["service_tier"] = tier
     elif tier == "standard_only":

@@ -10,9 +10,8 @@ from toolwire.canonical.content import Message, Part, Refusal, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
-from toolwire.codec.encoding.ids import derive_response_id
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.turns import LocatedPart, Turn
+from toolwire.codec.encoding.turns import LocatedPart, Turn, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import as_dict, restore_extras, unset_to_none
@@ -85,7 +84,7 @@ HOSTED_COUNTS = {"searches": f"{_HOSTED_COUNTS_FIELD}/web_search_requests"}
 
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
-    """Decode a response body, by a template of an earlier one if possible."""
+    """Decode a response body; one like an earlier response takes a fast path."""
     shape, typed = _read_response(body)
     if not typed:
         return _decode_response(shape, body)
@@ -97,7 +96,7 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def _decode_response(shape: ResponseShape, body: bytes) -> Response:
-    """Decode a response of any form; `body` is the JSON that `shape` was read from."""
+    """Build the canonical response; `body` is the JSON that `shape` was read from."""
     has_error = shape.error is not UNSET and bytes(shape.error) != b"null"
     if not isinstance(shape.choices, list) and not has_error:
         if shape.unknown is not UNSET and "role" in shape.unknown:
@@ -120,7 +119,11 @@ def _decode_response(shape: ResponseShape, body: bytes) -> Response:
 
 
 def _decode_response_extras(shape: ResponseShape, *, has_error: bool) -> tuple[dict[str, Raw], tuple[str, ...]]:
-    """Return extras and wire form of the response itself."""
+    """Return the extras (by pointer) and wire-form tokens of the top level of a response.
+
+    The tokens record absent and null fields, to restore them for Chat clients. `has_error`: `error` holds an error, so
+    that it is not recorded as null.
+    """
     wire_form: tuple[str, ...] = ()
     if shape.error is not UNSET and not has_error:
         wire_form = (*wire_form, f"{FAMILY}:null:error")
@@ -134,14 +137,14 @@ def _decode_response_extras(shape: ResponseShape, *, has_error: bool) -> tuple[d
 
 
 def _decode_bare_message(shape: MessageShape) -> Response:
-    """Decode a message without the response around it, as programs store and exchange them."""
+    """Decode a message without the response around it, as programs store it."""
     message = decode_message(shape, "", "")
     message = replace(message, parts=tuple([_with_completeness(part, None) for part in message.parts]))
     return Response(origin=FAMILY, candidates=(Candidate(messages=(message,), at=""),), wire_form=(MESSAGE_FORM,))
 
 
 def _decode_choice(shape: ResponseChoiceShape, position: int, count: int) -> Candidate:
-    """Decode one choice of `count`; an invalid index is replaced by the position."""
+    """Decode the choice at `position` of `count`; an invalid index is replaced by the position."""
     message = decode_message(shape.message, f"/choices/{position}/message", "/message")
     stop = None
     if isinstance(shape.finish_reason, str):
@@ -166,12 +169,12 @@ def _decode_choice(shape: ResponseChoiceShape, position: int, count: int) -> Can
 
 
 def _is_plain_part(part: Part) -> bool:
-    """Tell whether a part surely has no extras."""
+    """Tell whether a part certainly has no extras, by its type."""
     return part.extras is None and (type(part) is ToolCall or (type(part) is Text and not part.annotations))
 
 
 def _with_completeness(part: Any, stop: Stop | None) -> Any:
-    """Mark a call with truncated arguments as incomplete, whatever the finish reason says."""
+    """Return a call marked as incomplete if its arguments are truncated; other parts unchanged."""
     if not isinstance(part, ToolCall) or not part.arguments:
         return part
     is_truncated = stop is not None and stop.reason == "max_tokens"
@@ -191,7 +194,7 @@ def decode_stop(reason: str, message: Message) -> Stop:
 
 
 def _canonical_stop(reason: str, *, has_calls: bool, has_refusal: bool) -> StopReason:
-    """Return the canonical stop reason; servers also say `stop` after calls and refusals."""
+    """Return the canonical stop reason; a `stop` after calls or a refusal is corrected."""
     stop_reason = CANONICAL_STOPS.get(reason, "other")
     if stop_reason == "end_turn" and (has_calls or has_refusal):
         return "tool_use" if has_calls else "refusal"
@@ -359,7 +362,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def _encode_head(response: Response, context: ResponseContext, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode the fields before the choices: id, object, time and model."""
+    """Encode the fields that precede the choices: id, object, time and model."""
     head: dict[str, Any] = {}
     if not plan.same_protocol or response.id is not None:
         head["id"] = completion_id(response.id, plan, context)
@@ -422,7 +425,7 @@ def _encode_message(candidate: Candidate, candidate_index: int, plan: EncodingPl
 def encode_stop(
     stop: Stop | None, path: SourcePath, plan: EncodingPlan, *, has_calls: bool, has_refusal: bool
 ) -> str | None:
-    """Return the finish reason; None if an unfinished Chat response has none."""
+    """Return the finish reason; None if a Chat response is unfinished."""
     if stop is None:
         return None if plan.same_protocol else "tool_calls" if has_calls else "stop"
     if plan.same_protocol and stop.raw is not None:
@@ -474,7 +477,7 @@ def _encode_usage_details(usage: Usage, body: dict[str, Any]) -> None:
 
 
 def _report_response(response: Response, plan: EncodingPlan) -> None:
-    """Report the response fields that Chat lacks."""
+    """Report as losses the response fields that Chat lacks."""
     continuation = response.continuation
     if continuation is not None and continuation.id is not None:
         plan.report.dropped(("continuation",), "id")

@@ -149,7 +149,7 @@ def _check_choice(body: JsonObject, model: str) -> Findings:
 
 
 def _check_stream(body: JsonObject, model: str) -> Findings:
-    """Check parameters that need another one to be enabled."""
+    """Check for parameters, such as `stream_options`, that another parameter must enable."""
     if body.get("stream_options") and body.get("stream") is not True:
         message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
         yield _finding("stream-options", ("stream_options",), message)
@@ -312,7 +312,10 @@ def _take_leading(messages: list[Message], role: str) -> list[Message]:
 def _group_results(
     replies: list[Message], call_ids: set[str | None], names: WireNames
 ) -> tuple[dict[str | None, Message], list[Message]]:
-    """Return the result of each call as a message of its own, and the messages with all other content."""
+    """Split replies into tool results and other content.
+
+    Return the result of each call as a separate message, by call id, and messages with everything else.
+    """
     results: dict[str | None, Message] = {}
     other_messages: list[Message] = []
     for message in replies:

@@ -177,7 +177,7 @@ def _disable_thinking_with_tools(body: dict[str, Any], plan: EncodingPlan) -> No
 
 
 def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> str | None:
-    """Return the reasoning effort closest to another protocol's thinking settings."""
+    """Return the reasoning effort closest to another protocol's thinking settings; None if it has none."""
     effort, report = thinking.effort, plan.report
     if thinking.visibility is not None:
         report.dropped(("thinking",), "visibility", NO_THINKING_VISIBILITY)

@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 from toolwire.canonical.content import ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
 from toolwire.canonical.fold import MAX_LOOSE_PIECES, TextPieces, append_piece
-from toolwire.codec.encoding.ids import derive_call_id
+from toolwire.codec.encoding.turns import derive_call_id
 from toolwire.codec.wire.extras import merge_extras, unset_to_none
 from toolwire.codec.wire.reader import WireObject
 from toolwire.protocols.openai_chat.parts.calls import (
@@ -56,7 +56,7 @@ class _BraceCounter:
         self._invalid = False  # something follows that value
 
     def is_balanced(self, pieces: TextPieces) -> bool:
-        """Scan the new pieces and tell whether the text may be complete."""
+        """Scan the new pieces; tell whether all brackets are closed, so that the JSON text may be complete."""
         for piece in pieces.text_after(self._scanned, self._length):
             self._invalid = self._invalid or (self._closed and not piece.isspace())
             self._length += len(piece)
@@ -95,7 +95,7 @@ class _OpenCall:
         self._braces = _BraceCounter()
 
     def is_complete(self) -> bool:
-        """Tell whether the arguments are complete JSON; free-form input never counts as complete."""
+        """Tell whether the arguments are complete JSON; always False for free-form input."""
         return not self.freeform and self._braces.is_balanced(self.pieces) and is_json("".join(self.pieces))
 
 
@@ -112,10 +112,11 @@ class CallAssembler:
         self._legacy: _OpenCall | None = None  # the call of `function_call`
 
     def __bool__(self) -> bool:
+        """Tell whether any call has been added."""
         return bool(self._calls)
 
     def add_fragment(self, fragment: FragmentShape, events: list[Event]) -> None:
-        """Add an entry of `tool_calls`; most continue the arguments of a started call."""
+        """Add an element of `tool_calls`, appending its events; most continue the arguments of a started call."""
         function = fragment.function
         is_continuation = isinstance(function, FunctionCallShape) and not (
             function.name or fragment.id or fragment.custom
@@ -168,7 +169,7 @@ class CallAssembler:
         self._append(self._legacy, unset_to_none(shape.name) or None, decode_arguments(shape)[0], events)
 
     def _call_for(self, index: int | None, id: str | None, name: str | None, *, freeform: bool) -> _OpenCall:
-        """Return the call that a fragment belongs to, a new one if it starts one."""
+        """Return the open call that a fragment belongs to, or a new call that it starts."""
         if index is None:
             call = self._call_without_index(id, name)
         else:
@@ -183,7 +184,7 @@ class CallAssembler:
         return call
 
     def _call_without_index(self, id: str | None, name: str | None) -> _OpenCall | None:
-        """Return the call of a fragment without an index, None if it starts one."""
+        """Return the open call of a fragment without an index; None if the fragment starts a call."""
         if id is not None:
             return next((call for call in reversed(self._calls) if call.id == id), None)
         last = self._calls[-1] if self._calls else None
@@ -192,7 +193,7 @@ class CallAssembler:
         return None if last.name != name or last.is_complete() else last
 
     def _append(self, call: _OpenCall, name: str | None, text: str, events: list[Event]) -> None:
-        """Add name and arguments to a call and emit the events."""
+        """Add name and arguments to a call, appending the resulting events."""
         if text:
             call.pieces.append(text)
         if call.part is not None:
@@ -203,7 +204,7 @@ class CallAssembler:
             self._start(call, events)
 
     def _start(self, call: _OpenCall, events: list[Event]) -> None:
-        """Emit the start of a call and what is buffered of its arguments."""
+        """Append the start of a call and its buffered arguments to `events`."""
         for earlier_call in self._calls:
             if earlier_call.part is not None and not earlier_call.ended and earlier_call.is_complete():
                 self._end(earlier_call, events)
@@ -227,7 +228,7 @@ class CallAssembler:
             events.append(PartDelta(index=call.index, text=text, candidate=self._candidate, plain=True))
 
     def _end(self, call: _OpenCall, events: list[Event], *, is_truncated: bool = False) -> None:
-        """Emit the end of a call; one with invalid arguments is marked as incomplete."""
+        """Append the end of a call to `events`; a call with invalid arguments is marked as incomplete."""
         call.ended = True
         final = None
         text = "".join(call.pieces)
@@ -258,23 +259,23 @@ def _is_new_call(call: _OpenCall, id: str | None, name: str | None) -> bool:
 
 
 def _collect_fragment_extras(
-    fragment: FragmentShape, inner: CustomCallShape | FunctionCallShape | None
+    fragment: FragmentShape, call_shape: CustomCallShape | FunctionCallShape | None
 ) -> list[dict[str, Any]]:
-    """Return the extras of a fragment and of the function or custom call in it."""
+    """Return the `extras` arguments of a fragment and of the function or custom call in it."""
     extras = [] if fragment.unknown is UNSET else [_extras_only(fragment)]
-    if inner is not None and inner.unknown:
-        prefix = "custom/" if isinstance(inner, CustomCallShape) else "function/"
-        extras.append(_extras_only(inner, prefix))
+    if call_shape is not None and call_shape.unknown:
+        prefix = "custom/" if isinstance(call_shape, CustomCallShape) else "function/"
+        extras.append(_extras_only(call_shape, prefix))
     return extras
 
 
 def _extras_only(shape: WireObject, prefix: str = "") -> dict[str, Any]:
-    """Return the extras of a wire object without its wire form."""
+    """Return the `extras` argument of a wire object, without wire-form tokens."""
     return {"extras": collect_chat_extras(shape, prefix=prefix).get("extras")}
 
 
 def _incomplete_call(part: ToolCall, text: str) -> ToolCall:
-    """Return the call with its text so far, marked as incomplete."""
+    """Return the call with the arguments received so far, marked as incomplete."""
     return ToolCall(
         id=part.id,
         name=part.name,

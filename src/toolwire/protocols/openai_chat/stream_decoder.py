@@ -88,7 +88,7 @@ class ChoiceDecoder:
         self._choice_extras: dict[str, Any] = {}  # merged over all chunks
 
     def decode(self, shape: StreamChoiceShape, events: list[Event]) -> None:
-        """Decode the choice of one chunk."""
+        """Append the events of one chunk of this choice to `events`."""
         delta = shape.delta
         if isinstance(delta, DeltaShape):
             if not self._started:
@@ -104,7 +104,7 @@ class ChoiceDecoder:
             self.finish(shape.finish_reason, events)
 
     def append_text(self, call_index: int | None, text: str, events: list[Event]) -> bool:
-        """Append text, or arguments of a started call; return False if another part is open."""
+        """Append text, or arguments of the call at `call_index`; return False if another part is open."""
         if call_index is not None:
             return self._calls.append_arguments(call_index, text, events)
         if self._kind != "text":
@@ -113,7 +113,7 @@ class ChoiceDecoder:
         return True
 
     def decode_delta(self, delta: DeltaShape, events: list[Event]) -> None:
-        """Decode a delta, most of which hold only text or only calls."""
+        """Append the events of a delta to `events`; one with only text or only calls takes a fast path."""
         content, calls = delta.content, delta.tool_calls
         if (content and calls) or isinstance(content, list) or has_other_content(delta):
             self._decode_delta_fields(delta, events)
@@ -132,7 +132,7 @@ class ChoiceDecoder:
         events.append(start)
 
     def _decode_delta_fields(self, delta: DeltaShape, events: list[Event]) -> None:
-        """Decode a delta with any combination of fields."""
+        """Append the events of a delta with any combination of fields to `events`."""
         self._decode_reasoning(delta, events)
         if isinstance(delta.content, str):
             if delta.content:
@@ -215,7 +215,10 @@ class ChoiceDecoder:
     def _attach_extras(
         self, shape: StreamChoiceShape, delta: DeltaShape | None, events: list[Event], start: int
     ) -> None:
-        """Attach new extras to the first delta that the chunk produced, or emit them as a notice."""
+        """Attach new extras to the first delta of the chunk, or append them as a notice.
+
+        `start` is the index of the chunk's first event in `events`.
+        """
         new_extras = _new_extras(shape, "", ("logprobs", "native_finish_reason"), self._choice_extras)
         if delta is not None:
             new_extras |= _new_extras(delta, "delta/", (), self._delta_extras)
@@ -272,7 +275,10 @@ def _part_texts(parts: list[Any]) -> list[str]:
 def _new_extras(
     wire: WireObject, prefix: str, names: tuple[str, ...], accumulated_extras: dict[str, Any]
 ) -> dict[str, Raw]:
-    """Return the extras that are new or changed, and merge them into `accumulated_extras`."""
+    """Return the extras that are new or changed, by pointer, and merge them into `accumulated_extras`.
+
+    Fields in `names` are also treated as extras.
+    """
     fields = {name: value for name in names if (value := getattr(wire, name)) is not UNSET}
     if wire.unknown is not UNSET:
         fields.update(wire.unknown)
@@ -321,7 +327,7 @@ def _merge_lists(previous: list[Any], fragment: list[Any]) -> None:
 
 
 def _encode_values(values: dict[str, Any]) -> dict[str, dict[str, Raw]] | None:
-    """Return accumulated extras as raw JSON, None if there are none."""
+    """Return accumulated extras as an `extras` value of raw JSON, None if there are none."""
     if not values:
         return None
     return {FAMILY: {escape_pointer(name): Raw(msgspec.json.encode(value)) for name, value in values.items()}}
@@ -352,14 +358,14 @@ class Decoder:
         self._late_extras: dict[str, Raw] = {}  # new or changed after the start
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode the next bytes; an invalid stream yields `ResponseFailed`."""
+        """Decode the next bytes into events; an invalid stream yields `ResponseFailed`."""
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
-        """Decode what is buffered; fail if the response is incomplete."""
+        """Decode the buffered bytes; return a failure event if the response is incomplete."""
         events = self._read(self._splitter.close())
         if self._ended:
             return events
@@ -368,7 +374,7 @@ class Decoder:
         return events + self._finish()
 
     def _read(self, frames: list[bytes]) -> list[Event]:
-        """Decode complete frames; chunks like the previous one take the fast path."""
+        """Decode complete frames; a chunk like the previous one takes the fast path."""
         events: list[Event] = []
         for data in frames:
             if self._ended:
@@ -392,7 +398,7 @@ class Decoder:
         return events
 
     def _decode_fast(self, template: ChunkTemplate, data: bytes, events: list[Event]) -> bool:
-        """Decode a chunk that only continues the previous one; return False for any other."""
+        """Append the events of a chunk that continues the previous one; return False for any other chunk."""
         choice, text_template = self._choices[template.choice], template.text_template
         if (
             text_template is not None
@@ -406,7 +412,7 @@ class Decoder:
         return True
 
     def _decode_chunk(self, shape: ChunkShape, events: list[Event]) -> None:
-        """Decode one chunk."""
+        """Append the events of one chunk to `events`."""
         if shape.error is not UNSET and shape.error != _NULL:
             events += self._fail(decode_error_object(shape.error, None))
             return
@@ -426,7 +432,7 @@ class Decoder:
             events.append(UsageReport(usage=decode_usage(shape.usage)))
 
     def _start(self, shape: ChunkShape, events: list[Event]) -> None:
-        """Emit the start of the response from its first chunk."""
+        """Append the start of the response, from its first chunk, to `events`."""
         collected = collect_chat_extras(shape)
         extras = (collected.get("extras") or {}).get(FAMILY, {})
         if not shape.choices and not shape.id:
@@ -463,13 +469,13 @@ class Decoder:
                 self._collect_extra(name, value)
 
     def _collect_extra(self, name: str, value: Raw) -> None:
-        """Keep a field for the end of the response if its value is new."""
+        """Store an extra for the end of the response if its value is new."""
         if value not in (_NULL, self._seen_extras.get(name)):
             self._seen_extras[name] = value
             self._late_extras[name] = value
 
     def _finish(self) -> list[Event]:
-        """End all choices and the response."""
+        """Return the end events of all choices and of the response."""
         self._ended = True
         if not self._started or any(decoder.is_broken() for decoder in self._choices.values()):
             return self._fail_stream("the stream ended before the response was complete")
@@ -479,12 +485,12 @@ class Decoder:
         return [*events, ResponseEnd(extras={FAMILY: self._late_extras} if self._late_extras else None)]
 
     def _fail(self, error: ApiError) -> list[Event]:
-        """End the stream with the provider's error."""
+        """Return the failure event for an error of the provider, which ends the stream."""
         self._ended = True
         return [ResponseFailed(error=error)]
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """End the stream as broken; nothing after this is decoded."""
+        """Return the failure event for a broken stream; nothing after this is decoded."""
         self._ended = True
         return [ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 

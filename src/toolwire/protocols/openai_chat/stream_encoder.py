@@ -80,7 +80,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def frame_filter(context: ResponseContext) -> FrameFilter | None:
-    """Return the filter for a passed-through stream, None if the client accepts chunks without choices.
+    """Return a filter for a stream that is passed through; None if the client accepts chunks without choices.
 
     Other servers send usage without being asked, and Azure starts with content filter results.
     """
@@ -90,7 +90,7 @@ def frame_filter(context: ResponseContext) -> FrameFilter | None:
 
 
 def _fill_choices(chunk: bytes) -> bytes:
-    """Add an empty choice to a chunk without choices, or drop it if it holds only usage."""
+    """Return a chunk without choices with an empty choice added, or no bytes if it holds only usage."""
     if b'"delta"' in chunk or _NO_CHOICES.search(chunk) is None:
         return chunk
     try:
@@ -118,12 +118,12 @@ class ChunkEncoder(Struct):
     logprobs: bytes  # `logprobs` of each choice, or empty
 
     def with_members(self, members: dict[str, Any]) -> "ChunkEncoder":
-        """Return an encoder with more members beside the choices."""
+        """Return an encoder whose chunks have more top-level fields."""
         envelope = self.envelope | members
         return replace(self, envelope=envelope, head=_encode_head(envelope)) if members else self
 
     def head_and_tail(self, candidate: int) -> tuple[bytes, bytes]:
-        """Return the bytes before and after a delta."""
+        """Return the bytes of a chunk before and after the delta of this candidate."""
         head = self.head + b'{"index":%d,"delta":' % candidate
         return head, self.logprobs + b',"finish_reason":null}' + self.tail
 
@@ -133,7 +133,7 @@ class ChunkEncoder(Struct):
         return head + as_data_lines(encode_json(delta)) + tail
 
     def encode_with_extras(self, candidate: int, delta: dict[str, Any], extras: dict[str, Any]) -> bytes:
-        """Encode a chunk with extras, whose keys are pointers below the choice."""
+        """Encode a chunk with extras, given by their pointer in the choice."""
         choice: dict[str, Any] = {"index": candidate, "delta": delta}
         restore_extras(choice, Notice(kind="", extras={FAMILY: extras}), FAMILY)
         choice.setdefault("finish_reason", None)
@@ -167,7 +167,7 @@ def decode_encoded_delta(chunk: bytes) -> dict[str, Any]:
 
 
 def _encode_head(envelope: dict[str, Any]) -> bytes:
-    """Encode the start of a chunk up to its first choice."""
+    """Encode the start of a chunk up to its first choice; `envelope` holds its top-level fields."""
     return b"data: " + as_data_lines(encode_json(envelope))[:-1] + b',"choices":['
 
 
@@ -177,7 +177,7 @@ NO_CHUNK_ENCODER = ChunkEncoder({}, b"", b"", b"")
 def chunk_encoder(
     event: ResponseStart, plan: EncodingPlan, context: ResponseContext, *, include_usage: bool
 ) -> ChunkEncoder:
-    """Return the chunk encoder of one response."""
+    """Return the encoder for all chunks of one response."""
     envelope: dict[str, Any] = {}
     if event.id is not None or not plan.same_protocol:
         envelope["id"] = completion_id(event.id, plan, context)
@@ -240,11 +240,11 @@ class Encoder:
 
     @property
     def failure(self) -> ApiError | None:
-        """The error that made part ordering fail, if any."""
+        """The error by which the reordering of interleaved parts failed, if any."""
         return self._sequencer.failure
 
     def encode(self, events: Iterable[Event]) -> bytes:
-        """Encode events; text deltas of the open part take the fast path."""
+        """Encode events as chunks; text deltas of the open part take the fast path."""
         chunks: list[bytes] = []
         part, index, candidate = self._open_part, self._open_index, self._open_candidate
         head, tail, length = part.head, part.tail, 0
@@ -265,12 +265,16 @@ class Encoder:
 
     @staticmethod
     def _count_text(part: _OpenPart, length: int) -> None:
-        """Record that text was sent for a part."""
+        """Record how much text was sent for a part, for the offsets of citations."""
         part.is_empty = False
         part.length += length
 
     def _encode(self, event: Event) -> bytes:
-        """Encode one event and, for another protocol, events that waited until an earlier part ended."""
+        """Encode one event, with any held-back events that it makes ready, as chunks.
+
+        If the provider speaks another protocol, its parts may interleave. Their events are held back until the parts
+        before them have ended.
+        """
         if self._plan.same_protocol:
             return self._HANDLERS[type(event)](self, event)
         return b"".join([self._HANDLERS[type(ready)](self, ready) for ready in self._sequencer.order(event)])
@@ -286,7 +290,7 @@ class Encoder:
         return buffered + self._fail_response(ResponseFailed(error=error))
 
     def _start_response(self, event: ResponseStart) -> bytes:
-        """Prepare the chunk encoder; the first chunk follows with the first message."""
+        """Prepare the chunk encoder; return no bytes, since the first chunk comes with the first message."""
         plan = self._plan
         plan.same_protocol = event.origin == FAMILY
         self._usage = event.usage
@@ -312,24 +316,24 @@ class Encoder:
         return chunks
 
     def _start_candidate(self, candidate: int) -> bytes:
-        """Encode the role of a candidate, once."""
+        """Return the chunk with the role of a candidate, no bytes if it was sent before."""
         if candidate in self._started_candidates:
             return b""
         self._started_candidates.add(candidate)
         return self._chunk_encoder.encode(candidate, {"role": "assistant", "content": None})
 
     def _message_end(self, event: MessageEnd) -> bytes:
-        """Encode the extras of a Chat message that were not sent before."""
+        """Encode the extras of a Chat message that no chunk has sent before."""
         return self._encode_unsent_extras(event.candidate, event.extras, "delta/") if self._plan.same_protocol else b""
 
     def _encode_unsent_extras(self, candidate: int, extras: Extras | None, prefix: str) -> bytes:
-        """Encode a chunk with the extras that were not sent before."""
+        """Encode a chunk with the extras that were not sent before; no bytes if there are none."""
         prefixed = {prefix + name: value for name, value in _protocol_extras(extras).items()}
         unsent = {name: value for name, value in prefixed.items() if (candidate, name) not in self._sent_extras}
         return self._encode_chunk_with_extras(candidate, {}, unsent) if unsent else b""
 
     def _notice(self, event: Notice) -> bytes:
-        """Encode a ping comment, or extras of a choice."""
+        """Encode a ping as an SSE comment, or the extras of a choice as a chunk."""
         if event.kind == "ping":
             return b": ping\n\n"
         extras = _protocol_extras(event.extras)
@@ -340,7 +344,7 @@ class Encoder:
     # ---- parts
 
     def _part_start(self, event: PartStart) -> bytes:
-        """Encode the start of a part and prepare its deltas."""
+        """Encode the start of a part and prepare the constant bytes of its deltas."""
         part, candidate = event.part, event.candidate
         message = (candidate, event.message)
         position = self._part_counts[message] = self._part_counts.get(message, -1) + 1
@@ -461,7 +465,7 @@ class Encoder:
         return self._encode_text(part, text)
 
     def _encode_citation(self, part: _OpenPart, event: PartDelta) -> bytes:
-        """Encode a citation, or keep another protocol's until its text is complete."""
+        """Encode a citation; another protocol's is stored until its text is complete."""
         if event.annotation is None:
             return b""
         if self._plan.same_protocol:
@@ -490,7 +494,7 @@ class Encoder:
         return b""
 
     def _end_text(self, part: _OpenPart, event: PartEnd) -> bytes:
-        """Record the length of a text and encode the citations of a Chat response."""
+        """Record the length of a text; return the citations of a Chat response."""
         final = event.final
         self._text_lengths[event.candidate] = part.start + part.length
         if self._plan.same_protocol and isinstance(final, Text) and final.annotations:
@@ -501,7 +505,7 @@ class Encoder:
         return b""
 
     def _collect_citations(self, part: _OpenPart, event: PartEnd) -> None:
-        """Encode the citations of a text, now that its end is known, for the last chunk."""
+        """Encode the citations of a completed text and store them for the last chunk."""
         final = event.final
         if not part.citations and isinstance(final, Text) and not self._plan.same_protocol:
             annotations = final.annotations or ()
@@ -517,7 +521,7 @@ class Encoder:
     # ---- the end
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
-        """Keep the stop reason for the last chunk."""
+        """Store the stop reason for the last chunk; return no bytes."""
         self._candidate_ends[event.candidate] = event
         return b""
 
@@ -533,8 +537,8 @@ class Encoder:
         )
         return chunk_encoder.encode_finish(candidate, reason)
 
-    def _report_usage(self, event: UsageReport) -> bytes:
-        """Keep the usage for the last chunk."""
+    def _store_usage(self, event: UsageReport) -> bytes:
+        """Store the usage for the last chunk; return no bytes."""
         self._usage = event.usage
         return b""
 
@@ -579,7 +583,7 @@ class Encoder:
         PartEnd: _part_end,
         MessageEnd: _message_end,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         Notice: _notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,
@@ -587,7 +591,7 @@ class Encoder:
 
 
 def _protocol_extras(extras: Extras | None) -> dict[str, Any]:
-    """Return the extras of this family."""
+    """Return the Chat fields among the extras."""
     return dict((extras or {}).get(FAMILY, {}))
 
 

@@ -42,6 +42,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
+    BoundedMemo,
     as_dict,
     encode_with_extras,
     merge_extras,
@@ -49,7 +50,6 @@ from toolwire.codec.wire.extras import (
     restore_extras,
     unset_to_none,
 )
-from toolwire.codec.wire.memo import BoundedMemo
 from toolwire.codec.wire.reader import Reader, decode_json, describe_json, tag_of
 from toolwire.protocols.openai_chat.hosts import fit_choice, with_root_type
 from toolwire.protocols.openai_chat.parts.calls import LEGACY_FORM
@@ -100,7 +100,7 @@ def decode_search(raw: Raw, tools: tuple[Tool, ...] | None) -> NativeTool | None
 
 
 def _flatten_location(location: Raw) -> Raw:
-    """Flatten `user_location`, which other protocols do not nest."""
+    """Return `user_location` without the `approximate` object, which other protocols do not nest."""
     members: dict[str, Any] = dict(_decode_search_members(location))
     inner = members.pop("approximate", None)
     if inner is None or bytes(inner)[:1] != b"{":
@@ -109,7 +109,7 @@ def _flatten_location(location: Raw) -> Raw:
 
 
 def is_search(tool: NativeTool, plan: EncodingPlan) -> bool:
-    """Tell whether the tool is a web search that the target model has."""
+    """Tell whether the tool is a web search that can be sent as `web_search_options`."""
     return _model_has_search(plan) and has_native(tool, HOSTED_TOOLS)
 
 
@@ -119,7 +119,7 @@ def _model_has_search(plan: EncodingPlan) -> bool:
 
 
 def encode_search(request: Request, plan: EncodingPlan) -> dict[str, Any]:
-    """Return `web_search_options` for another protocol's search, if the model supports it."""
+    """Return `web_search_options` for another protocol's web search; empty if the model has no search."""
     if plan.same_protocol or not _model_has_search(plan):
         return {}
     for located_tool in choosable_tools(request, plan):
@@ -150,7 +150,10 @@ _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "descr
 
 
 def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
-    """Decode all tools, those of the deprecated `functions` last; the second value is False if any has extras."""
+    """Decode `tools`, then the deprecated `functions`.
+
+    Return the tools, and whether none of them has extras.
+    """
     if not isinstance(shape.tools, list) and not shape.functions:
         return None, True
     tools: list[Tool] = []
@@ -172,7 +175,7 @@ def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
 
 
 def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:
-    """Decode one tool; the second value is False if it has extras."""
+    """Decode one tool; return it, and whether it has no extras."""
     kind = tag_of(raw)
     if bytes(raw)[:1] != b"{":
         raise DecodeError(FAMILY, path, "an object", describe_json(raw))
@@ -199,7 +202,7 @@ def _has_no_nulls(shape: FunctionShape) -> bool:
 
 
 def _decode_function(shape: FunctionShape, collected: dict[str, Any]) -> FunctionTool:
-    """Decode a function with the extras and wire form collected around it."""
+    """Decode a function; `collected` holds the `extras` and `wire_form` arguments of the tool around it."""
     parameters = unset_to_none(shape.parameters)
     if parameters is not None and bytes(parameters) == b"null":
         prefix = "" if LEGACY_FORM in collected.get("wire_form", ()) else "function/"
@@ -247,7 +250,10 @@ def _decode_custom(shape: CustomToolShape) -> FreeformTool:
 
 
 def decode_choice(shape: RequestShape) -> tuple[ToolChoice | None, dict[str, Raw]]:
-    """Decode `tool_choice` and `function_call`; return the choice and what could not be decoded."""
+    """Decode `tool_choice` and `function_call`.
+
+    Return the choice, and as extras by name the fields that could not be decoded.
+    """
     parallel = unset_to_none(shape.parallel_tool_calls)
     choice: ToolChoice | None = None
     undecoded: dict[str, Raw] = {}
@@ -264,7 +270,7 @@ def decode_choice(shape: RequestShape) -> tuple[ToolChoice | None, dict[str, Raw
 
 
 def _decode_choice_value(raw: Raw, name: str, *, parallel: bool | None) -> ToolChoice | None:
-    """Decode one choice, None if its form is unknown."""
+    """Decode the value of the field `name` as a choice; None if it is unknown."""
     at = f"/{name}"
     legacy = (LEGACY_FORM,) if name == "function_call" else ()
     match decode_json(raw):
@@ -286,7 +292,7 @@ def _decode_choice_value(raw: Raw, name: str, *, parallel: bool | None) -> ToolC
 
 
 def _decode_object_choice(shape: ChoiceShape, at: str, *, parallel: bool | None) -> ToolChoice | None:
-    """Decode a choice that is an object."""
+    """Decode a choice that is an object; None if its type is unknown."""
     if shape.allowed_tools is not UNSET:
         allowed = shape.allowed_tools
         names = tuple(
@@ -326,7 +332,7 @@ def _decode_reference(shape: ReferenceShape, at: str) -> ToolRef:
 
 
 def encode_tools(request: Request, plan: EncodingPlan) -> tuple[Any, list[Any] | None]:
-    """Encode `tools`, and `functions` for a Chat client that used them."""
+    """Encode the tools; return `tools`, and `functions` for a Chat client that used those."""
     if plan.same_protocol:
         if request.tools is None:
             return None, None
@@ -355,7 +361,7 @@ def _encode_available_tools(request: Request, plan: EncodingPlan) -> list[Any] |
 
 
 def _encode_same_protocol_tool(tool: Tool) -> Any:
-    """Encode a tool as a Chat client sent it."""
+    """Encode a tool that came from a Chat client."""
     if isinstance(tool, NativeTool):
         return tool.body
     if isinstance(tool, ToolGroup):
@@ -385,7 +391,7 @@ def _custom_members(shape: CustomShape) -> dict[str, Any]:
 
 
 def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    """Encode another protocol's tool, None if it has no equivalent."""
+    """Encode another protocol's tool; report it and return None if it has no equivalent."""
     tool = located_tool.tool
     if isinstance(tool, NativeTool):
         if not is_search(tool, plan):  # a search is encoded by `encode_search`
@@ -423,7 +429,7 @@ def _custom_shape(tool: FreeformTool, name: str) -> CustomShape:
 
 
 def _encode_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode a function tool as the host accepts it."""
+    """Encode a function tool, adapted to what the host accepts."""
     function: dict[str, Any] = {"name": plan.tools.declare(tool, path, plan.report)}
     if tool.description is not None:
         function["description"] = tool.description
@@ -443,7 +449,7 @@ def _encode_function(tool: FunctionTool, path: SourcePath, plan: EncodingPlan) -
 
 
 def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> dict[str, Any]:
-    """Encode `tool_choice` and `parallel_tool_calls`, which the target rejects without tools."""
+    """Return the fields `tool_choice` and `parallel_tool_calls`; empty without tools, when they are rejected."""
     choice = request.tool_choice
     if choice is None:
         return {}
@@ -465,7 +471,7 @@ def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> d
 
 
 def _chosen_tools(request: Request, plan: EncodingPlan) -> list[ToolRef]:
-    """Return the tools that the choice names and that are sent, reporting the others."""
+    """Return the tools that the choice names and the request declares; report the others."""
     choice = request.tool_choice
     if choice is None or not choice.names or plan.same_protocol:
         return [] if choice is None else list(choice.names)
@@ -486,7 +492,7 @@ def _chosen_tools(request: Request, plan: EncodingPlan) -> list[ToolRef]:
 
 
 def _encode_mode(choice: ToolChoice, plan: EncodingPlan, references: list[ToolRef]) -> Any:
-    """Encode the value of `tool_choice`."""
+    """Encode the value of `tool_choice`; `references` are the chosen tools."""
     match choice.mode:
         case "required":
             return "any" if ANY_CHOICE in choice.wire_form else "required"

@@ -77,7 +77,7 @@ def decode_computer(kind: str, raw: Raw) -> Computer | None:
 
 
 def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool, Computer]:
-    """Declare the computer tool for `model`: as this API's tool and as the canonical computer."""
+    """Declare computer use for a model; return the computer tool and the canonical computer it provides."""
     kind, body = _COMPUTER_TOOL, {"type": _COMPUTER_TOOL}
     if "computer-use-preview" in model:
         width, height = (
@@ -106,7 +106,7 @@ def _declare_computer(client_computer: Computer, model: str) -> tuple[NativeTool
 
 
 def _decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
-    """Decode the actions and safety checks of a computer call; None if any part is unknown."""
+    """Decode the actions and safety checks of a computer call; None if any of it is unknown."""
     if call.native != _COMPUTER_CALL:
         return None
     try:
@@ -135,7 +135,7 @@ def _decode_computer_call(call: ToolCall, _: Size | None) -> ComputerUse | None:
 
 
 def _pending_checks(call: ToolCall) -> tuple[SafetyCheck, ...]:
-    """Return the pending safety checks of a call; raise ValueError if a check has unknown fields."""
+    """Return the safety checks of a call that the user must confirm; raise ValueError for unknown fields."""
     for fields in (call.extras or {}).values():
         if (raw := fields.get("pending_safety_checks")) is not None:
             members = msgspec.json.decode(raw, type=list[dict[str, Any]])
@@ -146,7 +146,7 @@ def _pending_checks(call: ToolCall) -> tuple[SafetyCheck, ...]:
 
 
 def _decode_action(members: dict[str, Any]) -> Action:
-    """Decode one action, removing the fields that it understands from `members`."""
+    """Decode one action, removing the fields that it uses from `members`."""
     match members.pop("type"):
         case "click":
             button: Any = _BUTTONS[members.pop("button")]
@@ -187,7 +187,7 @@ def _decode_drag(members: dict[str, Any]) -> Drag:
 
 
 def _decode_point(members: dict[str, Any]) -> dict[str, Any]:
-    """Take the coordinates out of `members`."""
+    """Remove the coordinates from `members` and return them as arguments of an action."""
     return {"x": _expect_int(members.pop("x")), "y": _expect_int(members.pop("y"))}
 
 
@@ -208,7 +208,7 @@ def _decode_keys(value: Any) -> tuple[str, ...]:
 
 
 def _decode_computer_result(result: ToolResult) -> ScreenObservation:
-    """Return which safety checks the screenshot acknowledges."""
+    """Decode the observation in a result: the safety checks that it acknowledges."""
     extras = (result.extras or {}).get(FAMILY, {})
     if (raw := extras.get("acknowledged_safety_checks")) is None:
         return ScreenObservation()
@@ -223,7 +223,10 @@ def _decode_computer_result(result: ToolResult) -> ScreenObservation:
 def _encode_computer_actions(
     actions: tuple[Action, ...], computer: Computer, state: ActionEncodingState
 ) -> list[EncodedAction] | None:
-    """Encode actions as the arguments of one call, or of one call per action for the preview tool."""
+    """Encode actions as arguments of computer calls; None if the target cannot perform one of them.
+
+    The preview tool takes one action per call, newer tools take all of them in one call.
+    """
     encoded = encode_each(actions, _encode_action, state)
     if encoded is None or computer.dialect == _PREVIEW_TOOL:
         return encoded
@@ -237,7 +240,7 @@ def _encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAc
 
 
 def _encode_action_members(action: Action, state: ActionEncodingState) -> list[dict[str, Any]] | None:
-    """Encode one action as one or more wire actions; None if the target cannot perform it."""
+    """Encode one action as wire action objects; None if the target cannot perform it."""
     match action:
         case Screenshot():
             return [{"type": "screenshot"}]
@@ -271,7 +274,7 @@ def _encode_action_members(action: Action, state: ActionEncodingState) -> list[d
 
 
 def _encode_click(action: Click, state: ActionEncodingState) -> list[dict[str, Any]] | None:
-    """Encode a click; a double click of the left button has a type of its own."""
+    """Encode a click as wire action objects; a double click of the left button has its own type."""
     if (point := state.target_point(action)) is None:
         return None
     click = {
@@ -293,17 +296,17 @@ def _encode_click(action: Click, state: ActionEncodingState) -> list[dict[str, A
 
 
 def _encode_point(point: tuple[int, int]) -> dict[str, int]:
-    """Return the fields of a point."""
+    """Return the `x` and `y` fields of a point."""
     return {"x": point[0], "y": point[1]}
 
 
 def _encode_modifiers(action: Click | Move | Drag | Scroll) -> dict[str, Any]:
-    """Return the `keys` field for modifier keys that are held during an action."""
+    """Return the `keys` field for modifier keys held during an action; empty without any."""
     return {"keys": vendor_keys(action.keys, _KEY_NAMES)} if action.keys else {}
 
 
 def _encode_computer_call(call: ToolCall, computer: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
-    """Complete a call of this dialect with its wire form and pending safety checks."""
+    """Return a computer call with the wire-form tokens and safety checks that this API's encoder needs."""
     field = "action" if computer.dialect == _PREVIEW_TOOL else "actions"
     form = tuple(token % field if "%s" in token else token for token in _CALL_FORM)
     extras = (
@@ -317,7 +320,7 @@ def _encode_computer_call(call: ToolCall, computer: Computer, checks: tuple[Safe
 
 
 def _encode_computer_result(result: ToolResult, _: Computer, checks: tuple[SafetyCheck, ...]) -> ToolResult:
-    """Complete a result with the safety checks that the user acknowledged."""
+    """Return a result with the safety checks that the user acknowledged."""
     acknowledged = result.screen is not None and result.screen.acknowledged
     extras = encode_extras(FAMILY, {"acknowledged_safety_checks": checks}) if checks and acknowledged else None
     return replace(result, native="computer_call_output", extras=extras, status="ok")

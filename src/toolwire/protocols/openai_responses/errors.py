@@ -71,30 +71,30 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
     """Decode an error body in any of its shapes: `error` object or text, `detail`, or flat fields."""
     members = dict(_read_object(body))
     error_field = members.get("error")
-    outer_extras = _outer_extras(members)
+    body_extras = _body_extras(members)
     event_status = decode_json(members.get("status", b"null"))
     if status is None and isinstance(event_status, int) and not isinstance(event_status, bool):
         status = event_status
     if error_field is not None and bytes(error_field)[:1] == b"{":
         error = _decode_shape(_read_error(error_field, "/error"), status, (_ERROR_FORM,), prefix="error/")
-        return _with_outer_extras(error, outer_extras)
+        return _with_body_extras(error, body_extras)
     if error_field is not None and isinstance(text := decode_json(error_field), str):
-        return _decode_text(text, status, outer_extras, _TEXT_FORM, "error")
+        return _decode_text(text, status, body_extras, _TEXT_FORM, "error")
     if "detail" in members:
         detail = decode_json(members["detail"])
         if isinstance(detail, str):
-            return _decode_text(detail, status, outer_extras, _DETAIL_FORM, "detail")
-        return _decode_text(str(members["detail"], "utf-8"), status, outer_extras, _DETAIL_JSON, "detail")
+            return _decode_text(detail, status, body_extras, _DETAIL_FORM, "detail")
+        return _decode_text(str(members["detail"], "utf-8"), status, body_extras, _DETAIL_JSON, "detail")
     if "message" in members:
         error_fields = {name: raw for name, raw in members.items() if name not in _EVENT_FIELDS}
         shape = _read_error(msgspec.json.encode(error_fields))
         event_extras = {ECHO_FAMILY: {name: members[name] for name in _EVENT_FIELDS if name in members}}
-        return _with_outer_extras(_decode_shape(shape, status, (_ERROR_FORM, _FLAT_FORM, *_FLAT_NAMES)), event_extras)
+        return _with_body_extras(_decode_shape(shape, status, (_ERROR_FORM, _FLAT_FORM, *_FLAT_NAMES)), event_extras)
     raise DecodeError(FAMILY, "/error", "an error", "nothing")
 
 
-def _outer_extras(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
-    """Collect the fields beside the error object: those of the event and unknown ones."""
+def _body_extras(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
+    """Return the extras, by family, in the fields of an error body next to the error itself."""
     unknown = {
         escape_pointer(name): raw for name, raw in members.items() if name not in (*_EVENT_FIELDS, "error", "detail")
     }
@@ -102,24 +102,28 @@ def _outer_extras(members: dict[str, Raw]) -> dict[str, dict[str, Raw]]:
     return ({FAMILY: unknown} if unknown else {}) | ({ECHO_FAMILY: echo} if echo else {})
 
 
-def _with_outer_extras(error: ApiError, outer_extras: dict[str, dict[str, Raw]]) -> ApiError:
-    """Add extras found outside the error object."""
-    if not any(outer_extras.values()):
+def _with_body_extras(error: ApiError, body_extras: dict[str, dict[str, Raw]]) -> ApiError:
+    """Return the error with the extras that were found next to it in the body."""
+    if not any(body_extras.values()):
         return error
     extras = dict(error.extras or {})
-    for family, fields in outer_extras.items():
+    for family, fields in body_extras.items():
         extras[family] = {**extras.get(family, {}), **fields}
     return msgspec.structs.replace(error, extras=extras)
 
 
-def _decode_text(text: str, status: int | None, outer_extras: dict[str, Any], form_token: str, field: str) -> ApiError:
-    """Build an error from a bare message in `field`."""
-    wire_form = (_ERROR_FORM, form_token, f"openai-responses:name:message={field}")
+def _decode_text(text: str, status: int | None, body_extras: dict[str, Any], body_form: str, field: str) -> ApiError:
+    """Build an error from a message string, which the body has in the field `field`.
+
+    `body_extras` are extras from the other fields of the body. `body_form` is a wire-form token that records the kind
+    of body, to encode the error in the same way.
+    """
+    wire_form = (_ERROR_FORM, body_form, f"openai-responses:name:message={field}")
     return ApiError(
         kind=_error_kind(None, None, status),
         message=text,
         status=status,
-        extras=outer_extras or None,
+        extras=body_extras or None,
         wire_form=wire_form,
     )
 
@@ -130,7 +134,7 @@ def decode_failure(shape: ErrorShape) -> ApiError:
 
 
 def _decode_shape(shape: ErrorShape, status: int | None, wire_form: tuple[str, ...], prefix: str = "") -> ApiError:
-    """Decode an error object whose fields stand below `prefix`."""
+    """Decode an error object; `prefix` is its pointer in the body, `wire_form` records the kind of body."""
     code, raw = unset_to_none(shape.code), unset_to_none(shape.type)
     if isinstance(code, int):
         wire_form = (*wire_form, _NUMERIC_CODE)
@@ -164,7 +168,7 @@ def _error_kind(code: str | None, raw: str | None, status: int | None) -> ErrorK
 
 
 def encode_error(error: ApiError) -> EncodedBody:
-    """Encode an error body, in the shape it came in if it came from this protocol."""
+    """Encode an error body; one that came from this API keeps its kind of body."""
     report = LossReport()
     body: dict[str, Any]
     if _TEXT_FORM in error.wire_form:
@@ -186,7 +190,7 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def _encode_shape(error: ApiError) -> ErrorShape:
-    """Encode an error of this protocol as it came."""
+    """Encode the error object of an error that came from this API."""
     code: str | int | None = error.code
     if _NUMERIC_CODE in error.wire_form and error.code is not None:
         code = int(error.code)
@@ -199,7 +203,7 @@ def _encode_shape(error: ApiError) -> ErrorShape:
 
 
 def _encode_foreign_error(error: ApiError, report: LossReport) -> dict[str, Any]:
-    """Encode the error object for an error of another protocol."""
+    """Encode the error object of an error that came from another protocol."""
     if error.request_id is not None:
         report.dropped((), "request_id", "the target reports it in a header")
     kind, code = encode_error_type(error, RESPONSES_ERROR_TYPES, (), report)
@@ -220,7 +224,7 @@ def encode_failure(error: ApiError, plan: EncodingPlan) -> Any:
 
 
 def is_error_event(error: ApiError) -> bool:
-    """Return whether the error came as a stream event of its own, not inside a response."""
+    """Return whether the error came as a separate stream event, not inside a response."""
     return _ERROR_FORM in error.wire_form and (
         _FLAT_FORM in error.wire_form or not any(token in error.wire_form for token in _FLAT_NAMES)
     )

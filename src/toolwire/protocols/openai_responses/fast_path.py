@@ -26,7 +26,7 @@ _STRING_FORM = (STRING,)
 
 
 def read_fast(raw: Raw) -> Message | None:
-    """Parse and decode a plain item; None if it has other fields."""
+    """Parse and decode an item without optional fields; None if it has any."""
     try:
         return decode_fast(_decode_plain_item(raw))
     except JSON_ERRORS:
@@ -34,7 +34,7 @@ def read_fast(raw: Raw) -> Message | None:
 
 
 def decode_fast(item: PlainItemShape) -> Message | None:
-    """Decode a plain item; None if its combination of fields is not plain."""
+    """Decode an item without optional fields; None if its fields do not fit its type."""
     if item.type is UNSET:
         return _decode_fast_message(item)
     if item.call_id is UNSET or item.role is not UNSET or item.content is not UNSET:
@@ -43,7 +43,7 @@ def decode_fast(item: PlainItemShape) -> Message | None:
 
 
 def _decode_fast_call(item: PlainItemShape) -> Message | None:
-    """Decode a function call; the caller has checked its call id."""
+    """Decode a function call, whose `call_id` is known to be set; None if it has other fields."""
     if item.name is UNSET or item.arguments is UNSET or item.output is not UNSET or item.status == "incomplete":
         return None
     return Message(
@@ -55,7 +55,7 @@ def _decode_fast_call(item: PlainItemShape) -> Message | None:
 
 
 def _decode_fast_output(item: PlainItemShape) -> Message | None:
-    """Decode a text output; the caller has checked its call id."""
+    """Decode a function output of text, whose `call_id` is known to be set; None if it has other fields."""
     if item.output is UNSET or item.name is not UNSET or item.arguments is not UNSET:
         return None
     if item.output.startswith(ERROR_MARK):
@@ -70,7 +70,7 @@ def _decode_fast_output(item: PlainItemShape) -> Message | None:
 
 
 def _decode_fast_message(item: PlainItemShape) -> Message | None:
-    """Decode a text message without `type`."""
+    """Decode a text message without `type`; None if it has other fields."""
     if item.role is UNSET or item.content is UNSET or item.call_id is not UNSET or item.output is not UNSET:
         return None
     if item.name is not UNSET or item.arguments is not UNSET:
@@ -85,7 +85,7 @@ def _decode_fast_message(item: PlainItemShape) -> Message | None:
 
 
 def encode_fast_same_protocol(message: Message, plan: ItemPlan) -> Any:
-    """Encode a message that came as a plain item of this protocol."""
+    """Encode a message that the fast path decoded from this API; None if it has changed since."""
     if len(message.parts) != 1:
         return None
     part, id, status = message.parts[0], message.id, message.status
@@ -108,7 +108,7 @@ def encode_fast_same_protocol(message: Message, plan: ItemPlan) -> Any:
 
 
 def _encode_plain_call(part: ToolCall, plan: ItemPlan) -> FunctionCall | FunctionOutput | None:
-    """Encode a call that has only id, name and arguments."""
+    """Encode a call that has only id, name and arguments; None for any other."""
     if part.id is None or part != ToolCall(id=part.id, name=part.name, arguments=part.arguments, at=""):
         return None
     plan.calls[part.id] = "json", part.name
@@ -116,7 +116,7 @@ def _encode_plain_call(part: ToolCall, plan: ItemPlan) -> FunctionCall | Functio
 
 
 def _encode_plain_result(part: ToolResult, plan: ItemPlan) -> FunctionOutput | None:
-    """Encode a result that is a single text."""
+    """Encode a result that is a single text; None for any other."""
     content = part.content
     if content is None or len(content) != 1 or type(text := content[0]) is not Text:
         return None
@@ -130,9 +130,9 @@ def _encode_plain_result(part: ToolResult, plan: ItemPlan) -> FunctionOutput | N
 
 
 def encode_fast_foreign(parts: tuple[Part, ...], role: Role, plan: ItemPlan) -> list[Any] | None:
-    """Encode a message of another protocol that holds one text, plain calls or plain results.
+    """Encode another protocol's message of one text, or of calls or results without optional fields.
 
-    Returns None, without reporting a loss, if it holds anything else.
+    Return None, without reporting a loss, if it holds anything else.
     """
     items: list[Any] = []
     has_text = False

@@ -163,7 +163,7 @@ def _check_name(path: JsonPath, name: object, max_length: int) -> Findings:
 
 
 def _unknown_type_finding(path: JsonPath, tag: str, supported: str) -> Findings:
-    """Report an unknown `type`: an error for types of other protocols, else a warning."""
+    """Yield a finding for an unknown `type`: an error if another protocol has that type, else a warning."""
     level: Level = "error" if tag in _FOREIGN_TAGS else "warning"
     message = f"Invalid value: '{tag}'. Supported values are: {supported}."
     yield ERROR_WORDING.finding("tag-unknown", (*path, "type"), message, level)
@@ -222,7 +222,7 @@ def _check_id(path: JsonPath, tag: str, item_id: object, prefix: str) -> Finding
 
 
 def _check_part(context: str, path: JsonPath, part: JsonObject) -> Findings:
-    """Check a content part; `context` is u, a or o as in `_PARTS`."""
+    """Check a content part; `context` is `u` (user), `a` (assistant) or `o` (tool output)."""
     tag = text_of(part.get("type"))
     allowed = [name for name, (contexts, _) in _PARTS.items() if context in contexts]
     if tag not in _PARTS:

@@ -172,7 +172,7 @@ def decode_request(body: bytes, route: Route) -> Request:
 
 
 def _decode_fast(body: bytes, route: Route) -> Request | None:
-    """Decode a request of plain items and function tools in one typed pass; None for other requests."""
+    """Decode a request of items and function tools without optional fields in one pass; None for others."""
     try:
         shape = _decode_plain_request(body)
     except JSON_ERRORS:
@@ -228,7 +228,7 @@ def _decode_input(shape: RequestShape, item_decoder: ItemDecoder) -> tuple[Messa
 
 
 def _decode_extras(shape: RequestShape) -> dict[str, Any]:
-    """Collect extras by family, and the wire form."""
+    """Return the `extras` and `wire_form` arguments of a request."""
     extras_and_form = collect_extras(shape, FAMILY, *_form_tokens(shape))
     extras: dict[str, Raw] = dict(extras_and_form.get("extras", {}).get(FAMILY, {}))
     if isinstance(shape.tool_choice, str) and shape.tool_choice not in CHOICE_MODES:
@@ -252,7 +252,7 @@ def _decode_extras(shape: RequestShape) -> dict[str, Any]:
 
 
 def _form_tokens(shape: RequestShape) -> list[str]:
-    """Return the wire-form tokens of a request."""
+    """Return the wire-form tokens that record how the client spelled absent, null and empty fields."""
     tokens = [_INPUT_ABSENT] if shape.input is UNSET else []
     if isinstance(shape.instructions, list):
         tokens.append(_INSTRUCTIONS_LIST)
@@ -262,7 +262,7 @@ def _form_tokens(shape: RequestShape) -> list[str]:
 
 
 def _unrepresented_includes(include: list[Any]) -> dict[str, Raw]:
-    """Return the elements of `include` that no canonical field represents.
+    """Return, by pointer, the elements of `include` that no canonical field represents.
 
     The same protocol restores the complete list; other protocols report these elements as losses.
     """
@@ -271,7 +271,7 @@ def _unrepresented_includes(include: list[Any]) -> dict[str, Raw]:
 
 
 def _split_cache_options(raw: Raw, extras: dict[str, Raw]) -> Raw:
-    """Return the cache options that both OpenAI protocols have; move the others to `extras`."""
+    """Return the cache options that both OpenAI protocols have; the others are moved to `extras`."""
     if bytes(raw)[:1] != b"{":
         return raw
     options = msgspec.json.decode(raw, type=dict[str, Raw])
@@ -282,7 +282,7 @@ def _split_cache_options(raw: Raw, extras: dict[str, Raw]) -> Raw:
 
 
 def _split_stream_options(extras: dict[str, Raw]) -> dict[str, Raw]:
-    """Take `include_obfuscation`, which both OpenAI protocols have, out of the stream options."""
+    """Remove `include_obfuscation` from the stream options in `extras`; return it as an extra both OpenAI APIs have."""
     raw = extras.get("stream_options", Raw(b""))
     if bytes(raw)[:1] != b"{" or "include_obfuscation" not in (
         options := msgspec.json.decode(raw, type=dict[str, Raw])
@@ -337,20 +337,20 @@ def encode_request(request: Request, target: Target) -> EncodedBody:
 
 
 def _encode_end_user(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write the end user, unless `safety_identifier` already names it."""
+    """Write the end user into `body`, unless `safety_identifier` already names it."""
     if request.end_user is not None and REPRESENTED_USER[0] not in request.wire_form:
         body["user"] = request.end_user if plan.same_protocol else encode_user(request.end_user, plan.report)
 
 
 def _disable_storage(body: dict[str, Any], plan: ItemPlan) -> None:
-    """Set `store` to false for encrypted reasoning: otherwise the provider looks its items up by id."""
+    """Set `store` to false if `body` has reasoning items, which the provider would otherwise look up by id."""
     if "store" not in body and any(isinstance(item, ReasoningItem) for item in body["input"]):
         body["store"] = False
         plan.report.added((), "", "/store", "encrypted reasoning requires store=false")
 
 
 def _encode_system(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write the system text to `instructions`, joined into one string."""
+    """Write the system texts into `body` as `instructions`, joined into one string."""
     system = request.system
     if system is None:
         return
@@ -369,7 +369,7 @@ def _encode_system(request: Request, body: dict[str, Any], plan: ItemPlan) -> No
 
 
 def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write the messages to `input`."""
+    """Write the messages into `body` as `input`."""
     if plan.same_protocol:
         _encode_same_protocol_input(request, body, plan)
         return
@@ -382,7 +382,7 @@ def _encode_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> Non
 
 
 def _encode_same_protocol_input(request: Request, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write `input`, and `instructions` if they came as items."""
+    """Write the `input` of a client of this API into `body`, and `instructions` that it sent as items."""
     if _INSTRUCTIONS_LIST in request.wire_form:
         instructions = without_input(request).messages
         body["instructions"] = _encode_turns(one_turn_per_message(instructions), plan)
@@ -398,7 +398,7 @@ def _encode_same_protocol_input(request: Request, body: dict[str, Any], plan: It
 
 
 def _report_message_fields(messages: tuple[Message, ...], plan: ItemPlan) -> None:
-    """Report names, ids and expiry of messages, which input items lack."""
+    """Report as losses names, ids and expiry of messages, which input items lack."""
     for index, message in enumerate(messages):
         if message.name is not None or message.id is not None or message.clear_at is not None:
             for field in ("name", "id", "clear_at"):
@@ -407,7 +407,7 @@ def _report_message_fields(messages: tuple[Message, ...], plan: ItemPlan) -> Non
 
 
 def _encode_turns(turns: list[Turn], plan: ItemPlan) -> list[Any]:
-    """Encode the items of several turns."""
+    """Encode several turns as items."""
     return [item for turn in turns for item in encode_turn(turn, plan)]
 
 
@@ -419,7 +419,7 @@ def without_input(request: Request) -> Request:
 
 
 def _plain_input(message: Message | None) -> str | None:
-    """Return the text of a message that came as `input` string, if it is still plain text."""
+    """Return the text of a message that the client sent as an `input` string; None if it has changed since."""
     if message is None or _INPUT_STRING not in message.wire_form or len(message.parts) != 1:
         return None
     part = message.parts[0]
@@ -427,12 +427,12 @@ def _plain_input(message: Message | None) -> str | None:
 
 
 def _as_developer(turn: Turn) -> Turn:
-    """Turn system text within a conversation into a developer message."""
+    """Return a turn of system text within the conversation as a developer turn."""
     return Turn("developer", turn.located_parts, turn.message, turn.path) if turn.role == "system" else turn
 
 
 def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
-    """Encode the items of one turn, by the fast path if possible."""
+    """Encode one turn as items; a message without optional fields takes the fast path."""
     message = turn.message
     if message is None:
         return encode_items(turn.parts, plan, Message(role=turn.role, parts=()))
@@ -445,7 +445,7 @@ def encode_turn(turn: Turn, plan: ItemPlan) -> list[Any]:
 
 
 def _encode_tier(request: Request, plan: ItemPlan) -> Any:
-    """Return the service tier, or UNSET if the target has none like it."""
+    """Return the service tier; UNSET if the target has no such tier."""
     tier = request.tier
     if tier is None or plan.same_protocol or tier in SERVICE_TIERS:
         return none_to_unset(tier)

@@ -12,8 +12,7 @@ from toolwire.canonical.node import Node
 from toolwire.canonical.request import Continuation, Request
 from toolwire.canonical.response import Candidate, Response, Stop, StopReason, Usage
 from toolwire.codec.encoding.hosted_tools import read_hosted_counts, report_hosted_counts
-from toolwire.codec.encoding.ids import derive_response_id
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_response_id
 from toolwire.codec.interface import EncodedBody, ResponseContext, Target
 from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import (
@@ -70,7 +69,7 @@ _ECHOED_OBJECTS = ("reasoning", "text")
 
 
 def encode_start(response: Response | ResponseStart, plan: ItemPlan, context: ResponseContext) -> dict[str, Any]:
-    """Encode the response without output and stop.
+    """Encode the fields of a response that are known at its start: all but output and stop reason.
 
     A response of another protocol gets every field that the API sends: the echoed request, else the API's defaults.
     """
@@ -125,7 +124,7 @@ def _default_body() -> dict[str, Any]:
 
 
 def _echo_request(request: Request, body: dict[str, Any]) -> None:
-    """Repeat the settings of the request, as the API does in each response."""
+    """Write the settings of the request into `body`, as the API repeats them in each response."""
     encoded = encode_request(without_input(request), Target()).body
     body |= {name: encoded[name] for name in _ECHOED_FIELDS if encoded.get(name) is not None}
     body |= {name: body[name] | _as_members(encoded[name]) for name in _ECHOED_OBJECTS if encoded.get(name) is not None}
@@ -138,12 +137,12 @@ def _echo_request(request: Request, body: dict[str, Any]) -> None:
 
 
 def _as_members(value: Any) -> dict[str, Any]:
-    """Return the members of a wire object."""
+    """Return the fields of a wire object as a dict."""
     return value if isinstance(value, dict) else as_dict(value)
 
 
 def _complete_tool(tool: Any) -> Any:
-    """Return a tool as a response echoes it: with the fields that a request may omit."""
+    """Return a tool with the fields that a request may omit, as the API repeats it in a response."""
     if not isinstance(tool, FunctionShape):
         return tool
     members = as_dict(tool)
@@ -151,7 +150,7 @@ def _complete_tool(tool: Any) -> Any:
 
 
 def restore_response(body: dict[str, Any], node: Node, plan: ItemPlan) -> dict[str, Any]:
-    """Write the extras of a response back, and the fields that every response has."""
+    """Return the body with the extras of `node` written back, and the fields that every response has."""
     restore_extras(body, node, ECHO_FAMILY)
     restore_extras(body, node, FAMILY)
     if not plan.same_protocol:
@@ -211,7 +210,7 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> Response:
-    """Build the response from its wire object and its decoded messages."""
+    """Build the canonical response from its wire object and its decoded messages."""
     stop = decode_stop(shape, messages)
     return Response(
         origin=FAMILY,
@@ -228,7 +227,7 @@ def assemble_response(shape: ResponseShape, messages: tuple[Message, ...]) -> Re
 
 
 def decode_response_state(shape: ResponseShape) -> Continuation | None:
-    """Return the conversation that the provider stores, if the response names one."""
+    """Return the conversation that the provider stores; None if the response names none."""
     conversation = shape.conversation
     if conversation is UNSET or conversation is None:
         return None
@@ -238,9 +237,10 @@ def decode_response_state(shape: ResponseShape) -> Continuation | None:
 
 
 def response_extras(shape: ResponseShape, *, is_start: bool = False) -> dict[str, Any]:
-    """Collect extras and wire form, with fields that only repeat the request in a family of their own.
+    """Return the `extras` and `wire_form` arguments of a response.
 
-    `is_start`: the response opens a stream, so that its hosted tool counts are repeated at the end.
+    Fields that only repeat the request have their own family. `is_start`: the response opens a stream, so that its
+    hosted tool counts are repeated at the end.
     """
     collected = _collect_response_extras(shape)
     fields = (collected.get("extras") or {}).get(FAMILY, {})
@@ -254,7 +254,7 @@ def response_extras(shape: ResponseShape, *, is_start: bool = False) -> dict[str
 
 
 def _collect_response_extras(shape: ResponseShape) -> dict[str, Any]:
-    """Collect extras and wire form of a response, all in one family."""
+    """Return the `extras` and `wire_form` arguments of a response, with all extras in one family."""
     form = [_NO_OUTPUT] if shape.output is UNSET else []
     if shape.object is UNSET:
         form.append("openai-responses:absent:object")
@@ -273,7 +273,7 @@ def _collect_response_extras(shape: ResponseShape) -> dict[str, Any]:
 
 
 def _incomplete_details(shape: ResponseShape) -> IncompleteShape | None:
-    """Return the incomplete details if the status says that the response is incomplete."""
+    """Return `incomplete_details` if the status is `incomplete` or absent, else None."""
     details = shape.incomplete_details
     return details if isinstance(details, IncompleteShape) and shape.status in (UNSET, "incomplete") else None
 
@@ -315,7 +315,7 @@ def _infer_stop_reason(messages: tuple[Message, ...]) -> StopReason:
 
 
 def decode_usage(shape: UsageShape, tools: Raw | UnsetType) -> Usage:
-    """Decode token usage, with the hosted tool counts that stand beside it in `tool_usage`."""
+    """Decode token usage; `tools` is `tool_usage`, which holds the hosted tool counts."""
     extras_and_form = collect_extras(shape, FAMILY)
     _, counts = read_hosted_counts(
         {} if tools is UNSET else {"extras": {FAMILY: {"tool_usage": tools}}}, FAMILY, _HOSTED_COUNTS
@@ -380,20 +380,23 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def response_plan(origin: str, id: str | None, context: ResponseContext) -> ItemPlan:
-    """Return the encoding plan for a response to a client."""
+    """Return the encoding plan for a response to a client.
+
+    `origin` is the protocol of the provider's response, which keeps its spelling if it is this one.
+    """
     same_protocol = origin == FAMILY
     return ItemPlan(ID_AND_NAME_RULES, LossReport(), Target(), same_protocol=same_protocol, seed=id_seed(id, context))
 
 
 def id_seed(id: str | None, context: ResponseContext) -> str:
-    """Return the seed for item ids: the response id, or a digest of the request."""
+    """Return the seed from which item ids are derived: the response id, or a digest of the request."""
     if id or context.request is None:
         return id or ""
     return derive_response_id(context.request)
 
 
 def encode_message(message: Message, path: SourcePath, plan: ItemPlan) -> list[Any]:
-    """Encode the items of one message."""
+    """Encode one message of a response as items."""
     located_parts = [LocatedPart(part, (*path, "parts", index)) for index, part in enumerate(message.parts)]
     if not plan.same_protocol:
         for field in ("id", "name", "status"):
@@ -404,7 +407,7 @@ def encode_message(message: Message, path: SourcePath, plan: ItemPlan) -> list[A
 
 
 def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write status and incomplete details, and mark the last item of a truncated response."""
+    """Write status and incomplete details into `body`, and mark the last item of a truncated response."""
     if plan.same_protocol:
         if stop is not None and _DETAILS_FORM in stop.wire_form:
             body["incomplete_details"] = {} if stop.raw is None else {"reason": stop.raw}
@@ -420,7 +423,7 @@ def encode_stop(stop: Stop | None, body: dict[str, Any], plan: ItemPlan) -> None
 
 
 def _report_stop(stop: Stop, encoded: str, plan: ItemPlan, *, is_exact: bool) -> None:
-    """Report a stop reason that is only approximated, and the stop sequence."""
+    """Report an approximated stop reason, sent as `encoded`, and the loss of the stop sequence."""
     if not is_exact:
         plan.report.approximated(("candidates", 0, "stop"), "reason", f"{stop.raw or stop.reason} sent as {encoded}")
     if stop.sequence is not None:
@@ -428,7 +431,7 @@ def _report_stop(stop: Stop, encoded: str, plan: ItemPlan, *, is_exact: bool) ->
 
 
 def encode_status(stop: Stop | None, *, has_refusal: bool) -> tuple[str, str | None]:
-    """Return status and incomplete reason; `has_refusal`: the output contains the refusal text."""
+    """Return status and incomplete reason of a response; `has_refusal`: the output has the refusal text."""
     if stop is None or (stop.reason == "refusal" and has_refusal):
         return "completed", None
     return WIRE_STOPS.get(stop.reason, ("completed", None))
@@ -465,7 +468,7 @@ def encode_usage(usage: Usage, plan: ItemPlan) -> dict[str, Any]:
 
 
 def _encode_same_protocol_usage(usage: Usage) -> dict[str, Any]:
-    """Encode token usage as it came."""
+    """Encode token usage that came from this API."""
     shape = UsageShape(
         input_tokens=none_to_unset(usage.input_tokens),
         output_tokens=none_to_unset(usage.output_tokens),
@@ -481,7 +484,7 @@ def _encode_same_protocol_usage(usage: Usage) -> dict[str, Any]:
 
 
 def encode_counts(usage: Usage | None, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write the hosted tool counts to `tool_usage`, beside the usage."""
+    """Write the hosted tool counts into `body` as `tool_usage`, which is separate from `usage`."""
     if plan.same_protocol or usage is None:
         return
     report_hosted_counts(usage, plan.report, "fetches")
@@ -490,7 +493,7 @@ def encode_counts(usage: Usage | None, body: dict[str, Any], plan: ItemPlan) -> 
 
 
 def encode_response_state(continuation: Continuation | None, body: dict[str, Any], plan: ItemPlan) -> None:
-    """Write the stored conversation, which only its own provider has."""
+    """Write the stored conversation into `body`; report one of another provider as a loss."""
     if continuation is None:
         return
     if plan.same_protocol and continuation.id is not None:

@@ -171,7 +171,7 @@ def _check_calls(request: _Request) -> Findings:
 
 
 def _check_unanswered(calls: dict[str, tuple[JsonPath, str]], answered: set[str]) -> Findings:
-    """Report calls of the client's tools that have no output."""
+    """Yield a finding for each call of a client's tool that has no output."""
     for call_id, (path, kind) in calls.items():
         if kind and call_id not in answered:
             yield _finding("output-missing", path, f"No tool output found for {kind.replace('_', ' ')} {call_id}.")
@@ -284,7 +284,7 @@ def _declared_tools(request: _Request) -> list[JsonObject]:
 
 
 def _check_chosen_tool(path: JsonPath, reference: JsonObject, known: set[tuple[str, str]] | None) -> Findings:
-    """Check one tool of a tool choice; `known` is None if the declared tools are not known."""
+    """Check one tool of a tool choice; `known` are the declared (type, name) pairs, None if unknown."""
     kind, key = text_of(reference.get("type")), "server_label" if reference.get("type") == "mcp" else "name"
     name = reference.get(key)
     if kind in _FOREIGN_CHOICES or not kind:

@@ -70,7 +70,7 @@ def decode_thinking(shape: ReasoningShape | UnsetType) -> Thinking | None:
 
 
 def _value_extra(pointer: str, value: Any) -> dict[str, Any]:
-    """Return an extra for a value that only this protocol has."""
+    """Return an `extras` argument with one value that only this API has."""
     return {"extras": {FAMILY: {pointer: Raw(msgspec.json.encode(value))}}}
 
 
@@ -118,7 +118,7 @@ def included_fields(shape: RequestShape) -> list[Any]:
 
 
 def _decode_logprobs(shape: RequestShape) -> dict[str, Any]:
-    """Return the canonical fields for a request of log probabilities."""
+    """Return arguments of `Sampling` for a request of log probabilities; empty without one."""
     if not (include := included_fields(shape)):
         return {}
     return {"logprobs": True, "wire_form": (f"{FAMILY}:name:logprobs=include/{include.index(LOGPROBS)}",)}
@@ -156,7 +156,7 @@ def decode_continuation(shape: RequestShape) -> Continuation | None:
 
 
 def encode_thinking(thinking: Thinking | None, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode the `reasoning` settings, or return UNSET."""
+    """Encode the `reasoning` settings; UNSET without any."""
     if thinking is None:
         return UNSET
     shape = ReasoningShape(effort=none_to_unset(thinking.effort))
@@ -169,7 +169,7 @@ def encode_thinking(thinking: Thinking | None, path: SourcePath, plan: EncodingP
 
 
 def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, path: SourcePath, plan: EncodingPlan) -> None:
-    """Adjust the `reasoning` settings for another protocol's request and report losses."""
+    """Adjust the `reasoning` settings in `shape` for another protocol's request; report losses."""
     if thinking.effort is not None and thinking.effort not in EFFORTS:
         plan.report.approximated(path, "effort", f"{thinking.effort} sent as high")
         shape.effort = "high"
@@ -185,7 +185,7 @@ def _encode_foreign_thinking(thinking: Thinking, shape: ReasoningShape, path: So
 
 
 def encode_output(output: OutputFormat | None, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode the `text` settings, or return UNSET."""
+    """Encode the `text` settings; UNSET without any."""
     if output is None:
         return UNSET
     shape = TextShape(verbosity=none_to_unset(output.verbosity))
@@ -203,7 +203,7 @@ def encode_output(output: OutputFormat | None, path: SourcePath, plan: EncodingP
 
 
 def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write the sampling parameters and report those that the target lacks."""
+    """Write the sampling parameters into `body`; report as losses those that the target lacks."""
     sampling = request.sampling
     if sampling is None:
         return
@@ -227,7 +227,7 @@ def encode_sampling(request: Request, body: dict[str, Any], plan: EncodingPlan) 
 
 
 def encode_continuation(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write the stored state, which only its own provider has."""
+    """Write references to stored state into `body`; report those of another provider as losses."""
     continuation = request.continuation
     if continuation is None:
         return
@@ -308,7 +308,7 @@ def _decode_reference(shape: ToolReferenceShape) -> ToolRef:
 
 
 def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
-    """Encode `tool_choice`, or return UNSET; without tools the provider rejects the field."""
+    """Encode `tool_choice`; UNSET without a choice or without tools, when the provider rejects the field."""
     choice = request.tool_choice
     report_validated_choice(choice, plan.report)
     if choice is None or choice.mode is None:
@@ -360,7 +360,7 @@ def _encode_forced_tool(tool: NativeTool) -> dict[str, Any]:
 
 
 def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) -> Any:
-    """Return `parallel_tool_calls`, or UNSET."""
+    """Return `parallel_tool_calls`; UNSET if the request does not set it or has no tools."""
     choice = request.tool_choice
     if choice is None or choice.parallel is None:
         return UNSET
@@ -371,7 +371,7 @@ def encode_parallel(request: Request, plan: EncodingPlan, *, has_tools: bool) ->
 
 
 def _encode_reference(reference: ToolRef, plan: EncodingPlan) -> ToolReferenceShape | None:
-    """Encode a tool named in `tool_choice`; None, reported, if the target lacks the tool."""
+    """Encode a tool named in `tool_choice`; report it and return None if the target lacks the tool."""
     if not plan.same_protocol and reference.kind in ("native", "server"):
         plan.report.approximated(
             ("tool_choice",), "names", "the target does not have this tool; any tool may be chosen"

@@ -73,19 +73,19 @@ def item_kind(item: Raw) -> str:
 
 
 def passthrough_notice(data: bytes, kind: str = "frame") -> Notice:
-    """Return a notice that preserves an event for clients of this protocol."""
+    """Return a notice that holds an event which only clients of this API can use."""
     return Notice(kind=kind, extras={FAMILY: {"frame": Raw(data)}})
 
 
 def decode_text(raw: Raw | UnsetType) -> str:
-    """Decode a string; arguments that a server sends as an object become its JSON source."""
+    """Decode a string; a JSON object, which some servers send as arguments, becomes its text."""
     if raw is UNSET or bytes(raw) == b"null":
         return ""
     return str(msgspec.json.decode(raw)) if bytes(raw)[:1] == b'"' else str(raw, "utf-8")
 
 
 def empty_part(part: Part) -> Part:
-    """Return the part as it is before its first delta."""
+    """Return the part without the text that its deltas will add."""
     match part:
         case Text():
             return replace(part, text="", annotations=() if part.annotations else part.annotations)
@@ -100,7 +100,7 @@ def empty_part(part: Part) -> Part:
 
 
 def part_texts(part: Part) -> list[tuple[str, str | None, int]]:
-    """Return the texts of a part that deltas carry, each with its kind and block number."""
+    """Return (text, reasoning kind or None, block number) for each text of a part that is sent as deltas."""
     match part:
         case Text() | Refusal():
             return [(part.text, None, 0)]
@@ -159,7 +159,7 @@ class StreamItemDecoder:
         return number in self._items and self._items[number].done
 
     def close_open_items(self) -> list[Event]:
-        """End the messages and reasoning that the stream left open.
+        """Return the end events of messages and reasoning that the stream left open.
 
         Calls stay open: a client must not run a call whose arguments may be incomplete.
         """
@@ -174,7 +174,7 @@ class StreamItemDecoder:
         return events
 
     def _message_number(self, frame: Any) -> int:
-        """Return the number of the message that an event belongs to."""
+        """Return the number of the canonical message that an event belongs to, by output index or item id."""
         index = frame.output_index
         if isinstance(index, int):
             return self._message_numbers.get(index, index)
@@ -206,7 +206,7 @@ class StreamItemDecoder:
         return events + self._start_item(self._items[number], message)
 
     def _start_item(self, item: _OpenItem, message: Message) -> list[Event]:
-        """Start the message of an item and, unless it is a message, its only part."""
+        """Return the start of an item's message and, unless the item holds content, of its only part."""
         # The status is omitted: until the item is done it is always "in_progress".
         start = MessageStart(message=item.number, role=message.role, id=message.id, phase=message.phase)
         if item.kind == "message":
@@ -217,13 +217,13 @@ class StreamItemDecoder:
         return events
 
     def _start_part(self, item: _OpenItem, position: int, part: Part) -> PartStart:
-        """Start a part under the next free index."""
+        """Return the start of a part under the next free index; `position` is its place in the item."""
         index = item.part_indices[position] = self._part_count
         self._part_count += 1
         return PartStart(index=index, part=part, message=item.number)
 
     def _append(self, item: _OpenItem, position: int, text: str, kind: Any = None, block: int = 0) -> PartDelta:
-        """Emit a text delta for an open part."""
+        """Return a text delta for the open part at `position` of the item."""
         item.received.add((position, kind, block))
         if kind is None and item.number not in self._message_numbers:
             self.text_indices[item.number, position] = item.part_indices[position]
@@ -240,7 +240,7 @@ class StreamItemDecoder:
         return self.finish_item(number, frame.item, "/item")
 
     def finish_item(self, number: int, raw: Raw, path: str) -> list[Event]:
-        """Emit everything of an item that has not been emitted yet, and its end."""
+        """Return the events of a completed item that were not emitted yet, and its end."""
         message = self._item_decoder.decode(raw, path)
         events: list[Event] = []
         item = self._items.get(number)
@@ -260,7 +260,7 @@ class StreamItemDecoder:
         return [*events, replace(end, extras=message.extras, wire_form=message.wire_form)]
 
     def _end_part(self, item: _OpenItem, position: int, final: Part) -> list[Event]:
-        """End a part, after the texts, signature and annotations that had no events of their own."""
+        """Return the end of a part, after deltas for texts, signature and annotations that had no event."""
         index = item.part_indices[position]
         if index in item.ended_parts:
             return []
@@ -279,7 +279,7 @@ class StreamItemDecoder:
     # ---- deltas and their ends
 
     def decode_delta(self, frame: Any, kind: str, text: str) -> list[Event]:
-        """Decode a delta of any kind."""
+        """Decode the text of a delta of this kind into events."""
         match kind:
             case "output_text" | "refusal":
                 return self._append_text(frame, text, refusal=kind == "refusal")
@@ -291,7 +291,7 @@ class StreamItemDecoder:
                 return self._append_arguments(frame, text)
 
     def _append_arguments(self, frame: Any, text: str) -> list[Event]:
-        """Append to the arguments of a call, or buffer them until the call is announced."""
+        """Return a delta of a call's arguments; they are buffered until the call is announced."""
         number = self._message_number(frame)
         item = self._items.get(number)
         if item is None or ITEM_PART not in item.part_indices:
@@ -300,11 +300,11 @@ class StreamItemDecoder:
         return [self._append(item, ITEM_PART, text)]
 
     def untyped_delta(self, frame: UntypedFrame, data: bytes) -> list[Event]:
-        """Decode a delta that has fields its typed shape does not know."""
+        """Decode a delta that has fields which its wire class lacks."""
         return self.decode_delta(frame, frame.type.split(".")[1], decode_text(frame.delta))
 
     def _append_text(self, frame: Any, text: str, *, refusal: bool) -> list[Event]:
-        """Append to a text or refusal, starting message and part if needed."""
+        """Return a delta of a text or refusal, after starts of its message and part if needed."""
         number, position = self._message_number(frame), frame.content_index or 0
         events: list[Event] = []
         if (item := self._items.get(number)) is None:
@@ -317,7 +317,7 @@ class StreamItemDecoder:
         return [*events, self._append(item, position, text)]
 
     def _append_reasoning(self, frame: Any, text: str, kind: str, block: int) -> list[Event]:
-        """Append to a reasoning text, starting message and part if needed."""
+        """Return a delta of reasoning, after starts of its message and part if needed."""
         number = self._message_number(frame)
         events: list[Event] = []
         if (item := self._items.get(number)) is None:
@@ -328,7 +328,7 @@ class StreamItemDecoder:
         return [*events, self._append(item, ITEM_PART, text, kind, block)]
 
     def text_done(self, frame: UntypedFrame, data: bytes) -> list[Event]:
-        """Handle the end of a text: emit it if it had no deltas."""
+        """Handle the end of a text; return it as a delta if it had none."""
         item = self._items.get(self._message_number(frame))
         text = frame.refusal if frame.type == "response.refusal.done" else frame.text
         if not isinstance(text, str) or not text:
@@ -346,7 +346,7 @@ class StreamItemDecoder:
         return self._append_reasoning(frame, text, kind, block)
 
     def arguments_done(self, frame: UntypedFrame, data: bytes) -> list[Event]:
-        """Handle the end of arguments: emit them if they had no deltas."""
+        """Handle the end of arguments; return them as a delta if they had none."""
         item = self._items.get(self._message_number(frame))
         if item is None or item.done or ITEM_PART not in item.part_indices or (ITEM_PART, None, 0) in item.received:
             return []
@@ -366,7 +366,7 @@ class StreamItemDecoder:
         return [*events, self._start_part(item, position, part)]
 
     def part_done(self, frame: UntypedFrame, data: bytes) -> list[Event]:
-        """Remember a finished part; it ends with its item, which may add log probabilities."""
+        """Store a finished part; its end comes with its item, which may add log probabilities."""
         item = self._items.get(self._message_number(frame))
         position = frame.content_index or 0
         if item is not None and item.kind == "message" and position in item.part_indices and frame.part is not UNSET:
@@ -446,26 +446,26 @@ class Decoder:
         }
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode a chunk of the stream."""
+        """Decode the next bytes into events."""
         try:
             return self._read(self._splitter.feed(data))
         except ValueError as error:
             return self._fail_stream(str(error))
 
     def close(self) -> list[Event]:
-        """Decode the rest; fail the response if it was not complete."""
+        """Decode the buffered bytes; return a failure event if the response is incomplete."""
         events = self._read(self._splitter.close())
         return (
             events if self._ended else events + self._fail_stream("the stream ended before the response was complete")
         )
 
     def _fail_stream(self, reason: str) -> list[Event]:
-        """Fail the response because the stream itself is broken; nothing after this is decoded."""
+        """Return the failure event for a broken stream; nothing after this is decoded."""
         self._ended = True
         return [*self._ensure_started(), ResponseFailed(error=ApiError(kind="server", message=reason), broken=True)]
 
     def _read(self, frames: list[bytes]) -> list[Event]:
-        """Decode frames: consecutive text deltas of one part by the fast path."""
+        """Decode frames; consecutive text deltas of one part take the fast path."""
         events: list[Event] = []
         if self._ended:
             return events
@@ -493,7 +493,7 @@ class Decoder:
         return events
 
     def _decode_untyped(self, data: bytes) -> list[Event]:
-        """Decode an event that is not a plain delta."""
+        """Decode an event that is not a delta of text only."""
         if data.strip() in (b"[DONE]", b""):
             return []
         try:
@@ -519,7 +519,7 @@ class Decoder:
     # ---- start and end of the response
 
     def _ensure_started(self) -> list[Event]:
-        """Start the response if its first event is missing."""
+        """Return start events if the stream began without `response.created`, else an empty list."""
         if self._started:
             return []
         self._started = True
@@ -590,7 +590,7 @@ class Decoder:
 
 
 def _ignore(frame: UntypedFrame, data: bytes) -> list[Event]:
-    """Ignore an event that only repeats others."""
+    """Return no events for an event that only repeats others."""
     return []
 
 

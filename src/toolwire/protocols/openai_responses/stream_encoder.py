@@ -100,7 +100,7 @@ class Encoder:
         return b"".join(out)
 
     def _encode_texts(self, index: int, texts: list[str]) -> bytes:
-        """Encode one delta event for each text."""
+        """Encode one delta event for each text of the part at `index`."""
         if not texts:
             return b""
         open_part, frames = self._items.parts[index], self._frame_encoder
@@ -116,7 +116,11 @@ class Encoder:
         return encoded[len(_FRAME_END) :] + _FRAME_END
 
     def _encode(self, event: Event) -> bytes:
-        """Encode one event; for other protocols in the sequencer's order, one part after the other."""
+        """Encode one event, with any held-back events that it makes ready, as SSE events.
+
+        If the provider speaks another protocol, its parts may interleave. Their events are held back until the parts
+        before them have ended.
+        """
         if type(event) is ResponseStart:
             self._plan.same_protocol = event.origin == FAMILY
         handlers = self._HANDLERS
@@ -125,7 +129,7 @@ class Encoder:
         return b"".join([handlers[type(ordered)](self, ordered) for ordered in self._sequencer.order(event)])
 
     def close(self) -> bytes:
-        """End the stream, with a failure if the response was not complete."""
+        """End the stream; a failure is sent if the response is incomplete."""
         if self._ended:
             return b""
         handlers = self._HANDLERS
@@ -136,14 +140,14 @@ class Encoder:
     # ---- start of the response
 
     def _start_response(self, event: ResponseStart) -> bytes:
-        """Remember the start; for other protocols, send the first events."""
+        """Store the start of the response; return its first events unless the provider speaks this protocol."""
         self._plan.same_protocol = event.origin == FAMILY
         self._plan.seed = id_seed(event.id, self._context)
         self._start = event
         return b"" if self._plan.same_protocol else self._encode_start()
 
     def _encode_start(self) -> bytes:
-        """Encode the first events, unless they were sent. The same protocol's own are passed through."""
+        """Encode `response.created` and `response.in_progress`; no bytes if they were sent before."""
         if self._has_started:
             return b""
         self._has_started = True
@@ -155,7 +159,7 @@ class Encoder:
         return created + self._frame_encoder.encode("response.in_progress", response=response)
 
     def _notice(self, event: Notice) -> bytes:
-        """Encode a ping, or pass an event of the same protocol through."""
+        """Encode a ping, or return an event of this API unchanged."""
         if event.kind == "ping":
             return b": ping\n\n"
         if not self._plan.same_protocol or not event.extras or FAMILY not in event.extras:
@@ -172,13 +176,13 @@ class Encoder:
     # ---- items
 
     def _message_start(self, event: MessageStart) -> bytes:
-        """Remember the start of a message."""
+        """Store the start of a message; return no bytes."""
         if event.candidate == 0:
             self._items.message_start(event)
         return b""
 
     def _part_start(self, event: PartStart) -> bytes:
-        """Encode the start of a part; parts of further candidates are reported."""
+        """Encode the start of a part; parts of a second candidate are reported as losses."""
         if event.candidate != 0:
             self.report.dropped(("candidates", event.candidate), "", "the target returns a single candidate")
             return b""
@@ -197,20 +201,20 @@ class Encoder:
         return self._items.message_end(event) if event.candidate == 0 else b""
 
     def _end_candidate(self, event: CandidateEnd) -> bytes:
-        """Remember the stop reason for the terminal event."""
+        """Store the stop reason for the terminal event; return no bytes."""
         if event.candidate == 0:
             self._stop = event.stop
         return b""
 
-    def _report_usage(self, event: UsageReport) -> bytes:
-        """Remember the usage for the terminal event."""
+    def _store_usage(self, event: UsageReport) -> bytes:
+        """Store the usage for the terminal event; return no bytes."""
         self._usage = event.usage
         return b""
 
     # ---- end of the response
 
     def _end_response(self, event: ResponseEnd) -> bytes:
-        """Encode the rest of the items and the terminal event."""
+        """Encode the items that are still open, and the terminal event."""
         self._ended = True
         opening = self._encode_start()
         is_truncated = not self._plan.same_protocol and is_incomplete(self._stop, has_refusal=self._items.has_refusal)
@@ -237,7 +241,7 @@ class Encoder:
         return body
 
     def _fail_response(self, event: ResponseFailed) -> bytes:
-        """Encode `response.failed`, or the `error` event as it came."""
+        """Encode `response.failed`, or an `error` event if the provider of this API sent one."""
         self._ended = True
         if self._plan.same_protocol and is_error_event(event.error):
             return encode_sse_frame(encode_error(event.error).to_bytes(), b"error")
@@ -255,7 +259,7 @@ class Encoder:
         PartEnd: _part_end,
         MessageEnd: _message_end,
         CandidateEnd: _end_candidate,
-        UsageReport: _report_usage,
+        UsageReport: _store_usage,
         Notice: _notice,
         ResponseEnd: _end_response,
         ResponseFailed: _fail_response,

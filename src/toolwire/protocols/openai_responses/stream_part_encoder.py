@@ -28,8 +28,7 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.events import MessageEnd, MessageStart, PartDelta, PartEnd, PartStart
 from toolwire.canonical.fold import TextPieces
-from toolwire.codec.encoding.ids import derive_call_id
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, derive_call_id
 from toolwire.codec.framing import encode_sse_frame
 from toolwire.codec.losses import SourcePath
 from toolwire.protocols.openai_responses.parts.content import encode_annotation, encode_content, part_logprobs
@@ -49,20 +48,20 @@ class FrameEncoder:
         self.sequence_number = 0
 
     def encode(self, kind: str, **fields: Any) -> bytes:
-        """Encode one event."""
+        """Encode one SSE event of this type, with the next sequence number."""
         body = {"type": kind, "sequence_number": self.sequence_number, **fields}
         self.sequence_number += 1
         return encode_sse_frame(_encode_json(body), kind.encode())
 
     def encode_delta(self, head: bytes, text: str) -> bytes:
-        """Encode a delta from its prepared `head` and its text."""
+        """Encode a delta event; `head` holds its constant bytes up to the sequence number."""
         number = self.sequence_number
         self.sequence_number = number + 1
         return b'%b%d,"delta":%b}\n\n' % (head, number, _encode_json(text))
 
 
 def encode_delta_head(kind: str, **fields: Any) -> bytes:
-    """Encode a delta event up to its sequence number."""
+    """Return the constant bytes of a delta event up to its sequence number."""
     body = _encode_json({"type": kind, **fields})
     return b'event: %b\ndata: %b,"sequence_number":' % (kind.encode(), body[:-1])
 
@@ -101,7 +100,7 @@ class OpenPart:
         self.open_text: tuple[str, int] | None = None
 
     def final(self, end: PartEnd) -> Part:
-        """Return the complete part: as its end contains it, or as its deltas built it."""
+        """Return the complete part: the one in its end event, or else the one that its deltas built."""
         part = self._accumulated_part() if end.final is None else end.final
         if isinstance(part, ToolCall) and self.call_id is not None:
             return replace(part, id=self.call_id)
@@ -155,11 +154,11 @@ class StreamItemEncoder:
     # ---- parts
 
     def message_start(self, event: MessageStart) -> None:
-        """Remember id, role and status of a message."""
+        """Store id, role and status of a message."""
         self._messages[event.message] = event
 
     def part_start(self, event: PartStart) -> bytes:
-        """Start a part; parts that no deltas can describe wait for their end."""
+        """Encode the start of a part; a part that cannot have deltas returns no bytes until it ends."""
         number = self._part_counts[event.message] = self._part_counts.get(event.message, -1) + 1
         path = ("candidates", 0, "messages", event.message, "parts", number)
         open_part = self.parts[event.index] = OpenPart(event, path)
@@ -197,7 +196,7 @@ class StreamItemEncoder:
         return b""
 
     def part_end(self, event: PartEnd) -> bytes:
-        """End a part."""
+        """Encode the end of a part."""
         open_part = self.parts.pop(event.index, None)
         if open_part is None:
             return b""
@@ -218,7 +217,7 @@ class StreamItemEncoder:
         return closing
 
     def message_end(self, event: MessageEnd) -> bytes:
-        """End the item of a message of the same protocol."""
+        """Encode the end of the item of a message from a provider of this API."""
         if not self._plan.same_protocol:
             return b""
         item, opened = self._items.get(event.message), b""
@@ -236,21 +235,21 @@ class StreamItemEncoder:
         return opened + self._end_item(item)
 
     def close(self, *, is_truncated: bool) -> bytes:
-        """End all open items; `is_truncated`: the response ended before it was complete."""
+        """Encode the end of all open items; `is_truncated`: the response ended before it was complete."""
         closing = self._end_open_item(is_truncated=is_truncated)
         for item in list(self._items.values()) if self._plan.same_protocol else ():
             closing += self._end_item(item)
         return closing + self._encode_items(encode_unanswered_calls(self._plan, len(self.output)))
 
     def close_waiting(self) -> bytes:
-        """End the item that waits for a successor, when the response failed."""
+        """Encode the end of an item whose parts have all ended, when the response fails."""
         has_open_part = any(open_part.item is self._open_item for open_part in self.parts.values())
         return b"" if has_open_part else self._end_open_item()
 
     # ---- items
 
     def _start_item(self, message: int, kind: str, part: Part, path: SourcePath = ()) -> tuple[OpenItem, bytes]:
-        """Start an item, announced without content."""
+        """Open an item of the type `kind`; return it and the event that announces it without content."""
         same_protocol = self._plan.same_protocol
         index = message if same_protocol else len(self.output)
         item = self._items[index] = OpenItem(index, message, self._item_header(message, kind, part), kind)
@@ -275,7 +274,10 @@ class StreamItemEncoder:
         return item, self._frames.encode("response.output_item.added", output_index=index, item=body)
 
     def _item_header(self, message: int, kind: str, part: Part) -> Message:
-        """Return id and status of an item; for the same protocol all fields of its message."""
+        """Return a message with id and status of an item.
+
+        For a provider of this API, it has all fields of the item's message.
+        """
         if not self._plan.same_protocol:
             freeform = isinstance(part, ToolCall) and part.shape == "freeform"
             header = self._plan.item_header("ctc" if freeform else _ID_PREFIXES[kind])
@@ -294,12 +296,12 @@ class StreamItemEncoder:
         )
 
     def _end_open_item(self, *, is_truncated: bool = False) -> bytes:
-        """End the open item, if any."""
+        """Encode the end of the open item; no bytes if none is open."""
         item, self._open_item = self._open_item, None
         return b"" if item is None else self._end_item(item, is_truncated=is_truncated)
 
     def _end_item(self, open_item: OpenItem, *, is_truncated: bool = False) -> bytes:
-        """End an item with an event that repeats it completely."""
+        """Encode the end of an item, an event that repeats the complete item."""
         self._items.pop(open_item.index, None)
         same_protocol = self._plan.same_protocol
         if not same_protocol:
@@ -343,7 +345,7 @@ class StreamItemEncoder:
         return closing + self._encode_items(encode_items([located_part], self._plan, _EMPTY_MESSAGE))
 
     def _encode_items(self, bodies: list[Any]) -> bytes:
-        """Announce and end items that are complete."""
+        """Encode announcement and end of items that are complete."""
         encoded = b""
         for body in bodies:
             index = len(self.output)
@@ -355,7 +357,7 @@ class StreamItemEncoder:
     # ---- texts
 
     def _start_content(self, open_part: OpenPart, part: Text | Refusal | OpaquePart) -> bytes:
-        """Start a content part, in the open message item or in a new one."""
+        """Encode the start of a content part, in the open message item or in a new one."""
         message = open_part.start.message
         opening = b""
         item = self._items.get(message) if self._plan.same_protocol else self._open_item
@@ -401,7 +403,7 @@ class StreamItemEncoder:
         )
 
     def _add_citation(self, open_part: OpenPart, citation: Citation) -> bytes:
-        """Add a citation; for the same protocol it is sent at once, else when the text is done."""
+        """Add a citation to a text; return its event for a provider of this API, else no bytes until the text ends."""
         open_part.citations.append(citation)
         if open_part.item is None or not self._plan.same_protocol:
             return b""
@@ -416,7 +418,7 @@ class StreamItemEncoder:
         return self._frames.encode(kind, **fields, annotation_index=number, annotation=annotation)
 
     def _end_content(self, open_part: OpenPart, open_item: OpenItem, part: Text | Refusal | OpaquePart) -> bytes:
-        """End a content part."""
+        """Encode the end of a content part."""
         fields = open_item.event_fields(open_part.content_index)
         encoded = b""
         block = self._encode_block(part, open_part.path)
@@ -434,7 +436,7 @@ class StreamItemEncoder:
     # ---- calls
 
     def _start_call(self, open_part: OpenPart, part: ToolCall) -> bytes:
-        """Start the item of a function or custom tool call."""
+        """Encode the start of the item of a function or custom tool call."""
         opening = self._end_open_item()
         opening += self._encode_items(encode_unanswered_calls(self._plan, len(self.output)))
         if not part.id and not self._plan.same_protocol:
@@ -449,7 +451,7 @@ class StreamItemEncoder:
         return opening + announced
 
     def _end_arguments(self, open_part: OpenPart, open_item: OpenItem, part: ToolCall) -> bytes:
-        """End the arguments of a call; empty arguments of other protocols become `{}`."""
+        """Encode the end of a call's arguments; empty arguments from other protocols become `{}`."""
         if part.shape == "freeform":
             return self._frames.encode(
                 "response.custom_tool_call_input.done", **open_item.event_fields(), input=part.arguments
@@ -490,7 +492,7 @@ class StreamItemEncoder:
         return opening + self._encode_reasoning_event(open_part, item, key, "delta", event.text)
 
     def _end_reasoning_text(self, open_part: OpenPart, open_item: OpenItem) -> bytes:
-        """End the open reasoning text, if any."""
+        """Encode the end of the open reasoning text; no bytes if none is open."""
         if (key := open_part.open_text) is None:
             return b""
         open_part.open_text = None
@@ -499,7 +501,10 @@ class StreamItemEncoder:
     def _encode_reasoning_event(
         self, open_part: OpenPart, open_item: OpenItem, key: tuple[str, int], step: str, text: str
     ) -> bytes:
-        """Encode the events for one step of a reasoning text: added, delta or done."""
+        """Encode the events for one step of a reasoning text; `step` is added, delta or done.
+
+        `key` is the kind of text, summary or full, and its number.
+        """
         is_full = self._plan.same_protocol and key[0] == "full"
         fields = open_item.event_fields()
         index = key[1] if self._plan.same_protocol else list(open_part.reasoning_texts).index(key)

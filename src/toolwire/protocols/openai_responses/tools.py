@@ -33,32 +33,15 @@ from toolwire.codec.encoding.hosted_tools import (
     unread_settings,
 )
 from toolwire.codec.encoding.plan import EncodingPlan
-from toolwire.codec.encoding.tools import (
-    TARGET_HAS_TOOL_SEARCH,
-    LocatedTool,
-    is_tool_search,
-    report_allowed_callers,
-)
+from toolwire.codec.encoding.tools import TARGET_HAS_TOOL_SEARCH, LocatedTool, is_tool_search, report_allowed_callers
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.validation import object_of
-from toolwire.codec.wire.extras import (
-    collect_extras,
-    encode_with_extras,
-    none_to_unset,
-    unset_to_none,
-)
-from toolwire.codec.wire.memo import BoundedMemo
+from toolwire.codec.wire.extras import BoundedMemo, collect_extras, encode_with_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_json, tag_of
 from toolwire.protocols.openai_responses.computer import decode_computer
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
-from toolwire.protocols.openai_responses.wire import (
-    FAMILY,
-    CustomShape,
-    FunctionShape,
-    GrammarShape,
-    NamespaceShape,
-)
+from toolwire.protocols.openai_responses.wire import FAMILY, CustomShape, FunctionShape, GrammarShape, NamespaceShape
 from toolwire.protocols.vendors.openai import STRICT_SCHEMA
 
 _SERVER_FIELDS = (
@@ -76,7 +59,7 @@ _FILTER_FORM = f"{FAMILY}:name:allowed=allowed_tools/tool_names"
 
 
 def decode_server(raw: Raw, path: str) -> McpServer | None:
-    """Decode an `mcp` tool with a URL of its own; None for connectors and tunnels.
+    """Decode an `mcp` tool that has a URL; None for connectors and tunnels.
 
     Connectors and tunnels are only available at OpenAI.
     """
@@ -113,7 +96,7 @@ def _are_headers(headers: object) -> bool:
 
 
 def _unportable_reason(declaration: dict[str, Any], allowed: tuple[str, ...] | None) -> str | None:
-    """Return why the server cannot be used through another provider, if so."""
+    """Return why no other provider can use the MCP server; None if others can."""
     if declaration.get("require_approval") != "never":  # the default is "always"
         return NEEDS_APPROVAL
     callers = declaration.get("allowed_callers")
@@ -257,21 +240,21 @@ def _decode_custom(shape: CustomShape) -> FreeformTool:
 
 
 def combine_extras(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Merge the extras and wire form of two decoded objects."""
+    """Return the merged `extras` and `wire_form` arguments of two decoded objects."""
     extras = {**first.get("extras", {}).get(FAMILY, {}), **second.get("extras", {}).get(FAMILY, {})}
     form = first.get("wire_form", ()) + second.get("wire_form", ())
     return ({"extras": {FAMILY: extras}} if extras else {}) | ({"wire_form": form} if form else {})
 
 
 def unused_field_extras(shape: WireObject, names: tuple[str, ...], prefix: str = "") -> dict[str, Any]:
-    """Return known fields that have no meaning where they are used, as extras."""
+    """Return an `extras` argument with the named fields, which have no meaning where they are used."""
     values = {name: getattr(shape, name) for name in names if getattr(shape, name) is not UNSET}
     extras = {prefix + name: Raw(msgspec.json.encode(value)) for name, value in values.items()}
     return {"extras": {FAMILY: extras}} if extras else {}
 
 
 def _decode_namespace(shape: NamespaceShape, raw: Raw, path: str) -> ToolGroup | NativeTool:
-    """Decode a namespace; one with other than function and custom tools stays native."""
+    """Decode a namespace as a tool group; one with other than function and custom tools stays native."""
     tools = decode_tools(shape.tools, f"{path}/tools")
     members = tuple([tool for tool in tools if isinstance(tool, FunctionTool | FreeformTool)])
     if len(members) < len(tools):
@@ -282,7 +265,7 @@ def _decode_namespace(shape: NamespaceShape, raw: Raw, path: str) -> ToolGroup |
 
 
 def _decode_native(raw: Raw, kind: str, members: dict[str, Raw], path: str) -> NativeTool:
-    """Decode a tool that only this API declares this way, with its portable meaning if it has one."""
+    """Decode a tool that only this API declares this way, with its vendor-neutral meaning if it has one."""
     kind = _VERSION_SUFFIX.sub("", kind)
     name = decode_json(members.get("server_label", b"null"))
     client = kind in _CLIENT_TOOLS
@@ -307,7 +290,7 @@ def _decode_native(raw: Raw, kind: str, members: dict[str, Raw], path: str) -> N
 
 
 def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
-    """Encode the tools of a request, those of one namespace as a group; None if there are none."""
+    """Encode the tools of a request, those of one namespace together; None if there are none."""
     plan.request = request
     if request.tools is None:
         return None
@@ -331,7 +314,7 @@ def encode_tools(request: Request, plan: ItemPlan) -> list[Any] | None:
 
 
 def encode_tool(tool: Tool | ToolRef, path: SourcePath, plan: ItemPlan) -> Any:
-    """Encode one tool; None if the target has no counterpart."""
+    """Encode one tool; report it and return None if the target has no counterpart."""
     match tool:
         case FunctionTool():
             return _encode_function(tool, path, plan)
@@ -358,7 +341,7 @@ def _encode_namespace(group: ToolGroup, path: SourcePath, plan: ItemPlan) -> Any
 
 
 def _encode_foreign_native(tool: NativeTool, path: SourcePath, plan: ItemPlan) -> Any:
-    """Encode another protocol's native tool as this API's counterpart; None, reported, if there is none."""
+    """Encode another protocol's native tool as this API's counterpart; report it and return None without one."""
     if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
         return _encode_hosted(tool, path, plan)
     if (server := portable_server(tool)) is not None:
@@ -371,7 +354,7 @@ def _encode_foreign_native(tool: NativeTool, path: SourcePath, plan: ItemPlan) -
 
 
 def _encode_hosted(tool: NativeTool, path: SourcePath, plan: ItemPlan) -> dict[str, Any]:
-    """Encode a hosted tool that this API has, too."""
+    """Encode another provider's hosted tool, which this API also has."""
     options = encode_hosted_options(tool, path, HOSTED_TOOLS, plan)
     if tool.hosted is not None and tool.hosted.kind == "code_execution":
         return {"type": "code_interpreter", "container": {"type": "auto"}, **options}
@@ -414,7 +397,10 @@ def _declare_name(tool: FunctionTool | FreeformTool, path: SourcePath, plan: Enc
 
 
 def _encode_callers(tool: FunctionTool | FreeformTool, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Return the allowed callers; those of other vendors are reported."""
+    """Return who may call the tool, the model or its program; UNSET without limits.
+
+    Callers that only other vendors have are reported as losses.
+    """
     callers = tool.allowed_callers
     if plan.same_protocol or callers is None or set(callers) <= {"direct", "programmatic"}:
         return UNSET if callers is None else list(callers)
@@ -423,7 +409,7 @@ def _encode_callers(tool: FunctionTool | FreeformTool, path: SourcePath, plan: E
 
 
 def _encode_defer(tool: FunctionTool | FreeformTool, path: SourcePath, plan: ItemPlan) -> Any:
-    """Return whether the tool is loaded by tool search."""
+    """Return `defer_loading`, whether tool search loads the tool; UNSET if it is not sent."""
     if tool.defer and not plan.can_search_tools:
         plan.report.approximated(path, "defer", "without tool search, the tool is declared from the start")
         return UNSET

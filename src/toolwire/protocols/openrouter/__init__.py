@@ -10,11 +10,10 @@ from toolwire.protocols.openai_chat import SHARED_WIRE_FORM
 from toolwire.protocols.openai_chat.stream_encoder import STREAM_END
 from toolwire.protocols.openai_chat.wire import FAMILY, SHARED_FAMILY
 from toolwire.protocols.openrouter.errors import decode_error, encode_error
-from toolwire.protocols.openrouter.fields import SHARED_FIELDS
 from toolwire.protocols.openrouter.parts.content import DEFAULT_ISSUER
 from toolwire.protocols.openrouter.request import WIRE_NAMES, decode_request, encode_request
 from toolwire.protocols.openrouter.response import decode_response, encode_model, encode_models, encode_response
-from toolwire.protocols.openrouter.rules import check_request
+from toolwire.protocols.openrouter.rules import SHARED_FIELDS, check_request
 from toolwire.protocols.openrouter.stream_decoder import stream_decoder
 from toolwire.protocols.openrouter.stream_encoder import stream_encoder
 from toolwire.protocols.vendors.openai import candidate_logprobs

@@ -64,7 +64,7 @@ def decode_error(body: bytes, status: int | None) -> ApiError:
 
 
 def with_error_kind(error: ApiError) -> ApiError:
-    """Classify an error by OpenRouter's `error_type`, which is the same for all upstreams."""
+    """Return the error with its kind set from OpenRouter's `error_type`, which is the same for all upstreams."""
     extras = (error.extras or {}).get(FAMILY, {})
     metadata = extras.get("error/metadata", extras.get("metadata"))
     match None if metadata is None else decode_json(metadata):
@@ -87,7 +87,10 @@ def encode_error(error: ApiError) -> EncodedBody:
 
 
 def as_openrouter_error(error: ApiError, *, prefix: str = "error/") -> ApiError:
-    """Return an error of another protocol in OpenRouter's form, for Chat's encoder."""
+    """Return another protocol's error with OpenRouter's fields as extras, for Chat's encoder to write.
+
+    `prefix` is the pointer of the error object.
+    """
     if chat.ERROR_FORM in error.wire_form:
         return error
     default_code, error_type = _ERROR_CODES[error.kind]
@@ -108,7 +111,7 @@ def as_openrouter_error(error: ApiError, *, prefix: str = "error/") -> ApiError:
 
 
 def report_error(error: ApiError, path: SourcePath, report: LossReport) -> None:
-    """Report the fields of another protocol's error that OpenRouter lacks."""
+    """Report as losses the fields of another protocol's error that OpenRouter lacks."""
     if chat.ERROR_FORM in error.wire_form:
         return
     _, error_type = _ERROR_CODES[error.kind]

@@ -81,12 +81,12 @@ def decode_request(body: bytes, route: Route) -> Request:
 
 
 def with_protocol_name(error: DecodeError) -> DecodeError:
-    """Return an error of Chat's decoder in the name of this protocol."""
+    """Return an error of Chat's decoder with OpenRouter as its protocol."""
     return DecodeError(PROTOCOL, error.path, error.expected, error.got)
 
 
 def _decode_dialect_fields(request: Request) -> Request:
-    """Decode the fields that OpenRouter adds to Chat, which Chat's decoder leaves in the extras."""
+    """Return the request with OpenRouter's additions decoded, which Chat's decoder leaves in the extras."""
     if request.tools is not None:
         request = replace(request, tools=tuple([decode_tool(tool) for tool in request.tools]))
     if request.plain:
@@ -104,7 +104,7 @@ def _decode_dialect_fields(request: Request) -> Request:
 
 
 def _decode_reasoning(request: Request, extras: dict[str, Raw]) -> Request:
-    """Decode `reasoning`, unless Chat's `reasoning_effort` is there."""
+    """Return the request with `reasoning` decoded, unless Chat's `reasoning_effort` is set."""
     if REASONING_FIELD not in extras or request.thinking is not None:
         return request
     if (thinking := decode_thinking(extras[REASONING_FIELD])) is None:
@@ -113,7 +113,7 @@ def _decode_reasoning(request: Request, extras: dict[str, Raw]) -> Request:
 
 
 def _decode_models(request: Request, extras: dict[str, Raw]) -> Request:
-    """Take the first of `models` as the model; its fallbacks stay extras."""
+    """Return the request with the first of `models` as its model; the fallbacks stay extras."""
     if request.model is not None or not (models := _model_names(extras.get("models"))):
         return request
     extras |= {f"models/{index}": Raw(msgspec.json.encode(name)) for index, name in enumerate(models) if index}
@@ -122,7 +122,7 @@ def _decode_models(request: Request, extras: dict[str, Raw]) -> Request:
 
 
 def _decode_plugins(request: Request, extras: dict[str, Raw]) -> Request:
-    """Decode plugins that are hosted tools; the others stay extras."""
+    """Return the request with plugins that are hosted tools decoded; other plugins stay extras."""
     plugins, others = decode_plugins(extras["plugins"]) if "plugins" in extras else ([], [])
     if not plugins:
         return request
@@ -132,7 +132,7 @@ def _decode_plugins(request: Request, extras: dict[str, Raw]) -> Request:
 
 
 def _decode_tool_choice(request: Request, extras: dict[str, Raw]) -> Request:
-    """Decode a tool choice that forces a server tool, which Chat does not know."""
+    """Return the request with a tool choice that forces a server tool, which Chat cannot express, decoded."""
     choice = request.tool_choice
     if "tool_choice" not in extras or (choice is not None and choice.mode is not None):
         return request
@@ -144,7 +144,7 @@ def _decode_tool_choice(request: Request, extras: dict[str, Raw]) -> Request:
 
 
 def _model_names(raw: Raw | None) -> list[str]:
-    """Return the names in `models`; none if it is not a list of strings."""
+    """Return the names in `models`; an empty list if it is not a list of strings."""
     try:
         return [] if raw is None else _decode_names(raw)
     except msgspec.DecodeError:
@@ -175,7 +175,7 @@ def _application_headers(target: Target) -> tuple[tuple[str, str], ...]:
 
 
 def _encode_same_protocol(request: Request, target: Target) -> EncodedBody:
-    """Encode a request of this protocol through Chat's encoder."""
+    """Encode a request that came from an OpenRouter client, through Chat's encoder."""
     if request.plain:
         return chat.encode_request(replace(request, origin=FAMILY), target)
     messages = tuple([encode_dialect(message) for message in request.messages])
@@ -193,7 +193,7 @@ def _encode_same_protocol(request: Request, target: Target) -> EncodedBody:
 
 
 def _encode_foreign(request: Request, target: Target) -> EncodedBody:
-    """Encode a request of another protocol."""
+    """Encode a request that came from another protocol."""
     model = request.model if target.model is None else target.model
     plan = DialectPlan(ID_AND_NAME_RULES, target, model, request.messages)
     request = use_target_tool(substitute_functions(request, plan, HOSTED_TOOLS), plan, FUNCTION_ADAPTER)
@@ -230,7 +230,7 @@ def _encode_messages(request: Request, plan: DialectPlan) -> list[Any]:
 
 
 def _encode_settings(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write sampling, reasoning, output format and `stream`."""
+    """Write sampling, reasoning, output format and `stream` into `body`."""
     sampling = request.sampling
     if sampling is not None:
         encode_sampling(replace(request, sampling=replace(sampling, top_k=None)), body, plan)
@@ -248,7 +248,7 @@ def _encode_settings(request: Request, body: dict[str, Any], plan: EncodingPlan)
 
 
 def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write end user, labels, service tier and cache mark; report stored state."""
+    """Write end user, labels, service tier and cache mark into `body`; report stored state as a loss."""
     report = plan.report
     if request.end_user is not None:
         body["user"] = encode_user(request.end_user, report)
@@ -279,7 +279,7 @@ def _encode_other_fields(request: Request, body: dict[str, Any], plan: EncodingP
 
 
 def _encode_shared(request: Request, body: dict[str, Any], plan: EncodingPlan) -> None:
-    """Write the fields that OpenAI's two protocols share: OpenRouter has those for caching."""
+    """Write into `body` those fields that both OpenAI protocols have and OpenRouter accepts, for caching."""
     for name, value in (request.extras or {}).get(SHARED_FAMILY, {}).items():
         if name not in _SHARED_FIELDS:
             if f"{SHARED_FAMILY}:canonical:{name}" not in request.wire_form:
@@ -299,7 +299,7 @@ def _encode_shared(request: Request, body: dict[str, Any], plan: EncodingPlan) -
 def _explicit_cache_options(options: Raw) -> dict[str, Raw] | None:
     """Return the options of explicit caching.
 
-    Returns an empty dict if another mode is requested, None if `options` is not an object.
+    Return an empty dict if another mode is requested, None if `options` is not an object.
     """
     try:
         members = _decode_members(options)

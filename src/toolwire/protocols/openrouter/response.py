@@ -53,7 +53,7 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def _map_messages(candidate: Candidate, transform: Any) -> Candidate:
-    """Apply `transform` to the messages of a candidate."""
+    """Return the candidate with `transform` applied to its messages."""
     return replace(candidate, messages=tuple([transform(message) for message in candidate.messages]))
 
 
@@ -85,7 +85,7 @@ def encode_response(response: Response, context: ResponseContext) -> EncodedBody
 
 
 def with_hosted_counts(usage: Usage) -> Usage:
-    """Move the search count to the extras: OpenRouter has it in its usage, Chat has not."""
+    """Return the usage with the search count as an extra, since OpenRouter reports it and Chat does not."""
     if usage.searches is None:
         return usage
     counts = {chat.HOSTED_COUNTS["searches"]: Raw(b"%d" % usage.searches)}
@@ -94,7 +94,7 @@ def with_hosted_counts(usage: Usage) -> Usage:
 
 
 def _without_signatures(candidate: Candidate, context: ResponseContext) -> Candidate:
-    """Prepare a candidate for Chat's encoder: without the signatures and images that are encoded separately.
+    """Return a candidate for Chat's encoder, without signatures and images that are encoded separately.
 
     Chat's encoder reports any signature that is left.
     """
@@ -113,7 +113,7 @@ def _without_signatures(candidate: Candidate, context: ResponseContext) -> Candi
 
 
 def _without_signature(part: Part) -> Part:
-    """Remove a signature that `reasoning_details` can hold."""
+    """Return the part without a signature that `reasoning_details` can hold."""
     if isinstance(part, Reasoning) and part.signature is not None and is_known_issuer(part.signature):
         return replace(part, signature=None, id=None)
     if isinstance(part, Text | ToolCall) and _has_signature(part):
@@ -129,20 +129,20 @@ def _has_signature(part: Part) -> bool:
 
 
 def freeform_tool_names(context: ResponseContext) -> frozenset[str]:
-    """Return the tools whose calls the client expects as free text."""
+    """Return the names of the tools whose calls the client expects as free text."""
     tools = () if context.request is None else context.request.tools or ()
     return frozenset(tool.name for tool in tools if isinstance(tool, FreeformTool))
 
 
 def _wrap_freeform_call(part: Part, freeform_names: frozenset[str]) -> Part:
-    """Turn a free-text call into a function call, unless the client declared a free-text tool."""
+    """Return a free-text call as a function call, unless the client declared that tool as free-text."""
     if isinstance(part, ToolCall) and part.shape == "freeform" and part.name not in freeform_names:
         return replace(part, shape="json", arguments=wrap_freeform_input(part.arguments))
     return part
 
 
 def _add_dialect_fields(choice: dict[str, Any], candidate: Candidate) -> None:
-    """Add OpenRouter's fields to a choice that Chat's encoder wrote."""
+    """Add `reasoning_details` and `images` to a choice that Chat's encoder wrote."""
     body = choice["message"]
     if "reasoning_content" in body:
         body["reasoning"] = body.pop("reasoning_content")

@@ -68,7 +68,7 @@ def decode_thinking(raw: Raw) -> Thinking | None:
 
 
 def decode_cache(node: CacheNode) -> CacheNode:
-    """Decode the `cache_control` of a part, tool or request, as Anthropic has it."""
+    """Return a part, tool or request with its `cache_control`, which Chat left in the extras, decoded."""
     extras = (node.extras or {}).get(FAMILY)
     if extras is None or node.cache is not None or (raw := extras.get(CACHE_FIELD)) is None:
         return node
@@ -92,7 +92,7 @@ def decode_cache(node: CacheNode) -> CacheNode:
 
 
 def without_cache_mark(node: CacheNode) -> CacheNode:
-    """Remove a cache mark that is still in the extras, so that Chat's encoder does not write it twice."""
+    """Return the node without a cache mark that its extras hold too, so that it is not written twice."""
     return (
         replace(node, cache=None)
         if node.cache is not None and represented_tokens(CACHE_FIELD)[0] in node.wire_form
@@ -128,7 +128,7 @@ def encode_thinking(thinking: Thinking, plan: EncodingPlan) -> dict[str, Any]:
 
 
 def _encode_effort(thinking: Thinking, plan: EncodingPlan) -> str | None:
-    """Return the effort, `none` if thinking is disabled."""
+    """Return the effort, `none` if thinking is disabled; None if no effort is sent."""
     effort = thinking.effort
     if effort is not None and effort not in EFFORTS:
         plan.report.approximated(("thinking",), "effort", f"{effort} sent as high")

@@ -61,7 +61,7 @@ class _OpenEntry:
         self.index = -1
 
     def merge(self, fragment: dict[str, Any]) -> None:
-        """Add a fragment: concatenate texts, replace other fields."""
+        """Add a fragment of this `reasoning_details` entry: texts are concatenated, other fields replaced."""
         for name, value in fragment.items():
             current = self.members.get(name)
             if name in _MERGED_FIELDS and isinstance(current, str) and isinstance(value, str):
@@ -83,7 +83,10 @@ class _ChoiceState:
         self._plain_texts: dict[str, str] = {}  # skipped plain reasoning by field
 
     def part_start(self, event: PartStart) -> list[Event]:
-        """Start a part; plain reasoning waits until it is known whether entries repeat it."""
+        """Return the start of a part.
+
+        Reasoning text is held back until it is known whether `reasoning_details` repeat it.
+        """
         if isinstance(event.part, Reasoning) and _reasoning_field(event.part) is not None:
             self._pending_starts[event.index] = event
             return []
@@ -91,14 +94,14 @@ class _ChoiceState:
         return [*ended, replace(event, index=self._assign_index(event.index))]
 
     def _assign_index(self, index: int) -> int:
-        """Assign the next part index to a part of Chat's decoder."""
+        """Assign the next part index to the part that has `index` in Chat's decoder; return it."""
         self._indices[index] = number = self._next_index
         self._next_index += 1
         self.is_renumbered = self.is_renumbered or number != index
         return number
 
     def part_delta(self, event: PartDelta) -> list[Event]:
-        """Decode a delta, with the entries and images of its chunk."""
+        """Return the events of a delta, including `reasoning_details` and images of its chunk."""
         start = self._pending_starts.get(event.index)
         field = None if start is None else _reasoning_field(start.part)
         if event.extras and (events := self._decode_extras(event, event.extras.get(FAMILY, {}), field)):
@@ -112,7 +115,10 @@ class _ChoiceState:
         return [event if index == event.index else replace(event, index=index)]
 
     def _decode_extras(self, event: PartDelta, extras: dict[str, Raw], field: str | None) -> list[Event]:
-        """Decode a delta whose chunk has `reasoning_details` or images; nothing if it has neither."""
+        """Decode a delta whose chunk has `reasoning_details` or images; empty if it has neither.
+
+        `field` is the field of the reasoning text that the delta holds, if any.
+        """
         if _DETAILS_DELTA in extras and (fragments := _read_fragments(extras[_DETAILS_DELTA])):
             if field is not None:
                 return self._decode_fragments(fragments, dict(extras), field, event.text)
@@ -125,20 +131,23 @@ class _ChoiceState:
         return []
 
     def notice(self, event: Notice) -> list[Event]:
-        """Decode the entries of a chunk without other content."""
+        """Return the events of a chunk that has `reasoning_details` but no other content."""
         extras = (event.extras or {}).get(FAMILY, {})
         fragments = _read_fragments(extras[_DETAILS_DELTA]) if _DETAILS_DELTA in extras else []
         return self._decode_fragments(fragments, dict(extras)) if fragments else [event]
 
     def part_end(self, event: PartEnd) -> list[Event]:
-        """End a part, unless it never started."""
+        """Return the end of a part; no events for a part that never started."""
         index = self._indices.get(event.index)
         return [] if index is None else [replace(event, index=index)]
 
     def _decode_fragments(
         self, fragments: list[dict[str, Any]], extras: dict[str, Raw], field: str | None = None, text: str = ""
     ) -> list[Event]:
-        """Decode the fragments of one chunk, and record the plain text beside them."""
+        """Decode the `reasoning_details` fragments of one chunk, and record the reasoning text in `field`.
+
+        The last event is a notice that keeps these fields of the chunk for OpenRouter clients.
+        """
         events: list[Event] = []
         for fragment in fragments:
             events += self._decode_fragment(fragment)
@@ -149,7 +158,7 @@ class _ChoiceState:
         return events
 
     def _decode_fragment(self, fragment: dict[str, Any]) -> list[Event]:
-        """Merge a fragment into its entry and emit its text."""
+        """Merge a fragment into its `reasoning_details` entry and return its events."""
         events: list[Event] = []
         entry = self._entry_for(fragment)
         entry.merge(fragment)
@@ -166,7 +175,7 @@ class _ChoiceState:
         return [*events, delta]
 
     def _entry_for(self, fragment: dict[str, Any]) -> _OpenEntry:
-        """Return the open entry that a fragment belongs to, or a new one."""
+        """Return the open `reasoning_details` entry that a fragment belongs to, or a new one."""
         key = (fragment.get("type"), fragment.get("index"))
         for entry in reversed(self._entries):
             if entry.final is None and (entry.members.get("type"), entry.members.get("index")) == key:
@@ -176,7 +185,7 @@ class _ChoiceState:
         return new_entry
 
     def _end_entries(self) -> list[Event]:
-        """End all open entries."""
+        """Return the end events of all open `reasoning_details` entries."""
         events: list[Event] = []
         for entry in self._entries:
             if entry.final is not None:
@@ -193,7 +202,7 @@ class _ChoiceState:
         return events
 
     def _decode_images(self, images: Raw) -> list[Event]:
-        """Emit a part for each image, once the list is complete."""
+        """Return the events of a part for each element of `images`."""
         events: list[Event] = []
         for image in decode_images(images):
             events.append(PartStart(index=self._next_index, part=image, candidate=self._candidate))
@@ -202,7 +211,7 @@ class _ChoiceState:
         return events
 
     def message_end(self, event: MessageEnd) -> list[Event]:
-        """End the message, with the joined entries and images in its extras."""
+        """Return the end of the message, with the merged `reasoning_details` and images in its extras."""
         ended = self._end_entries()
         extras = dict((event.extras or {}).get(FAMILY, {}))
         if IMAGES in extras and (image_events := self._decode_images(extras[IMAGES])):
@@ -226,13 +235,13 @@ def _without_extra(event: PartDelta, extras: dict[str, Raw], name: str) -> PartD
 
 
 def _reasoning_field(part: Part) -> str | None:
-    """Return the field that plain reasoning came in, if entries may repeat it."""
+    """Return the wire field of reasoning text; None if `reasoning_details` never repeat that field's text."""
     names = (token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM))
     return next((name for name in names if name in ("reasoning", "reasoning_content", "details")), None)
 
 
 def _read_fragments(raw: Raw) -> list[dict[str, Any]]:
-    """Return the fragments of a chunk; none if they are not valid entries."""
+    """Return the `reasoning_details` elements of a chunk; an empty list if they are not valid."""
     return _decode_list(raw) if read_entries(raw) else []
 
 
@@ -245,15 +254,18 @@ class Decoder:
         self._has_failed = False
 
     def feed(self, data: bytes) -> list[Event]:
-        """Decode a chunk of the stream."""
+        """Decode the next bytes into events."""
         return self._read(lambda: self._chat.feed(data))
 
     def close(self) -> list[Event]:
-        """Decode the rest of the stream."""
+        """Decode the buffered bytes into events; the end of the response or a failure is the last."""
         return self._read(self._chat.close)
 
     def _read(self, read_events: Callable[[], list[Event]]) -> list[Event]:
-        """Decode events and fail the response on invalid entries; nothing after that is decoded."""
+        """Decode the events that `read_events` returns from Chat's decoder.
+
+        Invalid `reasoning_details` fail the response; nothing after that is decoded.
+        """
         if self._has_failed:
             return []
         try:
@@ -263,7 +275,7 @@ class Decoder:
             return [ResponseFailed(error=ApiError(kind="server", message=str(error)), broken=True)]
 
     def _decode_events(self, events: list[Event]) -> list[Event]:
-        """Decode OpenRouter's fields in the events of Chat's decoder."""
+        """Return the events of Chat's decoder with the fields that OpenRouter adds decoded."""
         decoded: list[Event] = []
         for event in events:
             match event:
@@ -288,7 +300,7 @@ class Decoder:
         return decoded
 
     def _choice(self, candidate: int) -> _ChoiceState:
-        """Return the state of a choice."""
+        """Return the decoding state of a choice, a new one on first use."""
         if (choice := self._choices.get(candidate)) is None:
             choice = self._choices[candidate] = _ChoiceState(candidate)
         return choice

@@ -96,14 +96,14 @@ class Encoder:
         return out + _STREAM_END if self._ended and out and not out.endswith(_STREAM_END) else out
 
     def close(self) -> bytes:
-        """End the stream, with a failure if the response was not complete."""
+        """End the stream; a failure is sent if the response is incomplete."""
         if self._ended:
             return self._chat.close()
         error = ApiError(kind="server", message="the upstream ended before the response was complete")
         return self.encode([ResponseFailed(error=error)])
 
     def _adapt_events(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Adapt events for Chat's encoder."""
+        """Yield the events as Chat's encoder must receive them to write OpenRouter's stream."""
         for event in events:
             match event:
                 case PartDelta(plain=True) if not self._wrapped_calls:
@@ -129,7 +129,10 @@ class Encoder:
                     yield from self._encode_foreign(event)
 
     def _encode_foreign(self, event: Event) -> Iterator[Event]:
-        """Adapt an event of another protocol, with notices for fields that Chat lacks."""
+        """Yield the events for Chat's encoder that stand for another protocol's event.
+
+        Fields that OpenRouter has and Chat lacks become notices, whose extras Chat's encoder writes.
+        """
         match event:
             case MessageStart():
                 self._message_ids[event.candidate, event.message] = event.id
@@ -154,7 +157,10 @@ class Encoder:
     # ---- reasoning
 
     def _part_start(self, event: PartStart) -> Iterator[Event]:
-        """Adapt the start of a part."""
+        """Yield the events for Chat's encoder that start a part.
+
+        Reasoning, images and signatures, which Chat has no fields for, become notices.
+        """
         message = (event.candidate, event.message)
         position = self._part_counts[message] = self._part_counts.get(message, -1) + 1
         key = (event.candidate, event.index)
@@ -178,7 +184,7 @@ class Encoder:
         yield event if part is event.part else replace(event, part=part)
 
     def _start_reasoning(self, event: PartStart, part: Reasoning, position: int) -> Iterator[Event]:
-        """Start a reasoning, with the texts that it starts with."""
+        """Yield the events that start reasoning, with the texts that it starts with."""
         key = (event.candidate, event.index)
         path = ("candidates", event.candidate, "messages", event.message, "parts", position)
         id = part.id if part.id is not None else self._message_ids.get((event.candidate, event.message))
@@ -190,7 +196,7 @@ class Encoder:
                 yield self._encode_text(key, block.kind, len(reasoning.texts), block.text)
 
     def _part_delta(self, event: PartDelta) -> Iterator[Event]:
-        """Adapt a delta."""
+        """Yield the events for Chat's encoder that stand for a delta."""
         key = (event.candidate, event.index)
         if key in self._wrapped_calls:
             event = replace(event, text=_encode_json(event.text)[1:-1].decode(), plain=False)
@@ -208,7 +214,7 @@ class Encoder:
             yield Notice(kind=f"choice:{event.candidate}", extras=event.extras)
 
     def _encode_text(self, key: tuple[int, int], kind: str, block: int, text: str) -> Notice:
-        """Encode a piece of reasoning text, in its entry and as plain text."""
+        """Return a notice with a piece of reasoning text, in `reasoning_details` and in `reasoning`."""
         candidate, reasoning = key[0], self._open_reasoning[key]
         plain_text = text
         if not reasoning.texts or reasoning.texts[-1][:2] != (kind, block):
@@ -223,7 +229,7 @@ class Encoder:
         return _delta_notice(candidate, reasoning=plain_text, **{DETAILS_FIELD: [entry]})
 
     def _part_end(self, event: PartEnd) -> Iterator[Event]:
-        """Adapt the end of a part."""
+        """Yield the events for Chat's encoder that end a part."""
         key = (event.candidate, event.index)
         final = event.final
         if key in self._wrapped_calls:
@@ -244,7 +250,7 @@ class Encoder:
         yield replace(event, final=None)
 
     def _encode_reasoning_signature(self, reasoning: _OpenReasoning, candidate: int) -> Iterator[Event]:
-        """Encode the signature of a finished reasoning."""
+        """Yield a notice with the signature of completed reasoning, if it has a usable one."""
         if reasoning.signature is None:
             return
         if not is_known_issuer(reasoning.signature):
@@ -265,7 +271,10 @@ class Encoder:
         yield _delta_notice(candidate, **{DETAILS_FIELD: [entry]})
 
     def _encode_signature(self, key: tuple[int, int], signature: Signature) -> Notice:
-        """Encode the signature of a text or call as an entry."""
+        """Return a notice that adds the signature of a text or call to `reasoning_details`.
+
+        Chat's encoder writes the extras of a notice into a chunk. `key` is the candidate and the part index.
+        """
         index = self._entry_counts.get(key[0], 0)
         self._entry_counts[key[0]] = index + 1
         self._signed_parts.add(key)
@@ -274,7 +283,7 @@ class Encoder:
     # ---- errors
 
     def _encode_failure(self, event: ResponseFailed) -> ResponseFailed:
-        """Put an error into a chunk, as OpenRouter sends errors within a stream."""
+        """Return the failure with the fields of a chunk in its error's extras: OpenRouter sends errors in chunks."""
         error = as_openrouter_error(event.error)
         if ERROR_FORM not in event.error.wire_form:
             report_error(event.error, ("error",), self.report)
@@ -304,7 +313,7 @@ def _is_usable_signature(signature: Signature | None) -> bool:
 
 
 def _delta_notice(candidate: int, **delta: Any) -> Notice:
-    """Return a notice that adds fields to the delta of a chunk."""
+    """Return a notice whose extras Chat's encoder writes into the delta of a chunk."""
     extras = {f"delta/{name}": Raw(_encode_json(value)) for name, value in delta.items()}
     return Notice(kind=f"choice:{candidate}", extras={FAMILY: extras})
 

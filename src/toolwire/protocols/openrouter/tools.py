@@ -57,7 +57,7 @@ _FETCH_OPTIONS = {
 
 
 def _nest_options(options: dict[str, str]) -> dict[str, str]:
-    """Return the pointers of options that stand below `parameters`."""
+    """Return the option pointers with `parameters/` before each name."""
     return {field: f"parameters/{name}" for field, name in options.items()}
 
 
@@ -90,7 +90,7 @@ _PLUGIN_NAMES = HostedToolNames(
 
 
 def decode_tool(tool: Tool) -> Tool:
-    """Decode OpenRouter's additions to a tool that Chat's decoder read."""
+    """Return a tool from Chat's decoder with the fields that OpenRouter adds to Chat decoded."""
     match tool:
         case NativeTool() if tool.kind.startswith(SERVER_TOOL_PREFIX):
             hosted = decode_hosted_tool(tool.kind, tool.body, HOSTED_TOOLS)
@@ -106,7 +106,7 @@ def decode_tool(tool: Tool) -> Tool:
 def decode_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
     """Decode enabled plugins that are hosted tools.
 
-    Returns them with the indices of all other plugins.
+    Return the tools, and the indices of all other plugins.
     """
     try:
         plugins = _decode_elements(raw)
@@ -130,7 +130,7 @@ def decode_plugins(raw: Raw) -> tuple[list[NativeTool], list[int]]:
 
 
 def decode_choice(raw: Raw, *, parallel: bool | None) -> ToolChoice | None:
-    """Decode a tool choice that forces a server tool by its type."""
+    """Decode a tool choice that forces a server tool by its type; None for any other choice."""
     match decode_json(raw):
         case {"type": str(kind), **others} if not others:
             type_extra = {FAMILY: {"type": Raw(msgspec.json.encode(kind))}}
@@ -164,7 +164,7 @@ def encode_tools(request: Request, plan: EncodingPlan) -> list[Any]:
 
 
 def _encode_tool(located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    """Encode one tool; None if the target has no counterpart."""
+    """Encode one tool; report it and return None if the target has no counterpart."""
     tool, path, report = located_tool.tool, located_tool.path, plan.report
     if isinstance(tool, NativeTool):
         return _encode_native(tool, located_tool, plan)
@@ -205,7 +205,7 @@ def _encode_function(tool: FunctionTool | FreeformTool, path: SourcePath, plan: 
 
 
 def _encode_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPlan) -> Any:
-    """Encode a native tool as the server tool that does the same; None, reported, if there is none."""
+    """Encode a native tool as the server tool that does the same; report it and return None without one."""
     if tool.kind.startswith(SERVER_TOOL_PREFIX):
         return tool.body  # clients of Chat may send them, too
     if tool.hosted is not None and has_native(tool, HOSTED_TOOLS):
@@ -218,7 +218,7 @@ def _encode_native(tool: NativeTool, located_tool: LocatedTool, plan: EncodingPl
 
 
 def encode_choice(request: Request, plan: EncodingPlan, *, has_tools: bool) -> dict[str, Any]:
-    """Encode `tool_choice` and `parallel_tool_calls`."""
+    """Return the fields `tool_choice` and `parallel_tool_calls`, each only if it is to be sent."""
     choice = request.tool_choice
     if choice is None or not has_tools:
         return encode_chat_choice(request, plan, has_tools=has_tools)

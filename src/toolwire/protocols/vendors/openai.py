@@ -172,7 +172,7 @@ def check_schema(error_wording: ErrorWording, at: JsonPath, schema: object, subj
 
 
 def move_shared_extras(extras_and_form: dict[str, Any], family: str, *names: str) -> dict[str, Any]:
-    """Move the named extras from `family` to the family that both protocols share."""
+    """Return the arguments with the named extras moved from `family` to the family both protocols share."""
     family_extras = (extras_and_form.get("extras") or {}).get(family, {})
     shared = {name: value for name, value in family_extras.items() if name in names}
     if not shared:
@@ -188,7 +188,7 @@ def move_shared_extras(extras_and_form: dict[str, Any], family: str, *names: str
 def vendor_shared_extras(
     family: str, tier_family: str, tiers: Sequence[str], *, single_moderation: bool
 ) -> dict[str, dict[str, SharedExtra]]:
-    """Describe the response extras that both protocols have and how their values convert.
+    """Return the response extras that both OpenAI protocols have, with their conversion.
 
     `single_moderation`: the protocol reports one moderation result instead of a list.
     """
@@ -211,7 +211,7 @@ def vendor_shared_extras(
 
 
 def _unchanged(value: Raw) -> Raw:
-    """Return the value: both protocols spell it the same way."""
+    """Return the value unchanged: both OpenAI protocols spell it the same way."""
     return value
 
 
@@ -219,6 +219,7 @@ def _to_moderation_lists(value: Raw) -> Raw | None:
     """Wrap each single moderation result in a list, as Chat Completions reports them."""
 
     def as_list(result: Any) -> Any:
+        """Wrap a single moderation result in an object with a list of results; other values are unchanged."""
         if not isinstance(result, dict) or result.get("type") != "moderation_result":
             return result
         return {"type": "moderation_results", "model": result.get("model", ""), "results": [result]}
@@ -265,6 +266,7 @@ def candidate_logprobs(family: str) -> LogprobsLayout:
     """
 
     def read(value: Raw) -> TokenLogprobs | None:
+        """Return the token log probabilities in the `logprobs` object of a choice; None if it has none."""
         try:
             choice = _decode_choice_logprobs(value)
         except JSON_ERRORS:
@@ -272,6 +274,7 @@ def candidate_logprobs(family: str) -> LogprobsLayout:
         return None if choice.refusal else choice.content
 
     def write(tokens: TokenLogprobs) -> Raw:
+        """Return the `logprobs` object of a choice for these tokens."""
         return Raw(_encode_json({"content": _complete_tokens(tokens, None), "refusal": None}))
 
     return LogprobsLayout(family, per_text=False, decode=read, encode=write)
@@ -281,6 +284,7 @@ def text_logprobs(family: str) -> LogprobsLayout:
     """Describe log probabilities as the Responses API has them: one list per text part."""
 
     def read(value: Raw) -> TokenLogprobs | None:
+        """Return the token log probabilities in the list of a text part; None if it is not valid."""
         try:
             return _decode_tokens(value)
         except JSON_ERRORS:
@@ -292,15 +296,17 @@ def text_logprobs(family: str) -> LogprobsLayout:
 
 
 def _complete_tokens(tokens: TokenLogprobs, no_bytes: Any) -> TokenLogprobs:
-    """Fill in the token fields that the official SDK types require.
+    """Return the tokens with all fields that the official SDK types require.
 
     `no_bytes` is the value for a token without bytes.
     """
 
     def with_bytes(logprob: dict[str, Any]) -> dict[str, Any]:
+        """Return a token with the `bytes` field that the SDK types require."""
         return logprob | {"bytes": no_bytes if logprob.get("bytes") is None else logprob["bytes"]}
 
     def top_tokens(logprob: dict[str, Any]) -> list[Any]:
+        """Return the alternatives of a token, completed in the same way."""
         alternatives = logprob.get("top_logprobs")
         return (
             [with_bytes(other) if isinstance(other, dict) else other for other in alternatives]
@@ -316,7 +322,7 @@ REPRESENTED_USER = (f"{SHARED_FAMILY}:canonical:safety_identifier", f"{SHARED_FA
 
 
 def decode_end_user(user: str | None, extras_and_form: dict[str, Any]) -> str | None:
-    """Return the end user from `user` or, since OpenAI replaced it, from `safety_identifier`.
+    """Return the end user from `user` or from its successor `safety_identifier`; None without either.
 
     In the second case, mark the extra in `extras_and_form` as represented.
     """
@@ -343,7 +349,7 @@ MISALIGNMENT_FIELDS = ("error/misalignment", "misalignment")
 
 
 def restore_error(members: Any, error: ApiError) -> Any:
-    """Write the extras that both protocols share back into an error object."""
+    """Return an error object with the extras that both OpenAI protocols share written back."""
     for name, value in (error.extras or {}).get(SHARED_FAMILY, {}).items():
         members.setdefault(name.removeprefix("error/"), value)
     return members
@@ -354,7 +360,10 @@ _NEAREST_IMAGE_DETAILS = {"medium": "auto", "ultra_high": "original"}
 
 
 def encode_detail(part: Media, report: LossReport, path: SourcePath) -> str | None:
-    """Return the image detail in OpenAI's values, the nearest one if needed."""
+    """Return the image detail as one of OpenAI's values; None without one.
+
+    A value that OpenAI lacks becomes the nearest one, which is reported.
+    """
     detail = part.detail
     if detail is None or detail in IMAGE_DETAILS:
         return detail

@@ -28,7 +28,8 @@ def admit_call(
 ) -> PendingCall:
     """Validate a call and apply the policy, or refuse it with a message for the model.
 
-    `repair` allows fixing almost valid arguments. `caller` is the model itself or a program that it wrote.
+    `repair` allows fixing almost valid arguments. `caller` is `direct` for the model itself, or a program that it
+    wrote. A refused call is returned too, with its refusal set.
     """
     tool = catalog.tools.get(call.name)
     if tool is None:
@@ -55,7 +56,7 @@ def admit_call(
 
 
 def apply_policy(pending: PendingCall, tool: Tool, policy: Policy) -> None:
-    """Set the policy's verdict on the current arguments."""
+    """Set on `pending` whether the policy allows, denies or asks about the call with its current arguments."""
     _set_verdict(pending, tool, policy, pending.arguments)
 
 
@@ -68,6 +69,7 @@ def _set_verdict(pending: PendingCall, tool: Tool, policy: Policy, arguments: Ar
 
 
 def _accepts_caller(tool: Tool, caller: Caller) -> bool:
+    """Return True if the tool may be called by the model (`direct`) or by a program, as `caller` says."""
     return takes_direct_calls(tool) if caller == "direct" else takes_program_calls(tool)
 
 
@@ -116,7 +118,7 @@ class ApprovalGate:
     async def _request_approval(
         self, step_name: str, request: ApprovalRequest, definition_digest: str
     ) -> RecordedApproval | None:
-        """Ask the approver and record the answer; None if the answer is `later`."""
+        """Ask the approver, and record the answer as step `step_name` of the run; None if the answer is `later`."""
         self._step_log.begin(step_name, msgspec.json.encode(request))
         answer: ApprovalAnswer = await self._approver.approve(request)
         if answer == "later":
@@ -129,13 +131,16 @@ class ApprovalGate:
         return recorded
 
     def restore_rules(self, state: RunState) -> None:
-        """Restore the rules that `always` answers added in the current turn, for a resumed run."""
+        """Restore the `allow` rules that `always` answers added in the current turn, for a resumed run."""
         if (stored := self._step_log.outcome(_rules_step(state))) is not None:
             state.rules = decode_stored(stored, tuple[Rule, ...], f"step {_rules_step(state)}")
 
 
 def defer_or_deny(state: RunState, outer: PendingCall, pending: PendingCall) -> None:
-    """Handle a nested call whose approval is postponed: pause a resumable outer tool, else deny the call."""
+    """Handle a nested call (made by the tool `outer`) whose approval is postponed.
+
+    A resumable outer tool is paused by raising `CallDeferred`. Otherwise the nested call is denied.
+    """
     if outer.tool is not None and outer.tool.resumable:
         raise CallDeferred
     reason = f"approval was postponed, and {outer.call.name} can't wait for it"
@@ -145,7 +150,7 @@ def defer_or_deny(state: RunState, outer: PendingCall, pending: PendingCall) -> 
 
 
 def _rules_step(state: RunState) -> str:
-    """Return the name of the step that records the rules added in this turn."""
+    """Return the name of the log entry (step) that records the rules added in this turn."""
     return f"always/{state.turn}"
 
 

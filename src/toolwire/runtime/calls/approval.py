@@ -19,7 +19,7 @@ NO_APPROVER = "nobody"
 
 
 def approval_digest(run: str, call_id: str, tool: str, arguments: str) -> str:
-    """Compute the digest that binds an approval to one call."""
+    """Compute the hex digest that binds an approval to one call with exactly these arguments."""
     # As a JSON list, no two different calls can encode to the same text.
     return hashlib.sha256(msgspec.json.encode([run, call_id, tool, arguments])).hexdigest()
 
@@ -91,9 +91,11 @@ class NoApprover:
     name = NO_APPROVER
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Deny the call."""
         return "no"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Return None, since there is no user to answer."""
         return None
 
 
@@ -109,8 +111,10 @@ class AutoApprover:
         self._fallback = fallback or NoApprover()
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Approve the call, unless only a person may: then ask the fallback."""
         self.name = self._fallback.name if request.requires_human else "--yes"
         return await self._fallback.approve(request) if request.requires_human else "yes"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Pass the question to the fallback approver."""
         return await self._fallback.answer(question, choices)

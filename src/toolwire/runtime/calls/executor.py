@@ -1,4 +1,6 @@
-"""Execute the calls of a turn: in parallel unless they share resources, with limits, and never twice.
+"""Execute tool calls: limits, retries, records, and locks for calls that use the same resource.
+
+Execute the calls of a turn: in parallel unless they share resources, with limits, and never twice.
 
 1. The executor records an intent before a tool starts and an outcome after it ends. An interrupted call, with an intent
    but no outcome, is in doubt. It is not run again unless its tool is resumable, idempotent or read-only.
@@ -10,7 +12,8 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -24,12 +27,66 @@ from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.approval import Approver
 from toolwire.runtime.calls.outputs import as_output, bound_output, truncate_middle
-from toolwire.runtime.calls.resource_locks import ResourceLocks, has_conflict
 from toolwire.runtime.calls.validation import CallValidationError, check_output
 from toolwire.runtime.run.events import CallEnded, CallProgressed, CallRecord, CallStarted, RunEvent
 from toolwire.runtime.run.state import PendingCall, ResponseIdentity
 from toolwire.runtime.run.step_log import StepLog
 from toolwire.runtime.tool import Arguments, CallDeferred, Tool, ToolContext, ToolError, ToolOutput
+
+
+def has_conflict(second: PendingCall, first: PendingCall) -> bool:
+    """Return True if two calls use a common resource, such as a file, and so must not run at the same time."""
+    if second.tool is None or first.tool is None or second.refusal or first.refusal:
+        return False
+    second_uses, first_uses = second.tool.resources(second.arguments), first.tool.resources(first.arguments)
+    return second_uses is None or first_uses is None or bool(second_uses & first_uses)
+
+
+class _RunningCall:
+    """A call that holds its resources, or waits for them."""
+
+    def __init__(self, pending: PendingCall) -> None:
+        self.pending = pending
+        self.finished = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        self.has_nested_calls = False
+
+
+class ResourceLocks:
+    """Serializes calls that use the same resource, across the runs of an agent.
+
+    A call that is calling other tools holds no lock, since its nested calls may need the same resource.
+    """
+
+    def __init__(self) -> None:
+        self._running: dict[int, _RunningCall] = {}
+
+    @asynccontextmanager
+    async def hold(self, pending: PendingCall) -> AsyncIterator[None]:
+        """Wait until no running call conflicts, then hold the call's resources."""
+        running = _RunningCall(pending)
+        while (conflict := self._conflicting_call(running)) is not None:
+            await conflict.finished.wait()
+        self._running[id(pending)] = running
+        try:
+            yield
+        finally:
+            del self._running[id(pending)]
+            running.finished.set()
+
+    def _conflicting_call(self, candidate: _RunningCall) -> _RunningCall | None:
+        """Return a running call on the same event loop that uses a common resource; None if there is none."""
+        for running in list(self._running.values()):
+            if running.has_nested_calls or running.loop is not candidate.loop:
+                continue
+            if has_conflict(candidate.pending, running.pending):
+                return running
+        return None
+
+    def mark_nested_call(self, pending: PendingCall) -> None:
+        """Note that a running call is calling another tool, so that later calls do not wait for it."""
+        self._running[id(pending)].has_nested_calls = True
+
 
 EventCallback = Callable[[RunEvent], None]
 NestedCaller = Callable[[PendingCall, str, Arguments, str | None], Awaitable[ToolOutput]]
@@ -103,7 +160,7 @@ class Executor:
         self._nested_usage: dict[str, Usage | None] = {}
 
     async def execute_batch(self, turn: str, batch: Sequence[PendingCall]) -> list[CallOutcome | None]:
-        """Execute a batch of calls, and return the outcomes in order; None for a call that waits for approval."""
+        """Execute the calls of a turn, and return the outcomes in order; None for a call that waits for approval."""
         tasks: list[asyncio.Task[CallOutcome | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -134,7 +191,7 @@ class Executor:
                 return None
 
     async def execute_call(self, turn: str, pending: PendingCall) -> CallOutcome:
-        """Execute one call, or return its recorded outcome."""
+        """Execute one call as a step of the run, or return the outcome that an earlier process recorded."""
         name = f"call/{turn}/{pending.id}"
         if (stored := self._step_log.outcome(name)) is not None:
             return decode_stored(stored, CallOutcome, f"step {name}")
@@ -158,7 +215,7 @@ class Executor:
         self._nested_usage[outer.id] = add_usage(self._nested_usage.get(outer.id), usage)
 
     def _skip_result(self, pending: PendingCall) -> ToolOutput | None:
-        """Return the result of a call that must not run: refused, answered by the user or denied; else None."""
+        """Return the result of a call that must not run (refused, answered by the user or denied); else None."""
         if pending.refusal:
             return _error_output(pending.refusal, pending.refusal_kind)
         if pending.output is not None:
@@ -182,7 +239,7 @@ class Executor:
         )
 
     async def _run_tool(self, step_name: str, pending: PendingCall) -> CallOutcome:
-        """Run the tool, and retry transient failures of repeatable tools."""
+        """Run the tool as step `step_name` of the run, and retry transient failures of repeatable tools."""
         tool = pending.tool
         if tool is None:
             raise AssertionError("calls without a tool are refused earlier")
@@ -203,7 +260,7 @@ class Executor:
     async def _attempt(
         self, step_name: str, tool: Tool, pending: PendingCall, arguments: Arguments, attempt: int
     ) -> ToolOutput:
-        """Run the tool once, and convert its failures to error outputs."""
+        """Run the tool once, and convert its failures to error outputs; `attempt` counts the tries."""
         context = ToolContext(
             run=self._run,
             id=pending.id,
@@ -235,6 +292,7 @@ class Executor:
     def _start_nested_call(
         self, pending: PendingCall, name: str, arguments: Arguments, id: str | None = None, /
     ) -> Awaitable[ToolOutput]:
+        """Call another tool on behalf of the running call, for `ToolContext`."""
         self._locks.mark_nested_call(pending)
         return self._call_nested(pending, name, arguments, id)
 
@@ -336,6 +394,7 @@ def _edit_notice(pending: PendingCall) -> Text:
 
 
 def _timeout_message(tool: Tool) -> str:
+    """Build the message to the model for a call that timed out: whether it was stopped or may still run."""
     timeout = f"{tool.name} timed out after {tool.timeout:g} seconds"
     if tool.stoppable:
         return f"{timeout} and was stopped. Part of it may have taken effect."
@@ -351,11 +410,12 @@ def _may_run_again(tool: Tool) -> bool:
 
 
 def _error_output(text: str, kind: str) -> ToolOutput:
+    """Build an error output with a text for the model and an error kind for the record."""
     return ToolOutput(content=(Text(text=text),), is_error=True, error_kind=kind)
 
 
 def _approval_summary(pending: PendingCall) -> str:
-    """Describe for the record how the call was allowed or denied, and by whom."""
+    """Describe for the record how the call was allowed or denied, and by whom or by which rule."""
     if pending.refusal:
         return f"refused: {pending.refusal_kind}"
     if pending.output is not None:

@@ -61,7 +61,7 @@ class JsonValue:
         self.data = self._sanitize(built)
 
     def _sanitize(self, value: Any) -> Any:
-        """Replace NaN, infinities and bytes, and collect images."""
+        """Return the value with NaN, infinities and bytes replaced by JSON values, and collect its images."""
         match value:
             case dict():
                 return {name: self._sanitize(member) for name, member in value.items()}
@@ -80,7 +80,7 @@ class JsonValue:
 
 
 def _to_builtins(value: Any) -> Any:
-    """Convert a value that msgspec does not support."""
+    """Convert a value that msgspec does not support to one that it does (msgspec's `enc_hook`)."""
     if hasattr(value, "model_dump"):
         try:
             return value.model_dump(mode="json")
@@ -148,11 +148,15 @@ def _redact_part(part: Part, redactor: Redactor) -> Part:
 
 
 def _count_redactions(part: Part) -> int:
+    """Count the secrets that were replaced in a text part."""
     return part.text.count(REDACTED) if isinstance(part, Text) else 0
 
 
 def _truncate_texts(parts: Sequence[Part], limit: int) -> list[Part]:
-    """Divide the limit evenly between texts, and give what short texts leave over to the longer ones."""
+    """Truncate the text parts so that together they have at most `limit` characters.
+
+    The limit is divided evenly, and what short texts leave over goes to the longer ones.
+    """
     texts = [part for part in parts if isinstance(part, Text)]
     remaining, shares = limit, dict[int, int]()
     for count, part in enumerate(sorted(texts, key=lambda text_part: len(text_part.text))):
@@ -175,7 +179,7 @@ def truncate_middle(text: str, limit: int) -> str:
 
 
 def _drop_excess_media(parts: Sequence[Part]) -> tuple[list[Part], bool]:
-    """Replace inline media beyond the total size limit by a note."""
+    """Replace inline media beyond the total size limit by a note; also return True if there were any."""
     bounded, size, dropped = list[Part](), 0, False
     for part in parts:
         if isinstance(part, Media) and isinstance(part.source, Inline):
@@ -189,7 +193,7 @@ def _drop_excess_media(parts: Sequence[Part]) -> tuple[list[Part], bool]:
 
 
 def _summarize(parts: Sequence[Part]) -> str:
-    """Return the beginning of the text, with the type name for other parts."""
+    """Return the beginning of the text as a summary, with the type name for other parts."""
     text = " ".join(part.text if isinstance(part, Text) else f"[{type(part).__name__.lower()}]" for part in parts)
     return text if len(text) <= _SUMMARY_LENGTH else text[:_SUMMARY_LENGTH] + "..."
 

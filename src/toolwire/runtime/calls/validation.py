@@ -40,10 +40,14 @@ def nesting_depth(tree: Any) -> int:
 
 
 def validation_cost(schema: Any) -> tuple[float, int]:
-    """Return the number of schema nodes with local references expanded, and the number of recursive references."""
+    """Return the cost of validating with a schema, as two numbers.
+
+    They are the number of schema nodes with local references expanded, and the number of recursive references.
+    """
     target_costs: dict[str, tuple[float, int]] = {}
 
     def node_cost(node: Any, ancestors: tuple[str, ...]) -> tuple[float, int]:
+        """Return the cost of a schema node; `ancestors` are the references that led to it."""
         children = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
         costs = [node_cost(child, ancestors) for child in children if isinstance(child, dict | list)]
         if isinstance(node, dict):
@@ -52,6 +56,7 @@ def validation_cost(schema: Any) -> tuple[float, int]:
         return 1 + sum(nodes for nodes, _ in costs), sum(recursions for _, recursions in costs)
 
     def reference_cost(target: str, ancestors: tuple[str, ...]) -> tuple[float, int]:
+        """Return the cost of the schema at a local reference, computed once."""
         if target in ancestors:
             return 1, 1
         if len(ancestors) > MAX_REFERENCE_DEPTH:
@@ -97,7 +102,7 @@ _EXCERPT_LENGTH = 40
 
 
 def grammar_error(grammar: Grammar, text: str) -> str | None:
-    """Return why the text does not match a Lark or regex grammar; None if it does."""
+    """Return a message why the text does not match a Lark or regex grammar; None if it does."""
     data = text.encode("utf-8", "replace")
     if len(data) > _MAX_TEXT_BYTES:
         return f"longer than {_MAX_TEXT_BYTES} bytes"
@@ -129,7 +134,7 @@ def _lark_matcher(definition: str) -> tuple[Any, Any]:
 
 
 def _regex_error(definition: str, text: str) -> str | None:
-    """Return why the text does not match a regex, checked in linear time by RE2; None if it does."""
+    """Return a message why the text does not match a regex, checked by RE2 in linear time; None if it does."""
     import re2  # noqa: PLC0415 - only grammar tools need it
 
     options = re2.Options()
@@ -148,7 +153,10 @@ _MAX_REPAIR_DEPTH = 64
 def repair_arguments(
     value: Any, schema: dict[str, Any], is_valid: Callable[[Any], bool]
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return the repaired value and the repairs made; unchanged if repairing does not make it valid."""
+    """Repair arguments so that `is_valid` accepts them; return them with a note on each repair.
+
+    The value is returned unchanged if repairing does not make it valid.
+    """
     repair = _ArgumentRepair(schema)
     repaired = repair.repair_value(value, schema)
     if not repair.notes or not is_valid(repaired):
@@ -169,10 +177,11 @@ _ESCAPE = re.compile(r"""\\(.)|(")""", re.DOTALL)
 
 
 def repair_json(text: str) -> tuple[str, tuple[str, ...]]:
-    """Rewrite Python-style or trailing-comma text as JSON, and list the repairs."""
+    """Rewrite Python-style or trailing-comma text as JSON; return it with a note on each repair."""
     notes = dict[str, None]()
 
     def repair_token(token: re.Match[str]) -> str:
+        """Return the JSON for a quotation, trailing comma or Python literal, and note the repair."""
         match token.lastgroup:
             case "quoted" if len(token[0]) > 1 and token[0].endswith("'"):
                 notes["replaced single quotes with double quotes"] = None
@@ -240,6 +249,7 @@ class _ArgumentRepair:
         return decoded
 
     def _note(self, path: tuple[str, ...], note: str) -> None:
+        """Note a repair at a path in the arguments, for the record."""
         self.notes.append(f"/{'/'.join(path)}: {note}")
 
 
@@ -280,7 +290,7 @@ class CallValidationError(Exception):
 
 
 def read_arguments(tool: Tool, text: str, *, repair: bool = False) -> tuple[Arguments, tuple[str, ...]]:
-    """Parse and validate the argument text of a call; returns the arguments and the repairs made.
+    """Parse and validate the argument text of a call; return the arguments and a note on each repair.
 
     Empty text means no arguments.
     """
@@ -303,7 +313,10 @@ def read_arguments(tool: Tool, text: str, *, repair: bool = False) -> tuple[Argu
 
 
 def _repair_text(tool: Tool, text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text repaired to valid JSON and the repairs; unchanged if it is valid or can't be repaired."""
+    """Return the text repaired to valid JSON, and a note on each repair.
+
+    The text is unchanged if it is valid already or can't be repaired.
+    """
     try:
         parse_input(tool, text)
     except CallValidationError:
@@ -315,7 +328,10 @@ def _repair_text(tool: Tool, text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def is_truncated(text: str) -> bool:
-    """Return True unless the text is complete JSON that is invalid somewhere before its end."""
+    """Return whether the argument text of an unfinished call may have been cut off.
+
+    It is False only for closed JSON with an error before its end. Even valid JSON may lack something.
+    """
     text = text.rstrip()
     try:
         json.loads(text)
@@ -358,6 +374,7 @@ def check_schema(tool: Tool) -> None:
 
 
 def _parse_json(name: str, text: str) -> Any:
+    """Parse JSON strictly; `name` is the tool named in the `CallValidationError` for invalid text."""
     try:
         return _STRICT_DECODER.decode(text)
     except (ValueError, RecursionError) as error:
@@ -384,7 +401,7 @@ _STRICT_DECODER = json.JSONDecoder(object_pairs_hook=_reject_duplicate_names, pa
 
 @lru_cache(maxsize=4096)
 def _validator(schema: bytes) -> Any:
-    """Compile a JSON Schema; it never fetches references, and its patterns take bounded time."""
+    """Compile a JSON Schema to a validator; it never fetches references, and its patterns take bounded time."""
     import jsonschema_rs  # noqa: PLC0415 - only the runtime needs it
 
     pattern_options = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1_000_000)
@@ -393,6 +410,7 @@ def _validator(schema: bytes) -> Any:
 
 @lru_cache(maxsize=4096)
 def _cached_cost(schema: bytes) -> tuple[float, int]:
+    """Return the `validation_cost` of an encoded schema, computed once."""
     return validation_cost(json.loads(schema))
 
 
@@ -408,12 +426,16 @@ def _schema_errors(schema: dict[str, Any], value: Any) -> list[Any]:
 
 
 def _format_errors(tool: Tool, errors: Sequence[Any]) -> str:
+    """Build the message to the model for invalid arguments, with a line for each error."""
     lines = "\n".join(_format_error(tool, error, parameters=True) for error in errors)
     return f"the arguments of {tool.name} are invalid; nothing was run:\n{lines}"
 
 
 def _format_error(tool: Tool, error: Any, *, parameters: bool) -> str:
-    """Format one error as path, message and schema keyword, with the allowed names for an unknown argument."""
+    """Format one error as path, message and schema keyword, with the allowed names for an unknown argument.
+
+    `parameters` is True for errors in arguments, and False for errors in the output.
+    """
     path = "".join(f"/{segment}" for segment in error.instance_path) or "/"
     keyword = error.kind.name
     message = error.message

@@ -30,14 +30,16 @@ class OutputSchema:
 
     @cached_property
     def _cost(self) -> tuple[float, int]:
+        """The `validation_cost` of the schema."""
         return validation_cost(self._schema)
 
     @cached_property
     def _validator(self) -> Any:
+        """The compiled schema."""
         return jsonschema_rs.validator_for(self._schema or {}, retriever=_refuse_lookup)
 
     def checked_output(self, result: types.CallToolResult, server: str) -> ToolOutput:
-        """Decode a result, and raise `ToolError` if its structured content does not match the schema."""
+        """Decode a server's result; raise `ToolError` if its structured content does not match the schema."""
         output = content.decode_result(result)
         if self._schema is None or output.is_error:
             return output
@@ -66,6 +68,7 @@ _LEGACY_RESULT: TypeAdapter[_CallResult] = TypeAdapter(types.CallToolResult)
 
 
 def _result_type(value: Any) -> str:
+    """Return the `resultType` of a raw result, which selects its class: `complete` or `input_required`."""
     return str(value.get("resultType", "complete")) if isinstance(value, dict) else "complete"
 
 
@@ -104,6 +107,7 @@ async def _send_call(client: Client, params: types.CallToolRequestParams, contex
     progress_count = itertools.count()
 
     async def report_progress(progress: float, total: float | None, message: str | None) -> None:
+        """Forward one progress notification to the caller, up to a maximum number."""
         if next(progress_count) >= limits.MAX_PROGRESS_NOTICES:
             return
         number = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
@@ -137,7 +141,7 @@ async def _refresh_schemas(client: Client) -> None:
 async def _answer_requests(
     server: str, requests: dict[str, types.InputRequest], context: ToolContext
 ) -> types.InputResponses:
-    """Ask the user the server's questions, one after the other."""
+    """Ask the user the server's questions one after the other, and return the answers by question id."""
     if len(requests) > limits.MAX_QUESTIONS:
         raise ToolError(f"MCP server {server!r} asked more than {limits.MAX_QUESTIONS} questions at once", "protocol")
     answers: types.InputResponses = {}

@@ -1,8 +1,12 @@
-"""Configuration of MCP servers: the `[mcp.servers.NAME]` tables, and import from other tools' files."""
+"""Configuration of MCP servers, and the identity that toolwire reports to them.
+
+Configuration of MCP servers: the `[mcp.servers.NAME]` tables, and import from other tools' files.
+"""
 
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from importlib.metadata import version
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -10,6 +14,10 @@ import msgspec
 from msgspec import Struct, field
 
 from toolwire.canonical.errors import ToolwireError
+
+IMPLEMENTATION_NAME = "toolwire"
+# Not `toolwire.__version__`: the import contracts place the top-level module above the runtime.
+IMPLEMENTATION_VERSION = version(IMPLEMENTATION_NAME)
 
 ProtocolVersion = Literal["auto", "2025-11-25", "2026-07-28"]
 
@@ -54,7 +62,7 @@ class McpServerConfig(Struct, forbid_unknown_fields=True, frozen=True, kw_only=T
     """Globs of tools to leave out."""
 
     def offers_tool(self, tool: str) -> bool:
-        """Return True if the configuration includes a tool of the server."""
+        """Return True unless the configuration leaves out this tool of the server."""
         return any(fnmatchcase(tool, pattern) for pattern in self.tools) and not any(
             fnmatchcase(tool, pattern) for pattern in self.without
         )
@@ -87,6 +95,7 @@ def check_servers(section: McpSection) -> None:
 
 
 def _check_url(url: str, key_path: str) -> None:
+    """Raise `McpConfigError` unless a server's URL is a plain http or https URL."""
     try:
         parts = urlsplit(url)
         is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -103,7 +112,10 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def parse_mcp_servers(text: bytes) -> tuple[dict[str, McpServerConfig], list[str]]:
-    """Parse another tool's server file (`{"mcpServers": {...}}`); returns the servers and the parts not imported."""
+    """Parse another tool's server file (`{"mcpServers": {...}}`).
+
+    Returns the servers by name, and a note on each part that was not imported.
+    """
     try:
         document = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -124,7 +136,7 @@ def parse_mcp_servers(text: bytes) -> tuple[dict[str, McpServerConfig], list[str
 
 
 def _import_fields(name: str, table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Convert one server of another tool's file to our keys; returns them with notes on what was not imported."""
+    """Convert one server of another tool's file to our keys; return them with notes on what was not imported."""
     known_keys = McpServerConfig.__struct_fields__
     fields, notes = {key: table[key] for key in known_keys if key in table}, list[str]()
     if (url := table.get("httpUrl", table.get("serverUrl"))) is not None:

@@ -19,8 +19,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolwire.canonical.errors import ToolwireError
-from toolwire.runtime.mcp.config import McpServerConfig
-from toolwire.runtime.mcp.identity import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION
+from toolwire.runtime.mcp.config import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION, McpServerConfig
 from toolwire.runtime.mcp.oauth import BrowserLauncher, SignInRequired, oauth_provider
 from toolwire.runtime.mcp.transports import StderrTail, open_http, open_process
 
@@ -38,6 +37,7 @@ class _SessionState:
     is_lost = False
 
     def mark_lost(self) -> None:
+        """Note that the server no longer knows the session."""
         self.is_lost = True
 
 
@@ -90,6 +90,7 @@ class ServerConnection:
             self._reconnect_task = asyncio.create_task(self._reconnect(), name=f"mcp {self._name} reconnect")
 
     async def _reconnect(self) -> None:
+        """Connect again, and announce the server's tools if that succeeds, as the background task."""
         try:
             await self.client()
         except ServerUnavailable:
@@ -127,6 +128,7 @@ class ServerConnection:
             self.error = "closed"
 
     async def _close_client(self) -> None:
+        """Close the current client, and wait for its task to end."""
         self._client = None
         self._closed.set()
         if self._task is not None:
@@ -197,6 +199,7 @@ class ServerConnection:
         """Build the SDK's client with our transport, elicitation and change notifications."""
 
         async def handle_message(message: IncomingMessage) -> None:
+            """Report a notification that the server's tool list changed."""
             if isinstance(message, types.ToolListChangedNotification):
                 self._on_change()
 

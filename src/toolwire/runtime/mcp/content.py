@@ -60,7 +60,7 @@ def _decode_resource(resource: types.TextResourceContents | types.BlobResourceCo
 
 
 def _decode_text_blob(resource: types.BlobResourceContents) -> str | None:
-    """Return the text of a blob with a textual media type; None otherwise. Few models read text as bytes."""
+    """Return the text of a blob with a textual media type, since few models read text as bytes; else None."""
     if not (resource.mime_type or "").startswith(("text/", "application/json")):
         return None
     try:
@@ -77,6 +77,7 @@ def _describe_link(link: types.ResourceLink) -> str:
 
 
 def _media_kind(media_type: str | None) -> MediaKind:
+    """Return `image`, `audio` or `video` for such a media type, else `document`."""
     return _MEDIA_KINDS.get((media_type or "").partition("/")[0], "document")
 
 
@@ -129,4 +130,5 @@ def _resource_uri(name: str) -> str:
 
 
 def _to_json(value: Any) -> str:
+    """Encode a value as JSON text."""
     return msgspec.json.encode(value).decode()

@@ -45,6 +45,7 @@ async def elicit(approver: Approver, server: str, params: types.ElicitRequestPar
 
 
 def _accept_result(content: dict[str, FieldValue]) -> types.ElicitResult:
+    """Build the answer of a user who submitted the form with these values."""
     return types.ElicitResult(action="accept", content=content)
 
 
@@ -68,7 +69,7 @@ async def _request_url_visit(approver: Approver, message: str, url: str) -> type
 async def _request_fields(
     approver: Approver, message: str, fields: Mapping[str, Any], required: set[str]
 ) -> types.ElicitResult:
-    """Ask for the fields of a form one by one, with a few attempts for each."""
+    """Ask for the fields of a form one by one, with a few attempts for each, and return the submitted form."""
     if not fields:
         answer = await approver.answer(message, (_ACCEPT, _DECLINE))
         return _accept_result({}) if answer == _ACCEPT else types.ElicitResult(action="decline" if answer else "cancel")
@@ -145,12 +146,14 @@ _BOOLEANS = ["true", "yes", "false", "no"]
 
 
 def _require_option(answer: str, options: list[str]) -> str:
+    """Return the answer if it is one of the options; raise `ValueError` if not."""
     if answer not in options:
         raise ValueError(answer)
     return answer
 
 
 def _require_in_range(field: Mapping[str, Any], number: float) -> float:
+    """Return the number if it is within the field's bounds; raise `ValueError` if not."""
     if not field.get("minimum", number) <= number <= field.get("maximum", number):
         raise ValueError(number)
     return number
@@ -176,6 +179,7 @@ class ElicitationApprover:
         return "yes" if await self.answer(message, ("yes", "no")) == "yes" else "no"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Ask a question with a form of one field; None if the user does not submit it."""
         field: dict[str, Any] = {"type": "string", **({"enum": list(choices)} if choices else {})}
         schema = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
         self._question_count += 1
@@ -184,6 +188,7 @@ class ElicitationApprover:
         return answer if isinstance(answer, str) and (not choices or answer in choices) else None
 
     async def fill(self, message: str, schema: Mapping[str, Any], key: str = "form") -> Mapping[str, Any] | None:
+        """Present a form in the client, and return its values; None if the user does not submit it."""
         params = types.ElicitRequestFormParams(message=message, requested_schema=dict(schema))
         result = await self._send_form(key, params)
         return (result.content or {}) if result.action == "accept" else None

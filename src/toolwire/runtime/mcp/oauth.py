@@ -78,9 +78,11 @@ class TokenFile:
             context.oauth_metadata = OAuthMetadata.model_validate_json(self._stored.issuer_metadata)
 
     async def get_tokens(self) -> OAuthToken | None:
+        """Return the stored tokens; None if there are none."""
         return None if self._stored.tokens is None else OAuthToken.model_validate_json(self._stored.tokens)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Store new tokens with their expiry and the issuer's metadata."""
         self._stored.tokens = tokens.model_dump_json(exclude_none=True)
         if self._context is not None:
             metadata = self._context.oauth_metadata
@@ -89,6 +91,7 @@ class TokenFile:
         self._write()
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return the stored registration of this OAuth client; None if there is none."""
         return (
             None
             if self._stored.client_info is None
@@ -96,6 +99,7 @@ class TokenFile:
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Store the registration of this OAuth client."""
         self._stored.client_info = client_info.model_dump_json(exclude_none=True)
         self._write()
 
@@ -170,7 +174,7 @@ class RedirectListener:
         writer.close()
 
     def _handle_redirect(self, request_line: list[str]) -> tuple[str, bytes]:
-        """Take the code or error from the redirect; returns the status and body of the response."""
+        """Take the code or error from the redirect; return the status line and body of the response."""
         method, target = request_line[0], request_line[1]
         parts = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
@@ -213,9 +217,11 @@ class _NoBrowser:
         self._error = SignInRequired(f"sign-in required: run `toolwire mcp login {name}`")
 
     async def open_authorization_url(self, url: str) -> None:
+        """Raise `SignInRequired`."""
         raise self._error
 
     async def wait_for_code(self) -> AuthorizationCodeResult:
+        """Raise `SignInRequired`."""
         raise self._error
 
 

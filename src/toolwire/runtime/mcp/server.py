@@ -33,8 +33,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolwire.runtime.calls.approval import Approver, NoApprover
 from toolwire.runtime.mcp import content
+from toolwire.runtime.mcp.config import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION
 from toolwire.runtime.mcp.elicitation import ElicitationApprover, FormSender
-from toolwire.runtime.mcp.identity import IMPLEMENTATION_NAME, IMPLEMENTATION_VERSION
 from toolwire.runtime.policy import INPUT_ARGUMENT
 from toolwire.runtime.tool import Arguments, Tool, ToolOutput
 
@@ -179,7 +179,9 @@ class CallHandler(Protocol):
 
     async def __call__(
         self, name: str, arguments: Arguments, /, *, approver: Approver, on_progress: Callable[[str], None]
-    ) -> ToolOutput: ...
+    ) -> ToolOutput:
+        """Run one call of the named tool; failures are returned as outputs with `is_error`."""
+        ...
 
 
 class _SdkServer(Server[Any]):
@@ -253,6 +255,7 @@ class ToolServer:
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
 
             async def start_call(call: SuspendedCall) -> types.CallToolResult:
+                """Run the tool, with approvals and progress sent to the client, and encode its result."""
                 approver: Approver = ElicitationApprover(call.elicit) if can_elicit else NoApprover()
                 async with _progress_reporter(lambda: call.session) as on_progress:
                     output = await self._run_tool(tool.name, arguments, approver=approver, on_progress=on_progress)
@@ -269,9 +272,10 @@ class ToolServer:
 
 
 def _form_sender(context: RequestContext) -> FormSender:
-    """Return a function that sends forms as requests of the older protocol version."""
+    """Return a function that sends elicitation forms to the client as the older protocol version does."""
 
     async def send_form(key: str, params: types.ElicitRequestFormParams) -> types.ElicitResult:
+        """Send a form as a request, and return the user's answer."""
         return await context.session.elicit_form(params.message, params.requested_schema, context.request_id)
 
     return send_form
@@ -283,10 +287,12 @@ async def _progress_reporter(session: Callable[[], ServerSession]) -> AsyncGener
     queue: asyncio.Queue[str | None] = asyncio.Queue(_MAX_QUEUED_PROGRESS)
 
     def report(text: str) -> None:
+        """Queue a progress text; drop it if the queue is full."""
         with contextlib.suppress(asyncio.QueueFull):
             queue.put_nowait(text)
 
     async def send_queued() -> None:
+        """Send the queued progress texts with increasing values, until None is queued."""
         last_value = -1.0
         while (text := await queue.get()) is not None:
             match = _PROGRESS_PATTERN.fullmatch(text)
@@ -309,7 +315,10 @@ async def _progress_reporter(session: Callable[[], ServerSession]) -> AsyncGener
 
 
 def _encode_tool(tool: Tool, *, modern: bool) -> types.Tool:
-    """Encode a tool for `tools/list`; a grammar tool takes its text as the argument `input`."""
+    """Encode a tool for `tools/list`; a grammar tool takes its text as the argument `input`.
+
+    `modern` selects the newer protocol version.
+    """
     annotations = tool.annotations
     schema = tool.output_schema
     text_schema = {"type": "object", "properties": {INPUT_ARGUMENT: {"type": "string"}}, "required": [INPUT_ARGUMENT]}
@@ -345,6 +354,7 @@ def http_app(server: ToolServer, rejection_status: RequestFilter) -> ASGIApp:
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse an HTTP request that the filter rejects; pass others to the SDK's app."""
         if scope["type"] == "http":
             headers = {name.lower(): value for name, value in scope["headers"]}
             if (status := rejection_status(headers, scope["query_string"])) is not None:

@@ -67,11 +67,13 @@ class ToolRunner:
         numbers = itertools.count(1)
 
         def forward_event(event: RunEvent) -> None:
+            """Pass an event on, and report the progress of this call to the client."""
             self._on_event(event)
             if isinstance(event, CallProgressed) and event.call_id == id:
                 on_progress(event.text)
 
         async def call_nested(outer: PendingCall, tool: str, arguments: Arguments, id: str | None) -> ToolOutput:
+            """Run a call that the tool `outer` makes, under the same policy and approver."""
             nested = _build_call(f"{outer.id}/{id or next(numbers)}", tool, arguments)
             return await self._run_call(nested, approver, on_progress, "code")
 
@@ -128,6 +130,7 @@ def _capture_output(tool: Tool, outputs: list[ToolOutput]) -> Tool:
     """Return the tool with its outputs appended to `outputs`, since call outcomes omit structured content."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Run the original tool, and keep its output."""
         outputs.append(as_output(await tool.run(arguments, context)))
         return outputs[-1]
 

@@ -1,4 +1,10 @@
-"""The tools of one MCP server as a toolset.
+"""MCP servers as toolsets, with tool names that every provider accepts (`server__tool`).
+
+1. Names are unique. A table maps them back to server and tool, because either may contain `__` itself.
+2. A name that had to be changed or shortened, or is already in use, ends with a hash of both names.
+3. A tool keeps its name for the lifetime of the table, even if other tools appear or disappear.
+
+The tools of one MCP server as a toolset.
 
 1. A tool failure that the server reports (`isError`) is an output for the model. A failure of the connection or the
    protocol is a `ToolError` of another kind.
@@ -7,8 +13,10 @@
 """
 
 import asyncio
+import hashlib
+import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -26,8 +34,59 @@ from toolwire.runtime.mcp.config import McpServerConfig
 from toolwire.runtime.mcp.connection import ServerConnection, ServerUnavailable, describe_error
 from toolwire.runtime.mcp.elicitation import elicit
 from toolwire.runtime.mcp.oauth import BrowserLauncher
-from toolwire.runtime.mcp.tool_names import McpToolNames
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
+
+MAX_NAME_LENGTH = 63
+"""Providers reject names longer than 64 characters."""
+
+_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
+_HASH_LENGTH = 8
+
+
+class McpToolNames:
+    """The names of all MCP tools of an agent. `reserved` names belong to its other tools."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._reserved = set(reserved)
+        self._names: dict[tuple[str, str], str] = {}
+        self._origins: dict[str, tuple[str, str]] = {}
+
+    def name_for(self, server: str, tool: str) -> str:
+        """Return the name that models see for a server's tool."""
+        origin = (server, tool)
+        if (known := self._names.get(origin)) is not None:
+            return known
+        name = next(
+            candidate
+            for candidate in _candidate_names(origin)
+            if candidate not in self._reserved and candidate not in self._origins
+        )
+        self._names[origin] = name
+        self._origins[name] = origin
+        return name
+
+    def origin(self, name: str) -> tuple[str, str] | None:
+        """Return the server's name and the server's own name for a tool; None if the name is unknown."""
+        return self._origins.get(name)
+
+
+def _candidate_names(origin: tuple[str, str]) -> Iterable[str]:
+    """Yield possible names in order of preference: the plain name if valid, then names with a hash."""
+    joined = "__".join(origin)
+    valid = _INVALID_CHARACTERS.sub("_", joined)
+    if not (valid[0].isalpha() or valid[0] == "_"):  # Gemini requires a letter or underscore first
+        valid = f"_{valid}"
+    if valid == joined and len(valid) <= MAX_NAME_LENGTH:
+        yield valid
+    # As a JSON list, no two pairs of names can encode to the same text.
+    digest = hashlib.sha256(msgspec.json.encode(origin)).hexdigest()
+    for start in range(len(digest)):
+        suffix = (digest[start:] + digest)[:_HASH_LENGTH]
+        yield f"{valid[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{suffix}"
+    yield from (
+        f"{valid[: MAX_NAME_LENGTH - _HASH_LENGTH - 9]}_{digest[:_HASH_LENGTH]}{count:08x}" for count in range(2**32)
+    )
+
 
 _DEFAULT_TTL = 300.0
 """Seconds until tools are listed again, for protocol versions without `ttlMs`."""
@@ -94,9 +153,11 @@ class McpToolset:
         return (await self._connection.client()).protocol_version
 
     async def open(self) -> None:
+        """Connect to the server and list its tools; a failure becomes a warning."""
         await self.tools()
 
     async def close(self) -> None:
+        """Close the connection to the server."""
         await self._connection.close()
 
     async def tools(self) -> Sequence[Tool]:
@@ -128,10 +189,12 @@ class McpToolset:
         return warnings
 
     def _unavailable_message(self, error: str) -> str:
+        """Build the warning for a server that could not be started or reached."""
         problem = "failed to start" if self.config.command is not None else "is unavailable"
         return f"MCP server {self.name!r} {problem}: {error}"
 
     def _warn(self, text: str) -> None:
+        """Add a warning, unless there are too many."""
         if len(self._warnings) < _MAX_WARNINGS:
             self._warnings.append(text)
 
@@ -156,7 +219,7 @@ class McpToolset:
         return session_lost
 
     async def _with_resend(self, send: Callable[[Client], Awaitable[_Result]]) -> _Result:
-        """Send a request, and once more on a new connection if the session was lost."""
+        """Send a request and return its result; send it once more on a new connection if the session was lost."""
         client = await self._connection.client()
         try:
             return await send(client)
@@ -208,6 +271,7 @@ class McpToolset:
         output_schema = OutputSchema(listed.output_schema)
 
         async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+            """Call the server's tool with this name."""
             return await self._run_tool(listed.name, output_schema, arguments, context)
 
         return Tool(

@@ -26,6 +26,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         self._remaining = limit
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the chunks of the body; raise `ReadError` beyond the limit."""
         async for chunk in self._stream:
             self._remaining -= len(chunk)
             if self._remaining < 0:
@@ -33,6 +34,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
             yield chunk
 
     async def aclose(self) -> None:
+        """Close the underlying stream."""
         await self._stream.aclose()
 
 
@@ -48,6 +50,7 @@ class _HttpTransport(httpx2.AsyncHTTPTransport):
         self._on_session_lost = on_session_lost
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, report a lost session (status 404), and bound the response unless it is an event stream."""
         response = await super().handle_async_request(request)
         if response.status_code == 404 and "mcp-session-id" in request.headers:
             self._on_session_lost()
@@ -112,6 +115,7 @@ class StderrTail:
         self._tail = ""
 
     def add(self, text: str) -> None:
+        """Append text, and keep only the end."""
         self._tail = (self._tail + text)[-_STDERR_TAIL_LENGTH:]
 
     @property
@@ -176,6 +180,7 @@ async def _read_stdout(
 
 
 def _parse_message(line: bytes) -> SessionMessage | Exception:
+    """Parse one line as a JSON-RPC message; return the error if it is invalid."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
@@ -203,6 +208,7 @@ async def _write_stdin(
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, stderr_tail: StderrTail) -> None:
+    """Add what the program writes to stderr to the tail, until it ends."""
     if process.stderr is not None:
         while chunk := await process.stderr.read(4096):
             stderr_tail.add(chunk.decode("utf-8", "replace"))

@@ -199,6 +199,7 @@ class TextEventMapper:
                 return None
 
     def _text_event(self, index: int, text: str) -> RunEvent | None:
+        """Return the event for a piece of text of the part at `index`; None for other parts or empty text."""
         part_type = self._part_types.get(index)
         if not text or part_type not in (Text, Reasoning):
             return None

@@ -34,7 +34,7 @@ def trim_history(messages: tuple[Message, ...], token_limit: int) -> tuple[tuple
 
 
 def _split_rounds(messages: Sequence[Message]) -> list[list[Message]]:
-    """Group each assistant turn with the results of its calls; other messages stand alone."""
+    """Group each assistant turn with the results of its calls; every other message is a group of its own."""
     rounds: list[list[Message]] = []
     in_assistant_turn = False
     for message in messages:
@@ -53,6 +53,7 @@ def _split_rounds(messages: Sequence[Message]) -> list[list[Message]]:
 
 
 def _encoded_size(message: Message) -> int:
+    """Return the length of a message as JSON, in bytes."""
     return len(msgspec.json.encode(message))
 
 
@@ -83,7 +84,10 @@ class UsageEstimator:
         )
 
     def _measure_messages(self, messages: tuple[Message, ...]) -> None:
-        """Measure the messages that are new since the last turn."""
+        """Update the totals of text size and media count by the messages that are new since the last turn.
+
+        If the messages do not continue the last conversation, the totals start again from zero.
+        """
         known = len(self._messages)
         if not known or messages[:known] != self._messages:
             known, self._size, self._media = 0, len("messages") if messages else 0, 0

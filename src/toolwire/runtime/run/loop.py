@@ -28,7 +28,6 @@ from toolwire.journal.redaction import Redactor
 from toolwire.journal.runs import decode_stored
 from toolwire.runtime.calls.admission import ApprovalGate, admit_call, apply_policy, defer_or_deny
 from toolwire.runtime.calls.approval import Approver, NoApprover
-from toolwire.runtime.calls.batched_calls import unwrap_batched_calls
 from toolwire.runtime.calls.executor import CallOutcome, Executor
 from toolwire.runtime.model import Model, ModelFailed
 from toolwire.runtime.policy import Policy
@@ -46,7 +45,7 @@ from toolwire.runtime.run.events import (
 )
 from toolwire.runtime.run.history import UsageEstimator, trim_history
 from toolwire.runtime.run.limits import RunLimits, RunTimeout, with_deadline
-from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, with_unique_ids
+from toolwire.runtime.run.state import PendingCall, ResponseIdentity, RunState, unwrap_batched_calls, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog, ToolDefinitions
 from toolwire.runtime.sandbox.code.durable import durable_sandbox
 from toolwire.runtime.search.deferred_tools import DeferredTools, is_denied
@@ -180,7 +179,7 @@ class Loop:
             state.stopped, state.reason = "repetition", repetition
 
     def _record_response(self, name: str, request: Request, response: Response) -> Response:
-        """Record the response of a turn, with estimated usage if the provider reported none."""
+        """Record the response of a turn under the step `name`; return it, with estimated usage if it has none."""
         if not tokens_used(response.usage):
             response = replace(response, usage=self._usage_estimator.estimate(request, response))
         self._step_log.finish(name, msgspec.json.encode(response))
@@ -302,6 +301,7 @@ class Loop:
         return None if seconds is None else max(0.0, state.started_at + seconds - self._clock())
 
     def _time_limit(self) -> tuple[StopCause, str]:
+        """Return the stop cause `time` with its description."""
         return "time", f"the limit of {self._settings.limits.seconds:g} seconds was reached"
 
     # Second half of a turn: the tool calls
@@ -365,6 +365,7 @@ class Loop:
         counts: dict[str, int] = {}
 
         async def call_nested(outer: PendingCall, name: str, arguments: Arguments, id: str | None) -> ToolOutput:
+            """Admit, approve and execute a call that the tool `outer` makes."""
             counts[outer.id] = counts.get(outer.id, 0) + 1
             call_id = f"{outer.id}/{id or counts[outer.id]}"
             text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
@@ -416,7 +417,10 @@ def run_ended(state: RunState) -> RunEnded:
 
 
 def _recorded_response(outcome: bytes | None, name: str) -> Response | None:
-    """Decode the recorded response of a turn; None if there is none or it failed, so that it is requested again."""
+    """Decode the recorded response of the turn's step `name`.
+
+    Returns None if there is none or if it failed, so that the response is requested again.
+    """
     response = None if outcome is None else decode_stored(outcome, Response, f"step {name}")
     if (
         response is None
@@ -428,6 +432,7 @@ def _recorded_response(outcome: bytes | None, name: str) -> Response | None:
 
 
 def _stop_reason(response: Response) -> StopReason:
+    """Return why the model stopped, according to the first candidate."""
     stop = response.candidates[0].stop if response.candidates else None
     return "other" if stop is None else stop.reason
 

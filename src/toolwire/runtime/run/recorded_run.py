@@ -12,9 +12,8 @@ from toolwire.canonical.response import Response
 from toolwire.journal.runs import StoredStep, decode_stored
 from toolwire.runtime.calls.admission import RecordedApproval
 from toolwire.runtime.calls.approval import ApprovalRequest
-from toolwire.runtime.calls.batched_calls import unwrap_batched_calls
 from toolwire.runtime.calls.executor import IN_DOUBT, CallIntent, CallOutcome
-from toolwire.runtime.run.state import with_unique_ids
+from toolwire.runtime.run.state import unwrap_batched_calls, with_unique_ids
 from toolwire.runtime.run.step_log import StepLog
 
 T = TypeVar("T")
@@ -79,7 +78,7 @@ class RecordedTurn(Struct, kw_only=True):
 
 
 def read_turns(steps: Sequence[StoredStep]) -> list[RecordedTurn]:
-    """Decode the steps of a run to turns, in order."""
+    """Decode the recorded steps of a run, each a model turn or a tool call, to turns in order."""
     turns: dict[int, RecordedTurn] = {}
     for step in steps:
         kind, _, turn_and_id = step.name.partition("/")
@@ -106,6 +105,7 @@ def read_turns(steps: Sequence[StoredStep]) -> list[RecordedTurn]:
 
 
 def _decode_step(step: StoredStep, data: bytes | None, expected_type: type[T]) -> T | None:
+    """Decode the intent or outcome (`data`) of a stored step; None if it is not recorded."""
     return decode_stored(data, expected_type, f"step {step.name}") if data else None
 
 
@@ -115,6 +115,7 @@ def conversation(prompt: Sequence[Message], turns: Sequence[RecordedTurn]) -> tu
 
 
 def _turn_messages(turn: RecordedTurn) -> Iterator[Message]:
+    """Yield the messages of a turn, followed by the results of its calls."""
     yield from turn.messages
     results = tuple(_call_result(turn, id, call) for id, call in turn.proposed_calls)
     if results:
@@ -150,17 +151,21 @@ class ImageBudget:
         self._sizes: dict[str, int] = {}
 
     def intent(self, name: str) -> bytes | None:
+        """Return the recorded intent of a step; None if it never started."""
         return self._step_log.intent(name)
 
     def begin(self, name: str, intent: bytes) -> None:
+        """Record that a step starts."""
         self._step_log.begin(name, intent)
 
     def outcome(self, name: str) -> bytes | None:
+        """Return the recorded outcome of a step, and count its size; None if it did not finish."""
         if (stored := self._step_log.outcome(name)) is not None:
             self._track_size(name, stored)
         return stored
 
     def finish(self, name: str, outcome: bytes) -> None:
+        """Record the outcome of a step, and count its size."""
         self._step_log.finish(name, outcome)
         self._track_size(name, outcome)
 

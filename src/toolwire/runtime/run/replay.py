@@ -49,6 +49,7 @@ class ReplayModel:
         self._next = 0
 
     async def stream(self, request: Request) -> AsyncIterator[Event]:
+        """Yield the events of the next recorded response; raise `ModelFailed` after the last one."""
         if self._next == len(self._responses):
             raise ModelFailed(ApiError(kind="server", message=RECORDING_END))
         response = self._responses[self._next]
@@ -57,7 +58,7 @@ class ReplayModel:
             yield event
 
     async def close(self) -> None:
-        pass
+        """Do nothing: a recording holds no connections."""
 
 
 class ReplayApprover:
@@ -71,6 +72,10 @@ class ReplayApprover:
         self._calls = [call for turn in turns for call in turn.calls.values() if call.approval_request is not None]
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Return the recorded decision on the same call.
+
+        A call that waited for a decision is denied. A call that needed no approval in the recorded run is approved.
+        """
         for call in self._calls:
             if call.approval_request is not None and _is_same_call(call.approval_request, request):
                 self.name = NO_APPROVER if call.decision is None else call.decision.approval.decided_by
@@ -79,6 +84,7 @@ class ReplayApprover:
         return "yes"
 
     async def answer(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Return None: answers to questions are recorded as tool results."""
         return None
 
 
@@ -114,12 +120,15 @@ class _ReplayToolset:
         self._results = results
 
     async def open(self) -> None:
+        """Open the original toolset, which knows the tools."""
         await self._toolset.open()
 
     async def tools(self) -> Sequence[Tool]:
+        """Return the original tools with recorded results."""
         return [_replay_tool(tool, self._results) for tool in await self._toolset.tools()]
 
     async def close(self) -> None:
+        """Close the original toolset."""
         await self._toolset.close()
 
 
@@ -185,9 +194,10 @@ def compare_calls(
 
 
 def _tool_results(message: Message) -> list[ToolResult]:
+    """Return the tool results in a user message; empty for other messages."""
     return [part for part in message.parts if isinstance(part, ToolResult)] if message.role == "user" else []
 
 
 def _comparable_fields(result: ToolResult) -> dict[str, Any]:
-    """Return status and content of a result as JSON data."""
+    """Return status and content of a result as JSON data, to be compared field by field."""
     return {"status": result.status, "content": msgspec.json.decode(msgspec.json.encode(result.content or ()))}

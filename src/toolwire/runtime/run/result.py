@@ -38,6 +38,7 @@ class Run:
         self.calls: list[CallRecord] = []
 
     def __await__(self) -> Generator[Any, None, "Run"]:
+        """Wait for the end of the run, and return the run."""
         if self._task is not None:
             yield from self._task.__await__()
         return self.check_outcome()
@@ -75,12 +76,12 @@ class Run:
 
     @property
     def stopped(self) -> StopCause:
-        """Why the run stopped."""
+        """Why the run stopped, as a code such as `finished`."""
         return self._result.stopped
 
     @property
     def reason(self) -> str:
-        """Details of `stopped`."""
+        """A sentence that explains `stopped`."""
         return self._result.why
 
     @property
@@ -119,6 +120,7 @@ class Run:
 
     @property
     def _result(self) -> RunEnded:
+        """The last event of the run; raise `ToolwireError` if the run has not ended."""
         if self._end_event is None:
             raise ToolwireError("the run has not ended; await it first")
         return self._end_event
@@ -132,12 +134,15 @@ class RunStream:
         self._events = events
 
     def __iter__(self) -> Iterator[RunEvent]:
+        """Yield the events in synchronous code."""
         while (event := run_sync(_next_event(self._events))) is not None:
             yield event
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
+        """Return the events for `async for`."""
         return self._events
 
 
 async def _next_event(events: AsyncIterator[RunEvent]) -> RunEvent | None:
+    """Return the next event; None at the end."""
     return await anext(events, None)

@@ -18,11 +18,11 @@ class StepLog(Protocol):
     """A durable log of the named steps of one run."""
 
     def intent(self, name: str) -> bytes | None:
-        """Return the recorded intent of a step; None if it never started."""
+        """Return the recorded intent of a step, encoded; None if it never started."""
         ...
 
     def outcome(self, name: str) -> bytes | None:
-        """Return the recorded outcome of a step; None if it did not finish."""
+        """Return the recorded outcome of a step, encoded; None if it did not finish."""
         ...
 
     def begin(self, name: str, intent: bytes) -> None:
@@ -42,15 +42,19 @@ class InMemoryStepLog:
         self._outcomes: dict[str, bytes] = {}
 
     def intent(self, name: str) -> bytes | None:
+        """Return the recorded intent of a step; None if it never started."""
         return self._intents.get(name)
 
     def outcome(self, name: str) -> bytes | None:
+        """Return the recorded outcome of a step; None if it did not finish."""
         return self._outcomes.get(name)
 
     def begin(self, name: str, intent: bytes) -> None:
+        """Record that a step starts."""
         self._intents[name] = intent
 
     def finish(self, name: str, outcome: bytes) -> None:
+        """Record the outcome of a step."""
         self._outcomes[name] = outcome
 
 
@@ -96,6 +100,6 @@ class ToolDefinitions:
 
 
 def _declaration_digest(tool: Tool) -> str:
-    """Return a digest of the declaration that the model sees and that calls are validated against."""
+    """Return a hex digest of the declaration that the model sees and that calls are validated against."""
     declaration = (tool.description, tool.parameters, tool.output_schema, tool.grammar, tool.native)
     return hashlib.blake2s(msgspec.json.encode(declaration), digest_size=8).hexdigest()

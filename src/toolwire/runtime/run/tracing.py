@@ -86,6 +86,7 @@ class RunTracer:
         )
 
     def _end_turn(self, span: "Span", event: TurnEnded) -> None:
+        """End the span of a turn, with its stop reason and token counts."""
         usage = event.usage
         span.set_attribute("gen_ai.response.finish_reasons", [event.stop])
         if usage is not None and usage.input_tokens is not None:
@@ -95,6 +96,7 @@ class RunTracer:
         span.end()
 
     def _end_call(self, span: "Span", record: CallRecord) -> None:
+        """End the span of a call, with its source, retries and error."""
         span.set_attribute("gen_ai.tool.type", "extension" if record.locus == "mcp" else "function")
         span.set_attribute("toolwire.tool.source", record.source)
         span.set_attribute("toolwire.tool.retries", record.retries)
@@ -128,4 +130,5 @@ def _mark_failed(span: "Span", kind: str) -> None:
 
 
 def _now_nanoseconds() -> int:
+    """Return the current time in nanoseconds since the epoch."""
     return int(time.time() * _NANOSECONDS_PER_SECOND)

@@ -55,7 +55,7 @@ def child_environment(environment: Mapping[str, str], extra: Mapping[str, str] |
 
 
 def private_paths(environment: Mapping[str, str]) -> list[Path]:
-    """Return the paths below the home directory and of program state that are always hidden."""
+    """Return the paths that are always hidden from commands: secrets of the home directory and program state."""
     home = Path(environment.get("HOME") or "~").expanduser()
     xdg_paths = [environment.get(f"XDG_{kind}_HOME", "") for kind in ("STATE", "CONFIG", "CACHE", "DATA")]
     return [*(home / name for name in HOME_SECRETS), *(Path(name) for name in xdg_paths if name.startswith("/"))]
@@ -168,7 +168,7 @@ class _Mounts:
             self._remount_options += ("--remount-ro", str(hooks))
 
     def protect(self, path: Path) -> None:
-        """Mount an existing path of the workspace read-only."""
+        """Mount a path of the workspace read-only, if it exists."""
         if path.exists() and not path.is_symlink() and self._workspace in path.parents:
             self._protected_options += ("--ro-bind", str(path), str(path))
 
@@ -193,7 +193,10 @@ class _Mounts:
         ]
 
     def _cover_options(self, hidden: set[Path], tmpfs: set[Path]) -> list[str]:
-        """Return the options that cover paths, outer directories first. Paths already covered are skipped."""
+        """Return bubblewrap's options that make paths appear empty, outer directories first.
+
+        Paths inside a covered directory are skipped.
+        """
         options = list[str]()
         for path in sorted(hidden | tmpfs):
             if path in tmpfs:
@@ -209,7 +212,7 @@ class _Mounts:
 
 
 def _real_path(path: Path) -> Path | None:
-    """Resolve a path if it exists. Nothing can be mounted onto a symbolic link."""
+    """Resolve a path, since nothing can be mounted onto a symbolic link; None if it does not exist."""
     try:
         return path.resolve(strict=True)
     except OSError:

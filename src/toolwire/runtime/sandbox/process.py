@@ -70,6 +70,7 @@ class OutputBuffer:
         self.total = 0
 
     def add(self, chunk: bytes) -> None:
+        """Add a chunk, keeping only the beginning and the end of the stream."""
         self.total += len(chunk)
         room = self._half - len(self._head)
         self._head += chunk[:room]
@@ -158,7 +159,10 @@ class _Process:
         return code if code >= 0 else 128 - code
 
     async def wait(self) -> tuple[str, str]:
-        """Wait for the exit or for a limit. Return the reason and the error kind if the command must be stopped."""
+        """Wait for the exit or for a limit, and return why the command must be stopped.
+
+        Returns a message and an error kind; both are empty if the command ended by itself.
+        """
         exited = asyncio.create_task(_wait_for_exit(self._process))
         output_exceeded = asyncio.create_task(self._output_exceeded.wait())
         tree_exceeded = asyncio.create_task(self._tree.wait_until_exceeding(self._limits))
@@ -243,7 +247,7 @@ class _ProcessTree:
         self._namespace: int | None = None
 
     async def wait_until_exceeding(self, limits: CommandLimits) -> str:
-        """Wait until the tree exceeds a limit, and return which.
+        """Wait until the tree exceeds a limit, and return a message that names the limit.
 
         A jump in the number of all processes is inspected at once.
         """
@@ -274,7 +278,7 @@ class _ProcessTree:
                 return
 
     def pids(self) -> list[int]:
-        """Return the pids of the tree."""
+        """Return the pids of all processes of the tree."""
         if self._namespaced and self._namespace is None:
             self._namespace = self._find_namespace()
         return [pid for pid in _all_pids() if self._contains(pid)]
@@ -292,7 +296,7 @@ class _ProcessTree:
         return self._marker in environment.split(b"\0")
 
     def _find_namespace(self) -> int | None:
-        """Return the PID namespace of the sandbox: that of a descendant which differs from ours."""
+        """Return the inode of the sandbox's PID namespace: that of a descendant which differs from ours."""
         our_namespace = (_PROC / "self/ns/pid").stat().st_ino
         for pid in _all_pids():
             with suppress(OSError):
@@ -318,10 +322,12 @@ def _stat_fields(pid: int) -> list[str]:
 
 
 def _session_id(pid: int) -> int:
+    """Return the id of the session (a group of processes) that a process belongs to."""
     return int(_stat_fields(pid)[3])
 
 
 def _is_dead(pid: int) -> bool:
+    """Return True if a process has ended, even if it was not reaped yet."""
     try:
         return _stat_fields(pid)[0] in ("Z", "X")
     except OSError:

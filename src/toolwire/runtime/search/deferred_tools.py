@@ -118,6 +118,7 @@ class DeferredTools:
         }
 
     def _is_always_declared(self, tool: Tool) -> bool:
+        """Return True if the tool is never deferred: it is native, or a configured glob matches its name."""
         return tool.native is not None or any(fnmatchcase(tool.name, pattern) for pattern in self._always)
 
     def _search_tool(self, deferred: Mapping[str, Tool]) -> Tool:
@@ -135,6 +136,7 @@ def build_search_tool(index: ToolIndex, tools: Mapping[str, Tool]) -> Tool:
     """Build `find_tools`. It returns JSON, because tool descriptions are untrusted text."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Search the tools, and return names and descriptions of the best as JSON."""
         limit = min(arguments.get("limit") or _DEFAULT_RESULTS, MAX_RESULTS)
         search = index.search_pattern if arguments.get("mode") == "regex" else index.search_words
         try:
@@ -194,7 +196,7 @@ def is_denied(policy: Policy, tool: Tool) -> bool:
 
 
 def discovered_tools(messages: Sequence[Message]) -> list[str]:
-    """Return the names of tools that searches found or that the model called, in order."""
+    """Return the names of the tools that searches found or that the model called, in order of appearance."""
     searches: set[str | None] = set()
     names: dict[str, None] = {}
     for message in messages:

@@ -100,7 +100,7 @@ def split_words(text: str) -> list[str]:
 
 
 def query_terms(query: str, limit: int) -> tuple[list[str], list[str]]:
-    """Return the distinct words of a query without stop words, and the synonym groups it names.
+    """Return the distinct words of a query without stop words, and the names of its synonym groups.
 
     A phrase such as "look up" only adds its group, because its single words mean something else.
     """
@@ -122,7 +122,7 @@ def query_terms(query: str, limit: int) -> tuple[list[str], list[str]]:
 
 
 def synonym_terms(words: list[str]) -> list[str]:
-    """Return the synonym groups of the words, also of words with a plural or third-person ending."""
+    """Return the names of the synonym groups that the words belong to, with or without a plural ending."""
     groups = (
         SYNONYMS.get(word) or SYNONYMS.get(word.removesuffix("s")) or _synonym_without_suffix(word) for word in words
     )
@@ -130,7 +130,7 @@ def synonym_terms(words: list[str]) -> list[str]:
 
 
 def _synonym_without_suffix(word: str) -> str | None:
-    """Return the synonym group of words such as `copies` and `publishes`."""
+    """Return the synonym group of an inflected word such as `copies` or `publishes`; None if it has none."""
     if word.endswith("ies"):
         return SYNONYMS.get(word[:-3] + "y")
     return SYNONYMS.get(word.removesuffix("es"))
@@ -190,6 +190,7 @@ class ToolIndex:
         self._joined_blocks: list[bytes] = []
 
     def __len__(self) -> int:
+        """Return the number of tools in the index."""
         return len(self._entries)
 
     @property
@@ -198,7 +199,7 @@ class ToolIndex:
         return self._database is not None
 
     def build(self) -> sqlite3.Connection:
-        """Build the index unless it exists, which takes a while for thousands of tools."""
+        """Build the index unless it exists, which takes a while for thousands of tools; return its database."""
         with self._lock:
             if self._database is not None:
                 return self._database
@@ -214,7 +215,7 @@ class ToolIndex:
             return database
 
     def search_words(self, query: str, limit: int, is_usable: Callable[[str], bool] = lambda _: True) -> list[str]:
-        """Return the names of the best matching tools, best first."""
+        """Return the names of at most `limit` tools that match the query and that `is_usable` accepts, best first."""
         if len(query) > QUERY_LIMIT:
             raise SearchError(f"the query is longer than {QUERY_LIMIT} characters", "invalid_tool_input")
         terms, groups = query_terms(query, _MAX_QUERY_TERMS)
@@ -264,7 +265,7 @@ def _match_phrase(database: sqlite3.Connection, word: str) -> str | None:
 
 
 def _compile_pattern(pattern: bytes) -> Any:
-    """Compile a pattern with RE2, in multi-line mode."""
+    """Compile a regular expression with RE2, in multi-line mode."""
     try:
         import re2  # noqa: PLC0415 - only pattern searches need it
     except ImportError:
@@ -281,6 +282,7 @@ def _compile_pattern(pattern: bytes) -> Any:
 
 
 def _take_usable(names: Iterator[str], limit: int, is_usable: Callable[[str], bool]) -> list[str]:
+    """Return the first `limit` names that `is_usable` accepts."""
     return list(itertools.islice(filter(is_usable, names), limit))
 
 

@@ -130,7 +130,7 @@ class _PatchParser:
         return self._lines[self._position]
 
     def _parse_added_lines(self) -> str:
-        """Parse the content of a new file."""
+        """Consume the `+` lines of a new file, and return its content."""
         lines = list[str]()
         while (line := self._peek_line()) is not None:
             if not line.startswith("+"):
@@ -227,7 +227,10 @@ class _LineIndex:
         self._normalized = dict[int, list[str]]()
 
     def find(self, target: Sequence[str], start: int) -> int | None:
-        """Return the index of the target lines at or after `start`, by the strictest normalization that matches."""
+        """Return the index of the target lines at or after `start`; None if they do not occur.
+
+        Of the ways to normalize whitespace and punctuation, the strictest that matches is used.
+        """
         last = self.count - len(target)
         for number, normalize in enumerate(_LINE_NORMALIZERS):
             wanted = [normalize(line) for line in target]
@@ -247,7 +250,7 @@ class _LineIndex:
 
 
 def _locate_change(change: PatchChange, index: _LineIndex, start: int, path: str) -> int:
-    """Return the index of the line where a change begins."""
+    """Return the index of the line where a change begins; raise `ToolError` if its lines are not found."""
     if change.anchor is not None:
         position = index.find([change.anchor], start)
         if position is None:
@@ -271,21 +274,25 @@ def apply_patch_tools(workspace: Workspace) -> list[Tool]:
     """Return the `apply_patch` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """Apply the patch in a thread, and return the summary for the model."""
         return await asyncio.to_thread(_apply_patch, workspace, arguments)
 
     def resources(arguments: Arguments) -> frozenset[str] | None:
+        """Return the files that the patch touches, so that calls on the same file are serialized."""
         try:
             return frozenset(map(workspace.resolve_path, _patched_paths(parse_patch(arguments))))
         except ToolError:
             return frozenset()
 
     def subcalls(arguments: Arguments) -> Sequence[Arguments] | None:
+        """Return a call for each file that the patch touches, for the policy; None if the patch is invalid."""
         try:
             return [{"file_path": workspace.resolve_path(path)} for path in _patched_paths(parse_patch(arguments))]
         except ToolError:
             return None
 
     def preview(arguments: Arguments) -> str | None:
+        """Return the diff to show the user, or the error of an invalid patch."""
         try:
             return _preview_plan(_plan_patch(workspace, parse_patch(arguments)))
         except ToolError as error:
@@ -378,7 +385,7 @@ def _plan_patch(workspace: Workspace, hunks: Sequence[Hunk]) -> _PatchPlan:
 
 
 def _plan_update(files: _Overlay, hunk: UpdateFile, original: bytes) -> str:
-    """Apply an update to the overlay, and return its line of the summary."""
+    """Apply an update to the overlay, and return the line that reports it in the summary."""
     # Bytes that are not UTF-8 are preserved.
     changed = apply_update(hunk, original.decode("utf-8", "surrogateescape"))
     try:
@@ -396,7 +403,7 @@ def _plan_update(files: _Overlay, hunk: UpdateFile, original: bytes) -> str:
 
 
 def _apply_patch(workspace: Workspace, text: str) -> str:
-    """Apply a patch, and roll back if a file can't be written."""
+    """Apply a patch and return a summary of the changed files; roll back if a file can't be written."""
     plan = _plan_patch(workspace, parse_patch(text))
     done, folders = list[str](), list[str]()
     try:
@@ -425,9 +432,10 @@ def _write_change(workspace: Workspace, path: str, before: bytes | None, after: 
 
 
 def _preview_plan(plan: _PatchPlan) -> str:
-    """Return the diff of the plan."""
+    """Return the unified diff of all files that the plan changes."""
 
     def file_diff(path: str, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None]) -> str:
+        """Return the unified diff of one file."""
         deleted = after[path] is None
         return unified_diff(path, before[path] or b"", after[path] or b"", to_path="/dev/null" if deleted else None)
 

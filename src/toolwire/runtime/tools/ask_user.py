@@ -1,7 +1,7 @@
 """The `ask_user` tool: asks the user of the run a question."""
 
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError
-from toolwire.runtime.tools.schema import object_schema, string_list_schema, string_schema
+from toolwire.runtime.tools.workspace import object_schema, string_list_schema, string_schema
 
 ANSWER_TIMEOUT = 24 * 60 * 60.0
 
@@ -10,6 +10,7 @@ def ask_user_tools() -> list[Tool]:
     """Return the `ask_user` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """Ask the user, and return the answer; raise `ToolError` if there is none."""
         answer = await context.approver.answer(arguments["question"], tuple(arguments.get("choices", ())))
         if answer is None:
             raise ToolError("no user is available: decide without an answer, or say what is missing", "no_answer")

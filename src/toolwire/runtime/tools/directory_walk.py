@@ -39,11 +39,12 @@ _GLOB_CHARACTERS = frozenset("*?[{")
 
 
 def is_glob(path: str) -> bool:
+    """Return True if a path contains glob characters such as `*`."""
     return not _GLOB_CHARACTERS.isdisjoint(path)
 
 
 def matches_glob(path: str, pattern: str) -> bool:
-    """Return whether a path matches a glob."""
+    """Return whether a complete path matches a glob."""
     return bool(_compile_glob(pattern.removeprefix("./")).fullmatch(path))
 
 
@@ -55,13 +56,14 @@ def matches_glob_anywhere(path: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _compile_glob(pattern: str) -> Any:
+    """Compile a glob to a regular expression; raise `ToolError` if it is too long."""
     if len(pattern) > MAX_GLOB_LENGTH:
         raise ToolError(f"the pattern is longer than {MAX_GLOB_LENGTH} characters", "pattern")
     return compile_pattern(_translate_glob(pattern))
 
 
 def _translate_glob(pattern: str) -> str:
-    """Translate a glob to a regular expression."""
+    """Translate a glob to the source of a regular expression."""
     parts, position, depth = list[str](), 0, 0
     while position < len(pattern):
         remaining, character = pattern[position:], pattern[position]
@@ -97,7 +99,7 @@ def _translate_glob(pattern: str) -> str:
 
 
 def _character_class(body: str) -> str:
-    """Translate the inside of `[...]` to a character class."""
+    """Translate the inside of `[...]` to a character class of a regular expression."""
     negation, members = ("^/", body[1:]) if body[:1] in ("!", "^") else ("", body)
     return "[" + negation + members.replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^") + "]"
 
@@ -110,9 +112,9 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def find_files(workspace: Workspace, pattern: str, path: str = ".") -> Iterator[tuple[str, ...]]:
-    """Find the files whose path below `path` matches a glob.
+    """Yield the files whose path below `path` matches a glob, each as its parts below the root.
 
-    Each is returned as its parts below the root. An absolute pattern starts at the root.
+    An absolute pattern starts at the root.
     """
     if pattern.startswith("/"):
         path, pattern = ".", "/".join(workspace.split_path(pattern))
@@ -157,6 +159,7 @@ class GitIgnore:
         return self._specs[parts]
 
     def _read_spec(self, path: str) -> GitIgnoreSpec | None:
+        """Read the rules of a `.gitignore` file; None if it can't be read."""
         try:
             lines = self._workspace.read(path, _MAX_GITIGNORE_BYTES).decode("utf-8", "replace").splitlines()
         except ToolError:
@@ -182,7 +185,7 @@ class _Walker:
         self._visited = 0
 
     def walk(self, handle: int, parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Iterate over the files below an open directory."""
+        """Yield the files below an open directory, each as its parts below the root."""
         with os.scandir(handle) as listed:
             entries = sorted(listed, key=lambda entry: os.fsencode(entry.name))
         self._visited += len(entries)
@@ -207,7 +210,7 @@ class _Walker:
                 yield from self._walk_subdirectory(handle, entry_parts)
 
     def _walk_subdirectory(self, handle: int, parts: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """Open a subdirectory without following links, and walk it."""
+        """Open a subdirectory without following links, and yield the files below it."""
         try:
             subdirectory = os.open(parts[-1], _OPEN_DIRECTORY, dir_fd=handle)
         except OSError:  # deleted, not permitted, or a link by now

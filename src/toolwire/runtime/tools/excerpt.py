@@ -32,7 +32,7 @@ SNIFFED_BYTES = 8192
 
 
 def sniff_media_type(head: bytes) -> str | None:
-    """Return the type of an image or document by its first bytes; the file name may be wrong."""
+    """Return the media type of an image or document by its first bytes; None if it is neither."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for signature, kind in _MAGIC_NUMBERS if head.startswith(signature)), None)
@@ -80,7 +80,7 @@ MAX_COUNTED_BYTES = 64 * 1024 * 1024
 
 
 def count_fitting_lines(lines: Sequence[str], limit: int) -> int:
-    """Return how many of the lines fit into the output."""
+    """Return how many of the first `limit` lines fit into `MAX_CHARACTERS` characters of output."""
     ends = accumulate(len(line) + 1 for line in lines[:limit])
     return sum(1 for _ in takewhile(lambda end: end <= MAX_CHARACTERS, ends))
 
@@ -100,11 +100,13 @@ class Excerpt(Struct):
 
 
 def read_chunks(handle: int) -> Iterator[bytes]:
+    """Yield the content of an open file in chunks."""
     while chunk := os.read(handle, 1 << 18):
         yield chunk
 
 
 def split_chunks(content: bytes) -> Iterator[bytes]:
+    """Yield the content in chunks, as `read_chunks` does for a file."""
     for start in range(0, len(content), 1 << 18):
         yield content[start : start + (1 << 18)]
 
@@ -135,7 +137,7 @@ def take_excerpt(chunks: Iterator[bytes], size: int, offset: int, limit: int) ->
 
 
 def _offset_after_lines(chunk: bytes, lines: int) -> int | None:
-    """Return the offset after so many lines of a chunk; None if it has fewer."""
+    """Return the byte offset after so many lines of a chunk; None if it has fewer."""
     start = 0
     for _ in range(lines):
         start = chunk.find(b"\n", start) + 1

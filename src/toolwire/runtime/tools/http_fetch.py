@@ -96,9 +96,11 @@ class PinnedNetwork(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
+        """Raise `ToolError`: only TCP is supported."""
         raise ToolError("Unix sockets are not supported", "address")
 
     async def sleep(self, seconds: float) -> None:
+        """Wait, as httpcore requires of a backend."""
         await asyncio.sleep(seconds)
 
 
@@ -164,11 +166,12 @@ _HEADERS: dict[bytes | str, bytes | str] = {
 
 
 def _timeout_extensions(options: FetchOptions) -> dict[str, dict[str, float]]:
+    """Return httpcore's request extensions that set all timeouts."""
     return {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), options.seconds)}
 
 
 def _parse_url(url: str) -> httpx2.URL:
-    """Parse and check a URL."""
+    """Parse a URL; raise `ToolError` if it may not be fetched."""
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError) as error:

@@ -9,8 +9,7 @@ from toolwire.runtime.tool import Arguments, Tool, ToolContext
 from toolwire.runtime.tools.directory_walk import find_files
 from toolwire.runtime.tools.excerpt import count_fitting_lines
 from toolwire.runtime.tools.read_file import READ_ONLY_ANNOTATIONS, resolved_call
-from toolwire.runtime.tools.schema import object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, object_schema, string_schema
 
 MAX_ENTRIES = 1000
 
@@ -21,7 +20,10 @@ def list_directory_tools(workspace: Workspace) -> list[Tool]:
 
 
 def _list_directory_tool(workspace: Workspace) -> Tool:
+    """Build the `list_directory` tool."""
+
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """List the directory in a thread."""
         return await asyncio.to_thread(_list_entries, workspace, arguments["path"])
 
     return Tool(
@@ -38,7 +40,7 @@ def _list_directory_tool(workspace: Workspace) -> Tool:
 
 
 def _list_entries(workspace: Workspace, path: str) -> str:
-    """List a directory, up to the limit."""
+    """Return a directory's entries as text, one per line, up to the limit."""
     with workspace.open_directory(path) as directory:
         lines = list[str]()
         for name in sorted(os.listdir(directory.handle), key=os.fsencode):  # noqa: PTH208 - an open directory
@@ -52,7 +54,7 @@ def _list_entries(workspace: Workspace, path: str) -> str:
 
 
 def _format_entry(directory: int, name: str) -> str:
-    """Format an entry: directories with a slash, links with their target."""
+    """Format an entry of an open directory: directories with a slash, links with their target."""
     label = printable_name(name)
     try:
         mode = os.lstat(name, dir_fd=directory).st_mode
@@ -70,7 +72,10 @@ def printable_name(name: str) -> str:
 
 
 def _glob_tool(workspace: Workspace) -> Tool:
+    """Build the `glob` tool."""
+
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """Find the files in a thread."""
         return await asyncio.to_thread(_glob_files, workspace, **arguments)
 
     return Tool(
@@ -90,7 +95,7 @@ def _glob_tool(workspace: Workspace) -> Tool:
 
 
 def _glob_files(workspace: Workspace, pattern: str, path: str = ".") -> str:
-    """Find files by a glob, and format their paths like the path that was requested."""
+    """Return the paths that match a glob as text, formatted like the path that was requested."""
     requested_path = pattern if pattern.startswith("/") else path
     matches = list(islice(find_files(workspace, pattern, path), MAX_ENTRIES + 1))
     if not matches:

@@ -21,8 +21,14 @@ from toolwire.runtime.tools.excerpt import (
     split_chunks,
     take_excerpt,
 )
-from toolwire.runtime.tools.schema import integer_schema, object_schema, string_list_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace, read_up_to
+from toolwire.runtime.tools.workspace import (
+    Workspace,
+    integer_schema,
+    object_schema,
+    read_up_to,
+    string_list_schema,
+    string_schema,
+)
 
 READ_ONLY_ANNOTATIONS = Annotations(read_only=True, idempotent=True)
 MAX_MEDIA_BYTES = 20 * 1024 * 1024
@@ -35,7 +41,10 @@ def read_file_tools(workspace: Workspace) -> list[Tool]:
 
 
 def _read_file_tool(workspace: Workspace) -> Tool:
+    """Build the `read_file` tool."""
+
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Read the file in a thread."""
         return await asyncio.to_thread(_read_path, workspace, **arguments)
 
     return Tool(
@@ -58,7 +67,7 @@ def _read_file_tool(workspace: Workspace) -> Tool:
 
 
 def path_resources(workspace: Workspace, arguments: Mapping[str, Any], key: str) -> frozenset[str]:
-    """Return the resolved path of a call as the resource it uses, so that conflicting calls are serialized."""
+    """Return the resolved path in `arguments[key]` as the resource of the call, to serialize conflicting calls."""
     try:
         return frozenset({workspace.resolve_path(arguments[key])})
     except ToolError:
@@ -66,7 +75,7 @@ def path_resources(workspace: Workspace, arguments: Mapping[str, Any], key: str)
 
 
 def resolved_call(workspace: Workspace, arguments: Mapping[str, Any], key: str) -> Sequence[Arguments] | None:
-    """Return the call with its path resolved, so that dots and links can't bypass a rule."""
+    """Return the call with the path in `arguments[key]` resolved, so that dots and links can't bypass a rule."""
     try:
         return [{**arguments, key: workspace.resolve_path(arguments[key])}]
     except ToolError:
@@ -93,19 +102,25 @@ def _read_path(workspace: Workspace, absolute_path: str, offset: int = 0, limit:
 
 
 def _media_output(handle: int, media_type: str, path: str) -> ToolOutput:
+    """Return an open image or document file as a tool result."""
     media = media_part(read_up_to(handle, MAX_MEDIA_BYTES, path), media_type, path.rsplit("/", 1)[-1])
     return ToolOutput(content=(Text(text=f"Binary content of type {media_type} was processed."), media))
 
 
 def _text_output(text: str) -> ToolOutput:
+    """Return a text as a tool result."""
     return ToolOutput(content=(Text(text=text),))
 
 
 def _read_many_files_tool(workspace: Workspace) -> Tool:
+    """Build the `read_many_files` tool."""
+
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Read the files in a thread."""
         return await asyncio.to_thread(_read_many, workspace, **arguments)
 
     def subcalls(arguments: Arguments) -> Sequence[Arguments] | None:
+        """Return a call for each selected file, for the policy; None if they can't be known."""
         try:
             files = _select_files(workspace, **arguments)
             return [{**arguments, "paths": workspace.resolve_path(path)} for path in files]
@@ -159,6 +174,7 @@ def _matches_any(path: str, patterns: Sequence[str]) -> bool:
 
 
 def _is_directory(workspace: Workspace, path: str) -> bool:
+    """Return True if a path names a directory that can be opened."""
     try:
         with workspace.open_directory(path):
             return True
@@ -201,7 +217,10 @@ def _file_text(content: tuple[Part, ...]) -> str:
 
 
 def _view_image_tool(workspace: Workspace) -> Tool:
+    """Build the `view_image` tool."""
+
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Read the image in a thread."""
         return await asyncio.to_thread(_read_image, workspace, arguments["absolute_path"])
 
     return Tool(
@@ -218,7 +237,7 @@ def _view_image_tool(workspace: Workspace) -> Tool:
 
 
 def _read_image(workspace: Workspace, path: str) -> ToolOutput:
-    """Read an image file."""
+    """Return an image file as a tool result; raise `ToolError` for other files."""
     content = workspace.read(path, MAX_MEDIA_BYTES)
     media_type = sniff_media_type(content[:SNIFFED_BYTES])
     if media_type is None or not media_type.startswith("image/"):

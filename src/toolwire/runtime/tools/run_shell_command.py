@@ -18,8 +18,7 @@ from toolwire.canonical.content import Text
 from toolwire.runtime.sandbox.bubblewrap import Sandbox, child_environment
 from toolwire.runtime.sandbox.process import CommandLimits, ProcessResult, run_process
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
-from toolwire.runtime.tools.schema import object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, object_schema, string_schema
 
 _OPAQUE_WORDS = frozenset(
     {
@@ -69,7 +68,7 @@ class _CommandParser:
         return None if self._depth else self._commands
 
     def _parse_token(self) -> None:
-        """Consume a separator, comment, redirection, parenthesis or word."""
+        """Consume a separator, comment, redirection, parenthesis or word of the line."""
         line, position = self._line, self._position
         character = line[position]
         if character in " \t":
@@ -100,7 +99,7 @@ class _CommandParser:
             self._words.append(self._parse_word())
 
     def _end_command(self) -> None:
-        """Finish the current command, and reject words that make it opaque."""
+        """Finish the current command; raise `_UnknownCommand` if it runs something not spelled out."""
         if not self._words:
             return
         command = next((word for word in self._words if not _ASSIGNMENT.match(word)), "")
@@ -217,6 +216,7 @@ class ShellOptions(Struct, frozen=True, kw_only=True):
 
 
 def _shell_path() -> str:
+    """Return the path of bash, or of sh if there is no bash."""
     return next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
 
 
@@ -224,6 +224,7 @@ def shell_tools(workspace: Workspace, options: ShellOptions) -> list[Tool]:
     """Return the `run_shell_command` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Run the command in the sandbox."""
         return await _run_command(workspace, options, context, **arguments)
 
     unsandboxed_reason = options.sandbox.unavailable_reason
@@ -255,7 +256,7 @@ def shell_tools(workspace: Workspace, options: ShellOptions) -> list[Tool]:
 
 
 def _subcalls(arguments: Arguments) -> Sequence[Arguments] | None:
-    """Return one call per simple command, for the policy; None if they can't be known."""
+    """Return one call per simple command of the line, for the policy; None if they can't be known."""
     commands = parse_simple_commands(arguments["command"])
     return None if commands is None else [{**arguments, "command": command} for command in commands]
 
@@ -295,9 +296,10 @@ def _absent_paths(paths: Sequence[Path], root: Path) -> list[Path]:
 
 
 def _move_aside(paths: Sequence[Path]) -> Iterator[str]:
-    """Rename protected files that a command created, because the user's programs would obey them.
+    """Rename protected files that a command created, and yield a note on each for the model.
 
-    Their creation can't be prevented: a mount on a missing name would be visible to git as a new file.
+    The user's programs would obey these files. Their creation can't be prevented: a mount on a missing name would be
+    visible to git as a new file.
     """
     for path in paths:
         new_path = path.with_name(f"{path.name}.made-by-a-command-{secrets.token_hex(4)}")

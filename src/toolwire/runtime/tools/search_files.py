@@ -30,8 +30,7 @@ from toolwire.runtime.tools.directory_walk import (
 from toolwire.runtime.tools.excerpt import MAX_CHARACTERS, DecodedText, count_fitting_lines, decode_text
 from toolwire.runtime.tools.list_directory import printable_name
 from toolwire.runtime.tools.read_file import READ_ONLY_ANNOTATIONS
-from toolwire.runtime.tools.schema import integer_schema, object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, integer_schema, object_schema, string_schema
 from toolwire.runtime.tools.write_file import encode_text
 
 MAX_MATCHES = 200
@@ -65,6 +64,7 @@ def search_files_tools(workspace: Workspace, ripgrep: str | None) -> list[Tool]:
     """Return the `search_file_content` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """Search the files, and return the matching lines as text."""
         return await _search(workspace, ripgrep, **arguments)
 
     tool = Tool(
@@ -95,13 +95,14 @@ async def _search(
     include: str | None = None,
     max_matches: int = MAX_MATCHES,
 ) -> str:
-    """Search files, and format the matching lines."""
+    """Search files, and return the matching lines as text."""
     if "\n" in pattern or "\0" in pattern:
         raise ToolError("the pattern must not contain line breaks: it is matched against single lines", "pattern")
     expression = _Expression(encode_text(pattern))
     directory, file_name = await asyncio.to_thread(_split_target, workspace, path)
 
     def is_included(parts: tuple[str, ...]) -> bool:
+        """Return True if the file, given by its path parts, matches the `include` glob."""
         return include is None or matches_glob_anywhere("/".join(parts[len(directory) :]), include)
 
     line_matches: AsyncGenerator[LineMatch, None]
@@ -154,7 +155,7 @@ def _format_line(text: bytes) -> str:
 async def _list_with_ripgrep(
     workspace: Workspace, base_command: list[str], start: tuple[str, ...], file_filter: FileFilter
 ) -> AsyncGenerator[tuple[str, ...], None]:
-    """List the files with a match, as ripgrep finds them."""
+    """Yield the files with a match as ripgrep finds them, each as its parts below the root."""
     command = [
         *base_command,
         *("--no-config", "--files-with-matches", "--null", "--sort", "path", "--hidden", "--glob", "!.git"),
@@ -188,7 +189,7 @@ async def _list_with_ripgrep(
 
 
 async def _read_until_nul(stream: asyncio.StreamReader) -> bytes:
-    """Read up to the next NUL byte; empty at the end."""
+    """Read up to the next NUL byte, which ends a file name; empty at the end."""
     try:
         return await stream.readuntil(b"\0")
     except asyncio.IncompleteReadError:
@@ -198,7 +199,7 @@ async def _read_until_nul(stream: asyncio.StreamReader) -> bytes:
 async def _search_each(
     file_paths: AsyncGenerator[tuple[str, ...], None], find_matches: Callable[[tuple[str, ...]], Iterator[LineMatch]]
 ) -> AsyncGenerator[LineMatch, None]:
-    """Search each file in a thread."""
+    """Yield the matching lines of each file, searched in a thread."""
     async with aclosing(file_paths) as files:
         async for parts in files:
             async for match in _iterate_in_thread(find_matches(parts)):
@@ -206,7 +207,7 @@ async def _search_each(
 
 
 async def _iterate_in_thread(matches: Iterator[LineMatch]) -> AsyncGenerator[LineMatch, None]:
-    """Run an iterator in a thread, a batch at a time."""
+    """Yield the items of an iterator that runs in a thread, a batch at a time."""
     while batch := await asyncio.to_thread(_take_batch, matches):
         for match in batch:
             yield match
@@ -239,7 +240,7 @@ class _Expression:
 
 
 def _matches_in(workspace: Workspace, expression: _Expression, parts: tuple[str, ...]) -> Iterator[LineMatch]:
-    """Return the matching lines of a file."""
+    """Yield the matching lines of one file."""
     try:
         content = workspace.read("/".join(parts), MAX_SEARCHED_BYTES)
     except ToolError:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from toolwire.canonical.content import Text
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
-from toolwire.runtime.tools.schema import object_schema, string_schema
+from toolwire.runtime.tools.workspace import object_schema, string_schema
 
 MAX_PAGES = 5
 MAX_TEXT_CHARACTERS = 36_000
@@ -48,6 +48,7 @@ def web_fetch_tools(options: FetchOptions) -> list[Tool]:
     """Return the `web_fetch` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Fetch the pages that the prompt names."""
         return await _fetch_pages(options, arguments["prompt"])
 
     tool = Tool(

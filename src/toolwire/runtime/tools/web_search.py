@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from toolwire.canonical.content import Text
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
-from toolwire.runtime.tools.schema import object_schema, string_schema
+from toolwire.runtime.tools.workspace import object_schema, string_schema
 
 MAX_RESULTS = 10
 MAX_RESPONSE_BYTES = 4 * 1024 * 1024
@@ -92,6 +92,7 @@ class SearchSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     text: str = "content"
 
     def __post_init__(self) -> None:
+        """Raise `ValueError` unless the table sets exactly one valid service."""
         if (self.searxng is None) == (self.url is None):
             raise ValueError("[search] needs either searxng or url")
         if self.url is not None and "{query}" not in self.url:
@@ -117,14 +118,14 @@ def searxng(base_url: str, *, headers: dict[str, str] | None = None) -> JsonSear
 
 
 def _value_at(value: Any, path: str) -> Any:
-    """Return the value at a dotted path."""
+    """Return the value at a dotted path of keys; None if there is none."""
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
 def _text_at(value: Any, path: str) -> str:
-    """Return the text at a dotted path, in one line; "" if there is none."""
+    """Return the text at a dotted path of keys, in one line; "" if there is none."""
     text = _value_at(value, path)
     return " ".join(text.split()) if isinstance(text, str) else ""
 
@@ -133,6 +134,7 @@ def web_search_tools(backend: SearchBackend | None) -> list[Tool]:
     """Return the `google_web_search` tool."""
 
     async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+        """Search the web; raise `ToolError` if no service is configured."""
         if backend is None:
             raise ToolError("web search is not configured: set [search] url in toolwire.toml", "not_configured")
         query = arguments["query"].strip()

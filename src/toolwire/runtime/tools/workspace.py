@@ -7,6 +7,8 @@
 3. `..` returns to the directory that was opened before, not to the file system's `..`, and never above the root.
 4. Only regular files are read and written: no devices, pipes or sockets, and nothing in `/proc`, `/sys` or `/dev`.
 5. A file is written under a temporary name and renamed: there is always the old or the new content, never a part.
+
+JSON Schemas for the parameters of the built-in tools.
 """
 
 import errno
@@ -17,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from toolwire.runtime.tool import AliasedValue, ToolError
 
@@ -99,7 +102,7 @@ class Workspace:
 
     @contextmanager
     def open_file(self, path: str) -> Iterator[int]:
-        """Open a regular file for reading."""
+        """Open a regular file for reading, and yield its descriptor."""
         with self._walk_path(path, follow_symlinks=True) as walk:
             directory, name = walk.enter_parent()
             # Opening a device may have side effects, so the type is checked before, and again on the open file.
@@ -168,7 +171,7 @@ class Workspace:
 
     @contextmanager
     def _walk_path(self, path: str, *, follow_symlinks: bool) -> Iterator["_PathWalk"]:
-        """Open a path part by part, and report errors as `ToolError`."""
+        """Open a path part by part, and yield the walk; errors of the system become `ToolError`."""
         walk = _PathWalk(self, path, follow_symlinks=follow_symlinks)
         try:
             yield walk
@@ -223,17 +226,21 @@ class _PathWalk:
         self._handles = [os.open(workspace.root, _OPEN_DIRECTORY)]
 
     def close(self) -> None:
+        """Close all directories that the walk opened."""
         for handle in self._handles:
             os.close(handle)
 
     def enter_directory(self) -> int:
-        """Enter all parts, and return the directory that the path names."""
+        """Enter all parts, and return the descriptor of the directory that the path names."""
         while self.remaining:
             self._enter(self.remaining.pop(0), create=False)
         return self._handles[-1]
 
     def enter_parent(self, *, create: bool = False, for_writing: bool = False) -> tuple[int, str]:
-        """Enter all parts but the last, following links if allowed. Return the directory and the last name."""
+        """Enter all parts but the last, following links if allowed.
+
+        Returns the descriptor of the parent directory and the last name.
+        """
         while True:
             while len(self.remaining) > 1 or self.remaining == [".."]:
                 if for_writing and self.remaining[0] != "..":
@@ -281,7 +288,7 @@ class _PathWalk:
         self.current.append(part)
 
     def _expand_symlink(self, name: str) -> bool:
-        """Replace the next part with the target of its link. Return whether it is a link."""
+        """Replace the next part with the target of its link; return False if it is not a link."""
         try:
             target = os.readlink(name, dir_fd=self._handles[-1])
         except OSError:
@@ -335,10 +342,12 @@ def _require_valid_path(path: str) -> None:
 
 
 def _outside_error(path: str, root: Path) -> ToolError:
+    """Build the error for a path outside the workspace."""
     return ToolError(f"{path} is outside the workspace: use a path below {root}", "outside")
 
 
 def _symlink_error(path: str) -> ToolError:
+    """Build the error for writing through a symbolic link."""
     return ToolError(f"{path} goes through a symbolic link: write to the file itself", "link")
 
 
@@ -357,9 +366,34 @@ _ERRNO_MESSAGES = {
 
 
 def _os_error(error: OSError, path: str) -> ToolError:
-    """Return the `ToolError` for an error of the operating system."""
+    """Convert an error of the operating system to a `ToolError`."""
     shown_path = path if len(path) <= 200 else f"{path[:200]}..."
     if (known := _ERRNO_MESSAGES.get(error.errno or 0)) is None:
         return ToolError(f"can't access {shown_path}: {os.strerror(error.errno or 0)}", "io")
     template, kind = known
     return ToolError(template.replace("{path}", shown_path), kind)
+
+
+def object_schema(required: tuple[str, ...], /, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object. Unknown properties are rejected, so that a wrong name is reported."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def string_schema(description: str) -> dict[str, Any]:
+    """Return the JSON Schema of a string."""
+    return {"type": "string", "description": description}
+
+
+def integer_schema(description: str, minimum: int) -> dict[str, Any]:
+    """Return the JSON Schema of an integer."""
+    return {"type": "integer", "minimum": minimum, "description": description}
+
+
+def string_list_schema(description: str) -> dict[str, Any]:
+    """Return the JSON Schema of a list of strings."""
+    return {"type": "array", "items": {"type": "string"}, "description": description}

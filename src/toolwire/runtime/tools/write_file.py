@@ -5,8 +5,7 @@ import difflib
 
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError
 from toolwire.runtime.tools.read_file import path_resources, resolved_call
-from toolwire.runtime.tools.schema import integer_schema, object_schema, string_schema
-from toolwire.runtime.tools.workspace import Workspace
+from toolwire.runtime.tools.workspace import Workspace, integer_schema, object_schema, string_schema
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_PREVIEW_CHARACTERS = 20_000
@@ -21,10 +20,14 @@ def write_file_tools(workspace: Workspace) -> list[Tool]:
 
 
 def _write_file_tool(workspace: Workspace) -> Tool:
+    """Build the `write_file` tool."""
+
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """Write the file in a thread."""
         return await asyncio.to_thread(_write_content, workspace, **arguments)
 
     def preview(arguments: Arguments) -> str | None:
+        """Return the diff to show the user, or the error if the file can't be written."""
         path = arguments["file_path"]
         try:
             before = workspace.read(path, MAX_FILE_BYTES) if workspace.exists(path) else b""
@@ -53,7 +56,7 @@ def _write_file_tool(workspace: Workspace) -> Tool:
 
 
 def _write_content(workspace: Workspace, file_path: str, content: str) -> str:
-    """Write a file."""
+    """Write a file, and return the message for the model."""
     data = encode_text(content)
     if len(data) > MAX_FILE_BYTES:
         raise ToolError(f"the content has {len(data)} bytes; the limit is {MAX_FILE_BYTES}", "too_large")
@@ -70,10 +73,14 @@ def encode_text(text: str) -> bytes:
 
 
 def _replace_tool(workspace: Workspace) -> Tool:
+    """Build the `replace` tool."""
+
     async def run(arguments: Arguments, context: ToolContext) -> str:
+        """Replace the text in a thread."""
         return await asyncio.to_thread(_replace_text, workspace, **arguments)
 
     def preview(arguments: Arguments) -> str | None:
+        """Return the diff to show the user, or the error if the text can't be replaced."""
         try:
             before, after, _ = _plan_replacement(workspace, **arguments)
         except ToolError as error:
@@ -103,7 +110,7 @@ def _replace_tool(workspace: Workspace) -> Tool:
 
 
 def _replace_text(workspace: Workspace, **arguments: Arguments) -> str:
-    """Replace the text in the file."""
+    """Replace the text in the file, and return the message for the model."""
     before, after, count = _plan_replacement(workspace, **arguments)
     path = arguments["file_path"]
     workspace.write(path, after)
@@ -115,7 +122,10 @@ def _replace_text(workspace: Workspace, **arguments: Arguments) -> str:
 def _plan_replacement(
     workspace: Workspace, file_path: str, old_string: str, new_string: str, expected_replacements: int = 1
 ) -> tuple[bytes | None, bytes, int]:
-    """Return the content before and after, and the number of replacements. Other bytes are preserved."""
+    """Return the file's content before and after, and the number of replacements.
+
+    Bytes outside the replaced text are preserved. The content before is None for a new file.
+    """
     old, new = encode_text(old_string), encode_text(new_string)
     if not old:
         if workspace.exists(file_path):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from toolwire.canonical.content import Message, Part, ToolCall
 from toolwire.canonical.events import Event, PartEnd, PartStart, ResponseStart
 from toolwire.canonical.response import Candidate, Response
-from toolwire.codec.encoding.ids import derive_call_id
+from toolwire.codec.encoding.turns import derive_call_id
 from toolwire.codec.interface import ResponseContext
 
 
@@ -27,7 +27,7 @@ class CallIdStage:
         self._assigned_ids: dict[tuple[int, int], str] = {}
 
     def set_response(self, id: str | None, created: float | None) -> None:
-        """Set the response that the ids are derived from."""
+        """Set the id and creation time of the response, from which call ids are derived."""
         self._response_key = f"{id or ''}\0{created or ''}"
 
     def assign_id(self, part: Part, candidate: int) -> Part:
@@ -41,12 +41,12 @@ class CallIdStage:
         return replace(part, id=derive_call_id(part.name, self._response_key, self._previous_calls, candidate, number))
 
     def replacements(self, events: Iterable[Event]) -> dict[int, Event]:
-        """Return the changed events, by the `id()` of the event that they replace."""
+        """Return the events that changed, keyed by the Python `id()` of the event that each replaces."""
         replaced = {id(event): self._replace_event(event) for event in events if type(event) in _RELEVANT_EVENTS}
         return {key: event for key, event in replaced.items() if id(event) != key}
 
     def _replace_event(self, event: Any) -> Any:
-        """Return the event with an id assigned to its call."""
+        """Return the event with an id assigned to the call that it starts or ends; others are unchanged."""
         if isinstance(event, ResponseStart):
             self.set_response(event.id, event.created)
         elif isinstance(event, PartStart):
@@ -87,6 +87,7 @@ def _assign_candidate_ids(candidate: Candidate, stage: CallIdStage) -> Candidate
     """Return the candidate with ids for its calls."""
 
     def assign(message: Message) -> Message:
+        """Return the message with ids for its calls."""
         return replace(message, parts=tuple([stage.assign_id(part, candidate.index) for part in message.parts]))
 
     return replace(candidate, messages=tuple(map(assign, candidate.messages)))

@@ -78,7 +78,7 @@ def _may_be_computer_call(call: ToolCall, screen: ScreenContext) -> bool:
 
 
 def _build_call(part: ToolCall, action: EncodedAction, number: int, count: int) -> ToolCall:
-    """Build one of the client's calls."""
+    """Build call `number` of the `count` client calls that one upstream call becomes."""
     id = None if part.id is None else split_call_id(part.id, number + 1, count)
     return ToolCall(id=id, name=action.name, arguments=encode_arguments(action), caller=part.caller)
 
@@ -86,7 +86,7 @@ def _build_call(part: ToolCall, action: EncodedAction, number: int, count: int) 
 def _lost_extras(
     part: ToolCall, use: ComputerUse, state: ActionEncodingState, screen: ScreenContext, adapter: ComputerUseAdapter
 ) -> Extras:
-    """Return extras that mark what the client's format cannot express, so that it is reported."""
+    """Return what the client's format can't express as extras (non-canonical fields), so that it is reported."""
     extras = {family: _without_safety_checks(fields) for family, fields in (part.extras or {}).items()}
     family = screen.adapter.family
     arguments_pointer = next(
@@ -102,7 +102,7 @@ def _lost_extras(
 
 
 def _without_safety_checks(extras: dict[str, Raw]) -> dict[str, Raw]:
-    """Leave out safety checks, which are encoded separately."""
+    """Return the extras without safety checks, which are encoded separately."""
     return {key: value for key, value in extras.items() if not key.endswith("_safety_checks")}
 
 
@@ -151,7 +151,7 @@ class ComputerStage:
             yield from self._adapt_complete_call(buffered, event)
 
     def _renumber(self, event: PartStart) -> PartStart:
-        """Assign the next index to a part."""
+        """Return the start of a part with the next free index."""
         index = self._next_index(event.candidate)
         self._indexes[event.candidate, event.index] = index
         return replace(event, index=index)

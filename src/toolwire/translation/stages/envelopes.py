@@ -52,7 +52,10 @@ class ResponseEnvelopes:
     def seal(
         self, sealed_parts: Sequence[_SealedPart] = (), signature: Signature | None = None, call_name: str | None = None
     ) -> Signature:
-        """Seal parts and a signature, and return the envelope as a signature of the client's protocol."""
+        """Sign parts and a signature into an envelope, in the form of a signature that the client echoes.
+
+        `call_name` is the tool of the call that the sealed signature belongs to.
+        """
         parts = tuple([part for part, _ in sealed_parts])
         positions = tuple([position for _, position in sealed_parts]) if self.records_positions else ()
         if self._history_digest is None:
@@ -66,7 +69,10 @@ class ResponseEnvelopes:
 
 
 def embed_envelopes(response: Response, writer: Codec, wire_names: WireNames, context: ResponseContext) -> Response:
-    """Return the response with envelopes for the client; `wire_names` are those of its source protocol."""
+    """Return the response with envelopes that hold what the client's protocol has no field for.
+
+    An envelope is a signed container that the client echoes. `wire_names` are those of the source protocol.
+    """
     if context.withheld is not None:
         return context.withheld.process_response(response)
     if context.envelope_key is None or writer.envelope_field is None or response.origin == writer.name:
@@ -83,7 +89,7 @@ def embed_envelopes(response: Response, writer: Codec, wire_names: WireNames, co
 
 
 def _has_signatures(response: Response) -> bool:
-    """Return whether a response contains anything to seal; usually not."""
+    """Return whether a response contains signatures or reasoning that an envelope must carry."""
     for candidate in response.candidates:
         for message in candidate.messages:
             for part in message.parts:
@@ -102,7 +108,7 @@ class _OpenReasoning:
         self.accumulator = PartAccumulator()
 
     def complete_part(self, end: PartEnd) -> Reasoning | None:
-        """Return the complete reasoning."""
+        """Return the reasoning with all its deltas, at its end event; None if it is no reasoning."""
         part = end.final if end.final is not None else self.accumulator.apply(self.start.part)
         return part if isinstance(part, Reasoning) else None
 
@@ -121,7 +127,7 @@ class _CandidateState:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Return the number of calls so far, and of characters since the last call."""
+        """Return the number of calls so far, and the number of text characters since the last call."""
         return self.calls, self.characters
 
 
@@ -147,7 +153,10 @@ class EnvelopeStage:
         self._messages_without_start_id: set[_PartKey] = set()
 
     def process(self, events: Iterable[Event]) -> Iterable[Event]:
-        """Return the events with envelopes, or with signatures withheld."""
+        """Return the events with vendor signatures sealed in envelopes, or withheld if the client can't echo any.
+
+        The events are unchanged if envelopes are off.
+        """
         if self._context.withheld is not None:
             return self._context.withheld.process(events)
         envelope_key = self._context.envelope_key
@@ -158,7 +167,7 @@ class EnvelopeStage:
         )
 
     def _process_all(self, events: Iterable[Event], envelope_key: EnvelopeKey) -> list[Event]:
-        """Process events, with a fast path for plain deltas."""
+        """Return the events with envelopes inserted, with a fast path for plain deltas."""
         processed: list[Event] = []
         for event in events:
             if (
@@ -180,7 +189,7 @@ class EnvelopeStage:
         return processed
 
     def _process_event(self, event: Event, envelopes: ResponseEnvelopes) -> Iterator[Event]:
-        """Yield the events that replace an event."""
+        """Yield the events that replace one event."""
         withheld_id: str | None = None
         if (message_start := self._message_start) is not None:
             self._message_start = None
@@ -351,7 +360,7 @@ class EnvelopeStage:
     def _seal_reasoning(
         self, reasoning: Reasoning, open_reasoning: _OpenReasoning, envelopes: ResponseEnvelopes
     ) -> Signature | None:
-        """Return the envelope of a reasoning; None if it waits for the next call."""
+        """Return the envelope of a reasoning part; None if it is added to the envelope of the next call."""
         state = self._candidates[open_reasoning.start.candidate]
         # Some vendors identify reasoning by the id of its message.
         part: Part = replace(reasoning, id=reasoning.id or open_reasoning.message_id, at=None)
@@ -371,7 +380,7 @@ class EnvelopeStage:
             open_reasoning.message_id = None
 
     def _flush_pending(self, candidate: int, envelopes: ResponseEnvelopes) -> Iterator[Event]:
-        """Yield an empty text that holds parts for which no call came, as Google does."""
+        """Yield an empty text with an envelope for sealed parts that waited for a call in vain, as Google does."""
         state = self._candidates.get(candidate)
         if state is None or state.last_start is None or not any(map(_is_signed, state.pending)):
             return
@@ -394,5 +403,5 @@ def _is_signed(sealed_part: _SealedPart) -> bool:
 
 
 def _client_reasoning(part: Reasoning, signature: Signature | None) -> Reasoning:
-    """Return the visible part of a sealed reasoning; the rest comes back with the envelope."""
+    """Return the reasoning as the client sees it: its text, with the envelope, if any, as signature."""
     return Reasoning(content=part.content, hidden=part.hidden, signature=signature, at=part.at)

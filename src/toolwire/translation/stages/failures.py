@@ -21,7 +21,7 @@ class FailureStage:
         self._has_parts = False
 
     def replacements(self, events: Iterable[Event]) -> dict[int, Event]:
-        """Return the failure that replaces the end event, as in `CallIdStage.replacements`."""
+        """Return the failure that replaces the end event, keyed as in `CallIdStage.replacements`."""
         for event in events:
             if type(event) is PartStart:
                 self._has_parts = True
@@ -32,7 +32,7 @@ class FailureStage:
         return {}
 
     def _error_at_end(self, event: ResponseEnd) -> ApiError | None:
-        """Return the error of a stream that has ended."""
+        """Return the error of a stream that ended empty, or with a failed stop reason; None if it succeeded."""
         stops = [end.stop for end in self._candidate_ends.values()]
         if event.status is None and not any(stops) and not self._has_parts:
             return _EMPTY_RESPONSE
@@ -50,7 +50,7 @@ def response_error(response: Response) -> ApiError | None:
 
 
 def _stop_error(stops: Collection[Stop | None]) -> ApiError | None:
-    """Return an error if all candidates stopped with one."""
+    """Return an error if every candidate stopped with the reason `error`, else None."""
     if not stops or any(stop is None or stop.reason != "error" for stop in stops):
         return None
     return ApiError(kind="server", message="the response ended with an error; the provider gave no details")

@@ -21,18 +21,25 @@ N = TypeVar("N", bound=Node)
 
 
 def is_same_family(reader: Codec, writer: Codec) -> bool:
-    """Return whether two different protocols belong to one family."""
+    """Return whether two different protocols belong to one family, such as two APIs that share wire fields."""
     return reader is not writer and reader.families[0] == writer.families[0]
 
 
 def share_extras(reader: Codec, writer: Codec) -> bool:
-    """Return whether extras need to be mapped between two protocols, by family or vendor."""
+    """Return whether one protocol may know extras (non-canonical wire fields) of the other.
+
+    That is so if both belong to one family or one vendor.
+    """
     shared = reader.vendor_extras.keys() & writer.vendor_extras.keys() - {"Request"}
     return is_same_family(reader, writer) or (reader is not writer and bool(shared))
 
 
 def isolate_foreign_extras(root: N, reader: Codec, writer: Codec) -> N:
-    """Return the value with extras mapped or isolated for the writer."""
+    """Prepare the extras (non-canonical wire fields) of a decoded value for a writer of another protocol.
+
+    Extras that the writer knows get its names. Within a protocol family, those that it does not know move to a separate
+    family, so that they are reported as losses. Log probabilities move to the writer's layout.
+    """
     isolated: Any = root
     if is_same_family(reader, writer):
         isolated = _FamilyIsolation(reader, writer).isolate(root)
@@ -45,7 +52,7 @@ def isolate_foreign_extras(root: N, reader: Codec, writer: Codec) -> N:
 
 
 def _map_vendor_extras(node: N, reader: Codec, writer: Codec) -> N:
-    """Return the node with extras that the writer has as well converted to the writer's format."""
+    """Return the node with those extras that the vendor's other protocol has as well in the writer's format."""
     kind = type(node).__name__
     sources, targets = reader.vendor_extras.get(kind), writer.vendor_extras.get(kind)
     if sources is None or targets is None:
@@ -70,7 +77,10 @@ def _map_vendor_extra(extras: Extras, source: SharedExtra, target: SharedExtra, 
 
 
 class _FamilyIsolation:
-    """Moves extras and wire spelling that the writer does not know to a separate family."""
+    """Moves extras and `wire_form` tokens that the writer does not know out of the family that it shares.
+
+    They go to a family of the reader's own (`NAME:only`), so that the writer reports them instead of writing them.
+    """
 
     def __init__(self, reader: Codec, writer: Codec) -> None:
         self._family = reader.families[0]
@@ -80,7 +90,7 @@ class _FamilyIsolation:
         self._shared_wire_forms = writer.shared_wire_forms
 
     def isolate(self, node: Any) -> Any:
-        """Return the node, with all nodes below it, without foreign extras in the common family."""
+        """Return the node and all nodes below it with only those extras in the shared family that the writer knows."""
         kind: type = type(node)
         if (fields := node_fields(kind)) is None:
             return node
@@ -107,13 +117,16 @@ class _FamilyIsolation:
         return child if all(map(is_, child, isolated)) else isolated
 
     def _split_extras(self, extras: Extras, foreign: dict[str, Any]) -> Extras:
-        """Move foreign extras to the separate family."""
+        """Return the extras with the `foreign` ones moved from the shared family to the reader's own."""
         shared = {key: value for key, value in extras[self._family].items() if key not in foreign}
         others = {name: values for name, values in extras.items() if name != self._family}
         return {**others, **({self._family: shared} if shared else {}), self._foreign_family: foreign}
 
     def _rename_token(self, token: str) -> str:
-        """Move a `wire_form` token to the separate family, unless both protocols share it."""
+        """Return a `wire_form` token, under the reader's own family unless the writer knows it.
+
+        A token records how the vendor spelled a value and starts with its protocol family.
+        """
         if token in self._shared_wire_forms or not token.startswith(self._prefix):
             return token
         return f"{self._foreign_family}:{token.removeprefix(self._prefix)}"

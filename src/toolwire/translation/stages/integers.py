@@ -39,12 +39,12 @@ def integer_schema(request: Request | None, call: ToolCall) -> Raw | None:
 
 
 def may_need_integers(arguments: str) -> bool:
-    """Return whether arguments may contain an integral float."""
+    """Return whether JSON arguments may contain an integral float such as `1.0`."""
     return ".0" in arguments
 
 
 def with_integers(arguments: str, schema: Raw) -> str:
-    """Return complete arguments with integral floats rewritten."""
+    """Return complete JSON arguments with integral floats (`1.0`) as integers where the schema wants these."""
     rewriter = IntegerArguments(schema)
     return rewriter.feed(arguments) + rewriter.close()
 
@@ -67,13 +67,13 @@ class IntegerArguments:
         self._incomplete = ""
 
     def feed(self, text: str) -> str:
-        """Rewrite the next piece; an incomplete number is held back."""
+        """Return the next piece of the arguments, rewritten; an incomplete number is held back."""
         if self._in_string and self._key is None and not self._incomplete and '"' not in text and "\\" not in text:
             return text
         return "".join(self._rewrite(self._incomplete + text))
 
     def close(self) -> str:
-        """Return a number that was held back at the end."""
+        """Return the number that was held back at the end of the arguments, if any."""
         incomplete, self._incomplete = self._incomplete, ""
         return incomplete
 
@@ -103,7 +103,7 @@ class IntegerArguments:
             position = end
 
     def _string_end(self, text: str, index: int) -> int:
-        """Return the end of the current string, or of the text; an incomplete escape waits."""
+        """Return the index after the current string, or after the last character that is certain to belong to it."""
         match = _STRING.match(text, index)
         end = index if match is None else match.end()
         if self._key is not None:
@@ -114,7 +114,7 @@ class IntegerArguments:
         return end
 
     def _track_punctuation(self, character: str) -> None:
-        """Update the open containers and keys."""
+        """Update the open objects and lists, and whether a key or a value comes next."""
         container = self._containers[-1] if self._containers else None
         match character:
             case '"':
@@ -153,7 +153,7 @@ class IntegerArguments:
         return "integer" in types and "number" not in types
 
     def _branches(self, schemas: Iterable[Any]) -> Iterator[dict[str, Any]]:
-        """Yield the schemas with their references and alternatives, within limits."""
+        """Yield the schemas and all that their references and alternatives (`anyOf`) lead to, within a limit."""
         stack = list(schemas)
         seen: set[int] = set()
         while stack and len(seen) < _LIMIT_SCHEMAS:
@@ -170,14 +170,14 @@ class IntegerArguments:
 
 
 def _resolve_reference(schema: Any, reference: str) -> Any:
-    """Return the schema that a local reference points to."""
+    """Return the schema that a local reference points to; None if there is none."""
     for step in reference.split("/")[1:]:
         schema = schema.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(schema, dict) else None
     return schema
 
 
 def _member_schemas(schema: dict[str, Any], key: str | None) -> Iterator[Any]:
-    """Yield the schema of an object member."""
+    """Yield the schemas that apply to the object member `key`."""
     properties = schema.get("properties")
     try:
         name = msgspec.json.decode(f'"{key}"'.encode())
@@ -190,12 +190,12 @@ def _member_schemas(schema: dict[str, Any], key: str | None) -> Iterator[Any]:
 
 
 def _item_schemas(schema: dict[str, Any]) -> Iterator[Any]:
-    """Yield the schema of list items."""
+    """Yield the schemas that apply to the items of a list."""
     if "items" in schema:
         yield schema["items"]
 
 
 def _types(schema: dict[str, Any]) -> Iterable[Any]:
-    """Return the types that a schema names."""
+    """Return the values of `type` in a schema, also of a single one."""
     types = schema.get("type")
     return types if isinstance(types, list) else (types,) if isinstance(types, str) else ()

@@ -51,12 +51,16 @@ def _with_logprobs(node: N, tokens: TokenLogprobs, layout: LogprobsLayout) -> N:
 
 
 def _move_to_text(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
-    """Move log probabilities to the only text; with several, the owner of a token is unknown."""
+    """Return the candidate with its log probabilities moved to its only text.
+
+    With several texts they stay, since the owner of a token is unknown.
+    """
     tokens = _read_logprobs(candidate, source)
     if not tokens or sum(isinstance(part, Text) for message in candidate.messages for part in message.parts) != 1:
         return candidate
 
     def move(message: Message) -> Message:
+        """Return the message with the log probabilities on its text."""
         parts = [_with_logprobs(part, tokens, target) if isinstance(part, Text) else part for part in message.parts]
         return replace(message, parts=tuple(parts))
 
@@ -68,6 +72,7 @@ def _move_to_candidate(candidate: Candidate, source: LogprobsLayout, target: Log
     collected: TokenLogprobs = []
 
     def strip(part: Any) -> Any:
+        """Return a text without its log probabilities, which are collected for the candidate."""
         if not isinstance(part, Text) or not (tokens := _read_logprobs(part, source)):
             return part
         collected.extend(tokens)

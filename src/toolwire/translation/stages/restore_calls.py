@@ -25,7 +25,7 @@ LIMIT_VISITED_SCHEMAS = 10_000
 
 
 def without_nulls(arguments: str, schema: Raw) -> str:
-    """Return the arguments without nulls that stand for absent optional properties."""
+    """Return JSON arguments without the nulls that stand for absent optional properties."""
     try:
         value, tree = decode_json(arguments), decode_json(schema)
         removed = _NullRemoval(References(tree)).strip(value, tree)
@@ -42,12 +42,12 @@ class _NullRemoval:
         self._budget = LIMIT_VISITED_SCHEMAS
 
     def _spend_budget(self, schema: Any) -> bool:
-        """Count a visited schema, and return whether it can be used."""
+        """Count a visited schema, and return whether it is an object and the limit is not exceeded."""
         self._budget -= 1
         return self._budget >= 0 and isinstance(schema, dict)
 
     def strip(self, value: Any, schema: Any) -> int:
-        """Remove nulls in place, and return how many."""
+        """Remove, in place, nulls that stand for absent properties, and return how many."""
         if not isinstance(value, dict | list) or not self._spend_budget(schema):
             return 0
         removed = 0
@@ -69,7 +69,7 @@ class _NullRemoval:
         return removed
 
     def _is_nullable(self, schema: Any) -> bool:
-        """Return whether null is a legal value of its own."""
+        """Return whether the schema admits null, so that a null must stay."""
         if not self._spend_budget(schema):
             return True
         if (target := self._references.resolve(schema.get("$ref"))) is not None:
@@ -103,10 +103,13 @@ def restore_calls(
     adapter: ComputerUseAdapter | None = None,
     wire_names: WireNames = NO_WIRE_NAMES,
 ) -> Response:
-    """Return the response with the client's tools; `adapter` and `wire_names` serve computer calls."""
+    """Return the response with its calls naming the tools that the client declared, with their kind of arguments.
+
+    `adapter` and `wire_names` serve to convert computer calls to the client's format.
+    """
     if mapping.computer_use is not None and adapter is not None:
         response = _adapt_computer_calls(response, mapping.computer_use, adapter, wire_names)
-    if not mapping.tools and (mapping.integer_schemas is None or not _has_fractional_arguments(response)):
+    if not mapping.tools and (mapping.integer_schemas is None or not _may_have_integral_floats(response)):
         return response
     return replace(
         response, candidates=tuple(_restore_candidate(candidate, mapping) for candidate in response.candidates)
@@ -119,6 +122,7 @@ def _adapt_computer_calls(
     """Return the response with computer calls in the client's format."""
 
     def adapt(candidate: Candidate) -> Candidate:
+        """Return the candidate with its computer calls in the client's format."""
         messages = tuple(adapt_message(message, screen, adapter, wire_names) for message in candidate.messages)
         return candidate if messages == candidate.messages else replace(candidate, messages=messages, plain=False)
 
@@ -126,8 +130,8 @@ def _adapt_computer_calls(
     return response if candidates == response.candidates else replace(response, candidates=candidates, plain=False)
 
 
-def _has_fractional_arguments(response: Response) -> bool:
-    """Return whether a call may contain an integral float; usually not."""
+def _may_have_integral_floats(response: Response) -> bool:
+    """Return whether the arguments of a call may contain a float such as `1.0` where the tool wants an integer."""
     for candidate in response.candidates:
         for message in candidate.messages:
             for part in message.parts:
@@ -137,22 +141,22 @@ def _has_fractional_arguments(response: Response) -> bool:
 
 
 def _restore_candidate(candidate: Candidate, mapping: ResponseMapping) -> Candidate:
-    """Return the candidate with the client's tools."""
+    """Return the candidate with its calls naming the client's tools."""
     return replace(candidate, messages=tuple(_restore_message(message, mapping) for message in candidate.messages))
 
 
 def _restore_message(message: Message, mapping: ResponseMapping) -> Message:
-    """Return the message with the client's tools."""
+    """Return the message with its calls naming the client's tools."""
     return replace(message, parts=tuple(restore_part(part, mapping) for part in message.parts))
 
 
 def restore_part(part: Part, mapping: ResponseMapping) -> Part:
-    """Return the part, with the client's tool if it is a call."""
+    """Return a call under the name and kind of the client's tool; other parts are unchanged."""
     return _restore_call(part, mapping) if isinstance(part, ToolCall) else part
 
 
 def _restore_call(part: ToolCall, mapping: ResponseMapping) -> ToolCall:
-    """Return the call with the client's tool; malformed freeform input is kept unchanged."""
+    """Return the call under the name and kind of the client's tool; malformed freeform input stays as it is."""
     if part.name not in mapping.used_names:
         part = replace(part, name=_without_repeated_prefix(part.name, mapping))
     if (original := mapping.tools.get(part.name)) is None:
@@ -174,7 +178,7 @@ _MAX_NAME_LENGTH = 512
 
 
 def _without_repeated_prefix(name: str, mapping: ResponseMapping) -> str:
-    """Return the tool that a model meant when it repeated a prefix (`mcp__w__mcp__w__get`)."""
+    """Return the tool name that a model meant when it repeated a prefix (`mcp__w__mcp__w__get`)."""
     if name in mapping.used_names or len(name) > _MAX_NAME_LENGTH:
         return name
     candidates = [
@@ -184,7 +188,7 @@ def _without_repeated_prefix(name: str, mapping: ResponseMapping) -> str:
 
 
 def _restore_integers(call: ToolCall, mapping: ResponseMapping) -> ToolCall:
-    """Return the call with integral floats rewritten."""
+    """Return the call with integral floats (`1.0`) as integers where the tool's schema wants these."""
     if not may_need_integers(call.arguments) or (schema := integer_schema(mapping.integer_schemas, call)) is None:
         return call
     if (arguments := with_integers(call.arguments, schema)) == call.arguments:
@@ -276,12 +280,12 @@ class BufferedArguments:
         self._pieces = TextPieces()
 
     def feed(self, text: str) -> str:
-        """Buffer the next piece."""
+        """Buffer the next piece of the arguments, and return an empty text."""
         self._pieces.append(text)
         return ""
 
     def close(self) -> str:
-        """Return the converted arguments."""
+        """Return the complete arguments, converted."""
         arguments = without_nulls("".join(self._pieces), self._parameters)
         return arguments if self._integer_schema is None else with_integers(arguments, self._integer_schema)
 
@@ -306,7 +310,7 @@ class FreeformInput:
         self._incomplete_escape = ""
 
     def feed(self, text: str) -> str:
-        """Return the text of the next piece."""
+        """Return the freeform text that the next piece of the JSON arguments adds."""
         if self._done:
             return ""
         if not self._inside:
@@ -322,7 +326,7 @@ class FreeformInput:
         return "".join(self._unescape(self._incomplete_escape + text))
 
     def close(self) -> str:
-        """Return the text of buffered arguments."""
+        """Return the freeform text of arguments that had to be buffered; empty if none were."""
         if self._inside:
             return ""
         arguments = "".join(self._head)
@@ -355,7 +359,7 @@ _LOW_SURROGATES = ("dc", "dd", "de", "df")
 
 
 def _escape_size(text: str, index: int) -> int | None:
-    """Return the length of the escape at an index; None while it is incomplete."""
+    """Return the length of the JSON escape at an index; None while it is incomplete."""
     if index + 1 >= len(text):
         return None
     if text[index + 1] != "u":

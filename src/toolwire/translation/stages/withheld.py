@@ -36,7 +36,7 @@ class WithheldSignatures:
         return stripped
 
     def _strip_event(self, event: Event) -> Event:
-        """Return the event without its signature."""
+        """Return the event without its signature, and note that there was one."""
         match event:
             case PartDelta():
                 self.has_signatures = True
@@ -83,7 +83,7 @@ class WithheldSignatures:
         return candidates[0].messages if candidates else ()
 
     def _strip_part(self, part: Part) -> Part:
-        """Return the part without its signature."""
+        """Return the part without its signature, and note that there was one."""
         if not isinstance(part, _SIGNED_TYPES) or part.signature is None:
             return part
         self.has_signatures = True

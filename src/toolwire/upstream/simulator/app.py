@@ -22,9 +22,9 @@ from toolwire.upstream.simulator.model import generate_reply
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
 from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response, count_input_tokens
 from toolwire.upstream.simulator.script import Script, ScriptedTurn
-from toolwire.upstream.simulator.signatures import SignatureKey
 from toolwire.upstream.simulator.validation import (
     ProviderRejection,
+    SignatureKey,
     decode_valid_request,
     missing_key_error,
     model_not_found_error,
@@ -102,6 +102,7 @@ class Simulator:
         self._conversations = StoredConversations()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI connection, as the server calls it."""
         if scope["type"] == "lifespan":
             await run_lifespan(receive, send)
         if scope["type"] != "http":
@@ -115,7 +116,7 @@ class Simulator:
                 await http_request.send_error(rejection.error, codec)
 
     def _match_protocol(self, http_request: AsgiRequest) -> Codec:
-        """Return the protocol of the path, or else the one that the request looks like."""
+        """Return the codec of the protocol that the path belongs to, or else that the request looks like."""
         path, headers = http_request.path, http_request.headers
         for codec in self._codecs.values():
             if codec.surface.match(path) is not None:
@@ -190,7 +191,7 @@ class Simulator:
                 raise ProviderRejection(_path_not_found_error(http_request))
 
     def _check_model(self, model: str, codec: Codec) -> str:
-        """Return the model, or reject it if it is not served."""
+        """Return the name of the model, or raise `ProviderRejection` if it is not served."""
         if self._models is not None and model not in self._models:
             raise ProviderRejection(model_not_found_error(codec.name, model))
         return model
@@ -203,6 +204,7 @@ def _has_key(http_request: AsgiRequest, codec: Codec) -> bool:
 
 
 def _path_not_found_error(http_request: AsgiRequest) -> ApiError:
+    """Return the error for a path that no protocol has."""
     return ApiError(kind="not_found", message=f"Invalid URL ({http_request.method} {http_request.path})")
 
 
@@ -218,7 +220,7 @@ def _count_tokens(codec: Codec, body: bytes, route: Route) -> Any:
 
 
 def _model_in_body(body: bytes) -> str:
-    """Return the model that a body names. Older clients of Ollama call the field `name`."""
+    """Return the name of the model in a body. Older clients of Ollama call the field `name`."""
     try:
         fields = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -34,7 +34,7 @@ class AsgiRequest:
         self._send = send
 
     async def read_body(self, limit: int) -> bytes:
-        """Read the body. Rejects it if it is longer than `limit` bytes."""
+        """Read the body, or reject the request if it is longer than `limit` bytes."""
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -62,7 +62,7 @@ class AsgiRequest:
             raise ClientDisconnected
 
     async def start_response(self, status: int, content_type: str, *extra_headers: tuple[str, str]) -> None:
-        """Send status and headers."""
+        """Send the status and headers of the response."""
         headers = [
             (name.encode(), value.encode("latin-1")) for name, value in (("content-type", content_type), *extra_headers)
         ]
@@ -86,6 +86,7 @@ class AsgiRequest:
         await self.write_body(body[: len(body) // 2], more_body=True)
 
     async def send_json(self, value: Any) -> None:
+        """Send a value as a JSON response with status 200."""
         await self.send(msgspec.json.encode(value))
 
     async def send_error(self, error: ApiError, codec: Codec) -> None:

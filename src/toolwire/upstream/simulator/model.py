@@ -117,7 +117,7 @@ def _compose_text(request: Request, prompt: Prompt) -> str:
 
 
 def _compose_json(schema: object, request: Request, prompt: Prompt) -> str:
-    """Fill the schema with values from the prompt; without a schema, wrap the answer in an object."""
+    """Return JSON text that fills the schema from the prompt; without a schema, an object with the answer."""
     resolved = resolve_schema(schema, schema)
     if not resolved:
         answer = (
@@ -131,7 +131,7 @@ def _compose_json(schema: object, request: Request, prompt: Prompt) -> str:
 
 
 def _describe_results(results: Sequence[ToolResult], names: dict[str, str]) -> str:
-    """Describe each tool result in one line."""
+    """Describe the tool results in one line each; `names` gives the tool's name by call id."""
     lines = []
     for result in results:
         name = result.name or names.get(result.call_id or "", "The tool")

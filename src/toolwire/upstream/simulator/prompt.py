@@ -118,7 +118,7 @@ def _callable_tools(request: Request, choice: ToolChoice) -> tuple[CallableTool,
 
 
 def _removed_tools(messages: tuple[Message, ...]) -> set[tuple[str | None, str]]:
-    """Return namespace and name of the tools that the conversation removed and did not add again."""
+    """Return (namespace, name) of each tool that the conversation removed and did not add again."""
     removed: set[tuple[str | None, str]] = set()
     for message in messages:
         for part in message.parts:
@@ -223,7 +223,7 @@ def example_prompt(tool: _AnyTool) -> str:
 
 
 def _find_mentions(text: str, tools: tuple[_AnyTool, ...]) -> list[tuple[_AnyTool, int, int]]:
-    """Return each tool that the text names, with start and end of its name."""
+    """Return each tool that the text names, with the start and end offset of its name."""
     by_name: dict[str, _AnyTool] = {}
     for tool in tools:
         by_name.setdefault(tool.name, tool)
@@ -249,7 +249,10 @@ def _json_object_after(text: str, tool: _AnyTool, end: int) -> str:
 
 
 def _is_requested(text: str, tool: _AnyTool, start: int, end: int) -> bool:
-    """Return whether the mention requests a call. A common word needs a verb before it; negations never do."""
+    """Return whether a mention of the tool at `start` to `end` requests a call of it.
+
+    A tool name that is a common word needs a verb before it. Negated mentions never request a call.
+    """
     before = text[max(0, start - 40) : start]
     if _NEGATION.search(before):
         return False
@@ -293,11 +296,13 @@ def _freeform_input(text: str) -> str:
 
 
 def _tool_schema(tool: FunctionTool) -> Schema:
+    """Return the parameter schema of a tool, with references at its top level resolved."""
     schema = None if tool.parameters is None else msgspec.json.decode(tool.parameters)
     return resolve_schema(schema, schema)
 
 
 def _dump_json(value: Any) -> str:
+    """Encode a value as JSON text, with non-ASCII characters as they are."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -331,7 +336,7 @@ def fill_object(schema: Schema, text: str) -> dict[str, Any]:
 
 
 def _mentioned_choice(schema: Schema, text: str) -> Any:
-    """Return the value of an `enum` that the text mentions as a word."""
+    """Return the value of an `enum` that the text mentions as a word; None if there is none."""
     choices = schema.get("enum") if isinstance(schema.get("enum"), list) else None
     for choice in choices or ():
         pattern = isinstance(choice, str) and choice and rf"(?<!\w){re.escape(choice)}(?!\w)"
@@ -341,7 +346,7 @@ def _mentioned_choice(schema: Schema, text: str) -> Any:
 
 
 def _next_value(name: str, schema: Schema, names: list[str], numbers: list[str], text: str) -> Any:
-    """Take the next name or number of the text for a required property that the text does not name."""
+    """Take the next name or number of the text as the value of a required property that it does not name."""
     kind = schema_type(schema)
     if "enum" in schema or "const" in schema:
         return None
@@ -356,7 +361,7 @@ def _next_value(name: str, schema: Schema, names: list[str], numbers: list[str],
 
 
 def _take_value(candidates: list[str], schema: Schema) -> Any:
-    """Remove and return the first candidate that fits the schema."""
+    """Remove and return the first candidate that fits the schema; None if none fits."""
     for index, text in enumerate(candidates):
         if (value := _coerce(text, schema)) is not None:
             del candidates[index]

@@ -73,7 +73,7 @@ PROVIDER_TRAITS: dict[str, ProviderTraits] = {
 
 
 def signs_calls(model: str | None) -> bool:
-    """Return whether this Gemini model signs its calls."""
+    """Return whether this Gemini model adds a `thoughtSignature` to its calls."""
     return _SIGNING_MODELS.search(model or "") is not None
 
 
@@ -91,13 +91,13 @@ def is_thinking_enabled(protocol: str, request: Request) -> bool:
 
 
 def is_thinking_visible(protocol: str, request: Request) -> bool:
-    """Return whether the response shows the thinking."""
+    """Return whether the response shows the text of the thinking."""
     visibility = None if request.thinking is None else request.thinking.visibility
     return visibility in ("summary", "full") if PROVIDER_TRAITS[protocol].hides_thinking else visibility != "omitted"
 
 
 def signature_issuer(protocol: str, model: str | None) -> str:
-    """Return the vendor that signs the thinking of this model; for OpenRouter, the model's vendor."""
+    """Return the name of the vendor that signs the model's thinking; for OpenRouter, the model's own vendor."""
     if protocol != "openrouter":
         return PROVIDER_TRAITS[protocol].issuer
     vendor = (model or "").lstrip("~").partition("/")[0]
@@ -105,7 +105,7 @@ def signature_issuer(protocol: str, model: str | None) -> str:
 
 
 def call_id_prefix(protocol: str, model: str | None) -> str | None:
-    """Return the beginning of call ids. Gemini models before 3 issue none; OpenRouter passes the upstream's."""
+    """Return the prefix of call ids. Gemini models before 3 issue none; OpenRouter passes the upstream's."""
     if protocol == "gemini" and not signs_calls(model):
         return None
     if protocol == "openrouter" and signature_issuer(protocol, model) == "anthropic":

@@ -37,8 +37,7 @@ from toolwire.upstream.simulator.provider_traits import (
     signature_issuer,
     signs_calls,
 )
-from toolwire.upstream.simulator.signatures import SignatureKey, reasoning_item_id, visible_reasoning
-from toolwire.upstream.simulator.validation import ProviderRejection
+from toolwire.upstream.simulator.validation import ProviderRejection, SignatureKey, reasoning_item_id, visible_reasoning
 
 _NO_COMPUTER_TOOL = "The script has computer actions, but the request has no computer tool."
 _UNSUPPORTED_ACTION = "The script has computer actions that the request's computer tool does not support."
@@ -64,7 +63,7 @@ def build_computer_calls(
 
 
 def _computer_adapter(request: Request, protocol: str) -> tuple[ComputerUseAdapter, tuple[Computer, ...]]:
-    """Return the adapter and the declared computers of the request, native or as a function."""
+    """Return the adapter for the request's computer tool, native or a function, and the declared computers."""
     adapter = PROTOCOLS[protocol].computer_use
     if adapter is not None and (computers := computers_of(request.tools)):
         return adapter, computers
@@ -152,7 +151,7 @@ class ResponseBuilder:
         return replace(part, signature=self._key.sign(self._issuer, self._nonce, bound_text), id=item_id)
 
     def _build_call(self, call: ReplyCall, candidate: int, number: int, *, after_thinking: bool) -> ToolCall:
-        """Build a signed call."""
+        """Build a tool call with its id and signature."""
         unsigned = ToolCall(
             id=None,
             name=call.name,
@@ -176,7 +175,10 @@ class ResponseBuilder:
 
 
 def _apply_limits(parts: list[Part], request: Request) -> tuple[list[Part], Stop | None]:
-    """Cut the parts at a stop sequence or at `max_tokens`, and return which was met. Calls are never split."""
+    """Cut the parts at a stop sequence or at `max_tokens`; also return which was met, or None.
+
+    Calls are never split.
+    """
     sampling = request.sampling
     stop: Stop | None = None
     for index, part in enumerate(parts):
@@ -201,7 +203,7 @@ def _apply_limits(parts: list[Part], request: Request) -> tuple[list[Part], Stop
 
 
 def _find_stop_sequence(text: str, sequences: Sequence[str] | None) -> tuple[int, str] | None:
-    """Return position and text of the first stop sequence in the text."""
+    """Return position and text of the first stop sequence in the text; None if there is none."""
     matches = [(text.find(sequence), sequence) for sequence in sequences or () if sequence and sequence in text]
     return min(matches, default=None)
 
@@ -243,7 +245,7 @@ def count_input_tokens(request: Request) -> int:
 
 
 def _token_count(characters: int) -> int:
-    """Convert characters to tokens, rounded up."""
+    """Convert a number of characters to a number of tokens, rounded up."""
     return -(-characters // _CHARS_PER_TOKEN)
 
 

@@ -32,7 +32,7 @@ class _PatternSample:
         self._repeats = repeats
 
     def read_alternatives(self) -> str:
-        """Return a text for the first alternative, and skip the others."""
+        """Consume alternatives (`a|b`), and return a text that matches the first one."""
         first = self._read_sequence()
         while self._rest[:1] == "|":
             self._take(1)
@@ -40,12 +40,12 @@ class _PatternSample:
         return first
 
     def _take(self, size: int) -> str:
-        """Consume `size` characters of the pattern."""
+        """Consume and return the next `size` characters of the pattern."""
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
     def _read_sequence(self) -> str:
-        """Return a text for a sequence of atoms."""
+        """Consume a sequence of atoms with their quantifiers, and return a text that matches it."""
         texts: list[str] = []
         while self._rest and self._rest[0] not in "|)":
             atom = self._read_atom()
@@ -70,7 +70,7 @@ class _PatternSample:
         return min(minimum, _MAX_REPEATS)
 
     def _read_atom(self) -> str:
-        """Consume one atom and return a text for it."""
+        r"""Consume one atom of the pattern, such as `\d` or `(...)`, and return a text that matches it."""
         match self._take(1):
             case "(":
                 return self._read_group()
@@ -87,7 +87,7 @@ class _PatternSample:
                 return literal
 
     def _read_group(self) -> str:
-        """Consume a group and return a text for it."""
+        """Consume a group `(...)` and return a text that matches it."""
         if self._rest[:1] == "?":
             prefix = _GROUP_PREFIX.match(self._rest)
             if prefix is None:
@@ -98,7 +98,7 @@ class _PatternSample:
         return text
 
     def _read_class(self) -> str:
-        """Consume a character class and return one of its characters."""
+        """Consume a character class `[...]` and return one of its characters."""
         end = self._rest.index("]", 2 if self._rest[:1] == "^" else 1)
         while self._rest[end - 1] == "\\":
             end = self._rest.index("]", end + 1)
@@ -129,7 +129,7 @@ _UNION_KEYWORDS = ("anyOf", "oneOf")
 
 
 def build_example(schema: Any, root: Any = None, depth: int = 0) -> Any:
-    """Return a minimal valid value: required properties only, and the first of several choices."""
+    """Return a minimal value that is valid: required properties only, and the first of several choices."""
     root = schema if root is None else root
     schema = resolve_schema(schema, root)
     if not schema:
@@ -187,7 +187,7 @@ def resolve_schema(schema: Any, root: Any) -> Schema:
 
 
 def _resolve_pointer(pointer: str, root: Any) -> Any:
-    """Return what a JSON pointer refers to."""
+    """Return the schema that a JSON pointer refers to in `root`."""
     value = root
     for step in pointer.removeprefix("#").split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
@@ -201,7 +201,10 @@ def _first_non_null(choices: list[Any], root: Any) -> Any:
 
 
 def _merge_schemas(schema: Schema, other: Any, dropped_keyword: str = "") -> Schema:
-    """Merge two schemas; the second wins, except that properties and required names are united."""
+    """Merge two schemas; the second wins, but properties and `required` are united.
+
+    `dropped_keyword` of the first schema is left out.
+    """
     other = other if isinstance(other, dict) else {}
     merged = {**{key: value for key, value in schema.items() if key != dropped_keyword}, **other}
     if "properties" in schema and "properties" in other:
@@ -224,13 +227,13 @@ def schema_type(schema: Schema) -> str:
 
 
 def schema_properties(schema: Schema) -> dict[str, Any]:
-    """Return the properties of a schema."""
+    """Return the schemas of the properties by name."""
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
 def required_properties(schema: Schema) -> list[str]:
-    """Return the required properties, in the order of declaration."""
+    """Return the names of the required properties, in the order of declaration."""
     listed = schema.get("required")
     required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     properties = schema_properties(schema)
@@ -261,7 +264,7 @@ def _build_array(schema: Schema, root: Any, depth: int) -> list[Any]:
 
 
 def _make_distinct(value: Any, index: int) -> Any:
-    """Change a value so that it differs from its siblings, for `uniqueItems`."""
+    """Return the value changed by its index in the array, so that items differ as `uniqueItems` requires."""
     if index == 0 or isinstance(value, bool):
         return value
     return value + index if isinstance(value, int | float) else f"{value}{index}" if isinstance(value, str) else value

@@ -33,6 +33,7 @@ class ScriptedCall(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     namespace: str | None = None
 
     def to_reply_call(self) -> ReplyCall:
+        """Return the call as part of a reply, with its arguments as JSON text."""
         if self.input is not None:
             return ReplyCall(self.name, self.input, self.namespace, freeform=True)
         arguments = {} if self.arguments is None else self.arguments

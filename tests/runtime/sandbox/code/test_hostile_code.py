@@ -93,14 +93,14 @@ def test_next_program_is_unaffected(name: str) -> None:
     from toolwire.runtime.sandbox.code.tool import CodeSandbox
 
     async def both() -> tuple[ToolOutput, ToolOutput]:
-        sandbox, desk = CodeSandbox(SMALL_LIMITS), SandboxTools()
-        tool = sandbox.tool(list(desk.tools.values()))
+        sandbox, sandbox_tools = CodeSandbox(SMALL_LIMITS), SandboxTools()
+        tool = sandbox.tool(list(sandbox_tools.tools.values()))
         try:
             await sandbox.pool()
             sandbox.limits = QUICK_LIMITS if name == "time" else SMALL_LIMITS
-            first = await tool.run({"code": BOMBS[name]}, desk.context())
+            first = await tool.run({"code": BOMBS[name]}, sandbox_tools.context())
             sandbox.limits = SMALL_LIMITS
-            return first, await tool.run({"code": "await add(a=1, b=2)"}, desk.context())
+            return first, await tool.run({"code": "await add(a=1, b=2)"}, sandbox_tools.context())
         finally:
             await sandbox.close()
 
@@ -131,25 +131,25 @@ def test_huge_value_is_not_returned_to_the_model() -> None:
 
 
 def test_endless_calls_are_stopped() -> None:
-    desk = SandboxTools()
-    output = run_code("while True:\n    await add(a=1, b=1)", desk)
+    sandbox_tools = SandboxTools()
+    output = run_code("while True:\n    await add(a=1, b=1)", sandbox_tools)
     assert output.is_error
     assert "at most 30 calls" in output_text(output)
-    assert len(desk.calls) == 30
+    assert len(sandbox_tools.calls) == 30
     # Also if the code catches the exception.
-    desk = SandboxTools()
+    sandbox_tools = SandboxTools()
     output = run_code(
-        "while True:\n    try:\n        await add(a=1, b=1)\n    except RuntimeError:\n        pass", desk
+        "while True:\n    try:\n        await add(a=1, b=1)\n    except RuntimeError:\n        pass", sandbox_tools
     )
     assert output.error_kind == "code_limit"
-    assert len(desk.calls) == 30
+    assert len(sandbox_tools.calls) == 30
 
 
 def test_gathered_calls_are_limited() -> None:
-    desk = SandboxTools()
-    output = run_code("import asyncio\nawait asyncio.gather(*[add(a=i, b=i) for i in range(10_000)])", desk)
+    sandbox_tools = SandboxTools()
+    output = run_code("import asyncio\nawait asyncio.gather(*[add(a=i, b=i) for i in range(10_000)])", sandbox_tools)
     assert output.is_error
-    assert desk.calls == []
+    assert sandbox_tools.calls == []
 
 
 def test_helper_calls_count_as_calls() -> None:
@@ -168,17 +168,17 @@ def test_hostile_result_is_only_a_value() -> None:
     async def hostile(arguments: Any, calling: ToolContext) -> ToolOutput:
         return ToolOutput(content=(Text(text=hostile_text),))
 
-    desk = SandboxTools(Tool(name="hostile", description='"""\nimport os\n"""', run=hostile))
-    assert output_text(run_code("len(await hostile())", desk)) == str(len(hostile_text))
-    assert output_text(run_code("await hostile()", desk)) == hostile_text
+    sandbox_tools = SandboxTools(Tool(name="hostile", description='"""\nimport os\n"""', run=hostile))
+    assert output_text(run_code("len(await hostile())", sandbox_tools)) == str(len(hostile_text))
+    assert output_text(run_code("await hostile()", sandbox_tools)) == hostile_text
 
 
 def test_too_large_result_ends_only_the_program() -> None:
     async def huge(arguments: Any, calling: ToolContext) -> ToolOutput:
         return ToolOutput(content=(Text(text="x" * 40_000_000),))
 
-    desk = SandboxTools(Tool(name="huge", run=huge))
-    output = run_code("len(await huge())", desk)
+    sandbox_tools = SandboxTools(Tool(name="huge", run=huge))
+    output = run_code("len(await huge())", sandbox_tools)
     assert output.is_error
     assert len(output_text(output)) < 1_000
 
@@ -195,12 +195,12 @@ def test_deeply_nested_result_ends_only_the_program() -> None:
 
 
 def test_non_json_arguments_are_rejected_before_the_call() -> None:
-    desk = SandboxTools(
+    sandbox_tools = SandboxTools(
         Tool(name="any", run=SandboxTools()._say, parameters={"type": "object", "properties": {"x": {}}})
     )
-    output = run_code("class A:\n    pass\nawait any_2(x=A())", desk)
+    output = run_code("class A:\n    pass\nawait any_2(x=A())", sandbox_tools)
     assert "tools take JSON values, not MontyClassProxy" in output_text(output)
-    assert desk.calls == []
+    assert sandbox_tools.calls == []
 
 
 def test_limits_are_always_set() -> None:

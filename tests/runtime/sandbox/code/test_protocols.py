@@ -18,9 +18,9 @@ from toolwire.runtime.tool import Tool, ToolOutput
 CODE = "total = 0\nfor i in range(20):\n    total = await add(a=total, b=i)\nprint('the total is', total)"
 
 
-async def _run(tool: Tool, sandbox: CodeSandbox, desk: SandboxTools, arguments: str) -> ToolOutput:
+async def _run(tool: Tool, sandbox: CodeSandbox, sandbox_tools: SandboxTools, arguments: str) -> ToolOutput:
     try:
-        output: ToolOutput = await tool.run(json.loads(arguments), desk.context())
+        output: ToolOutput = await tool.run(json.loads(arguments), sandbox_tools.context())
         return output
     finally:
         await sandbox.close()
@@ -28,8 +28,13 @@ async def _run(tool: Tool, sandbox: CodeSandbox, desk: SandboxTools, arguments: 
 
 @pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_twenty_calls_take_one_turn(protocol: str) -> None:
-    codec, target, desk, sandbox = PROTOCOLS[protocol], Target(model="m"), SandboxTools(), CodeSandbox(SMALL_LIMITS)
-    tool = sandbox.tool(list(desk.tools.values()))
+    codec, target, sandbox_tools, sandbox = (
+        PROTOCOLS[protocol],
+        Target(model="m"),
+        SandboxTools(),
+        CodeSandbox(SMALL_LIMITS),
+    )
+    tool = sandbox.tool(list(sandbox_tools.tools.values()))
     request = Request(
         origin="",
         model="m",
@@ -50,8 +55,8 @@ def test_twenty_calls_take_one_turn(protocol: str) -> None:
     answer = codec.decode_response(wire.to_bytes(), ResponseContext(mapping=first.mapping))
     spoken = answer.candidates[0].messages
     (made,) = [part for message in spoken for part in message.parts if isinstance(part, ToolCall)]
-    output = asyncio.run(_run(tool, sandbox, desk, made.arguments))
-    assert len(desk.calls) == 20
+    output = asyncio.run(_run(tool, sandbox, sandbox_tools, made.arguments))
+    assert len(sandbox_tools.calls) == 20
     # The next request.
     result = ToolResult(call_id=made.id, name=made.name, content=output.content)
     messages = (*request.messages, *spoken, Message(role="user", parts=(result,)))

@@ -85,85 +85,91 @@ class RecordingAgent:
 
 
 def test_run_waits_and_resumes_without_repeating_calls(tmp_path: Path) -> None:
-    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
-    run = desk.run(ScriptedApprover("later"))
+    sandbox_tools = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
+    run = sandbox_tools.run(ScriptedApprover("later"))
     assert (run.stopped, run.reason) == ("waiting", "a call made by run_code is waiting for approval")
-    assert (desk.done, desk.waiting(run), len(desk.model.requests)) == (["look 1"], ["c1/1"], 1)
+    assert (sandbox_tools.done, sandbox_tools.waiting(run), len(sandbox_tools.model.requests)) == (
+        ["look 1"],
+        ["c1/1"],
+        1,
+    )
     person = ScriptedApprover("yes")
-    resumed = desk.resume(run, person)
+    resumed = sandbox_tools.resume(run, person)
     assert (resumed.stopped, resumed.text) == ("finished", "done")
-    assert desk.done == ["look 1", "pay 2", "look 3"]
+    assert sandbox_tools.done == ["look 1", "pay 2", "look 3"]
     assert [(ask.call_id, ask.tool, ask.arguments) for ask in person.requests] == [("c1/1", "pay", '{"n":2}')]
-    assert result_text(last_results(desk.model.requests[1])[0]) == "1 paid 2 3"
+    assert result_text(last_results(sandbox_tools.model.requests[1])[0]) == "1 paid 2 3"
     assert {one.call_id: one.approval for one in resumed.calls}["c1/1"] == "approved by person"
 
 
 def test_program_waits_twice_and_denial_raises_in_the_code(tmp_path: Path) -> None:
     code = "try:\n    await pay(n=1)\nexcept RuntimeError as error:\n    print(error)\nawait pay(n=2)"
-    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": code})))
-    run = desk.run(ScriptedApprover("later"))
-    again = desk.resume(run, ScriptedApprover("later"))
-    assert (again.stopped, desk.done) == ("waiting", [])
-    further = desk.resume(run, ScriptedApprover("no", "later"))
-    assert (further.stopped, desk.done, desk.waiting(run)) == ("waiting", [], ["c1/1"])
-    assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
-    assert desk.done == ["pay 2"]
-    assert "denied: pay was not run (denied by person)" in result_text(last_results(desk.model.requests[1])[0])
+    sandbox_tools = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": code})))
+    run = sandbox_tools.run(ScriptedApprover("later"))
+    again = sandbox_tools.resume(run, ScriptedApprover("later"))
+    assert (again.stopped, sandbox_tools.done) == ("waiting", [])
+    further = sandbox_tools.resume(run, ScriptedApprover("no", "later"))
+    assert (further.stopped, sandbox_tools.done, sandbox_tools.waiting(run)) == ("waiting", [], ["c1/1"])
+    assert sandbox_tools.resume(run, ScriptedApprover("yes")).stopped == "finished"
+    assert sandbox_tools.done == ["pay 2"]
+    assert "denied: pay was not run (denied by person)" in result_text(last_results(sandbox_tools.model.requests[1])[0])
 
 
 def test_running_calls_finish_before_the_program_waits(tmp_path: Path) -> None:
     batch = model_turn(model_call("run_code", {"code": GATHERED}), model_call("slowly", {"n": 9}, id="c2"))
-    desk = RecordingAgent(tmp_path, batch)
-    run = desk.run(ScriptedApprover("later", "yes"))
-    assert (run.stopped, desk.waiting(run)) == ("waiting", ["c1/0"])
-    assert sorted(desk.done) == ["begin 2", "begin 9", "end 2", "end 9", "pay 3"]
-    assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
-    assert sorted(desk.done) == ["begin 2", "begin 9", "end 2", "end 9", "pay 1", "pay 3"]
-    first, second = last_results(desk.model.requests[1])
+    sandbox_tools = RecordingAgent(tmp_path, batch)
+    run = sandbox_tools.run(ScriptedApprover("later", "yes"))
+    assert (run.stopped, sandbox_tools.waiting(run)) == ("waiting", ["c1/0"])
+    assert sorted(sandbox_tools.done) == ["begin 2", "begin 9", "end 2", "end 9", "pay 3"]
+    assert sandbox_tools.resume(run, ScriptedApprover("yes")).stopped == "finished"
+    assert sorted(sandbox_tools.done) == ["begin 2", "begin 9", "end 2", "end 9", "pay 1", "pay 3"]
+    first, second = last_results(sandbox_tools.model.requests[1])
     assert (result_text(first), result_text(second)) == ('["paid 1",2,"paid 3"]', "9")
 
 
 def test_unawaited_calls_finish_before_the_program_waits(tmp_path: Path) -> None:
     code = "try:\n    await asyncio.gather(broken(), slowly(n=1))\nexcept RuntimeError:\n    pass\nawait pay(n=2)"
-    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": f"import asyncio\n{code}"})))
-    run = desk.run(ScriptedApprover("later"))
-    assert (run.stopped, desk.done) == ("waiting", ["begin 1", "end 1"])
-    assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
-    assert desk.done == ["begin 1", "end 1", "pay 2"]
+    sandbox_tools = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": f"import asyncio\n{code}"})))
+    run = sandbox_tools.run(ScriptedApprover("later"))
+    assert (run.stopped, sandbox_tools.done) == ("waiting", ["begin 1", "end 1"])
+    assert sandbox_tools.resume(run, ScriptedApprover("yes")).stopped == "finished"
+    assert sandbox_tools.done == ["begin 1", "end 1", "pay 2"]
 
 
 def test_tool_that_is_not_resumable_does_not_wait(tmp_path: Path) -> None:
-    desk = RecordingAgent(tmp_path, model_turn(model_call("outer")))
-    run = desk.run(ScriptedApprover("later"))
-    assert (run.stopped, desk.done) == ("finished", [])
-    assert "approval was postponed, and outer can't wait for it" in result_text(last_results(desk.model.requests[1])[0])
+    sandbox_tools = RecordingAgent(tmp_path, model_turn(model_call("outer")))
+    run = sandbox_tools.run(ScriptedApprover("later"))
+    assert (run.stopped, sandbox_tools.done) == ("finished", [])
+    assert "approval was postponed, and outer can't wait for it" in result_text(
+        last_results(sandbox_tools.model.requests[1])[0]
+    )
 
 
 def test_always_still_applies_after_resuming(tmp_path: Path) -> None:
     code = "await pay(n=1)\nawait outer()\nawait slowly(n=2)\nawait pay(n=3)"
-    desk = RecordingAgent(
+    sandbox_tools = RecordingAgent(
         tmp_path, model_turn(model_call("run_code", {"code": code})), model_turn(model_call("pay", {"n": 4}, id="c2"))
     )
-    desk._more["policy"] = Policy(allow=["look", "run_code", "outer"])
-    run = desk.run(ScriptedApprover("always", "later"))
-    assert (run.stopped, desk.done) == ("waiting", ["pay 1", "pay 7"])
-    assert desk.resume(run, ScriptedApprover("yes")).stopped == "finished"
-    assert desk.done == ["pay 1", "pay 7", "begin 2", "end 2", "pay 3", "pay 4"]
+    sandbox_tools._more["policy"] = Policy(allow=["look", "run_code", "outer"])
+    run = sandbox_tools.run(ScriptedApprover("always", "later"))
+    assert (run.stopped, sandbox_tools.done) == ("waiting", ["pay 1", "pay 7"])
+    assert sandbox_tools.resume(run, ScriptedApprover("yes")).stopped == "finished"
+    assert sandbox_tools.done == ["pay 1", "pay 7", "begin 2", "end 2", "pay 3", "pay 4"]
 
 
 def test_program_and_its_calls_share_a_slot(tmp_path: Path) -> None:
-    desk = RecordingAgent(
+    sandbox_tools = RecordingAgent(
         tmp_path,
         model_turn(model_call("run_code", {"code": "await look(n=1)"})),
         limits=RunLimits(parallel=1, seconds=120),
     )
-    assert desk.run(ScriptedApprover()).stopped == "finished"
-    assert desk.done == ["look 1"]
+    assert sandbox_tools.run(ScriptedApprover()).stopped == "finished"
+    assert sandbox_tools.done == ["look 1"]
 
 
 def test_abandoned_program_is_reported_as_unfinished(tmp_path: Path) -> None:
-    desk = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
-    run = desk.run(ScriptedApprover("later"))
-    asked = msgspec.json.decode(desk.runs.find(run.id).metadata, type=RunMetadata).messages
-    (result,) = conversation(asked, read_turns(desk.runs.steps(run.id)))[-1].parts
+    sandbox_tools = RecordingAgent(tmp_path, model_turn(model_call("run_code", {"code": TWO})))
+    run = sandbox_tools.run(ScriptedApprover("later"))
+    asked = msgspec.json.decode(sandbox_tools.runs.find(run.id).metadata, type=RunMetadata).messages
+    (result,) = conversation(asked, read_turns(sandbox_tools.runs.steps(run.id)))[-1].parts
     assert result_text(result) == INTERRUPTED

@@ -23,19 +23,19 @@ async def nothing(arguments: Any, calling: ToolContext) -> None: ...
 
 
 def test_sequential_calls_return_only_the_last_value() -> None:
-    desk = SandboxTools()
-    output = run_code("total = 0\nfor i in range(20):\n    total = await add(a=total, b=i)\ntotal", desk)
+    sandbox_tools = SandboxTools()
+    output = run_code("total = 0\nfor i in range(20):\n    total = await add(a=total, b=i)\ntotal", sandbox_tools)
     assert output_text(output) == "190"
     assert not output.is_error
-    assert len(desk.calls) == 20
+    assert len(sandbox_tools.calls) == 20
 
 
 def test_gathered_calls_run_concurrently_up_to_a_limit() -> None:
-    desk = SandboxTools()
-    desk.batch_size = SMALL_LIMITS.concurrency
+    sandbox_tools = SandboxTools()
+    sandbox_tools.batch_size = SMALL_LIMITS.concurrency
     code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=i) for i in range(20)]))"
-    assert output_text(run_code(code, desk)) == "380"
-    assert desk.peak_running == SMALL_LIMITS.concurrency
+    assert output_text(run_code(code, sandbox_tools)) == "380"
+    assert sandbox_tools.peak_running == SMALL_LIMITS.concurrency
 
 
 def test_functions_that_call_tools_run_concurrently() -> None:
@@ -46,9 +46,9 @@ async def twice(n: int) -> int:
     return await add(a=first, b=first)
 await asyncio.gather(twice(1), twice(2))
 """
-    desk = SandboxTools()
-    assert output_text(run_code(code, desk)) == "[4,8]"
-    assert desk.peak_running == 2
+    sandbox_tools = SandboxTools()
+    assert output_text(run_code(code, sandbox_tools)) == "[4,8]"
+    assert sandbox_tools.peak_running == 2
 
 
 def test_printed_text_and_value_are_returned() -> None:
@@ -61,9 +61,9 @@ def test_printed_text_and_value_are_returned() -> None:
 
 
 def test_text_results_and_renamed_tools() -> None:
-    desk = SandboxTools()
-    assert output_text(run_code("(await say_it()).upper()", desk)) == "HELLO"
-    assert desk.calls == [("say-it", {})]
+    sandbox_tools = SandboxTools()
+    assert output_text(run_code("(await say_it()).upper()", sandbox_tools)) == "HELLO"
+    assert sandbox_tools.calls == [("say-it", {})]
 
 
 def test_failed_call_can_be_caught() -> None:
@@ -77,11 +77,11 @@ def test_failed_call_can_be_caught() -> None:
 
 
 def test_call_without_await_is_never_made() -> None:
-    desk = SandboxTools()
-    output = run_code("add(a=1, b=2)\n1", desk)
+    sandbox_tools = SandboxTools()
+    output = run_code("add(a=1, b=2)\n1", sandbox_tools)
     assert output.error_kind == "code_types"
-    run_code("x = [add(a=1, b=2)]\n1", desk)
-    assert desk.calls == []
+    run_code("x = [add(a=1, b=2)]\n1", sandbox_tools)
+    assert sandbox_tools.calls == []
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_call_without_await_is_never_made() -> None:
     ],
 )
 def test_errors_are_reported_for_the_model_to_fix(code: str, kind: str, message: str) -> None:
-    desk = SandboxTools()
-    output = run_code(code, desk)
+    sandbox_tools = SandboxTools()
+    output = run_code(code, sandbox_tools)
     assert (output.is_error, output.error_kind) == (True, kind)
     assert message in output_text(output)
-    assert desk.calls == []
+    assert sandbox_tools.calls == []
 
 
 def test_text_printed_before_an_error_is_kept() -> None:
@@ -205,14 +205,16 @@ first + [Counter().add(), f"{2:03d}", {k: v for k, v in [(1, 2)]}, (lambda: 4)()
     assert output_text(run_code(code)) == '["three",5,true,7,1,1,"002",{"1":2},4,1]'
 
 
-async def _interrupted(code: str, desk: SandboxTools, memory: InMemorySteps, limits: CodeLimits) -> None:
+async def _interrupted(code: str, sandbox_tools: SandboxTools, memory: InMemorySteps, limits: CodeLimits) -> None:
     from toolwire.runtime.sandbox.code.tool import SnapshotStore
 
     sandbox = CodeSandbox(limits, SnapshotStore(lambda _: memory, b"k" * 32))
-    running = asyncio.ensure_future(sandbox.tool(list(desk.tools.values())).run({"code": code}, desk.context()))
+    running = asyncio.ensure_future(
+        sandbox.tool(list(sandbox_tools.tools.values())).run({"code": code}, sandbox_tools.context())
+    )
     try:
-        await desk.stopped.wait()
-        await wait_until_async(lambda: desk.running == 0)  # calls that were started are finished
+        await sandbox_tools.stopped.wait()
+        await wait_until_async(lambda: sandbox_tools.running == 0)  # calls that were started are finished
         await run_event_loop()
         assert not running.done()
         running.cancel()
@@ -236,75 +238,75 @@ print("ended")
 
 @pytest.mark.parametrize("done", [0, 1, 4])
 def test_resumed_run_repeats_no_call(done: int) -> None:
-    desk, memory = SandboxTools(), InMemorySteps()
-    desk.stop_at = done
-    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
-    assert len(desk.calls) == done
-    desk.stop_at = None
-    assert output_text(run_code(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
-    assert [arguments["b"] for _, arguments in desk.calls] == [0, 1, 2, 3, 4, 5]
+    sandbox_tools, memory = SandboxTools(), InMemorySteps()
+    sandbox_tools.stop_at = done
+    asyncio.run(_interrupted(LONG, sandbox_tools, memory, SMALL_LIMITS))
+    assert len(sandbox_tools.calls) == done
+    sandbox_tools.stop_at = None
+    assert output_text(run_code(LONG, sandbox_tools, memory=memory)) == "begun\nended\n[15,true]"
+    assert [arguments["b"] for _, arguments in sandbox_tools.calls] == [0, 1, 2, 3, 4, 5]
 
 
 def test_only_unfinished_gathered_calls_are_made_again() -> None:
     code = "import asyncio\nsum(await asyncio.gather(*[add(a=i, b=0) for i in range(6)]))"
-    desk, memory = SandboxTools(), InMemorySteps()
-    desk.stop_at = 3
-    asyncio.run(_interrupted(code, desk, memory, SMALL_LIMITS))
-    desk.stop_at = None
-    assert output_text(run_code(code, desk, memory=memory)) == "15"
-    assert sorted(arguments["a"] for _, arguments in desk.calls) == [0, 1, 2, 3, 4, 5]
+    sandbox_tools, memory = SandboxTools(), InMemorySteps()
+    sandbox_tools.stop_at = 3
+    asyncio.run(_interrupted(code, sandbox_tools, memory, SMALL_LIMITS))
+    sandbox_tools.stop_at = None
+    assert output_text(run_code(code, sandbox_tools, memory=memory)) == "15"
+    assert sorted(arguments["a"] for _, arguments in sandbox_tools.calls) == [0, 1, 2, 3, 4, 5]
 
 
 def test_calls_after_the_last_snapshot_are_not_repeated() -> None:
-    desk, memory = SandboxTools(), InMemorySteps()
-    desk.stop_at = 3
-    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
-    desk.stop_at = None
+    sandbox_tools, memory = SandboxTools(), InMemorySteps()
+    sandbox_tools.stop_at = 3
+    asyncio.run(_interrupted(LONG, sandbox_tools, memory, SMALL_LIMITS))
+    sandbox_tools.stop_at = None
     # As if stopped right after a call: its outcome is recorded, but the program still waits for it.
     memory.intents.pop(next(name for name in reversed(memory.intents) if "/call/" in name))
     memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
-    assert output_text(run_code(LONG, desk, memory=memory)) == "begun\nended\n[15,true]"
-    assert [arguments["b"] for _, arguments in desk.calls] == [0, 1, 2, 3, 4, 5]
+    assert output_text(run_code(LONG, sandbox_tools, memory=memory)) == "begun\nended\n[15,true]"
+    assert [arguments["b"] for _, arguments in sandbox_tools.calls] == [0, 1, 2, 3, 4, 5]
 
 
 def test_limits_count_across_interruptions() -> None:
-    desk, memory = SandboxTools(), InMemorySteps()
-    desk.stop_at = 4
-    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
-    desk.stop_at = None
+    sandbox_tools, memory = SandboxTools(), InMemorySteps()
+    sandbox_tools.stop_at = 4
+    asyncio.run(_interrupted(LONG, sandbox_tools, memory, SMALL_LIMITS))
+    sandbox_tools.stop_at = None
     few = CodeLimits(
         memory_bytes=SMALL_LIMITS.memory_bytes, seconds=SMALL_LIMITS.seconds, calls=5, output_characters=2_000
     )
-    assert "at most 5 calls" in output_text(run_code(LONG, desk, few, memory))
+    assert "at most 5 calls" in output_text(run_code(LONG, sandbox_tools, few, memory))
 
 
 @pytest.mark.parametrize("part", ["intents", "outcomes"])
 def test_tampered_steps_are_rejected(part: str) -> None:
-    desk, memory = SandboxTools(), InMemorySteps()
-    desk.stop_at = 3
-    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
-    desk.stop_at = None
+    sandbox_tools, memory = SandboxTools(), InMemorySteps()
+    sandbox_tools.stop_at = 3
+    asyncio.run(_interrupted(LONG, sandbox_tools, memory, SMALL_LIMITS))
+    sandbox_tools.stop_at = None
     kept: dict[str, bytes] = getattr(memory, part)
     last = [name for name in kept if "/code/" in name or part == "outcomes"][-1]
     kept[last] = kept[last][:-1] + bytes([kept[last][-1] ^ 1])
     if part == "outcomes":
         # The outcome is read only while the program waits for it.
         memory.intents.pop(next(name for name in reversed(memory.intents) if "/code/" in name))
-    made = len(desk.calls)
+    made = len(sandbox_tools.calls)
     with pytest.raises(ToolError, match="not written by this run") as fault:
-        run_code(LONG, desk, memory=memory)
+        run_code(LONG, sandbox_tools, memory=memory)
     assert fault.value.kind == "snapshot"
-    assert len(desk.calls) == made
+    assert len(sandbox_tools.calls) == made
 
 
 def test_snapshot_of_another_call_or_key_is_rejected() -> None:
-    desk, memory = SandboxTools(), InMemorySteps()
-    desk.stop_at = 1
-    asyncio.run(_interrupted(LONG, desk, memory, SMALL_LIMITS))
-    desk.stop_at = None
+    sandbox_tools, memory = SandboxTools(), InMemorySteps()
+    sandbox_tools.stop_at = 1
+    asyncio.run(_interrupted(LONG, sandbox_tools, memory, SMALL_LIMITS))
+    sandbox_tools.stop_at = None
     moved = InMemorySteps()
     moved.intents = {name.replace("run/1", "run/2"): intent for name, intent in memory.intents.items()}
     with pytest.raises(ToolError, match="not written by this run"):
-        run_code(LONG, desk, memory=moved, name="run/2")
+        run_code(LONG, sandbox_tools, memory=moved, name="run/2")
     with pytest.raises(ToolError, match="not written by this run"):
-        run_code(LONG, desk, memory=memory, key=b"x" * 32)
+        run_code(LONG, sandbox_tools, memory=memory, key=b"x" * 32)

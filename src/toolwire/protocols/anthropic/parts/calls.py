@@ -81,7 +81,7 @@ _SENT_AS_SERVER_RESULT = "server-side result of another provider, sent as a serv
 
 
 def decode_tool_use(block: ToolUseBlock) -> ToolCall:
-    """Decode a tool call of the client or the server; the usual form takes a fast path."""
+    """Decode a `tool_use` or `server_tool_use` block; one with only the usual fields takes a fast path."""
     is_server = type(block) is ServerToolUseBlock
     is_plain = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
     arguments = "" if block.input is UNSET else str(block.input, "utf-8")
@@ -102,7 +102,7 @@ def decode_tool_use(block: ToolUseBlock) -> ToolCall:
 
 
 def _decode_caller(shape: CallerShape | UnsetType) -> Caller | None:
-    """Decode `caller`."""
+    """Decode `caller`, which tells whether the model or a program that it wrote made the call."""
     if shape is UNSET:
         return None
     return Caller(kind=shape.type, id=unset_to_none(shape.tool_id), **collect_extras(shape, FAMILY))
@@ -150,7 +150,7 @@ def decode_server_result(shape: ServerResultShape) -> ToolResult:
 
 
 def _decode_hosted_use(tool_name: str, value: Any, id: str) -> HostedUse | None:
-    """Decode a hosted tool's call or result in canonical form, None for other tools."""
+    """Decode a hosted tool's call or result in vendor-neutral terms; None if the tool has none."""
     kind = _HOSTED_KINDS.get(tool_name.removesuffix("_tool_result"))
     return None if kind is None else decode_hosted_use(kind, value, id=id)
 
@@ -175,21 +175,25 @@ def decode_change(shape: ChangeShape, path: str) -> ToolChange:
         server=unset_to_none(reference.server_name),
         kind="function" if reference.type == "tool_reference" else "server",
         at="/tool",
-        **collect_extras(reference, FAMILY, f"anthropic:type:{reference.type}", *_absence_form(reference.name)),
+        **collect_extras(reference, FAMILY, f"anthropic:type:{reference.type}", *_missing_name_token(reference.name)),
     )
     return ToolChange(add=(tool,), **extras) if shape.type == "tool_addition" else ToolChange(remove=(tool,), **extras)
 
 
-def _absence_form(name: str | UnsetType) -> tuple[str, ...]:
-    """Return the wire form of a reference without a name."""
+def _missing_name_token(name: str | UnsetType) -> tuple[str, ...]:
+    """Return the wire-form token that records a missing `name`, or an empty tuple if there is a name."""
     return ("anthropic:absent:name",) if name is UNSET else ()
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Collect the readable text of a JSON value for targets that cannot use the value itself."""
+    """Join the readable strings of a JSON value, for targets that cannot use the value itself; None if none.
+
+    Text beyond `limit` characters is cut.
+    """
     texts: list[str] = []
 
     def walk(value: object, *, readable: bool) -> None:
+        """Collect the strings in a value; `readable` tells whether its field holds text for people."""
         if isinstance(value, str) and readable:
             texts.append(value)
         elif isinstance(value, dict):
@@ -232,7 +236,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """Encode the arguments of another protocol's call as an object, which the provider requires."""
+    """Encode the arguments of another protocol's call; anything but an object, which is required, is wrapped."""
     if part.native is not None:
         plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.shape == "freeform":
@@ -249,14 +253,14 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
 
 
 def wrap_invalid_arguments(arguments: str) -> bytes:
-    """Wrap arguments that are not an object in one."""
+    """Return a JSON object that holds arguments which are not an object themselves."""
     return msgspec.json.encode({"_raw": arguments})
 
 
 def _encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode a call that a provider ran."""
+    """Encode a call that a provider ran itself; for the model, another provider's call becomes text."""
     if not plan.same_protocol and plan.for_client:
-        return _encode_foreign_server_call(part, located_part, plan)
+        return _encode_foreign_call_for_client(part, located_part, plan)
     if not plan.same_protocol:
         plan.report.approximated(located_part.path, "", "server-side call of another provider, sent as text")
         return TextBlock(text=hosted_call_as_text(part))
@@ -275,8 +279,8 @@ def _encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encodin
     return encode_with_extras(shape, part, FAMILY)
 
 
-def _encode_foreign_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode a call that another provider ran for a client, None if it has no equivalent."""
+def _encode_foreign_call_for_client(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a call that a non-Anthropic provider ran, to show it to the client; None without equivalent."""
     if is_mcp_part(part):
         plan.report.approximated(located_part.path, "", _SENT_AS_SERVER_CALL)
         input_json = Raw(part.arguments.encode()) if isinstance(parse_json(part.arguments), dict) else Raw(b"{}")
@@ -290,16 +294,16 @@ def _encode_foreign_server_call(part: ToolCall, located_part: LocatedPart, plan:
 
 
 def _encode_caller(caller: Caller | None) -> Any:
-    """Encode `caller` of a call or result, UNSET without one."""
+    """Encode `caller`, which made the call: the model or a program; UNSET without one."""
     if caller is None:
         return UNSET
     return encode_with_extras(CallerShape(type=caller.kind, tool_id=none_to_unset(caller.id)), caller, FAMILY)
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode the result of a call that a provider ran."""
+    """Encode the result of a call that a provider ran; for the model, another provider's result becomes text."""
     if not plan.same_protocol and plan.for_client:
-        return _encode_foreign_server_result(part, located_part, plan)
+        return _encode_foreign_result_for_client(part, located_part, plan)
     content = part.content[0] if part.content else None
     if not plan.same_protocol:
         text = content.gist if isinstance(content, OpaquePart) else None
@@ -316,8 +320,8 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Enco
     return encode_with_extras(shape, part, FAMILY)
 
 
-def _encode_foreign_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode a result of another provider for a client, None if it has no equivalent."""
+def _encode_foreign_result_for_client(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> Any:
+    """Encode a result from a non-Anthropic provider's own tool, to show it to the client; None if impossible."""
     failed = part.status != "ok"
     if is_mcp_part(part):
         plan.report.approximated(located_part.path, "", _SENT_AS_SERVER_RESULT)
@@ -332,7 +336,7 @@ def _encode_foreign_server_result(part: ToolResult, located_part: LocatedPart, p
 
 
 def encode_hosted_call(use: HostedUse, plan: EncodingPlan) -> Any:
-    """Encode another provider's hosted tool call as a `server_tool_use` for a client."""
+    """Encode a non-Anthropic provider's hosted tool call as a `server_tool_use` to show to the client."""
     arguments: dict[str, Any] = {}
     if use.queries:
         arguments["query"] = "; ".join(use.queries)
@@ -346,7 +350,10 @@ def encode_hosted_call(use: HostedUse, plan: EncodingPlan) -> Any:
 
 
 def encode_hosted_result(use: HostedUse, located_part: LocatedPart, plan: EncodingPlan, *, failed: bool = False) -> Any:
-    """Encode another provider's hosted tool result; encrypted fields that the provider checks are empty."""
+    """Encode a non-Anthropic provider's hosted tool result to show to the client.
+
+    Encrypted fields, which only Anthropic could fill, are empty.
+    """
     content: Any
     match use.kind:
         case "web_search" | "web_fetch" if failed:
@@ -376,12 +383,12 @@ def _encode_page(page: Citation) -> dict[str, Any]:
 
 
 def _server_id(id: str) -> str:
-    """Return a valid id of a server tool call."""
+    """Return the id with the `srvtoolu_` prefix and characters that server tool calls require."""
     return id if id.startswith("srvtoolu_") else "srvtoolu_" + _ILLEGAL.sub("", id)
 
 
 def _mcp_id(id: str | None) -> str:
-    """Return a valid id of an MCP call."""
+    """Return the id with the `mcptoolu_` prefix and characters that MCP calls require."""
     return id if id is not None and id.startswith("mcptoolu_") else "mcptoolu_" + _ILLEGAL.sub("", id or "tw")
 
 
@@ -395,7 +402,7 @@ def encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encodi
 
 
 def encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode a tool change, None for another protocol's: all tools are declared from the start."""
+    """Encode a tool change of an Anthropic client; None for other protocols, whose tools are all declared at start."""
     if not plan.same_protocol:
         plan.report.approximated(located_part.path, "", "tools that are loaded later are declared from the start")
         return None

@@ -76,7 +76,7 @@ _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
 
 
 def decode_citation(raw: Raw) -> Citation:
-    """Decode a citation; its location goes to the extras."""
+    """Decode a citation; Anthropic's location fields go to the extras (fields without canonical counterpart)."""
     shape = _read_citation(raw)
     return Citation(
         url=unset_to_none(shape.url),
@@ -89,10 +89,10 @@ def decode_citation(raw: Raw) -> Citation:
 def encode_foreign_citation(
     citation: Citation, path: SourcePath, target: str, plan: EncodingPlan
 ) -> dict[str, Any] | None:
-    """Encode another protocol's citation for a client, as a web search citation of the complete text.
+    """Encode another protocol's citation as a web search citation of the complete text.
 
-    Return None, and report it, for a provider, which accepts only citations that it issued. `target` is the pointer of
-    the encoded citation.
+    Only clients accept it. For a provider, which accepts only citations that it issued, report a loss and return None.
+    `target` is the pointer of the encoded citation.
     """
     if citation.url is None or not plan.for_client:
         plan.report.dropped(path, "", "citations are only valid for their issuer")
@@ -162,7 +162,7 @@ def _decode_document(block: DocumentBlock) -> Media:
 
 
 def _decode_source(shape: SourceShape) -> tuple[Source, str | None]:
-    """Decode the source and media type of an image or document."""
+    """Decode the source of an image or document; return it and its media type."""
     extras = collect_extras(shape, FAMILY)
     media_type = unset_to_none(shape.media_type)
     match shape.type:
@@ -206,7 +206,7 @@ def _decode_redacted(block: RedactedBlock) -> Reasoning:
 
 
 def _decode_tool_result(block: ToolResultBlock) -> ToolResult:
-    """Decode a tool result; the usual form with string content takes a fast path."""
+    """Decode a tool result; one with string content and no optional fields takes a fast path."""
     is_plain = block.unknown is UNSET and block.nulls is UNSET and block.toolset_name is UNSET
     if is_plain and type(block.content) is str and block.is_error is UNSET and block.cache_control is UNSET:
         return ToolResult(
@@ -230,7 +230,7 @@ def _decode_tool_result(block: ToolResultBlock) -> ToolResult:
 
 
 def _decode_unknown(variant: UnknownVariant) -> Part:
-    """Decode a block without a typed shape; unknown types become opaque parts."""
+    """Decode a block that the typed wire objects do not cover; a block of unknown type becomes opaque."""
     match variant.tag:
         case "mcp_tool_use":
             return decode_mcp_use(read_mcp_use(variant.body, variant.path))
@@ -260,7 +260,7 @@ _DECODERS: dict[type, Any] = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan, first_index: int = 0) -> list[Any]:
-    """Encode parts as blocks, of which the first gets the index `first_index`."""
+    """Encode parts as blocks; `first_index` is the index of the first block in its message."""
     blocks: list[Any] = []
     for located_part in located_parts:
         plan.output_index = first_index + len(blocks)
@@ -303,7 +303,7 @@ def _encode_citations(part: Text, located_part: LocatedPart, plan: EncodingPlan)
 
 
 def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode an image or document, None if it cannot be sent."""
+    """Encode an image or document; report it and return None if it cannot be sent."""
     if plan.for_client and not plan.same_protocol:
         plan.report.dropped(located_part.path, "", "responses of the target cannot contain media")
         return None
@@ -325,7 +325,7 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 
 
 def _encode_source(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode the source of an image or document, None if the provider does not support it."""
+    """Encode the source of an image or document; report it and return None if the provider rejects it."""
     source, media_type = part.source, none_to_unset(part.media_type)
     match source:
         case Inline() if plan.same_protocol or part.media_type in IMAGE_TYPES or part.media_type == "application/pdf":
@@ -367,7 +367,7 @@ def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> A
 
 
 def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode reasoning that Anthropic signed; the provider rejects any other."""
+    """Encode reasoning that Anthropic signed; the provider rejects any other, which is reported as lost."""
     signature = part.signature
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
@@ -387,7 +387,7 @@ def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: Encoding
 
 
 def _encode_foreign_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> ThinkingBlock | None:
-    """Encode reasoning without Anthropic's signature, which only a client accepts."""
+    """Encode reasoning without Anthropic's signature, which only a client accepts; None for a provider."""
     if not plan.for_client:
         plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return None
@@ -399,7 +399,7 @@ def _encode_foreign_reasoning(part: Reasoning, located_part: LocatedPart, plan: 
 
 
 def _join_reasoning(part: Reasoning, separator: str) -> str:
-    """Return the text of all reasoning blocks."""
+    """Join the texts of all blocks of a reasoning part with `separator`."""
     return separator.join([block.text for block in part.content if isinstance(block, ReasoningText)])
 
 
@@ -439,7 +439,7 @@ def _encode_result_content(
 
 
 def _select_text(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[LocatedPart]:
-    """Replace media by a text summary: the provider accepts only text in a failed result."""
+    """Replace media by text summaries, since the provider accepts only text in a failed result."""
     for located_part in located_parts:
         if isinstance(located_part.part, Media):
             plan.report.dropped(located_part.path, "", "failed results of the target are text only")
@@ -451,7 +451,7 @@ def _select_text(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[L
 
 
 def _encode_result_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
-    """Encode the content of a result, with a text summary for media that the provider does not support."""
+    """Encode the parts of a result as blocks; media that the provider rejects become text summaries."""
     blocks: list[Any] = []
     for located_part in located_parts:
         encoded = encode_parts([located_part], plan)
@@ -462,7 +462,7 @@ def _encode_result_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -
 
 
 def _encode_result_string(part: ToolResult, plan: EncodingPlan) -> str | None:
-    """Return the content as a plain string, None if it is more than that."""
+    """Return the content of a result if it can be sent as one string, else None."""
     if part.content is None or len(part.content) != 1:
         return None
     text = part.content[0]
@@ -472,8 +472,8 @@ def _encode_result_string(part: ToolResult, plan: EncodingPlan) -> str | None:
     return text.text if isinstance(text, Text) else None
 
 
-def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report a settings change; for Anthropic clients, the message encodes it."""
+def _report_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a settings change; for Anthropic clients, the message encoder handles it instead."""
     if not plan.same_protocol:
         report_setting_change(part, located_part.path, plan)
 
@@ -484,13 +484,13 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
     return TextBlock(text=part.text) if part.text else None
 
 
-def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Drop a reference to an item that another provider stores."""
+def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a reference to an item that another provider stores."""
     plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode an opaque part: unchanged for Anthropic, else as tool use or text."""
+    """Encode an opaque part: Anthropic's own unchanged, any other as its tool use or readable text."""
     if part.protocol == FAMILY:
         return part.body
     if part.called and plan.for_client:
@@ -515,8 +515,8 @@ _ENCODERS: dict[type, Any] = {
     ToolResult: _encode_result,
     ToolRef: encode_tool_reference,
     ToolChange: encode_change,
-    SettingChange: _encode_setting,
+    SettingChange: _report_setting,
     Refusal: _encode_refusal,
-    ItemRef: _encode_item_reference,
+    ItemRef: _report_item_reference,
     OpaquePart: _encode_opaque,
 }

@@ -41,7 +41,7 @@ def decode_messages(messages: list[MessageShape]) -> tuple[Message, ...]:
 
 
 def _decode_message(shape: MessageShape, index: int) -> Message:
-    """Decode one message; its index is for error messages."""
+    """Decode one message; `index` is its position for error messages."""
     role = _ROLES.get(shape.role)
     if role is None:
         raise DecodeError(FAMILY, f"/messages/{index}/role", "user, assistant or system", repr(shape.role))
@@ -74,12 +74,12 @@ def _decode_setting(shape: SettingsShape) -> SettingChange:
 
 
 def is_call_id(message: Message) -> bool:
-    """Tell whether the message's id equals that of a call in it, and so is not lost."""
+    """Tell whether the message's id equals the id of a call in it, so that dropping the former loses nothing."""
     return any(isinstance(part, ToolCall) and part.id == message.id for part in message.parts)
 
 
 def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
-    """Encode `system`, including leading system messages of another protocol's request."""
+    """Encode `system`; for other protocols it includes the first `lifted_count` messages, which are system text."""
     system = request.system
     if plan.same_protocol and system is not None and _is_string(system, request):
         return system[0].text
@@ -96,7 +96,7 @@ def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> An
 
 
 def _is_string(system: tuple[Text, ...], request: Request) -> bool:
-    """Tell whether the client sent `system` as a string."""
+    """Tell whether the client sent `system` as a string, not as a list of blocks."""
     return len(system) == 1 and "anthropic:system:string" in request.wire_form
 
 
@@ -112,7 +112,7 @@ def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
 
 
 def lacks_thinking(messages: list[Any]) -> bool:
-    """Tell whether tool results are sent for calls without the thinking before them.
+    """Tell whether the messages end with tool results whose calls have no thinking block before them.
 
     With thinking enabled the provider rejects such a request: the thinking since the last user message must be resent,
     and thinking cannot start in between.
@@ -149,7 +149,7 @@ def append_continue_prompt(messages: list[Any], report: LossReport) -> None:
 
 
 def trim_prefill(blocks: list[Any], path: SourcePath, plan: EncodingPlan) -> None:
-    """Strip trailing whitespace from the last assistant text, which the provider rejects."""
+    """Strip trailing whitespace, which the provider rejects, from a final assistant text; report the change."""
     last = blocks[-1]
     if isinstance(last, TextBlock) and last.text != (trimmed := last.text.rstrip()):
         plan.report.approximated(path, "", "trailing whitespace removed: the target rejects it")
@@ -157,7 +157,7 @@ def trim_prefill(blocks: list[Any], path: SourcePath, plan: EncodingPlan) -> Non
 
 
 def _encode_message(message: Message, turn: Turn, plan: EncodingPlan) -> Any:
-    """Encode a message of an Anthropic client."""
+    """Encode one message that came from an Anthropic client."""
     shape = MessageShape(role=message.role, clear_at=none_to_unset(message.clear_at))
     only = message.parts[0] if len(message.parts) == 1 else None
     if STRING in message.wire_form and isinstance(only, Text) and not only.cache and not only.extras:
@@ -176,7 +176,7 @@ def _encode_message(message: Message, turn: Turn, plan: EncodingPlan) -> Any:
 
 
 def _encode_reminder(turn: Turn, plan: EncodingPlan) -> list[Any]:
-    """Encode a system message within the conversation as user text: not every model accepts the role there."""
+    """Encode a system message within the conversation as user text, since not all models accept it there."""
     blocks = encode_parts(turn.parts, plan)
     if not blocks:
         return []

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 
 from toolwire.canonical.content import Data, Media, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
-from toolwire.codec.encoding.ids import is_derived_id
 from toolwire.codec.encoding.media import media_summary, summarize_binary
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import wrap_freeform_input
-from toolwire.codec.encoding.turns import LocatedPart
+from toolwire.codec.encoding.turns import LocatedPart, is_derived_id
 from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import decode_json
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, make_extra
@@ -38,7 +37,10 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def is_before_gemini_3(plan: EncodingPlan) -> bool:
-    """Check for a model older than Gemini 3: it checks no signatures and takes no media in results."""
+    """Check whether the target model is older than Gemini 3.
+
+    Such a model checks no signatures and takes no media in results.
+    """
     return plan.target.model is not None and _BEFORE_GEMINI_3.search(plan.target.model) is not None
 
 
@@ -46,7 +48,7 @@ def is_before_gemini_3(plan: EncodingPlan) -> bool:
 
 
 def sibling_extras(part: PartShape, field_case: FieldCase, *, has_signature: bool = True) -> dict[str, Any]:
-    """Collect fields beside the data of a part that have no canonical counterpart there."""
+    """Collect the extras of a part: fields next to its data field that have no canonical counterpart."""
     extras: list[dict[str, Any]] = []
     if part.thought_signature is not UNSET and (not has_signature or is_dummy(part.thought_signature)):
         extras.append(make_extra(field_case.source_pointer("thoughtSignature"), part.thought_signature))
@@ -79,13 +81,16 @@ def part_extras(
     kind: str,
     part: PartShape,
     field_case: FieldCase,
-    inner: tuple[Any, str],
+    data_object: tuple[Any, str],
     wire_form: tuple[str, ...] = (),
     *other_extras: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the `extras` and `wire_form` arguments for a part and its data object."""
-    extras = field_case.extras_and_form(kind, (part, ""), inner, wire_form=wire_form)
-    siblings = sibling_extras(part, field_case, has_signature=inner[1] != "functionResponse")
+    """Return the `extras` and `wire_form` arguments for a part.
+
+    `data_object` is the wire object of its data field, with the name of that field. `kind` names the canonical class.
+    """
+    extras = field_case.extras_and_form(kind, (part, ""), data_object, wire_form=wire_form)
+    siblings = sibling_extras(part, field_case, has_signature=data_object[1] != "functionResponse")
     return merge_extras(extras, siblings, *other_extras) if siblings or other_extras else extras
 
 
@@ -113,7 +118,7 @@ def decode_result(part: PartShape, field_case: FieldCase, decode_media: Any) -> 
 
 
 def _decode_response(raw: Any, location: str) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
-    """Decode a response object into content, a failure flag and wire-form tokens.
+    """Decode a response object; return its content, whether it is a failure, and wire-form tokens.
 
     By convention text is under `output` or `result`, and a failure under `error`. Any other object becomes JSON data.
     """
@@ -139,7 +144,7 @@ def _decode_response(raw: Any, location: str) -> tuple[tuple[Part, ...] | None, 
 
 
 def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode a call of a client-side function."""
+    """Encode a call of a client-side function as parts."""
     id = part.id
     if not plan.same_protocol:
         id = None if not id or is_derived_id(id) else plan.call_id(id)
@@ -154,7 +159,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
 
 
 def with_signature(shape: PartShape, part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> PartShape:
-    """Set the thought signature of a part, or report that it belongs to another issuer."""
+    """Return the part with the thought signature of its call; report one that Google did not issue."""
     if part.signature is not None:
         if part.signature.issuer == ISSUER:
             shape.thought_signature = part.signature.data
@@ -166,7 +171,7 @@ def with_signature(shape: PartShape, part: ToolCall, located_part: LocatedPart, 
 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report fields of a foreign call that Gemini does not have."""
+    """Report as losses the fields of another protocol's call that Gemini does not have."""
     if part.caller is not None and part.caller.kind != "direct":
         plan.report.dropped(located_part.path, "caller", "the target has no programs that call tools")
     for field in ("toolset", "asynchronous", "cache"):
@@ -175,7 +180,7 @@ def _report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) 
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """Encode arguments as a JSON object, wrapping anything else."""
+    """Encode the arguments of a call as a JSON object; anything else is wrapped in one."""
     if part.native is not None:
         plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.shape == "freeform":
@@ -192,7 +197,7 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingP
 
 
 def encode_fast_result(part: ToolResult, call: ToolCall, plan: EncodingPlan) -> PartShape | None:
-    """Encode the result of this call if it is plain text; return None for any other."""
+    """Encode a result of `call` that is one plain text; return None for any other."""
     content = part.content
     if part.status != "ok" or part.extras or part.cache is not None or part.caller is not None or part.toolset:
         return None
@@ -216,7 +221,7 @@ def is_bare_text(text: Text) -> bool:
 
 
 def encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, encode_parts: Any) -> list[Any]:
-    """Encode a result, followed by its media where the model takes them only as sibling parts."""
+    """Encode a result as parts; media come after it for models that do not take them inside it."""
     if plan.same_protocol:
         return _encode_same_protocol_result(part, located_part, plan, encode_parts)
     _report_result(part, located_part, plan)
@@ -237,7 +242,7 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPla
 def _encode_result_content(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, encode_parts: Any
 ) -> tuple[list[Any], list[Any]]:
-    """Encode the content of a result as two lists: texts or raw JSON, and media parts."""
+    """Encode the content of a result; return its texts or raw JSON values, and its media parts."""
     inner_parts = [
         LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
     ]
@@ -264,7 +269,7 @@ def _encode_result_content(
 
 
 def _encode_response(part: ToolResult, texts: list[Any]) -> Any:
-    """Build the response object of a result.
+    """Build the response object of a result from its texts and raw JSON values.
 
     Text stays text even if it looks like JSON: the server rejects some objects, such as those with `$ref`.
     """
@@ -280,7 +285,7 @@ def _encode_response(part: ToolResult, texts: list[Any]) -> Any:
 
 
 def _report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report fields of a foreign result that Gemini does not have."""
+    """Report as losses the fields of another protocol's result that Gemini does not have."""
     if part.status == "denied":
         plan.report.approximated(located_part.path, "status", "denied sent as an error")
     for field in ("toolset", "cache"):
@@ -293,7 +298,7 @@ def _report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
 def _encode_same_protocol_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, encode_parts: Any
 ) -> list[Any]:
-    """Encode a Gemini result as it was received."""
+    """Encode a result that came from a Gemini client, with its original spelling."""
     content = part.content or ()
     if part.wire_form == OUTPUT_FORM and not part.extras and len(content) == 1 and type(only := content[0]) is Text:
         response: Any = {"output": only.text}
@@ -315,7 +320,7 @@ def _encode_same_protocol_result(
 
 
 def _restore_response(part: ToolResult) -> tuple[Any, int]:
-    """Return the response object as received, and the index of the first media part after it."""
+    """Return the response object of a Gemini client's result, and the index of its first media part."""
     form = next(
         (token.removeprefix(_RESPONSE_FORM) for token in part.wire_form if token.startswith(_RESPONSE_FORM)), "output"
     )

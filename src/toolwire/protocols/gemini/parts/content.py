@@ -84,10 +84,13 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def media_extras(
-    kind: str, part: PartShape, field_case: FieldCase, *inner: tuple[Any, str], wire_form: tuple[str, ...] = ()
+    kind: str, part: PartShape, field_case: FieldCase, *data_objects: tuple[Any, str], wire_form: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the `extras` and `wire_form` arguments for a text, media or thought part."""
-    extras = field_case.extras_and_form(kind, (part, ""), *inner, wire_form=wire_form)
+    """Return the `extras` and `wire_form` arguments for a text, media or thought part.
+
+    `data_objects` are the wire objects of its data, each with its pointer in the part.
+    """
+    extras = field_case.extras_and_form(kind, (part, ""), *data_objects, wire_form=wire_form)
     siblings = sibling_extras(part if part.thought is not True else replace(part, thought=UNSET), field_case)
     return merge_extras(extras, siblings) if siblings else extras
 
@@ -138,22 +141,26 @@ def decode_file(part: PartShape, field_case: FieldCase) -> Media | Reasoning | N
 
 
 def _build_media(
-    part: PartShape, field_case: FieldCase, media: Media, inner: tuple[Any, str], wire_form: tuple[str, ...]
+    part: PartShape, field_case: FieldCase, media: Media, data_object: tuple[Any, str], wire_form: tuple[str, ...]
 ) -> Media | Reasoning:
-    """Complete media with signature and extras, and wrap it as reasoning if it is a thought."""
+    """Add signature, extras and wire form to decoded media; a thought is returned as reasoning.
+
+    `data_object` is the wire object of the data, with the name of its field in the part. `wire_form` holds tokens that
+    record how the part was spelled.
+    """
     if part.thought is not True:
         return _decode_resolution(
             replace(
                 media,
                 signature=decode_signature(part),
-                **media_extras("Media", part, field_case, inner, wire_form=wire_form),
+                **media_extras("Media", part, field_case, data_object, wire_form=wire_form),
             )
         )
     thought = replace(media, at="", wire_form=wire_form)
     return Reasoning(
         content=(thought,),
         signature=decode_signature(part),
-        **media_extras("Reasoning", part, field_case, inner, wire_form=wire_form),
+        **media_extras("Reasoning", part, field_case, data_object, wire_form=wire_form),
     )
 
 
@@ -171,7 +178,7 @@ def _decode_resolution(media: Media) -> Media:
 
 
 def _media_kind(media_type: str | None) -> Any:
-    """Return the canonical media kind for a MIME type."""
+    """Return the canonical media kind, such as `image`, for a MIME type."""
     return _KINDS.get((media_type or "").partition("/")[0], "document")
 
 
@@ -205,7 +212,7 @@ def encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> 
 
 
 def _encode_detail(part: Media, shape: PartShape, path: SourcePath, plan: EncodingPlan) -> None:
-    """Set `mediaResolution`, or report the loss of `detail`."""
+    """Set `mediaResolution` of `shape`, or report the loss of `detail`."""
     if part.detail is None:
         return
     if shape.text is not UNSET or part.detail not in RESOLUTIONS:
@@ -257,7 +264,7 @@ def _encode_inline_part(part: Media, source: Inline, path: SourcePath, plan: Enc
 
 
 def _file_part(part: Media, uri: str, media_type: str | None) -> PartShape:
-    """Build a `fileData` part."""
+    """Build a `fileData` part for a URI."""
     return PartShape(
         file_data=FileShape(file_uri=uri, mime_type=none_to_unset(media_type), display_name=none_to_unset(part.name))
     )
@@ -297,7 +304,7 @@ def decode_part(part: PartShape, path: str) -> Part:
 
 
 def _attach_sibling_media(parts: list[Part]) -> tuple[Part, ...]:
-    """Move media that follow a result into it, and adjust where losses find both."""
+    """Move media parts that follow a tool result into it, with pointers for loss reports adjusted."""
     if len(parts) == 1 or not any(
         isinstance(part, ToolResult) and isinstance(following, Media) for part, following in pairwise(parts)
     ):
@@ -317,7 +324,10 @@ def _attach_sibling_media(parts: list[Part]) -> tuple[Part, ...]:
 
 
 def _locate_beside_media(result: ToolResult, index: int) -> ToolResult:
-    """Point a result to the whole content, and its fields to the part that holds them."""
+    """Return the result with pointers for loss reports that also cover the media parts after it.
+
+    The result points to the content, and its fields to the part at `index`.
+    """
     location = f"parts/{index}"
     names = {"call_id": "id", "name": "name", "content": "response", "status": "response/error"}
     wire_name = next(
@@ -360,7 +370,7 @@ _DECODERS: dict[str, Any] = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
-    """Encode canonical parts as Gemini parts."""
+    """Encode canonical parts as Gemini parts; one may become several or none."""
     encoded: list[Any] = []
     for located_part in located_parts:
         encoded += _ENCODERS[type(located_part.part)](located_part.part, located_part, plan)
@@ -368,7 +378,7 @@ def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[A
 
 
 def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode text, dropping empty foreign text."""
+    """Encode text as at most one part; empty text from other protocols is dropped."""
     shape = PartShape(text=part.text)
     if plan.same_protocol:
         if part.signature is not None:
@@ -388,7 +398,7 @@ def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> l
 
 
 def report_text(part: Text, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report fields of a foreign text that Gemini does not have."""
+    """Report as losses the fields of another protocol's text that Gemini does not have."""
     if part.signature is not None and part.signature.issuer != ISSUER:
         plan.report.dropped((*path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None:
@@ -410,7 +420,10 @@ def _encode_data(part: Data, located_part: LocatedPart, plan: EncodingPlan) -> l
 
 
 def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode a thought. Google accepts only thoughts that it signed; a client may read all of them."""
+    """Encode a thought as parts.
+
+    Google accepts only thoughts that it signed, others are reported as lost. A client may read all of them.
+    """
     signature = part.signature
     is_signed = MOVED_SIGNATURE in part.wire_form or (signature is not None and signature.issuer == ISSUER)
     for index, block in enumerate(part.content):
@@ -432,7 +445,7 @@ def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: Encoding
 
 
 def _thought_shape(part: Reasoning) -> PartShape:
-    """Build the part of a thought from its first block."""
+    """Build the wire part of a thought from its first block."""
     first = part.content[0] if part.content else None
     if isinstance(first, Media):
         shape = PartShape()
@@ -477,14 +490,14 @@ def _encode_reference(part: ToolRef, located_part: LocatedPart, plan: EncodingPl
     return [PartShape(text=f"[tool: {plan.tool_name(part.name, part.namespace)}]")]
 
 
-def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Report a change of the available tools, which Gemini does not have."""
+def _report_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Report the loss of a change of the available tools; return no parts."""
     report_tool_change(part, located_part.path, plan.report)
     return []
 
 
-def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Report a mid-conversation change of settings."""
+def _report_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Report the loss of a change of settings within the conversation; return no parts."""
     report_setting_change(part, located_part.path, plan)
     return []
 
@@ -495,14 +508,14 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
     return [PartShape(text=part.text)] if part.text else []
 
 
-def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Report a reference to an item that another provider stores."""
+def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
+    """Report the loss of a reference to an item that another provider stores; return no parts."""
     plan.report.dropped(located_part.path, "id", "stored by another provider")
     return []
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode a part that only its source protocol knows, as far as Gemini can hold it."""
+    """Encode a part that only its source protocol knows: Gemini's unchanged, others as hosted call, media or text."""
     if part.protocol == FAMILY:
         return [part.body]
     if part.use is not None and plan.for_client:
@@ -525,9 +538,9 @@ _ENCODERS: dict[type, Any] = {
     ToolCall: _encode_call,
     ToolResult: _encode_result,
     ToolRef: _encode_reference,
-    ToolChange: _encode_change,
-    SettingChange: _encode_setting,
+    ToolChange: _report_change,
+    SettingChange: _report_setting,
     Refusal: _encode_refusal,
-    ItemRef: _encode_item_reference,
+    ItemRef: _report_item_reference,
     OpaquePart: _encode_opaque,
 }

@@ -27,9 +27,10 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 def decode_grounding(
     extras_and_form: dict[str, Any], messages: tuple[Message, ...], path: str, only_index: int | None = None
 ) -> tuple[dict[str, Any], tuple[Message, ...]]:
-    """Turn grounding in web pages into citations; return the candidate's extras and messages.
+    """Turn grounding in web pages into citations of the texts.
 
-    With `only_index`, cite only the part at that index: in a stream the others have already been sent.
+    Return the candidate's remaining `extras` and `wire_form` arguments, and its messages with citations. With
+    `only_index`, cite only the part at that index: in a stream the others have already been sent.
     """
     extras: dict[str, Raw] = dict((extras_and_form.get("extras") or {}).get(FAMILY, {}))
     raw = extras.get(_FIELD)
@@ -92,7 +93,7 @@ def _is_web_support(support: Any, chunk_count: int) -> bool:
 
 
 def _unread_chunks(chunks: list[Any], cited_chunks: set[int]) -> list[str]:
-    """List pointers to chunks that no citation uses, and to fields of the others that citations do not hold."""
+    """Return pointers to chunks, or fields of chunks, that no citation represents."""
     pointers: list[str] = []
     for index, chunk in enumerate(chunks):
         at = f"{_FIELD}/groundingChunks/{index}"
@@ -105,7 +106,7 @@ def _unread_chunks(chunks: list[Any], cited_chunks: set[int]) -> list[str]:
 
 
 def _find_text(segment: dict[str, Any], parts: list[Part]) -> int | None:
-    """Return the index of the text that a segment quotes, or of the part that it names."""
+    """Return the index of the text part that a segment quotes, or of the part that it names; None without one."""
     start, end, quote = segment.get("startIndex", 0), segment["endIndex"], segment.get("text")
     texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
     for index in texts:
@@ -121,7 +122,7 @@ def _find_text(segment: dict[str, Any], parts: list[Part]) -> int | None:
 
 
 def _add_citation(support: dict[str, Any], chunks: list[Any], parts: list[Part], at: str) -> bool:
-    """Add the citations of one support to its text; return False if there is no such text."""
+    """Add the citations of one support to the text in `parts`; return False if no text matches."""
     segment = support["segment"]
     text_index = _find_text(segment, parts)
     text = None if text_index is None else parts[text_index]
@@ -149,7 +150,7 @@ def _add_citation(support: dict[str, Any], chunks: list[Any], parts: list[Part],
 
 
 def _unread_support(support: dict[str, Any], parts: list[Part], at: str) -> dict[str, Any]:
-    """Collect fields of a support that its citations do not hold."""
+    """Return extras for the fields of a support that its citations do not represent."""
     unread = {f"{at}/{escape_pointer(name)}": value for name, value in support.items() if name not in _SUPPORT_FIELDS}
     segment = support["segment"]
     text_index = _find_text(segment, parts)
@@ -170,7 +171,7 @@ def _unread_support(support: dict[str, Any], parts: list[Part], at: str) -> dict
 
 
 def encode_grounding(texts: list[tuple[int, Text]]) -> dict[str, Any] | None:
-    """Build grounding metadata from the citations of texts, each given with its part's index."""
+    """Build grounding metadata from the citations of texts, each given with its part index; None if there are none."""
     chunks: list[dict[str, Any]] = []
     supports: list[dict[str, Any]] = []
     for part_index, text in texts:

@@ -141,17 +141,21 @@ def decode_hosted_result(part: PartShape, field_case: FieldCase) -> ToolResult:
 
 
 def _decode_hosted_use(tool_type: Any, value: Any, id: str | None) -> HostedUse | None:
-    """Describe a hosted call or result in canonical terms; None for other tool types."""
+    """Decode a hosted call or result in vendor-neutral terms; return None for other tool types."""
     if tool_type not in _HOSTED_KINDS:
         return None
     return decode_hosted_use(_HOSTED_KINDS[tool_type], None if value is UNSET else parse_json(value), id=id)
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Join the texts of a hosted tool's result, without the HTML that Google requires clients to show."""
+    """Join the texts of a hosted tool's result; None if there are none.
+
+    The HTML that Google requires clients to show is left out. Text beyond `limit` characters is cut.
+    """
     texts: list[str] = []
 
     def walk(value: object) -> None:
+        """Collect the texts in a JSON value."""
         if isinstance(value, dict):
             for name, inner in value.items():
                 if isinstance(inner, str) and name in ("text", "title", "uri", "url", "output"):
@@ -170,7 +174,10 @@ def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
 
 
 def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode a call that a provider ran; a foreign one becomes text for models, a hosted call for clients."""
+    """Encode a call that a provider ran itself.
+
+    Another provider's call becomes text for the model, and a hosted call for the client.
+    """
     if plan.same_protocol:
         return [encode_shape(with_signature(_encode_same_protocol_call(part), part, located_part, plan), part)]
     if (google_part := _encode_step_call(part, located_part, plan)) is not None:
@@ -186,7 +193,7 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: Encoding
 
 
 def _encode_same_protocol_call(part: ToolCall) -> PartShape:
-    """Encode a server-side Gemini call as it was received."""
+    """Encode a server-side call that came from a Gemini client."""
     if part.native == "executableCode":
         return PartShape(executable_code=CodeShape(id=none_to_unset(part.id), **decode_json(part.arguments.encode())))
     args = UNSET if NO_ARGS in part.wire_form and part.arguments == "{}" else Raw(part.arguments.encode())
@@ -195,7 +202,10 @@ def _encode_same_protocol_call(part: ToolCall) -> PartShape:
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> list[Any]:
-    """Encode the result of a hosted tool, as `encode_server_call` does its call."""
+    """Encode the result of a call that a provider ran itself.
+
+    Another provider's result becomes text for the model, and a hosted result for the client.
+    """
     content = part.content[0] if part.content else None
     body = content.body if isinstance(content, OpaquePart) else None
     if plan.same_protocol:
@@ -216,14 +226,14 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Enco
 
 
 def _with_signature(shape: PartShape, part: ToolCall | ToolResult, plan: EncodingPlan) -> PartShape:
-    """Set the thought signature of a call or result; unlike `with_signature`, report nothing."""
+    """Return the wire part with the thought signature, if Google issued it; report no loss otherwise."""
     if part.signature is not None and (part.signature.data or plan.same_protocol):
         shape.thought_signature = part.signature.data
     return shape
 
 
 def _encode_same_protocol_result(part: ToolResult, body: Raw | None) -> PartShape:
-    """Encode a server-side Gemini result as it was received."""
+    """Encode a server-side result that came from a Gemini client; `body` is its response or output."""
     outer = PartShape(thought=False) if "gemini:thought:false" in part.wire_form else PartShape()
     if part.native == "codeExecutionResult":
         outcome = next((token for token in part.wire_form if token.startswith(_OUTCOME_FORM)), None)
@@ -262,7 +272,7 @@ def _encode_step_call(part: ToolCall, located_part: LocatedPart, plan: EncodingP
 
 
 def _encode_step_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> PartShape | None:
-    """Encode a result step of the Interactions API; return None as `_encode_step_call` does."""
+    """Encode a result step of the Interactions API; return None if Gemini or the model has no such part."""
     name = (part.native or "").removesuffix("_result")
     content = part.content[0] if part.content else None
     opaque = content if isinstance(content, OpaquePart) else None
@@ -289,12 +299,12 @@ def _encode_step_result(part: ToolResult, located_part: LocatedPart, plan: Encod
 
 
 def encode_hosted_use(use: HostedUse, plan: EncodingPlan) -> list[Any]:
-    """Encode a hosted call and its result, which another provider reports as one."""
+    """Encode a hosted call and its result, which another provider reports as one part, as two parts."""
     return [_encode_hosted_call(use, plan), _encode_hosted_result(use, plan, failed=use.failed)]
 
 
 def _encode_hosted_call(use: HostedUse, plan: EncodingPlan) -> PartShape:
-    """Encode a hosted call of another provider, with an id if it has none."""
+    """Encode another provider's hosted call, adding an id if it has none."""
     plan.last_hosted_call_id = use.id or f"tw{sum(plan.hosted_uses.values())}"
     plan.hosted_uses[use.kind] = plan.hosted_uses.get(use.kind, 0) + 1
     if use.kind == "code_execution":
@@ -307,7 +317,7 @@ def _encode_hosted_call(use: HostedUse, plan: EncodingPlan) -> PartShape:
 
 
 def _encode_hosted_result(use: HostedUse, plan: EncodingPlan, *, failed: bool) -> PartShape:
-    """Encode the pages or output of a hosted call."""
+    """Encode the pages or output of another provider's hosted call."""
     id = use.id or plan.last_hosted_call_id
     if use.kind == "code_execution":
         return PartShape(code_execution_result=_code_result_shape(use, id, failed=failed))
@@ -321,7 +331,7 @@ def _encode_hosted_result(use: HostedUse, plan: EncodingPlan, *, failed: bool) -
 
 
 def _code_result_shape(use: HostedUse, id: str | UnsetType, *, failed: bool) -> CodeResultShape:
-    """Build a `codeExecutionResult`."""
+    """Build a `codeExecutionResult` from the output of a hosted call."""
     return CodeResultShape(
         outcome="OUTCOME_FAILED" if failed else "OUTCOME_OK", output=none_to_unset(use.output), id=id
     )

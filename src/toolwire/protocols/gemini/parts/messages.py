@@ -39,7 +39,10 @@ _read_part = Reader[PartShape](PartShape, FAMILY).read
 
 
 def decode_contents(contents: Any) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-    """Decode `contents` in any form the SDKs send; return messages and wire-form tokens."""
+    """Decode `contents`: a string, one content, or a list of strings, contents and parts.
+
+    Return the messages and the wire-form tokens that record which of these the client sent.
+    """
     if contents is UNSET:
         return (), (NO_CONTENTS,)
     if isinstance(contents, str):
@@ -64,7 +67,7 @@ def _decode_element(element: ContentShape | str, path: str) -> Message:
 
 
 def decode_content(shape: ContentShape, path: str, role: Role | None = None) -> Message:
-    """Decode one content; `role` overrides the wire role, as in responses."""
+    """Decode one content; `role` replaces the role on the wire, which responses may omit."""
     parts = () if shape.parts is UNSET else decode_parts(shape.parts, path + "/parts")
     if shape.parts is not UNSET and shape.unknown is UNSET and shape.nulls is UNSET:
         if shape.role == "user" or (shape.role is UNSET and role is None):
@@ -78,7 +81,7 @@ def decode_content(shape: ContentShape, path: str, role: Role | None = None) -> 
 
 
 def _decode_role(role: Any) -> tuple[Role, tuple[str, ...], dict[str, Any]]:
-    """Return the canonical role, wire-form tokens, and extras that hold an unknown role."""
+    """Decode a role; return the canonical role, wire-form tokens, and an `extras` argument with an unknown role."""
     if role is UNSET:
         return "user", (_ROLE_FORM,), {}
     if role == "function":
@@ -89,7 +92,10 @@ def _decode_role(role: Any) -> tuple[Role, tuple[str, ...], dict[str, Any]]:
 
 
 def decode_system(system: Any, field_case: FieldCase, location: str) -> tuple[tuple[Text, ...] | None, dict[str, Any]]:
-    """Decode the system instruction; return its texts, and the arguments for what is no text."""
+    """Decode the system instruction; return its texts and the request's `extras` and `wire_form` arguments.
+
+    The texts are None if the instruction is absent or holds more than text; it is then an extra.
+    """
     source = field_case.source_pointer(location)
     if system is UNSET:
         return None, {}
@@ -112,7 +118,7 @@ def decode_system(system: Any, field_case: FieldCase, location: str) -> tuple[tu
 
 
 def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
-    """Encode `systemInstruction`; for foreign requests with the first `lifted_count` system messages."""
+    """Encode `systemInstruction`; for other protocols it includes the first `lifted_count` messages."""
     system = request.system
     if plan.same_protocol:
         return None if system is None else _encode_same_protocol_system(request, plan)
@@ -126,7 +132,7 @@ def encode_system(request: Request, lifted_count: int, plan: EncodingPlan) -> An
 
 
 def _encode_same_protocol_system(request: Request, plan: EncodingPlan) -> Any:
-    """Encode the system instruction of a Gemini request as it was received."""
+    """Encode the system instruction of a Gemini client, as string or content like the client's."""
     system = request.system or ()
     if _SYSTEM_STRING in request.wire_form and len(system) == 1:
         return system[0].text
@@ -139,7 +145,7 @@ def _encode_same_protocol_system(request: Request, plan: EncodingPlan) -> Any:
 
 
 def encode_contents(request: Request, lifted_count: int, plan: EncodingPlan) -> Any:
-    """Encode `contents`, skipping system messages that were moved to `systemInstruction`."""
+    """Encode `contents` without the first `lifted_count` messages, which are in `systemInstruction`."""
     if not plan.same_protocol:
         encoder = ContentsEncoder(plan)
         for turn in adapt_turns(assemble(request, plan.report, skip=lifted_count), plan):
@@ -152,7 +158,7 @@ def encode_contents(request: Request, lifted_count: int, plan: EncodingPlan) -> 
 
 
 def _encode_same_protocol_content(turn: Turn, plan: EncodingPlan) -> Any:
-    """Encode one message of a Gemini request in the form it was received."""
+    """Encode one message of a Gemini client as the string, part or content that the client sent."""
     message = turn.message
     if message is None:
         raise TypeError("a turn of the same protocol has exactly one message")
@@ -166,7 +172,7 @@ def _encode_same_protocol_content(turn: Turn, plan: EncodingPlan) -> Any:
 
 
 def encode_content(message: Message | MessageStart, parts: list[Any]) -> Any:
-    """Encode one Gemini message with these encoded parts."""
+    """Build the content of one Gemini message from its encoded parts."""
     role: Any = _WIRE_ROLES.get(message.role, "user")
     for token in message.wire_form:
         if token.startswith(_ROLE_FORM):
@@ -186,7 +192,7 @@ class ContentsEncoder:
         self._open_calls: dict[str | None, ToolCall] = {}
 
     def add(self, turn: Turn) -> None:
-        """Append the contents of one turn."""
+        """Append the contents of one turn of another protocol's request."""
         if turn.role in ("system", "developer"):
             self._add_reminder(turn)
         elif turn.role == "assistant":
@@ -195,7 +201,7 @@ class ContentsEncoder:
             self._add_user(turn)
 
     def _add_reminder(self, turn: Turn) -> None:
-        """Append mid-conversation system text as a user turn."""
+        """Append system text from within the conversation as a user turn."""
         parts = encode_parts(turn.parts, self._plan)
         if not parts:
             return

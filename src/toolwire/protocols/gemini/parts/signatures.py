@@ -25,7 +25,7 @@ _DUMMY_PREFIXES = frozenset(text[:4] for text in _KNOWN_DUMMIES)
 
 
 def is_dummy(signature: object) -> bool:
-    """Check for a placeholder signature, in plain text or in base64."""
+    """Check for a placeholder signature, which skips validation; it may be text or base64."""
     if not isinstance(signature, str) or len(signature) > _MAX_DUMMY_LENGTH:
         return False
     return signature in _KNOWN_DUMMIES or (
@@ -76,7 +76,7 @@ def move_signatures(located_parts: list[LocatedPart]) -> list[LocatedPart]:
 
 
 def _signature_target(reasoning: Reasoning, index: int, located_parts: list[LocatedPart]) -> int | None:
-    """Return the index of the part that takes the signature of a thought, or None."""
+    """Return the index of the part that takes the signature of the thought at `index`, or None."""
     text_index = None
     call_index = None
     for position in range(index + 1, len(located_parts)):

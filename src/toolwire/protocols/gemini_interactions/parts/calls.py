@@ -11,8 +11,7 @@ from toolwire.codec.encoding.tools import wrap_freeform_input
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader, tag_of
-from toolwire.protocols.gemini_interactions.parts.content import STRING, decode_content, encode_content
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.parts.content import STRING, StepPlan, decode_content, encode_content
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -59,7 +58,7 @@ def decode_call(shape: FunctionCall) -> ToolCall:
 
 
 def decode_result(shape: FunctionResult, path: str, at: str | None = "") -> ToolResult:
-    """Decode a `function_result` step or content."""
+    """Decode a `function_result`; `at` is its pointer in the message, empty if it is a step."""
     content, form = _decode_content(shape, path)
     if shape.is_error is False:
         form = (*form, NOT_ERROR)
@@ -74,7 +73,10 @@ def decode_result(shape: FunctionResult, path: str, at: str | None = "") -> Tool
 
 
 def _decode_content(shape: FunctionResult, path: str) -> tuple[tuple[Part, ...] | None, tuple[str, ...]]:
-    """Decode a result of any JSON type, because tools return more than the documented types."""
+    """Decode the JSON value of a result; return its content and wire-form tokens.
+
+    Any type is accepted, because tools return more than the documented ones.
+    """
     raw = shape.result
     if raw is UNSET:
         return None, (_NO_RESULT,)
@@ -91,7 +93,7 @@ def _decode_content(shape: FunctionResult, path: str) -> tuple[tuple[Part, ...] 
 
 
 def encode_fast_call(part: ToolCall, plan: StepPlan) -> FunctionCall | None:
-    """Encode a plain foreign call; return None if it has anything else."""
+    """Encode another protocol's call of id, name and arguments only; return None if it has anything else."""
     text = part.arguments
     plain_call = ToolCall(
         id=part.id, name=part.name, arguments=text, extras=part.extras, wire_form=part.wire_form, at=part.at
@@ -108,7 +110,7 @@ def encode_fast_call(part: ToolCall, plan: StepPlan) -> FunctionCall | None:
 
 
 def encode_fast_result(part: ToolResult, plan: StepPlan) -> FunctionResult | None:
-    """Encode a plain foreign result of one text; return None for any other."""
+    """Encode another protocol's result of one text; return None for any other."""
     content = part.content
     if content is None or len(content) != 1 or type(only := content[0]) is not Text:
         return None
@@ -149,7 +151,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> An
 
 
 def same_protocol_arguments(part: ToolCall) -> Any:
-    """Return arguments as the raw object; streamed text that is no JSON is wrapped."""
+    """Return the arguments of an Interactions call as raw JSON; text that is no JSON is wrapped."""
     if not part.arguments:
         return UNSET if NO_ARGUMENTS in part.wire_form else Raw(b"{}")
     try:
@@ -159,12 +161,12 @@ def same_protocol_arguments(part: ToolCall) -> Any:
 
 
 def wrap_invalid_arguments(arguments: str) -> Raw:
-    """Wrap text that is no JSON object under `_raw`."""
+    """Return a JSON object that holds, under `_raw`, arguments that are no JSON object."""
     return Raw(msgspec.json.encode({"_raw": arguments}))
 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> None:
-    """Report fields of a foreign call that the protocol does not have."""
+    """Report as losses the fields of another protocol's call that the Interactions API does not have."""
     if part.native is not None:
         plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.caller is not None and part.caller.kind != "direct":
@@ -179,7 +181,7 @@ def _report_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> N
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Raw:
-    """Encode arguments as a JSON object, wrapping anything else."""
+    """Encode the arguments of a call as a JSON object; anything else is wrapped in one."""
     if part.shape == "freeform":
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip().encode(errors="surrogatepass")
@@ -194,7 +196,7 @@ def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: StepPlan)
 
 
 def encode_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a function result as a step or content."""
+    """Encode a function result as a `function_result`, which can be a step or content."""
     call_id = none_to_unset(part.call_id) if plan.same_protocol else plan.call_id(part.call_id or "")
     shape = FunctionResult(call_id=call_id, result=_encode_content(part, located_part, plan))
     if plan.same_protocol:
@@ -211,7 +213,7 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -
 
 
 def _report_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan, call_name: str | None) -> None:
-    """Report fields of a foreign result that the protocol does not have."""
+    """Report as losses the fields of another protocol's result that the Interactions API does not have."""
     if part.name is not None and part.name != call_name:
         plan.report.dropped(located_part.path, "name", "the name differs from that of its call")
     for field in ("namespace", "toolset", "cache"):
@@ -240,7 +242,7 @@ def _encode_content(part: ToolResult, located_part: LocatedPart, plan: StepPlan)
 
 
 def _encode_foreign_content(inner_parts: list[LocatedPart], plan: StepPlan) -> Any:
-    """Encode the content of a foreign result; media that the protocol cannot hold become a summary."""
+    """Encode the content of another protocol's result; media that the API rejects become a text summary."""
     if plan.target.binary_results == "summary":
         inner_parts = summarize_binary(inner_parts, plan.report)
     blocks: list[Any] = []

@@ -1,4 +1,7 @@
-"""Decode and encode content (text and media) and thought steps."""
+"""Decode and encode content (text and media) and thought steps.
+
+Decisions shared by the encoders of one Interactions request or response.
+"""
 
 from typing import Any
 
@@ -25,12 +28,12 @@ from toolwire.canonical.content import (
 )
 from toolwire.canonical.tools import ToolRef
 from toolwire.codec.encoding.fallbacks import opaque_as_text
-from toolwire.codec.encoding.plan import EncodingPlan
+from toolwire.codec.encoding.plan import EncodingPlan, IdAndNameRules
 from toolwire.codec.encoding.turns import LocatedPart
-from toolwire.codec.losses import SourcePath
+from toolwire.codec.interface import Target
+from toolwire.codec.losses import LossReport, SourcePath
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader, UnknownVariant, decode_json
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -44,6 +47,29 @@ from toolwire.protocols.gemini_interactions.wire import (
     VideoContent,
 )
 from toolwire.protocols.vendors.google.request import RESOLUTIONS
+
+
+class StepPlan(EncodingPlan):
+    """An encoding plan for steps."""
+
+    def __init__(
+        self,
+        rules: IdAndNameRules,
+        report: LossReport,
+        target: Target,
+        *,
+        same_protocol: bool,
+        for_client: bool = False,
+        from_gemini: bool = False,
+    ) -> None:
+        super().__init__(rules, report, target, same_protocol=same_protocol, for_client=for_client)
+        # Tool names by call id, for results.
+        self.calls: dict[str, str] = {}
+        # The source is `generateContent`, so unsigned thoughts are Google's as well.
+        self.from_gemini = from_gemini
+        # Coordinates for `google_maps` tools, which `generateContent` keeps in `toolConfig`.
+        self.map_location: dict[str, Raw] = {}
+
 
 STRING = "gemini-interactions:string"
 
@@ -129,13 +155,16 @@ def decode_annotation(raw: Raw, text: str) -> Citation:
 
 
 def add_extras(extras_and_form: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Add known fields to the extras where they have no canonical counterpart."""
+    """Return the arguments with known fields added to `extras`, since they have no canonical counterpart here.
+
+    `extras_and_form` holds the `extras` and `wire_form` arguments collected so far.
+    """
     encoded = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if value is not UNSET}
     return merge_extras(extras_and_form, {"extras": {FAMILY: encoded}}) if encoded else extras_and_form
 
 
 def _character_offsets(shape: AnnotationShape, text: str) -> tuple[int | None, int | None]:
-    """Convert byte offsets to character offsets; offsets outside the text stay unchanged."""
+    """Convert the byte offsets of an annotation to character offsets; offsets outside the text stay unchanged."""
     start, end = unset_to_none(shape.start_index), unset_to_none(shape.end_index)
     if text.isascii():
         return start, end
@@ -175,10 +204,14 @@ _READABLE_FIELDS = frozenset(
 
 
 def readable_text(raw: Raw, limit: int = 100_000) -> str | None:
-    """Join the readable texts of a value that is opaque to other protocols."""
+    """Join the readable strings of a JSON value, for targets that cannot use the value itself; None if none.
+
+    Text beyond `limit` characters is cut.
+    """
     texts: list[str] = []
 
     def walk(value: object, *, readable: bool) -> None:
+        """Collect the strings in a value; `readable` tells whether its field holds text for people."""
         if isinstance(value, str) and readable and value:
             texts.append(value)
         elif isinstance(value, dict):
@@ -231,7 +264,7 @@ def encode_content(located_parts: list[LocatedPart], plan: EncodingPlan, *, is_o
 
 
 def encode_text(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: bool) -> Any:
-    """Encode text; empty foreign text is dropped."""
+    """Encode text as content; None for empty text from other protocols."""
     if plan.same_protocol:
         annotations: Any = UNSET
         if part.annotations is not None:
@@ -252,7 +285,7 @@ def encode_text(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: 
 
 
 def _encode_citations(part: Text, path: SourcePath, plan: EncodingPlan, *, is_output: bool) -> list[Any]:
-    """Encode the citations of a foreign text, and report those that the protocol does not have."""
+    """Encode the citations of another protocol's text; report those that the API cannot express."""
     annotations: list[Any] = []
     for index, citation in enumerate(part.annotations or ()):
         at = (*path, "annotations", index)
@@ -266,7 +299,7 @@ def _encode_citations(part: Text, path: SourcePath, plan: EncodingPlan, *, is_ou
 
 
 def encode_annotation(citation: Citation, text: str | None = None) -> Any:
-    """Encode a citation; a foreign one needs its `text` to convert offsets to bytes."""
+    """Encode a citation; `text` converts the character offsets of other protocols to bytes."""
     if text is not None:
         shape = AnnotationShape(
             type="url_citation", url=none_to_unset(citation.url), title=none_to_unset(citation.title)
@@ -324,7 +357,7 @@ def encode_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Any:
 
 
 def _encode_source(source: Source, shape: MediaContent, path: SourcePath, plan: EncodingPlan) -> bool:
-    """Write the source of media; report it and return False if the protocol does not accept it."""
+    """Write the source of media into `shape`; report it and return False if the API does not accept it."""
     match source:
         case Inline():
             shape.data = source.data
@@ -350,7 +383,7 @@ def _report_flattened(part: Media, path: SourcePath, plan: EncodingPlan) -> None
 
 
 def _encode_opaque(part: OpaquePart, path: SourcePath, plan: EncodingPlan) -> Any:
-    """Encode a part that only its source protocol knows, as text if it is foreign."""
+    """Encode a part that only its source protocol knows: Interactions' unchanged, others as text."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, path, plan)
@@ -379,7 +412,7 @@ def decode_reasoning(shape: Thought) -> Reasoning | None:
 
 
 def _decode_summary(block: Any, index: int) -> ReasoningText | Media | None:
-    """Decode one block of a summary."""
+    """Decode one block of a thought's summary; return None if it is neither text nor media."""
     location = f"/summary/{index}"
     if type(block) is TextContent and block.annotations is UNSET:
         return ReasoningText(kind="summary", text=block.text, at=location, **collect_extras(block, FAMILY))
@@ -388,12 +421,15 @@ def _decode_summary(block: Any, index: int) -> ReasoningText | Media | None:
 
 
 def decode_signature(signature: str) -> Signature:
-    """Build a signature issued by Google."""
+    """Build the canonical signature, issued by Google, from its wire string."""
     return Signature(issuer=ISSUER, data=signature, kind="signature", at="/signature")
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a thought. Google accepts only thoughts that it signed; a client may read all of them."""
+    """Encode a thought as a step.
+
+    Google accepts only thoughts that it signed, others are reported as lost. A client may read all of them.
+    """
     signature = part.signature if part.signature is not None and part.signature.issuer == ISSUER else None
     if not plan.same_protocol and signature is None and not plan.for_client and not plan.from_gemini:
         plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
@@ -415,7 +451,7 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: StepPlan)
 
 
 def _encode_summary(part: Reasoning, located_part: LocatedPart, plan: StepPlan) -> list[Any]:
-    """Encode the texts and media of a thought."""
+    """Encode the texts and media of a thought as its summary."""
     summary: list[Any] = []
     for index, block in enumerate(part.content):
         if isinstance(block, ReasoningText):

@@ -18,8 +18,7 @@ from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.wire.extras import collect_extras, encode_with_extras, merge_extras, none_to_unset, unset_to_none
 from toolwire.codec.wire.reader import Reader
 from toolwire.protocols.gemini_interactions.parts.calls import NO_ARGUMENTS, NOT_ERROR, same_protocol_arguments
-from toolwire.protocols.gemini_interactions.parts.content import readable_text
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
+from toolwire.protocols.gemini_interactions.parts.content import StepPlan, readable_text
 from toolwire.protocols.gemini_interactions.tools import HOSTED_TOOLS
 from toolwire.protocols.gemini_interactions.wire import FAMILY, ISSUER, ServerCall, ServerResult, TextContent
 from toolwire.protocols.vendors.google.tools import (
@@ -92,7 +91,7 @@ def decode_server_result(raw: Raw, path: str) -> ToolResult:
 
 
 def _decode_hosted_use(tool_name: str, value: Raw | UnsetType, id: str | None) -> HostedUse | None:
-    """Describe a hosted call or result in canonical terms; None for other tools."""
+    """Decode a hosted call or result in vendor-neutral terms; return None for other tools."""
     kind = HOSTED_TOOLS.kind(tool_name.removesuffix("_call").removesuffix("_result"))
     return None if kind is None else decode_hosted_use(kind, None if value is UNSET else parse_json(value), id=id)
 
@@ -101,7 +100,10 @@ def _decode_hosted_use(tool_name: str, value: Raw | UnsetType, id: str | None) -
 
 
 def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a call that a provider ran; a foreign one becomes text for models, a step for clients."""
+    """Encode a call that a provider ran itself.
+
+    Another provider's call becomes text for the model, and a step for the client.
+    """
     if plan.same_protocol:
         return _encode_same_protocol_call(part)
     if plan.from_gemini and (step := _encode_part_call(part, located_part, plan)) is not None:
@@ -123,7 +125,7 @@ def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: StepPlan
 
 
 def _encode_same_protocol_call(part: ToolCall) -> Any:
-    """Encode a call step of this protocol as it was received."""
+    """Encode a hosted call step that came from the Interactions API."""
     shape = ServerCall(type=part.native or "", id=none_to_unset(part.id), server_name=none_to_unset(part.namespace))
     if _NO_NAME not in part.wire_form:
         shape.name = part.name
@@ -134,7 +136,10 @@ def _encode_same_protocol_call(part: ToolCall) -> Any:
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode the result of a hosted tool, as `encode_server_call` does its call."""
+    """Encode the result of a call that a provider ran itself.
+
+    Another provider's result becomes text for the model, and a step for the client.
+    """
     if plan.same_protocol:
         return _encode_same_protocol_result(part)
     if plan.from_gemini and (step := _encode_part_result(part, located_part, plan)) is not None:
@@ -159,7 +164,7 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Step
 
 
 def _encode_same_protocol_result(part: ToolResult) -> Any:
-    """Encode a result step of this protocol as it was received."""
+    """Encode a hosted result step that came from the Interactions API."""
     shape = ServerResult(type=part.native or "", call_id=none_to_unset(part.call_id), name=none_to_unset(part.name))
     shape.server_name = none_to_unset(part.namespace)
     if part.content and isinstance(only := part.content[0], OpaquePart):
@@ -216,7 +221,7 @@ def _encode_part_result(part: ToolResult, located_part: LocatedPart, plan: StepP
 
 
 def _signature_data(part: ToolCall | ToolResult) -> str | None:
-    """Return the signature of a part, or None if it is absent or empty."""
+    """Return the signature string of a call or result; None if it is absent or empty."""
     return part.signature.data or None if part.signature is not None else None
 
 
@@ -224,12 +229,12 @@ def _signature_data(part: ToolCall | ToolResult) -> str | None:
 
 
 def encode_hosted_use(use: HostedUse, plan: StepPlan) -> list[Any]:
-    """Encode a hosted call and its result, which another provider reports as one."""
+    """Encode a hosted call and its result, which another provider reports as one part, as two steps."""
     return [_encode_hosted_call(use, plan), _encode_hosted_result(use, plan, failed=use.failed)]
 
 
 def _encode_hosted_call(use: HostedUse, plan: StepPlan) -> ServerCall:
-    """Encode a hosted call of another provider, with an id if it has none."""
+    """Encode another provider's hosted call as a step, adding an id if it has none."""
     plan.last_hosted_call_id = use.id or f"tw{sum(plan.hosted_uses.values())}"
     plan.hosted_uses[use.kind] = plan.hosted_uses.get(use.kind, 0) + 1
     arguments: dict[str, Any]
@@ -245,7 +250,7 @@ def _encode_hosted_call(use: HostedUse, plan: StepPlan) -> ServerCall:
 
 
 def _encode_hosted_result(use: HostedUse, plan: StepPlan, *, failed: bool) -> ServerResult:
-    """Encode the pages or output of a hosted call.
+    """Encode the pages or output of another provider's hosted call as a result step.
 
     Google returns a page of search suggestions here; results of other providers list the pages found.
     """

@@ -36,6 +36,7 @@ from toolwire.protocols.gemini_interactions.parts.calls import (
 )
 from toolwire.protocols.gemini_interactions.parts.content import (
     STRING,
+    StepPlan,
     decode_block,
     decode_reasoning,
     encode_content,
@@ -49,7 +50,6 @@ from toolwire.protocols.gemini_interactions.parts.hosted_calls import (
     encode_server_call,
     encode_server_result,
 )
-from toolwire.protocols.gemini_interactions.parts.plan import StepPlan
 from toolwire.protocols.gemini_interactions.wire import (
     FAMILY,
     ISSUER,
@@ -107,7 +107,7 @@ def decode_input(raw: Raw) -> tuple[Message, ...]:
 
 
 def _decode_input_block(block: Any, path: str, at: str | None) -> Part:
-    """Decode content that may also be a function result."""
+    """Decode a content object of `input`, which may also be a function result."""
     if type(block) is FunctionResult:
         return decode_result(block, path, at)
     part = decode_block(block)
@@ -125,7 +125,7 @@ def decode_response_steps(steps: list[Raw], path: str) -> tuple[Message, ...]:
 
 
 def decode_step(raw: Raw, path: str) -> Message:
-    """Decode one step as a message."""
+    """Decode one step of a request as a message."""
     try:
         shape = _decode_typed(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -171,7 +171,7 @@ def _decode_content_step(shape: UserInput | ModelOutput, path: str) -> Message:
 
 
 def _decode_unknown(step: UnknownVariant, path: str) -> Message:
-    """Decode a step without a typed shape: hosted calls and results, bare content, or opaque steps."""
+    """Decode a step of another type: a hosted call or result, bare content, or else an opaque step."""
     kind, raw = step.tag, step.body
     if kind in CONTENT_TYPES:
         # The server accepts content among steps, as user input.
@@ -185,7 +185,7 @@ def _decode_unknown(step: UnknownVariant, path: str) -> Message:
 
 
 def _opaque_part(kind: str, raw: Raw) -> OpaquePart:
-    """Keep a step that has no canonical counterpart."""
+    """Build an opaque part that keeps a step without canonical counterpart."""
     return OpaquePart(protocol=FAMILY, kind=kind, body=raw, gist=readable_text(raw), at="")
 
 
@@ -193,7 +193,7 @@ def _opaque_part(kind: str, raw: Raw) -> OpaquePart:
 
 
 def encode_input(turns: list[Turn], plan: StepPlan) -> Any:
-    """Encode `input` in the form it was received, or as steps."""
+    """Encode `input`: as the string or content that an Interactions client sent, else as steps."""
     if plan.same_protocol and len(turns) == 1 and (message := turns[0].message) is not None:
         content = _encode_input_content(message, turns[0], plan)
         if content is not None:
@@ -209,7 +209,7 @@ def encode_input(turns: list[Turn], plan: StepPlan) -> Any:
 
 
 def _encode_input_content(message: Message, turn: Turn, plan: StepPlan) -> Any:
-    """Encode a message that came as a string, content or list of content; return None if it came as steps."""
+    """Encode a client's message as string or content, like the client did; return None if it sent steps."""
     form = message.wire_form
     only = message.parts[0] if len(message.parts) == 1 else None
     if _INPUT_STRING in form and isinstance(only, Text) and not only.extras and only.annotations is None:
@@ -236,7 +236,10 @@ def encode_turn(turn: Turn, plan: StepPlan) -> list[Any]:
 
 
 def _encode_fast(parts: tuple[Part, ...], plan: StepPlan, *, is_output: bool) -> list[Any] | None:
-    """Encode plain texts, calls and results of a foreign message; return None, unreported, for others."""
+    """Encode texts, calls and results without optional fields as steps; return None for any other parts.
+
+    The parts are another protocol's. Nothing is reported if None is returned.
+    """
     steps: list[Any] = []
     content: list[Any] = []
     for part in parts:
@@ -261,7 +264,11 @@ def _encode_fast(parts: tuple[Part, ...], plan: StepPlan, *, is_output: bool) ->
 
 
 def encode_step(message: Message, located_parts: list[LocatedPart], plan: StepPlan) -> Any:
-    """Encode one message of this protocol as the step it was."""
+    """Encode one message that came from the Interactions API as the same kind of step.
+
+    That is a call, result, thought or hosted step if the message is one such part, otherwise user input or model
+    output, whose content may be a string or a list, as received.
+    """
     if len(located_parts) == 1 and located_parts[0].part.at == "":
         step = _encode_same_protocol_part(located_parts[0].part, located_parts[0], plan)
         if step is not None:
@@ -279,7 +286,7 @@ def encode_step(message: Message, located_parts: list[LocatedPart], plan: StepPl
 
 
 def _encode_same_protocol_part(part: Part, located_part: LocatedPart, plan: StepPlan) -> Any:
-    """Encode a part that forms a step alone; return None if it is content."""
+    """Encode an Interactions part that is a step, such as a call; return None if it is content."""
     match part:
         case ToolCall():
             return (encode_server_call if part.executor == "server" else encode_call)(part, located_part, plan)
@@ -294,7 +301,7 @@ def _encode_same_protocol_part(part: Part, located_part: LocatedPart, plan: Step
 
 
 def _encode_same_protocol_content(located_parts: list[LocatedPart], plan: StepPlan) -> list[Any]:
-    """Encode content of this protocol, which may include function results."""
+    """Encode the content of an Interactions message, which may include function results."""
     blocks: list[Any] = []
     for located_part in located_parts:
         if isinstance(located_part.part, ToolResult):
@@ -305,11 +312,12 @@ def _encode_same_protocol_content(located_parts: list[LocatedPart], plan: StepPl
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: StepPlan, *, is_output: bool) -> list[Any]:
-    """Encode parts of one foreign message; consecutive content parts share a step."""
+    """Encode the parts of another protocol's message as steps; consecutive content parts share a step."""
     steps: list[Any] = []
     content: list[Any] = []
 
     def flush() -> None:
+        """Append the content parts collected so far as one step."""
         if content:
             steps.append(ModelOutput(content=list(content)) if is_output else UserInput(content=list(content)))
             content.clear()
@@ -365,7 +373,7 @@ def _has_signature(part: Part) -> bool:
 
 
 def _add_signature_step(part: Part, steps: list[Any]) -> None:
-    """Add the signature of a part as a thought before it.
+    """Append a thought step with the signature of a part, which is to follow it, to `steps`.
 
     `generateContent` puts signatures on the part itself.
     """
@@ -380,7 +388,7 @@ def _add_signature_step(part: Part, steps: list[Any]) -> None:
 
 
 def _encode_reminder(turn: Turn, plan: StepPlan) -> list[Any]:
-    """Encode mid-conversation system text as user input."""
+    """Encode system text from within the conversation as user input."""
     steps = encode_parts(turn.parts, plan, is_output=False)
     if steps:
         plan.report.approximated(turn.path, "role", "mid-conversation system text sent as a user reminder")

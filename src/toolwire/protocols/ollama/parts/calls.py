@@ -12,11 +12,10 @@ from msgspec import UNSET, Raw
 from toolwire.canonical.content import Media, Part, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.codec.encoding.fallbacks import call_name, report_call, report_result
-from toolwire.codec.encoding.ids import is_derived_id
 from toolwire.codec.encoding.media import ERROR_MARK, ERROR_MARK_FORM, media_summary
 from toolwire.codec.encoding.plan import EncodingPlan
 from toolwire.codec.encoding.tools import wrap_freeform_input
-from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart
+from toolwire.codec.encoding.turns import UNANSWERED_TEXT, LocatedPart, is_derived_id
 from toolwire.codec.wire.extras import collect_extras, merge_extras, restore_extras, unset_to_none
 from toolwire.codec.wire.reader import describe_json
 from toolwire.protocols.ollama.parts.content import ImageData, constant_extras, decode_images, encode_parts
@@ -38,7 +37,7 @@ NO_CACHE_REASON = "the target has no cache marks"
 
 
 def decode_call(shape: CallShape, number: int, path: str) -> ToolCall:
-    """Decode one tool call; its arguments must be an object."""
+    """Decode the tool call at index `number`; its arguments must be an object."""
     function = shape.function
     arguments = ""
     form: tuple[str, ...] = ()
@@ -103,7 +102,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan, n
 
 
 def _encode_same_protocol_call(part: ToolCall) -> dict[str, Any]:
-    """Encode a call of this protocol as it was received."""
+    """Encode a call that came from Ollama."""
     body: dict[str, Any] = {}
     if part.id is not None:
         body["id"] = part.id
@@ -121,7 +120,7 @@ def _encode_same_protocol_call(part: ToolCall) -> dict[str, Any]:
 
 
 def _is_object(text: str) -> bool:
-    """Check for the JSON text of an object."""
+    """Check whether the text is a JSON object."""
     try:
         _decode_members(text.encode())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -130,7 +129,7 @@ def _is_object(text: str) -> bool:
 
 
 def _encode_arguments(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> Raw:
-    """Encode arguments as a JSON object, wrapping anything else."""
+    """Encode the arguments of a call as a JSON object; anything else is wrapped in one."""
     if part.shape == "freeform":
         return Raw(wrap_freeform_input(part.arguments).encode())
     text = part.arguments.strip()
@@ -150,7 +149,7 @@ class CallIndex:
         self._counts: dict[str, int] = {}
 
     def add(self, part: ToolCall, plan: EncodingPlan) -> None:
-        """Add one call."""
+        """Record the tool name of a call, so that its result can be named."""
         name = call_name(part, plan)
         self._counts[name] = self._counts.get(name, 0) + 1
         if part.id:
@@ -163,7 +162,7 @@ class CallIndex:
         return self._names.get(result.call_id or "")
 
     def is_ambiguous(self, name: str | None) -> bool:
-        """Check whether the tool was called more than once."""
+        """Check whether the tool was called more than once, so that its name does not identify a call."""
         return self._counts.get(name or "", 0) > 1
 
 
@@ -195,7 +194,7 @@ def encode_result(
 
 
 def _encode_content(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> tuple[list[str], list[str]]:
-    """Encode the content of a result as texts and images."""
+    """Encode the content of a result; return its texts and its images as base64."""
     texts: list[str] = []
     images: list[str] = []
     for index, inner in enumerate(part.content or ()):
@@ -215,7 +214,7 @@ def _encode_content(part: ToolResult, located_part: LocatedPart, plan: EncodingP
 def _encode_same_protocol_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]
 ) -> None:
-    """Write a result of this protocol as it was received."""
+    """Write the content of an Ollama result into `body`, with the fields it had."""
     inner_parts = [
         LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
     ]

@@ -65,7 +65,10 @@ def with_unknown_fields(value: Any) -> Any:
 
 
 def constant_extras(name: str, value: str | UnsetType | None, default: str) -> dict[str, Any]:
-    """Keep an optional constant: as a wire-form token if it has its usual value, else as an extra."""
+    """Return the arguments that record a normally constant field.
+
+    It is a wire-form token if it has its usual value, else an extra; empty if it is absent.
+    """
     if value is UNSET or value is None:
         return {}
     if value == default:
@@ -121,7 +124,7 @@ _MAGIC_BYTES = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[ContentPiece]:
-    """Encode parts as texts and images, leaving out those that are reported as lost."""
+    """Encode parts as texts and images; parts that have neither are reported as losses."""
     pieces: list[ContentPiece] = []
     for located_part in located_parts:
         piece = _ENCODERS[type(located_part.part)](located_part.part, located_part, plan)
@@ -131,7 +134,7 @@ def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[C
 
 
 def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> str:
-    """Encode text, and report fields that Ollama does not have."""
+    """Return the text of a part; report as losses its fields that Ollama does not have."""
     if plan.same_protocol:
         return part.text
     if part.signature is not None:
@@ -146,7 +149,7 @@ def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> s
 
 
 def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> ContentPiece | None:
-    """Encode inline data that the server accepts; other media become text where possible."""
+    """Encode media as an image if the server accepts it, else as text; None if neither is possible."""
     if plan.for_client and not plan.same_protocol and not isinstance(part.source, Inline):
         plan.report.dropped(located_part.path, "", "responses of the target hold inline data only")
         return None
@@ -162,7 +165,7 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 
 
 def _media_as_text(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
-    """Return text in place of media; report it and return None if there is none."""
+    """Return text that stands for media; report a loss and return None if there is none."""
     match part.source:
         case Url() as source:
             plan.report.approximated(located_part.path, "", "the target accepts inline data only; URL sent as text")
@@ -183,7 +186,7 @@ def _media_as_text(part: Media, located_part: LocatedPart, plan: EncodingPlan) -
 
 
 def _report_media(part: Media, source: Inline, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report what a file without media type and name cannot hold."""
+    """Report as losses what an Ollama image, which has no name or media type, cannot express."""
     if plan.same_protocol:
         return
     declared = part.media_type
@@ -195,7 +198,7 @@ def _report_media(part: Media, source: Inline, located_part: LocatedPart, plan: 
 
 
 def _report_media_fields(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report fields of media that Ollama does not have."""
+    """Report as losses the fields of media that Ollama does not have."""
     if part.detail is not None:
         plan.report.dropped(located_part.path, "detail")
     if part.cache is not None:
@@ -215,8 +218,8 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
     return part.text
 
 
-def _encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report reasoning outside an assistant message."""
+def _report_misplaced_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report as a loss reasoning outside an assistant message, where Ollama has no field for it."""
     plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
 
 
@@ -226,23 +229,23 @@ def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encod
     return f"[tool {plan.tool_name(part.name, part.namespace)}]"
 
 
-def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report a change of the available tools, which Ollama does not have."""
+def _report_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a change of the available tools, which Ollama does not have."""
     report_tool_change(part, located_part.path, plan.report)
 
 
-def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report a mid-conversation change of settings."""
+def _report_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a change of settings within the conversation."""
     report_setting_change(part, located_part.path, plan)
 
 
-def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report a reference to an item that another provider stores."""
+def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a reference to an item that another provider stores."""
     plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> str | None:
-    """Encode a part that only its source protocol knows, as text if it has any."""
+    """Encode a part that only its source protocol knows as its text; None if it has none."""
     return opaque_as_text(part, located_part.path, plan)
 
 
@@ -251,12 +254,12 @@ _ENCODERS: dict[type[Part], Any] = {
     Media: _encode_media,
     Data: _encode_data,
     Refusal: _encode_refusal,
-    Reasoning: _encode_reasoning,
+    Reasoning: _report_misplaced_reasoning,
     ToolCall: call_as_text,
     ToolResult: result_as_text,
     ToolRef: _encode_tool_reference,
-    ToolChange: _encode_change,
-    SettingChange: _encode_setting,
-    ItemRef: _encode_item_reference,
+    ToolChange: _report_change,
+    SettingChange: _report_setting,
+    ItemRef: _report_item_reference,
     OpaquePart: _encode_opaque,
 }

@@ -73,7 +73,10 @@ def check_content(shape: MessageShape, path: str) -> None:
 
 
 def decode_content(shape: MessageShape, path: str, *, is_assistant: bool) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """Decode text, images, and of the assistant thinking and calls; return parts and wire-form tokens."""
+    """Decode text and images, and for the assistant also thinking and calls.
+
+    Return the parts and wire-form tokens.
+    """
     parts: list[Part] = []
     form: tuple[str, ...] = ()
     if is_assistant and isinstance(shape.thinking, str):
@@ -98,7 +101,7 @@ def decode_content(shape: MessageShape, path: str, *, is_assistant: bool) -> tup
 
 
 def unused_fields(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Any]:
-    """Keep fields that have no meaning for this role as extras."""
+    """Return an `extras` argument with the named fields, which have no meaning for the message's role."""
     extras = {}
     for name in names:
         value = getattr(shape, name)
@@ -118,7 +121,7 @@ class ConversationEncoder:
         self._call_index = CallIndex()
 
     def encode(self, turn: Turn) -> list[dict[str, Any]]:
-        """Encode one turn as messages; results first."""
+        """Encode one turn as messages, tool results before other content."""
         if self._plan.same_protocol and turn.message is not None and not _has_results(turn.message):
             return [self._encode_same_protocol(turn, turn.message)]
         if turn.role == "assistant":
@@ -137,7 +140,7 @@ class ConversationEncoder:
         return messages
 
     def _encode_assistant(self, turn: Turn) -> list[dict[str, Any]]:
-        """Encode an assistant turn, and remember its calls."""
+        """Encode an assistant turn, and record its calls to name their results."""
         self._call_index = CallIndex()
         for located_part in turn.parts:
             if isinstance(located_part.part, ToolCall) and located_part.part.executor == "client":
@@ -145,7 +148,7 @@ class ConversationEncoder:
         return encode_assistant(turn.parts, self._plan)
 
     def _encode_same_protocol(self, turn: Turn, message: Message) -> dict[str, Any]:
-        """Encode one message of this protocol as it was received."""
+        """Encode one message that came from an Ollama client."""
         result = message.parts[0] if message.parts else None
         if isinstance(result, ToolResult):
             body = encode_result(result, turn.parts[0], self._plan, self._call_index)
@@ -155,12 +158,12 @@ class ConversationEncoder:
 
 
 def _has_results(message: Message) -> bool:
-    """Check for a message of several results, which Ollama sends as one message each."""
+    """Check for a message of several tool results, which Ollama sends as one message each."""
     return len(message.parts) > 1 and isinstance(message.parts[0], ToolResult)
 
 
 def _encode_content_message(role: str, located_parts: list[LocatedPart], plan: EncodingPlan) -> list[dict[str, Any]]:
-    """Encode content of a user or system turn as messages."""
+    """Encode the texts and images of a user or system turn as messages."""
     messages = _group_pieces(role, encode_parts(located_parts, plan))
     if not messages and not located_parts:
         return [{"role": role, "content": ""}]
@@ -183,7 +186,10 @@ def _group_pieces(role: str, pieces: list[ContentPiece]) -> list[dict[str, Any]]
 
 
 def encode_assistant(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[dict[str, Any]]:
-    """Encode a foreign assistant turn: thinking goes with the first text, calls with the last."""
+    """Encode another protocol's assistant turn as messages.
+
+    Thinking goes with the first text, calls with the last.
+    """
     thinking: list[str] = []
     calls: list[Any] = []
     others: list[LocatedPart] = []
@@ -219,7 +225,10 @@ def _has_only_texts(located_parts: list[LocatedPart]) -> bool:
 
 
 def _assistant_pieces(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[ContentPiece]:
-    """Encode texts and images of the assistant; a response to a client has only one text."""
+    """Encode the assistant's parts as texts and images.
+
+    In a response to a client all texts are joined into one, since the client reads a single `content` string.
+    """
     pieces = encode_parts(located_parts, plan)
     if not plan.for_client:
         return pieces
@@ -228,7 +237,10 @@ def _assistant_pieces(located_parts: list[LocatedPart], plan: EncodingPlan) -> l
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> list[str]:
-    """Return the texts of a thought; a provider gets only complete thoughts that no other has signed."""
+    """Return the texts of a thought; report what is lost.
+
+    A provider gets only complete thoughts that no other provider has signed.
+    """
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
     if plan.for_client:
         report_reasoning(part, located_part, plan)
@@ -241,7 +253,7 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
 
 
 def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report fields of a thought that Ollama does not have."""
+    """Report as losses the fields of a thought that Ollama does not have."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
             plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
@@ -252,7 +264,7 @@ def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
 
 
 def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report fields of a foreign message that Ollama does not have."""
+    """Report as losses the fields of another protocol's message that Ollama does not have."""
     for field in ("name", "id", "phase", "clear_at"):
         if getattr(message, field) is not None:
             plan.report.dropped(path, field)
@@ -261,7 +273,7 @@ def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> No
 
 
 def encode_same_protocol_message(role: str, located_parts: list[LocatedPart], plan: EncodingPlan) -> dict[str, Any]:
-    """Encode a message of this protocol from its parts."""
+    """Encode a message that came from Ollama, given its parts."""
     body: dict[str, Any] = {"role": role}
     calls: list[Any] = []
     thinking: list[str] = []
@@ -289,7 +301,7 @@ def encode_same_protocol_message(role: str, located_parts: list[LocatedPart], pl
 
 
 def restore_message(body: dict[str, Any], message: Message) -> dict[str, Any]:
-    """Restore empty fields, the role and extras of a message of this protocol."""
+    """Return the body with the empty fields, role and extras of the Ollama message that it encodes."""
     for token in message.wire_form:
         if token.startswith(EMPTY_FORM):
             name = token.removeprefix(EMPTY_FORM)

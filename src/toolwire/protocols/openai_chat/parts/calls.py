@@ -67,7 +67,7 @@ def is_json(text: str) -> bool:
 
 
 def decode_call(shape: CallShape, index: int) -> ToolCall | OpaquePart:
-    """Decode an entry of `tool_calls`, opaque if it has neither a function nor custom input."""
+    """Decode an element of `tool_calls`; it is opaque if it has neither a function nor custom input."""
     at = f"/tool_calls/{index}"
     function = shape.function
     if isinstance(shape.custom, CustomCallShape) and not (isinstance(function, FunctionCallShape) and function.name):
@@ -81,7 +81,7 @@ def decode_call(shape: CallShape, index: int) -> ToolCall | OpaquePart:
     if _is_plain_shape(shape) and isinstance(function.name, str) and isinstance(function.arguments, str):
         return ToolCall(id=unset_to_none(shape.id), name=function.name, arguments=function.arguments, at=at)
     arguments, wire_form = decode_arguments(function)
-    wire_form = (*wire_form, *_absence_form(function.name))
+    wire_form = (*wire_form, *_missing_name_token(function.name))
     extras = merge_extras(
         collect_chat_extras(shape, *wire_form),
         constant_extras("type", shape.type, "function"),
@@ -111,7 +111,7 @@ def _is_plain_shape(shape: CallShape) -> bool:
 
 def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCall:
     """Decode a call of a custom tool."""
-    wire_form = (*CUSTOM_NAMES, *_absence_form(custom.name))
+    wire_form = (*CUSTOM_NAMES, *_missing_name_token(custom.name))
     if custom.input is UNSET:
         wire_form = (*wire_form, NO_ARGUMENTS)
     extras = merge_extras(
@@ -131,13 +131,13 @@ def _decode_custom(shape: CallShape, custom: CustomCallShape, at: str) -> ToolCa
     )
 
 
-def _absence_form(name: str | UnsetType | None) -> tuple[str, ...]:
-    """Return the wire form of a call without a name."""
+def _missing_name_token(name: str | UnsetType | None) -> tuple[str, ...]:
+    """Return the wire-form token that records a missing `name`, or an empty tuple if there is a name."""
     return (NO_NAME,) if name is UNSET else ()
 
 
 def decode_arguments(shape: FunctionCallShape) -> tuple[str, tuple[str, ...]]:
-    """Return the arguments as the model wrote them, and the wire form if they are not a string."""
+    """Return the arguments as text, and the wire-form tokens that record a value that is not a string."""
     if isinstance(shape.arguments, str):
         return shape.arguments, ()
     if shape.arguments is UNSET and shape.unknown is not UNSET and "arguments" in shape.unknown:
@@ -148,7 +148,7 @@ def decode_arguments(shape: FunctionCallShape) -> tuple[str, tuple[str, ...]]:
 def decode_legacy(shape: FunctionCallShape) -> ToolCall:
     """Decode the deprecated `function_call`."""
     arguments, wire_form = decode_arguments(shape)
-    extras = collect_chat_extras(shape, LEGACY_FORM, *LEGACY_NAMES, *wire_form, *_absence_form(shape.name))
+    extras = collect_chat_extras(shape, LEGACY_FORM, *LEGACY_NAMES, *wire_form, *_missing_name_token(shape.name))
     return ToolCall(id=None, name=unset_to_none(shape.name) or "", arguments=arguments, at="/function_call", **extras)
 
 
@@ -182,7 +182,7 @@ def decode_result(shape: MessageShape) -> ToolResult:
 
 
 def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
-    """Tell whether another protocol's call has only fields that Chat has, and valid ones."""
+    """Tell whether another protocol's call has only id, name and arguments, all valid in Chat."""
     return (
         _call_fields(part) == _PLAIN_CALL
         and (part.caller is None or part.caller.kind == "direct")
@@ -194,7 +194,7 @@ def is_plain_call(part: ToolCall, plan: EncodingPlan) -> bool:
 
 
 def encode_fast_result(part: Part, plan: EncodingPlan) -> dict[str, Any] | None:
-    """Encode a result that is one plain text, None for any other part."""
+    """Encode a result that is one text without optional fields, None for any other part."""
     if type(part) is not ToolResult or _result_fields(part) != _PLAIN_RESULT:
         return None
     content = part.content
@@ -227,7 +227,7 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -
 
 
 def _unwrap_invalid_arguments(arguments: str) -> str:
-    """Return the original text of arguments that another protocol wrapped in an object."""
+    """Return the original text of arguments that an encoder had wrapped in an object; others unchanged."""
     try:
         members = _decode_object(arguments.encode())
     except msgspec.DecodeError:
@@ -237,12 +237,12 @@ def _unwrap_invalid_arguments(arguments: str) -> str:
 
 
 def report_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report the fields of a call that Chat lacks."""
+    """Report as losses the fields of a call that Chat lacks."""
     report_function_call(part, located_part, plan, "the target has no cache marks on calls")
 
 
 def _encode_same_protocol_call(part: ToolCall) -> Any:
-    """Encode a call as a Chat server or client sent it."""
+    """Encode a call that came from a Chat server or client."""
     body: dict[str, Any] = {}
     if part.id is not None:
         body["id"] = part.id
@@ -254,7 +254,7 @@ def _encode_same_protocol_call(part: ToolCall) -> Any:
 
 
 def encode_function(part: ToolCall, prefix: str = "") -> dict[str, Any]:
-    """Encode name and arguments of a call in their original form."""
+    """Encode name and arguments of a call, spelled as in the source; `prefix` locates its extras."""
     body: dict[str, Any] = {}
     field = "input" if part.shape == "freeform" else "arguments"
     if part.name or not {NO_NAME, f"{FAMILY}:null:{prefix}name"} & set(part.wire_form):
@@ -267,13 +267,13 @@ def encode_function(part: ToolCall, prefix: str = "") -> dict[str, Any]:
 
 
 def encode_server_call(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> TextPart | None:
-    """Encode a call that a provider ran as text, None if nothing is sent."""
+    """Encode a call that a provider ran itself as text; None if nothing is sent."""
     text = call_as_text(part, located_part, plan)
     return None if text is None else TextPart(text=text)
 
 
 def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> TextPart | None:
-    """Encode the result of a call that a provider ran as text, None if nothing is sent."""
+    """Encode the result of a call that a provider ran itself as text; None if nothing is sent."""
     text = result_as_text(part, located_part, plan)
     return None if text is None else TextPart(text=text)
 
@@ -281,7 +281,7 @@ def encode_server_result(part: ToolResult, located_part: LocatedPart, plan: Enco
 def encode_result(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, hoisted: list[Any]
 ) -> dict[str, Any]:
-    """Encode one result as a `tool` message; media, which it cannot hold, go to `hoisted`."""
+    """Encode a result as a `tool` message; media, which it cannot hold, are appended to `hoisted`."""
     body: dict[str, Any] = {"role": "tool"}
     if plan.same_protocol:
         if LEGACY_FORM in part.wire_form:
@@ -309,7 +309,7 @@ def encode_result(
 
 
 def report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report the fields of a result that Chat lacks."""
+    """Report as losses the fields of a result that Chat lacks."""
     report_function_result(part, located_part, plan, "the target has no cache marks on results")
     plan.report_result_name(part, located_part.path)
 
@@ -317,7 +317,7 @@ def report_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPla
 def _encode_same_protocol_content(
     part: ToolResult, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]
 ) -> None:
-    """Write the content of a result in its original form."""
+    """Write the content of a Chat result into `body`, as string or list like the source's."""
     if part.content is None:
         return
     mark = ERROR_MARK if part.status != "ok" else ""
@@ -332,7 +332,7 @@ def _encode_same_protocol_content(
 
 
 def _mark_error(texts: list[Any], part: ToolResult) -> None:
-    """Put the error mark before the content of a failed result, which has no field for it."""
+    """Prefix the encoded texts of a failed result with an error mark, since Chat has no field for it."""
     if part.status == "ok":
         return
     first = texts[0] if texts else None
@@ -347,7 +347,7 @@ def _mark_error(texts: list[Any], part: ToolResult) -> None:
 def _hoist_media(
     part: Part, located_part: LocatedPart, result: ToolResult, plan: EncodingPlan, hoisted: list[Any]
 ) -> list[Any]:
-    """Move media of a result to `hoisted` and return the text that replaces them.
+    """Append media of a result to `hoisted` for a later user message; return the text that replaces them.
 
     Return an empty list if the part is not media.
     """

@@ -25,7 +25,7 @@ _read_citation = Reader[CitationShape](CitationShape, FAMILY).read
 
 
 def decode_citation(raw: Raw, at: str | None = None) -> Citation:
-    """Decode an annotation."""
+    """Decode an annotation as a citation; `at` overrides its pointer."""
     shape = _read_citation(raw)
     type_extras = constant_extras("type", shape.type, "url_citation")
     if shape.url_citation is UNSET:
@@ -45,7 +45,10 @@ def decode_citation(raw: Raw, at: str | None = None) -> Citation:
 
 
 def decode_annotations(annotations: list[Raw], parts: list[Part], extras: dict[str, Raw]) -> tuple[str, ...]:
-    """Decode annotations onto the last text, or into the extras without one."""
+    """Add annotations as citations to the last text in `parts`, or to `extras` if there is no text.
+
+    Return the wire-form tokens that record empty annotations.
+    """
     if not annotations:
         return (EMPTY_ANNOTATIONS,)
     text = parts[-1] if parts else None
@@ -71,14 +74,14 @@ def encode_citation(citation: Citation) -> Any:
 
 
 def encode_annotations(message: Message, body: dict[str, Any]) -> None:
-    """Write the annotations of a Chat message."""
+    """Write the citations of a Chat message into `body` as `annotations`."""
     citations = [citation for part in message.parts if isinstance(part, Text) for citation in part.annotations or ()]
     if citations or EMPTY_ANNOTATIONS in message.wire_form:
         body["annotations"] = [encode_citation(citation) for citation in citations]
 
 
 def encode_foreign_citations(turn: Turn, plan: EncodingPlan, body: dict[str, Any]) -> None:
-    """Write another protocol's citations, with offsets into the joined text of the message."""
+    """Write another protocol's citations into `body`, with offsets into the joined text of the message."""
     offset = 0
     annotations: list[Any] = []
     for located_part in turn.parts:
@@ -95,7 +98,7 @@ def encode_foreign_citations(turn: Turn, plan: EncodingPlan, body: dict[str, Any
 
 
 def encode_foreign_citation(citation: Citation, path: SourcePath, plan: EncodingPlan, start: int, end: int) -> Any:
-    """Encode a citation of the text from `start` to `end`, None if it cites no page."""
+    """Encode another protocol's citation of the text from `start` to `end`; None if it cites no web page."""
     if citation.url is None:
         plan.report.dropped(path, "", "the target cites web pages only")
         return None

@@ -68,7 +68,10 @@ from toolwire.protocols.vendors.openai import encode_detail
 
 
 def encode_text_content(parts: list[Any], path: SourcePath, plan: EncodingPlan, separator: str = "\n\n") -> Any:
-    """Return the parts as a string if they are one plain text, or if the host accepts only a string."""
+    """Return the parts as one string if they are a single text, or if the host accepts only a string.
+
+    Otherwise return the parts. `separator` joins several texts.
+    """
     if len(parts) == 1:
         return parts[0].text if _is_plain_part(parts[0]) else parts
     if not parts:
@@ -95,7 +98,10 @@ _decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, Raw]) -> None:
-    """Decode reasoning from the first field that has it; other fields with it go to the extras."""
+    """Append the reasoning of a message to `parts`, from the first field that has any.
+
+    Other fields that repeat it go to `extras`.
+    """
     for name in ("reasoning_content", "reasoning"):
         text = getattr(shape, name)
         if isinstance(text, str):
@@ -122,7 +128,7 @@ def details_text(raw: Raw) -> list[str]:
 
 
 def requires_reasoning(plan: EncodingPlan) -> bool:
-    """Tell whether the model rejects its own tool calls without the reasoning before them."""
+    """Tell whether the target model rejects its own tool calls unless the reasoning before them is resent."""
     target = plan.target
     return target.model is not None and target.host.reasoning_content and _model_requires_reasoning(target.model)
 
@@ -134,7 +140,7 @@ def _model_requires_reasoning(model: str) -> bool:
 
 
 def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any]) -> None:
-    """Write reasoning into the body of an assistant message."""
+    """Write reasoning into `body`, the fields of an assistant message."""
     texts = [block.text for block in part.content if isinstance(block, ReasoningText)]
     if plan.same_protocol:
         if DETAILS_FORM not in part.wire_form:
@@ -154,7 +160,7 @@ def encode_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingP
 
 
 def report_reasoning(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report what is lost of reasoning that a client may read."""
+    """Report as losses what a Chat client cannot be told about reasoning, such as its signature."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
             plan.report.dropped((*located_part.path, "content", index), "", "thinking of the target is text only")
@@ -182,7 +188,10 @@ _MEDIA_KINDS: dict[str, MediaKind] = {"image": "image", "audio": "audio", "video
 
 
 def collect_chat_extras(wire: WireObject, *wire_form: str, prefix: str = "") -> dict[str, Any]:
-    """Collect extras like `collect_extras`, with null as wire form even for unknown fields: servers send many."""
+    """Return the `extras` and `wire_form` arguments of a wire object.
+
+    Unlike `collect_extras`, null is recorded in the wire form even for unknown fields, since servers send many.
+    """
     extras, wire_form = chat_extras_and_form(wire, wire_form, prefix)
     if extras:
         return {"extras": {FAMILY: extras}, "wire_form": wire_form}
@@ -192,7 +201,7 @@ def collect_chat_extras(wire: WireObject, *wire_form: str, prefix: str = "") -> 
 def chat_extras_and_form(
     wire: WireObject, wire_form: tuple[str, ...] = (), prefix: str = ""
 ) -> tuple[dict[str, Raw], tuple[str, ...]]:
-    """Return the extras of this family and the wire form, for `collect_chat_extras`."""
+    """Return the Chat extras of a wire object by pointer, and its wire-form tokens."""
     extras, wire_form = extras_and_wire_form(wire, FAMILY, wire_form, prefix)
     if wire.unknown is UNSET or b"null" not in (values := [bytes(value) for value in extras.values()]):
         return extras, wire_form
@@ -202,7 +211,10 @@ def chat_extras_and_form(
 
 
 def constant_extras(name: str, value: str | UnsetType | None, default: str) -> dict[str, Any]:
-    """Record a normally constant field, such as `type`, that is absent or has another value."""
+    """Return the arguments that record a normally constant field which is absent or has another value.
+
+    Such a field is, for example, `type`.
+    """
     if value == default or value is None:
         return EMPTY
     if value is UNSET:
@@ -211,7 +223,7 @@ def constant_extras(name: str, value: str | UnsetType | None, default: str) -> d
 
 
 def restore_constant(node: Node, name: str, default: str) -> str | UnsetType:
-    """Return the constant value, UNSET if the field was absent or the extras hold another value."""
+    """Return the value of a normally constant field; UNSET if the source omitted or changed it."""
     if f"{FAMILY}:absent:{name}" in node.wire_form or f"{FAMILY}:null:{name}" in node.wire_form:
         return UNSET
     return UNSET if node.extras and name in node.extras.get(FAMILY, {}) else default
@@ -290,7 +302,7 @@ def _decode_audio(part: AudioPart) -> Media:
 
 
 def _decode_file(part: FilePart) -> Media | OpaquePart:
-    """Decode a file part, opaque if it has neither id nor data."""
+    """Decode a file part; it is opaque if it has neither id nor data."""
     file = part.file
     source: Source
     media_type: str | None = None
@@ -321,7 +333,7 @@ def _decode_file(part: FilePart) -> Media | OpaquePart:
 
 
 def _extras_holder(part: FilePart) -> Text:
-    """Return a node that holds the extras of a file part, so that it can be encoded again."""
+    """Return a text part that only carries the extras of a file part, so that it can be encoded again."""
     return Text(text="", **merge_extras(collect_chat_extras(part), collect_chat_extras(part.file, prefix="file/")))
 
 
@@ -331,7 +343,7 @@ def _decode_refusal(part: RefusalPart) -> Refusal:
 
 
 def _decode_thinking(part: ThinkingPart) -> Reasoning | OpaquePart:
-    """Decode a thinking part, opaque if it holds more than text."""
+    """Decode a thinking part; it is opaque if it holds more than text."""
     if isinstance(part.thinking, str):
         content = (ReasoningText(kind="full", text=part.thinking, at="/thinking"),)
         return Reasoning(content=content, **collect_chat_extras(part, THINKING_FORM, STRING))
@@ -347,7 +359,7 @@ def _decode_thinking(part: ThinkingPart) -> Reasoning | OpaquePart:
 
 
 def _with_unknown_fields(part: Any) -> Any:
-    """Return a part for encoding, in raw form if its type is unknown."""
+    """Return a wire object for encoding, with the fields that its type does not know."""
     return part.body if isinstance(part, UnknownVariant) else part
 
 
@@ -371,7 +383,7 @@ _DECODERS: dict[type, Any] = {
 
 
 def encode_parts(located_parts: list[LocatedPart], plan: EncodingPlan) -> list[Any]:
-    """Encode parts, leaving out those without an equivalent."""
+    """Encode parts as content; those without an equivalent are left out and reported."""
     encoded = []
     for located_part in located_parts:
         if isinstance(located_part.part, Media) and isinstance(located_part.part.source, Nested):
@@ -393,7 +405,7 @@ def _encode_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> A
 
 
 def report_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report what a text part cannot hold."""
+    """Report as losses the fields of a text that Chat lacks."""
     if part.signature is not None:
         plan.report.dropped((*located_part.path, "signature"), "", "signatures are only valid for their issuer")
     if part.id is not None and not plan.same_protocol:
@@ -406,7 +418,7 @@ def report_text(part: Text, located_part: LocatedPart, plan: EncodingPlan) -> No
 
 
 def encode_cache(cache: CacheMark | None, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode a cache mark, UNSET if the host may not support it."""
+    """Encode a cache mark; UNSET without one, or if the host may not support it."""
     if cache is None or (plan.same_protocol and cache.at is not None):
         return UNSET  # OpenRouter's mark is in another field, which is restored from the extras
     ttl = cache.ttl
@@ -422,7 +434,7 @@ def encode_cache(cache: CacheMark | None, located_part: LocatedPart, plan: Encod
 
 
 def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode media, None if the target does not accept it."""
+    """Encode media as a content part; report it and return None if the target does not accept it."""
     shape = _encode_media_part(part, located_part, plan)
     if shape is None:
         return None
@@ -439,7 +451,7 @@ def _encode_media(part: Media, located_part: LocatedPart, plan: EncodingPlan) ->
 
 
 def _encode_media_part(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> _MediaPart | None:
-    """Return the part for the kind and source of the media, None if there is none."""
+    """Return the content part for the kind and source of media; None if Chat has none."""
     encoded: _MediaPart | None
     match part.source:
         case Inline() as source:
@@ -486,7 +498,7 @@ def _encode_url(part: Media, source: Url, located_part: LocatedPart, plan: Encod
 
 
 def _encode_video(part: Media, url: str) -> VideoPart:
-    """Encode a video in the form that the client used."""
+    """Encode a video with the part type that the client used."""
     return VideoPart(video_url=url if BARE_FORM in part.wire_form else VideoShape(url=url))
 
 
@@ -509,7 +521,7 @@ def _encode_file(part: Media, source: Inline, located_part: LocatedPart, plan: E
 
 
 def _encode_document_text(part: Media, located_part: LocatedPart, plan: EncodingPlan) -> TextPart:
-    """Encode a document that is text already, or only an address, as text."""
+    """Encode a document as text: its own text, its URL or a placeholder."""
     plan.report.approximated(located_part.path, "source", "document sent as text")
     match part.source:
         case PlainText() as source:
@@ -532,7 +544,7 @@ def _encode_refusal(part: Refusal, located_part: LocatedPart, plan: EncodingPlan
 
 
 def _encode_thinking_part(part: Reasoning, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode Mistral's reasoning, the only one that is part of the content."""
+    """Encode Mistral's `thinking` part; report any other reasoning, which cannot be content, and return None."""
     if THINKING_FORM not in part.wire_form:
         plan.report.dropped(located_part.path, "", "the target does not accept reasoning here")
         return None
@@ -549,23 +561,23 @@ def _encode_tool_reference(part: ToolRef, located_part: LocatedPart, plan: Encod
     return TextPart(text=f"[tool {plan.tool_name(part.name, part.namespace)}]")
 
 
-def _encode_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report a tool change."""
+def _report_change(part: ToolChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a change of the available tools."""
     report_tool_change(part, located_part.path, plan.report)
 
 
-def _encode_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Report a settings change."""
+def _report_setting(part: SettingChange, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a change of settings within the conversation."""
     report_setting_change(part, located_part.path, plan)
 
 
-def _encode_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Drop a reference to an item that another provider stores."""
+def _report_item_reference(part: ItemRef, located_part: LocatedPart, plan: EncodingPlan) -> None:
+    """Report the loss of a reference to an item that another provider stores."""
     plan.report.dropped(located_part.path, "id", "stored by another provider")
 
 
 def _encode_opaque(part: OpaquePart, located_part: LocatedPart, plan: EncodingPlan) -> Any:
-    """Encode an opaque part: unchanged for Chat, else as text."""
+    """Encode an opaque part: Chat's own unchanged, others as text."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, located_part.path, plan)
@@ -579,8 +591,8 @@ _ENCODERS: dict[type, Any] = {
     Refusal: _encode_refusal,
     Reasoning: _encode_thinking_part,
     ToolRef: _encode_tool_reference,
-    ToolChange: _encode_change,
-    SettingChange: _encode_setting,
-    ItemRef: _encode_item_reference,
+    ToolChange: _report_change,
+    SettingChange: _report_setting,
+    ItemRef: _report_item_reference,
     OpaquePart: _encode_opaque,
 }

@@ -145,7 +145,10 @@ def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
 
 
 def _decode_refusal_and_function(shape: MessageShape, parts: list[Part]) -> tuple[str, ...]:
-    """Decode `refusal` and the deprecated `function_call` into `parts`, and return the form of empty ones."""
+    """Append `refusal` and the deprecated `function_call` to `parts`.
+
+    Return the wire-form tokens that record empty values of these fields.
+    """
     wire_form: tuple[str, ...] = ()
     if isinstance(shape.refusal, str):
         if shape.refusal:
@@ -161,7 +164,7 @@ def _decode_refusal_and_function(shape: MessageShape, parts: list[Part]) -> tupl
 
 
 def _unused_fields(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw]:
-    """Return the fields that this role has no use for, as extras."""
+    """Return as extras, by name, the fields that have no meaning for the message's role."""
     unused = {}
     for name in names:
         value = getattr(shape, name)
@@ -171,7 +174,7 @@ def _unused_fields(shape: MessageShape, names: tuple[str, ...]) -> dict[str, Raw
 
 
 def _with_extras(collected: dict[str, Any], extras: dict[str, Raw]) -> dict[str, Any]:
-    """Add extras of this family to collected ones."""
+    """Return the collected `extras` and `wire_form` arguments with more Chat extras added."""
     if not extras:
         return collected
     collected_extras = (collected.get("extras") or {}).get(FAMILY, {})
@@ -182,7 +185,7 @@ def _with_extras(collected: dict[str, Any], extras: dict[str, Raw]) -> dict[str,
 
 
 def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
-    """Encode one turn as zero or more messages."""
+    """Encode one turn as a list of messages, which may be empty."""
     message = turn.message
     if not plan.same_protocol and (message is None or message.name is None):
         parts = message.parts if message is not None and turn.located_parts is None else parts_of(turn)
@@ -204,7 +207,7 @@ def encode_turn(turn: Turn, plan: EncodingPlan) -> list[Any]:
 
 
 def _encode_results_and_content(turn: Turn, plan: EncodingPlan) -> list[Any]:
-    """Encode tool results, then media that they cannot hold, then all other content."""
+    """Encode tool results, then media that they cannot hold, then all other content, as messages."""
     messages: list[Any] = []
     hoisted: list[Any] = []
     other_parts: list[LocatedPart] = []
@@ -224,7 +227,7 @@ def _encode_results_and_content(turn: Turn, plan: EncodingPlan) -> list[Any]:
 
 
 def _encode_fast_results(parts: Iterable[Part], plan: EncodingPlan) -> list[Any] | None:
-    """Encode a turn of plain tool results only, None for any other; there is nothing to report."""
+    """Encode a turn of tool results without optional fields, None for any other; it has no losses."""
     results = []
     for part in parts:
         if (result := encode_fast_result(part, plan)) is None:
@@ -234,7 +237,7 @@ def _encode_fast_results(parts: Iterable[Part], plan: EncodingPlan) -> list[Any]
 
 
 def _encode_fast_assistant(parts: Iterable[Part], plan: EncodingPlan) -> list[Any] | None:
-    """Encode an assistant turn of plain calls and at most one text before them, None for any other."""
+    """Encode an assistant turn of at most one text, then calls, without optional fields; None for any other."""
     text: str | None = None
     calls: list[Any] = []
     for part in parts:
@@ -286,7 +289,7 @@ def _encode_content_message(turn: Turn, located_parts: list[LocatedPart], plan: 
 
 
 def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> None:
-    """Report the message fields of another protocol that Chat lacks."""
+    """Report as losses the fields of another protocol's message that Chat lacks."""
     for field in ("id", "phase", "clear_at"):
         if getattr(message, field) is not None:
             plan.report.dropped(path, field)
@@ -295,7 +298,7 @@ def report_message(message: Message, path: SourcePath, plan: EncodingPlan) -> No
 
 
 def _encode_name(body: dict[str, Any], turn: Turn, plan: EncodingPlan) -> None:
-    """Write `name`, if the host supports it."""
+    """Write `name` into `body` if the host supports it, else report it as a loss."""
     if turn.message is None or turn.message.name is None:
         return
     if plan.same_protocol or plan.target.host.message_names:
@@ -331,7 +334,7 @@ class ContentEncoder:
             self.parts.append(encoded)
 
     def _encode_other(self, part: Part, located_part: LocatedPart) -> list[Any]:
-        """Encode a part that is not plain text."""
+        """Encode a part that is not text, or text with optional fields, as content parts."""
         if isinstance(part, ToolCall):
             encoded = encode_server_call(part, located_part, self._plan)
         elif isinstance(part, ToolResult):
@@ -341,16 +344,16 @@ class ContentEncoder:
         return [] if encoded is None else [encoded]
 
     def text(self) -> str | None:
-        """Return the content as one string, None if it is more than plain text."""
+        """Return the content as one string; None if it holds more than text."""
         return "".join([part.text for part in self.parts]) if self._is_plain_text else None
 
     def encode(self, path: SourcePath) -> Any:
-        """Return the content for another protocol's turn."""
+        """Return the content of another protocol's turn, as a string or a list of parts."""
         # Pieces of a model's text may break anywhere, even inside a word.
         return encode_text_content(self.parts, path, self._plan, "" if self._is_assistant else "\n\n")
 
     def encode_same_protocol(self, body: dict[str, Any], message: Message) -> None:
-        """Write the content in the form that the Chat client used."""
+        """Write the content into `body`, as string or list like the Chat client's."""
         text = self.text() if STRING in message.wire_form and self.parts else None
         if text is not None:
             body["content"] = text
@@ -388,7 +391,7 @@ def _encode_assistant(turn: Turn, plan: EncodingPlan) -> list[Any]:
 def _encode_refusal(
     part: Refusal, located_part: LocatedPart, plan: EncodingPlan, body: dict[str, Any], content: ContentEncoder
 ) -> None:
-    """Encode a refusal: as text if the host may lack the field, else in `refusal` or the content."""
+    """Encode a refusal: in `refusal` or the content, or as text if the host may lack them."""
     if not plan.same_protocol and not plan.for_client and not plan.target.host.message_names:
         plan.report.approximated(located_part.path, "", "refusal sent as text")
         content.add(LocatedPart(Text(text=part.text), located_part.path))
@@ -401,7 +404,7 @@ def _encode_refusal(
 def _add_content(
     located_part: LocatedPart, plan: EncodingPlan, content: ContentEncoder, *, follows_calls: bool
 ) -> None:
-    """Add a part to the content; empty text of other protocols is left out."""
+    """Add a part to the content; empty text from other protocols is left out."""
     part = located_part.part
     if type(part) is Text and not plan.same_protocol:
         if not part.text:
@@ -415,7 +418,7 @@ def _add_content(
 def _finish_same_protocol_assistant(
     message: Message, body: dict[str, Any], content: ContentEncoder, calls: list[Any]
 ) -> None:
-    """Complete an assistant message in the form that the Chat client used."""
+    """Write content and calls into the body of a Chat client's assistant message, spelled as received."""
     if calls or NO_CALLS in message.wire_form:
         body["tool_calls"] = calls
     content.encode_same_protocol(body, message)
@@ -429,7 +432,10 @@ def _finish_same_protocol_assistant(
 def _finish_assistant(
     turn: Turn, plan: EncodingPlan, body: dict[str, Any], content: ContentEncoder, calls: list[Any]
 ) -> list[Any]:
-    """Complete the message of another protocol's turn; an empty list if nothing is left of it."""
+    """Write content and calls into the body of another protocol's turn.
+
+    Return the message in a list, which is empty if it has no content left.
+    """
     if calls:
         body["tool_calls"] = calls
     if content.parts:

@@ -83,7 +83,10 @@ def decode_custom_call(shape: CustomCall) -> Message:
 
 
 def _decode_arguments(shape: FunctionCall | CustomCall, field: str) -> tuple[str, tuple[str, ...]]:
-    """Return the arguments as text and the wire form; an object becomes its JSON source."""
+    """Return the arguments in `field` as text, and wire-form tokens.
+
+    An object, which some servers send, becomes its JSON text; a token records that.
+    """
     text = getattr(shape, field)
     if isinstance(text, str):
         return text, ()
@@ -93,14 +96,14 @@ def _decode_arguments(shape: FunctionCall | CustomCall, field: str) -> tuple[str
 
 
 def decode_caller(shape: CallerShape | UnsetType) -> Caller | None:
-    """Decode the caller of a tool."""
+    """Decode `caller`, which tells whether the model or a program that it wrote made a call."""
     if shape is UNSET:
         return None
     return Caller(kind=shape.type, id=unset_to_none(shape.caller_id), **collect_extras(shape, FAMILY))
 
 
 def read_caller(raw: Raw) -> Caller | None:
-    """Parse and decode a caller; None if it is not valid."""
+    """Parse and decode `caller`, which tells who made a call: the model or its program; None if invalid."""
     try:
         return decode_caller(_read_caller(raw))
     except DecodeError:
@@ -130,7 +133,7 @@ def decode_result(shape: FunctionOutput | CustomOutput, path: str) -> Message:
 def _decode_content(
     output: str | list[Any] | UnsetType, path: str
 ) -> tuple[tuple[Part, ...] | None, bool, tuple[str, ...]]:
-    """Return the content of a result, whether it is marked as an error, and its wire form."""
+    """Decode the output of a call; return its content, whether it has the error mark, and wire-form tokens."""
     if isinstance(output, str):
         if output.startswith(ERROR_MARK):
             return (Text(text=output[len(ERROR_MARK) :], at="/output"),), True, (STRING, ERROR_MARK_FORM)
@@ -147,7 +150,7 @@ def _decode_content(
 
 
 def encode_fast_call(part: ToolCall, plan: ItemPlan) -> dict[str, Any] | None:
-    """Encode a plain call of another protocol; None if it has other fields."""
+    """Encode another protocol's call of id, name and arguments only; None if it has other fields."""
     text = part.arguments
     plain_call = ToolCall(
         id=part.id, name=part.name, arguments=text, extras=part.extras, wire_form=part.wire_form, at=part.at
@@ -160,7 +163,7 @@ def encode_fast_call(part: ToolCall, plan: ItemPlan) -> dict[str, Any] | None:
 
 
 def encode_fast_result(part: ToolResult, plan: ItemPlan) -> dict[str, Any] | None:
-    """Encode a plain result of another protocol, a single text; None if it has more."""
+    """Encode another protocol's result of a single text; None if it has more."""
     content = part.content
     if content is None or len(content) != 1 or type(text := content[0]) is not Text:
         return None
@@ -200,13 +203,13 @@ def encode_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan, messa
 
 
 def _call_name(part: ToolCall, plan: ItemPlan) -> str:
-    """Return the name of the called tool."""
+    """Return the name under which the target knows the called tool."""
     # The namespace has its own field, so only the name is made legal. In responses the names are the client's.
     return part.name if plan.same_protocol or plan.for_client else plan.tools.alias(part.name)
 
 
 def _encode_input(part: ToolCall, plan: ItemPlan) -> Any:
-    """Return the input of a call: the text, or the object that it came as."""
+    """Return the input of a custom call: text, or JSON if this API's source sent an object."""
     return Raw(part.arguments.encode()) if OBJECT_FORM in part.wire_form and plan.same_protocol else part.arguments
 
 
@@ -235,7 +238,7 @@ def unwrap_invalid_arguments(arguments: str) -> str:
 
 
 def _report_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan) -> None:
-    """Report the fields of another protocol's call that this API lacks."""
+    """Report as losses the fields of another protocol's call that this API lacks."""
     if part.native is not None:
         plan.report.approximated(located_part.path, "", f"{part.native} sent as a function call")
     if part.toolset is not None:
@@ -247,7 +250,7 @@ def _report_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan) -> N
 
 
 def encode_caller(part: ToolCall | ToolResult, located_part: LocatedPart, plan: ItemPlan) -> Any:
-    """Return the caller of a tool, or UNSET."""
+    """Encode `caller`, which made the call: the model or its program; UNSET without one."""
     caller = part.caller
     if caller is None or (not plan.same_protocol and caller.kind == "direct"):
         return UNSET  # the default caller
@@ -279,7 +282,7 @@ def encode_result(part: ToolResult, located_part: LocatedPart, plan: ItemPlan, m
 
 
 def _encode_same_protocol_output(part: ToolResult, located_part: LocatedPart, plan: ItemPlan) -> Any:
-    """Encode the output as it came: a string, a list or absent."""
+    """Encode the output of a result from this API, as string or list like the source's."""
     if part.content is None or (not part.content and _NO_OUTPUT in part.wire_form):
         return UNSET if _NO_OUTPUT in part.wire_form else ""
     content = _mark_error(part.content) if ERROR_MARK_FORM in part.wire_form and part.status != "ok" else part.content
@@ -294,19 +297,19 @@ def _encode_same_protocol_output(part: ToolResult, located_part: LocatedPart, pl
 
 
 def _locate_content(content: tuple[Part, ...], located_part: LocatedPart) -> list[LocatedPart]:
-    """Locate the parts of a result for loss reports."""
+    """Return the parts of a result with their paths, for loss reports."""
     return [LocatedPart(part, (*located_part.path, "content", index)) for index, part in enumerate(content)]
 
 
 def _mark_error(content: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Prefix the first text with the error mark."""
+    """Return the content with the error mark before its first text."""
     if content and isinstance(first := content[0], Text):
         return (replace(first, text=ERROR_MARK + first.text), *content[1:])
     return (Text(text=ERROR_MARK.rstrip()), *content)
 
 
 def _encode_foreign_output(part: ToolResult, located_part: LocatedPart, plan: ItemPlan) -> Any:
-    """Encode the output of another protocol's result.
+    """Encode the content of another protocol's result as `output`.
 
     Text alone is sent as a string, since not every compatible server accepts a list.
     """
@@ -340,6 +343,6 @@ def _is_plain_text(block: InputText) -> bool:
 
 
 def _result_parts(part: ToolResult, located_part: LocatedPart, plan: ItemPlan) -> list[LocatedPart]:
-    """Return the parts of a result, with binary parts summarized if the target requires it."""
+    """Return the parts of a result with their paths; media become text summaries if the target requires it."""
     located_parts = _locate_content(part.content or (), located_part)
     return located_parts if plan.target.binary_results == "native" else summarize_binary(located_parts, plan.report)

@@ -73,7 +73,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def decode_content(blocks: list[Any], path: str, *, is_output: bool) -> tuple[Part, ...]:
-    """Decode a list of content parts; `is_output`: of the model, whose texts are `output_text`."""
+    """Decode a list of content parts; `is_output`: the model wrote it, so that its texts are `output_text`."""
     parts: list[Part] = []
     try:
         for block in blocks:
@@ -202,7 +202,7 @@ def _decode_file(block: InputFile, *, is_output: bool) -> Media:
 
 
 def add_extras(extras_and_form: dict[str, Any], **fields: str | UnsetType | None) -> dict[str, Any]:
-    """Add fields that have no meaning where they are used, such as a second source of media, to the extras."""
+    """Return the arguments with fields added to `extras` that have no meaning here, such as a second source."""
     added = {name: Raw(msgspec.json.encode(value)) for name, value in fields.items() if isinstance(value, str)}
     if not added:
         return extras_and_form
@@ -211,7 +211,7 @@ def add_extras(extras_and_form: dict[str, Any], **fields: str | UnsetType | None
 
 
 def _with_source_name(extras_and_form: dict[str, Any], field: str) -> dict[str, Any]:
-    """Record in the wire form which field holds the source."""
+    """Return the arguments with a wire-form token that records which field holds the source of media."""
     return {
         **extras_and_form,
         "wire_form": (
@@ -238,7 +238,7 @@ def _decode_refusal(block: RefusalPart, *, is_output: bool) -> Refusal:
 
 
 def _decode_unknown(variant: UnknownVariant, *, is_output: bool) -> OpaquePart:
-    """Preserve a part of unknown type, with its text if it has one."""
+    """Decode a part of unknown type as an opaque part, with its text if it has one."""
     try:
         text = decode_json(_decode_members(variant.body).get("text", b"null"))
     except msgspec.DecodeError:
@@ -262,7 +262,7 @@ _DECODERS: dict[type, Any] = {
 
 
 def encode_content(located_parts: list[LocatedPart], plan: ItemPlan, *, is_output: bool) -> list[Any]:
-    """Encode parts as content; `is_output`: of the model, whose texts are `output_text`."""
+    """Encode parts as content; `is_output`: the model wrote them, so that texts become `output_text`."""
     blocks: list[Any] = []
     for located_part in located_parts:
         part, path = located_part.part, located_part.path
@@ -294,12 +294,12 @@ def encode_content(located_parts: list[LocatedPart], plan: ItemPlan, *, is_outpu
 
 
 def _encode_plain_text(text: str, *, is_output: bool) -> Any:
-    """Encode a text without further fields."""
+    """Encode a text without optional fields as input or output text."""
     return OutputText(text=text, annotations=[]) if is_output else InputText(text=text)
 
 
 def encode_text(part: Text, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
-    """Encode a text."""
+    """Encode a text: `input_text`, or `output_text` with annotations if the model wrote it (`is_output`)."""
     if plan.same_protocol:
         return _encode_same_protocol_text(part, path, plan, is_output=is_output)
     if part.signature is not None:
@@ -316,7 +316,7 @@ def encode_text(part: Text, path: SourcePath, plan: ItemPlan, *, is_output: bool
 
 
 def _encode_same_protocol_text(part: Text, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
-    """Encode a text as it came: as input or output text."""
+    """Encode a text that came from this API, as input or output text like the source."""
     if part.wire_form:
         is_output = (is_output and INPUT_FORM not in part.wire_form) or OUTPUT_FORM in part.wire_form
     if is_output:
@@ -329,7 +329,10 @@ def _encode_same_protocol_text(part: Text, path: SourcePath, plan: ItemPlan, *, 
 
 
 def _encode_foreign_annotations(part: Text, path: SourcePath, plan: ItemPlan) -> list[Any]:
-    """Encode the citations of another protocol's text; those without URL are reported, and all in requests."""
+    """Encode the citations of another protocol's text as annotations.
+
+    Citations without URL, and in requests all, are reported as losses.
+    """
     annotations = []
     for index, citation in enumerate(part.annotations or ()):
         citation_path = (*path, "annotations", index)
@@ -343,7 +346,7 @@ def _encode_foreign_annotations(part: Text, path: SourcePath, plan: ItemPlan) ->
 
 
 def part_logprobs(part: Text | PartDelta) -> Raw | UnsetType:
-    """Return the log probabilities of a text or delta, or UNSET."""
+    """Return the log probabilities of a text or delta; UNSET without any."""
     return (part.extras or {}).get(FAMILY, {}).get("logprobs", UNSET)
 
 
@@ -365,7 +368,7 @@ def encode_annotation(citation: Citation, text: str | None = None) -> Any:
 
 
 def encode_cache(cache: CacheMark | None, path: SourcePath, plan: ItemPlan) -> Any:
-    """Encode a cache mark as a prompt cache breakpoint, or return UNSET."""
+    """Encode a cache mark as a prompt cache breakpoint; UNSET without one, or if it cannot be sent."""
     if cache is None:
         return UNSET
     wire_mode = (cache.extras or {}).get(FAMILY, {}).get("mode")
@@ -378,7 +381,7 @@ def encode_cache(cache: CacheMark | None, path: SourcePath, plan: ItemPlan) -> A
 
 
 def _encode_media(part: Media, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
-    """Encode an image, document or audio; None if the target does not accept it."""
+    """Encode an image, document or audio; report it and return None if the target does not accept it."""
     if is_output and not plan.same_protocol:
         plan.report.dropped(path, "", "the target does not accept media in assistant messages")
         return None
@@ -452,7 +455,7 @@ def _encode_file(part: Media, path: SourcePath, plan: ItemPlan) -> Any:
 
 
 def _report_missing_source(source: Source, path: SourcePath, plan: ItemPlan) -> None:
-    """Report media whose source the target cannot read."""
+    """Report as a loss media whose source the target cannot read."""
     if isinstance(source, FileId):
         plan.report.dropped(path, "", f"file is stored by {source.issuer} only")
     else:
@@ -460,7 +463,7 @@ def _report_missing_source(source: Source, path: SourcePath, plan: ItemPlan) -> 
 
 
 def _report_flattened(part: Media, path: SourcePath, plan: ItemPlan) -> None:
-    """Report a document whose nested parts are sent as separate parts."""
+    """Report that the nested parts of a document are sent as separate parts."""
     plan.report.approximated(path, "source", "document content sent as separate parts")
     for field in ("name", "cache"):
         if getattr(part, field) is not None:
@@ -476,7 +479,7 @@ def _encode_refusal(part: Refusal, path: SourcePath, plan: ItemPlan, *, is_outpu
 
 
 def _encode_opaque(part: OpaquePart, path: SourcePath, plan: ItemPlan, *, is_output: bool) -> Any:
-    """Encode a part that only one protocol has: unchanged for this one, else as text."""
+    """Encode an opaque part: this API's own unchanged, others as text."""
     if part.protocol == FAMILY:
         return part.body
     text = opaque_as_text(part, path, plan)
@@ -556,7 +559,7 @@ def _encode_reasoning_item(part: Reasoning, texts: list[ReasoningText], id: str 
 def _is_encodable_reasoning(
     part: Reasoning, texts: list[ReasoningText], located_part: LocatedPart, plan: ItemPlan
 ) -> bool:
-    """Return whether another protocol's reasoning can be sent, and report losses.
+    """Return whether another protocol's reasoning can be sent; report as losses what cannot.
 
     The provider accepts only reasoning that it encrypted; clients also accept plain text.
     """
@@ -572,7 +575,10 @@ def _is_encodable_reasoning(
 
 
 def _foreign_reasoning_header(part: Reasoning, plan: ItemPlan) -> Message:
-    """Return the id and status of a new reasoning item: encrypted content is only valid with its own id."""
+    """Return a message with id and status for a new reasoning item.
+
+    Content that OpenAI encrypted keeps its id, without which it is not valid.
+    """
     header = plan.item_header("rs")
     if part.id is None or not plan.for_client or plan.announced_header is not None or not _is_signed_by_openai(part):
         return header
@@ -580,7 +586,7 @@ def _foreign_reasoning_header(part: Reasoning, plan: ItemPlan) -> Message:
 
 
 def _is_signed_by_openai(part: Reasoning) -> bool:
-    """Return whether the reasoning has encrypted content of OpenAI."""
+    """Return whether the reasoning has content that OpenAI encrypted."""
     return part.signature is not None and part.signature.issuer == ISSUER
 
 

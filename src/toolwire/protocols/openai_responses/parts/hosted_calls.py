@@ -30,7 +30,7 @@ _CALL_FIELDS = ("id", "name", "server_label", "arguments", "output", "error")
 
 
 def attach_meaning(item: OpaquePart, members: dict[str, Raw]) -> OpaquePart:
-    """Add the canonical meaning of a hosted item, if it has one."""
+    """Return a hosted item with its vendor-neutral meaning: a tool use, an image, or a call and its result."""
     if item.kind in _HOSTED_KINDS:
         return replace(item, use=_decode_hosted_use(item.kind, members))
     if item.kind == _IMAGE_CALL:
@@ -55,7 +55,7 @@ def _decode_hosted_use(kind: str, members: dict[str, Raw]) -> HostedUse:
 
 
 def _decode_image(members: dict[str, Raw]) -> Media | None:
-    """Decode the image that image generation produced."""
+    """Decode the image that an image generation call produced; None if it has none."""
     data, image_format = (decode_json(members.get(name, b"null")) for name in ("result", "output_format"))
     if not isinstance(data, str) or not data:
         return None
@@ -64,7 +64,7 @@ def _decode_image(members: dict[str, Raw]) -> Media | None:
 
 
 def _decode_mcp_call(members: dict[str, Raw]) -> tuple[ToolCall | ToolResult, ...]:
-    """Decode an MCP call to a tool call and, if it has finished, its result."""
+    """Decode an MCP call item as a tool call, followed by its result if it has finished."""
     fields = {name: parse_json(raw) for name, raw in members.items()}
     id, name, server, arguments, output, error = (fields.get(field) for field in _CALL_FIELDS)
     if not (isinstance(id, str) and isinstance(name, str) and isinstance(server, str)):
@@ -81,7 +81,7 @@ def _decode_mcp_call(members: dict[str, Raw]) -> tuple[ToolCall | ToolResult, ..
 
 
 def _error_text(error: Any) -> str | None:
-    """Return the text of an MCP error."""
+    """Return the message of an MCP error; None if there is no error."""
     if isinstance(error, str):
         return error
     members = error if isinstance(error, dict) else {}
@@ -95,7 +95,7 @@ def _error_text(error: Any) -> str | None:
 
 
 def is_hosted_part(part: Part, plan: ItemPlan) -> TypeGuard[ToolCall | ToolResult | OpaquePart]:
-    """Return whether another provider ran the part.
+    """Return whether a provider ran the part itself, a call or result.
 
     An opaque part that holds both call and result counts only in responses to clients.
     """
@@ -107,9 +107,9 @@ def is_hosted_part(part: Part, plan: ItemPlan) -> TypeGuard[ToolCall | ToolResul
 def encode_hosted_use(
     part: ToolCall | ToolResult | OpaquePart, located_part: LocatedPart, plan: ItemPlan, index: int
 ) -> list[Any]:
-    """Encode a server-side call or result of another provider as an item.
+    """Encode another provider's hosted call or result as items; empty for a call, which waits for its result.
 
-    A call waits for its result, since one item holds both. `index` is the output index of the next item.
+    One item holds both call and result. `index` is the output index of the next item.
     """
     plan.report.approximated(
         located_part.path, "", "server-side call of another provider, sent as an item of the target"
@@ -136,7 +136,7 @@ def encode_hosted_use(
 
 
 def encode_unanswered_calls(plan: ItemPlan, index: int) -> list[Any]:
-    """Encode the server-side calls that got no result."""
+    """Encode items for hosted calls that never got a result; `index` is the output index of the next item."""
     uses, plan.pending_calls = plan.pending_calls, {}
     return [
         _encode_mcp_call(use, None, plan)

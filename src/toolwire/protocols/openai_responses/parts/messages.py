@@ -130,7 +130,7 @@ class ItemDecoder:
         self._acknowledged_ids: dict[str, set[str]] = {}  # safety checks by call id
 
     def decode_all(self, items: list[Raw], path: str) -> tuple[Message, ...]:
-        """Decode all items, by the fast path if possible."""
+        """Decode all items to messages; items without optional fields take the fast path."""
         messages = tuple(
             [read_fast(raw) or self._decode_slow(raw, f"{path}/{index}") for index, raw in enumerate(items)]
         )
@@ -139,7 +139,7 @@ class ItemDecoder:
         return tuple([release_acknowledged_checks(message, self._acknowledged_ids) for message in messages])
 
     def _decode_slow(self, raw: Raw, path: str) -> Message:
-        """Decode an item that is not plain, and remember its message."""
+        """Decode an item that the fast path rejected, and record its message in `slow_messages`."""
         message = self.decode(raw, path)
         self.slow_messages.append(message)
         return message
@@ -153,7 +153,7 @@ class ItemDecoder:
         return self._decode_shape(shape, path)
 
     def _decode_untyped(self, raw: Raw, path: str) -> Message:
-        """Decode an item that no typed shape fits: a message without `type`, or an invalid one."""
+        """Decode an item that no wire type matches: a message without `type`, or an invalid one."""
         if tag_of(raw) is not None:
             return self._decode_shape(_read_item(raw, path), path)
         members = _read_object(raw, path)
@@ -164,7 +164,7 @@ class ItemDecoder:
         raise DecodeError(FAMILY, f"{path}/type", "an item type", "nothing")
 
     def _decode_shape(self, shape: Any, path: str) -> Message:
-        """Decode an item by its typed shape."""
+        """Decode an item that was parsed to a wire object, with the decoder for that object's class."""
         kind = type(shape)
         if kind is MessageItem:
             return _decode_message(shape, path)
@@ -179,7 +179,7 @@ class ItemDecoder:
         return self._decode_unknown(shape, path)
 
     def _decode_unknown(self, variant: UnknownVariant, path: str) -> Message:
-        """Decode an item by its `type`."""
+        """Decode an item of a type without a wire class, by the value of `type`."""
         kind, raw = variant.tag, variant.body
         match kind:
             case "item_reference":
@@ -192,7 +192,7 @@ class ItemDecoder:
                 return self._decode_by_name(kind, raw, path)
 
     def _decode_by_name(self, kind: str, raw: Raw, path: str) -> Message:
-        """Decode a native call or result by field name; others are preserved unread."""
+        """Decode a native call or result of the type `kind`; other items become opaque parts."""
         members = _decode_members(raw)
         value = decode_json(members.get("call_id", b"null"))
         call_id = value if isinstance(value, str) else None
@@ -223,7 +223,7 @@ class ItemDecoder:
 def decode_items(
     items: list[Raw], path: str, tools: tuple[Tool, ...] | None, *, is_response: bool = False
 ) -> tuple[Message, ...]:
-    """Decode the items of a request or response."""
+    """Decode the items of a request or response; `tools` are the declared tools."""
     decoder = ItemDecoder(tools, is_response=is_response)
     messages = decoder.decode_all(items, path)
     if is_response and decoder.answered_ids:
@@ -283,12 +283,16 @@ def _decode_update(shape: ConfigurationUpdate) -> Message:
 
 
 def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> str | None:
-    """Return the readable text of an item that other protocols cannot use directly."""
+    """Join the readable texts of an item, for protocols that cannot use the item; None if it has none.
+
+    Text beyond `limit` characters is cut.
+    """
     if kind in _UNREADABLE_KINDS or kind.removesuffix("_output") in _PAIRED_KINDS:
         return None
     texts: list[str] = []
 
     def collect(value: object, *, readable: bool) -> None:
+        """Collect the strings in a value; `readable` tells whether its field holds text for people."""
         if isinstance(value, str) and readable and value not in ("", *texts[-1:]):
             texts.append(value)
         elif isinstance(value, dict):
@@ -307,7 +311,7 @@ def _readable_text(kind: str, members: dict[str, Raw], limit: int = 100_000) -> 
 
 
 def encode_items(located_parts: list[LocatedPart], plan: ItemPlan, message: Message) -> list[Any]:
-    """Encode parts of one role as items, with consecutive content parts in one message.
+    """Encode parts of one role as items; consecutive content parts share a message item.
 
     For the same protocol, `message` holds the fields of the item; otherwise only the role and phase.
     """
@@ -337,17 +341,17 @@ def encode_items(located_parts: list[LocatedPart], plan: ItemPlan, message: Mess
 
 
 def _has_hosted_item(part: ToolCall | ToolResult, plan: ItemPlan) -> bool:
-    """Return whether a server-side call or result can be shown to the client as an item."""
+    """Return whether this API has an item to show a hosted call or result to the client."""
     return plan.for_client and (part.use is not None or is_mcp_part(part))
 
 
 def _is_item(part: Part) -> bool:
-    """Return whether the part is an item of its own, not content of a message."""
+    """Return whether the part becomes a separate item, not content of a message item."""
     return isinstance(part, _ITEM_PARTS) or (isinstance(part, OpaquePart) and part.at == "" and part.protocol == FAMILY)
 
 
 def _encode_as_text(part: ToolCall | ToolResult, located_part: LocatedPart, plan: ItemPlan) -> list[LocatedPart]:
-    """Encode a server-side call or result of another provider as text for the model; clients get nothing."""
+    """Return another provider's hosted call or result as text for the model; empty for a client."""
     if plan.for_client:
         plan.report.dropped(located_part.path, "", "server-side call of another provider")
         return []
@@ -366,7 +370,7 @@ def _encode_as_text(part: ToolCall | ToolResult, located_part: LocatedPart, plan
 
 
 def _encode_item(part: Part, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
-    """Encode a part that is an item of its own; None if it cannot be sent."""
+    """Encode a part that becomes a separate item; None if it cannot be sent."""
     match part:
         case ToolCall():
             if part.native in NATIVE_CALLS:
@@ -395,7 +399,7 @@ def _encode_item(part: Part, located_part: LocatedPart, plan: ItemPlan, message:
 
 
 def _encode_message(content: list[LocatedPart], plan: ItemPlan, message: Message) -> list[Any]:
-    """Encode content parts as messages."""
+    """Encode content parts as message items."""
     blocks = encode_content(content, plan, is_output=message.role == "assistant")
     if plan.same_protocol:
         return [_encode_same_protocol_message(content, blocks, message)]
@@ -410,7 +414,10 @@ def _encode_message(content: list[LocatedPart], plan: ItemPlan, message: Message
 
 
 def _encode_client_message(blocks: list[Any], plan: ItemPlan, message: Message) -> list[Any]:
-    """Encode a message of a response; empty texts are omitted unless a stream has announced them."""
+    """Encode a message item of a response.
+
+    Empty texts are left out unless a stream has announced them.
+    """
     if plan.announced_header is None:
         blocks = [block for block in blocks if not isinstance(block, OutputText) or block.text or block.annotations]
     if not blocks:
@@ -426,7 +433,7 @@ def _encode_client_message(blocks: list[Any], plan: ItemPlan, message: Message) 
 def _encode_assistant_history(
     content: list[LocatedPart], blocks: list[Any], plan: ItemPlan, message: Message
 ) -> list[Any]:
-    """Encode earlier assistant text as one string message per text: content parts would need an item id."""
+    """Encode earlier assistant text as one string message per text, since content lists need an item id."""
     texts = [block.refusal if isinstance(block, RefusalPart) else block.text for block in blocks]
     for located_part, block in zip(content, blocks, strict=False):
         if isinstance(block, RefusalPart):
@@ -435,7 +442,7 @@ def _encode_assistant_history(
 
 
 def _encode_same_protocol_message(content: list[LocatedPart], blocks: list[Any], message: Message) -> Any:
-    """Encode a message as it came: content as string or list, with or without `type`."""
+    """Encode a message that came from this API, as string or list and with `type` like the source."""
     only_part = content[0].part if len(content) == 1 else None
     body: Any = blocks
     if STRING in message.wire_form and isinstance(only_part, Text) and not only_part.cache and not only_part.extras:
@@ -449,7 +456,7 @@ def _encode_same_protocol_message(content: list[LocatedPart], blocks: list[Any],
 
 
 def _encode_reference(part: ItemRef, located_part: LocatedPart, plan: ItemPlan) -> Any:
-    """Encode a reference to a stored item, which only its own provider has."""
+    """Encode a reference to a stored item; report it and return None if another provider stores the item."""
     if not plan.same_protocol:
         plan.report.dropped(located_part.path, "id", "stored by another provider")
         return None
@@ -459,7 +466,7 @@ def _encode_reference(part: ItemRef, located_part: LocatedPart, plan: ItemPlan) 
 
 
 def _encode_change(part: ToolChange, located_part: LocatedPart, plan: ItemPlan, message: Message) -> Any:
-    """Encode added tools; removed tools are reported."""
+    """Encode added tools as an item; removed tools are reported as losses."""
     if any(isinstance(other, ToolResult) for other in message.parts) and plan.same_protocol:
         return None  # tools loaded by tool search are part of its output
     for index in range(len(part.remove)):

@@ -72,7 +72,7 @@ _read_screenshot = Reader[ScreenshotShape](ScreenshotShape, FAMILY).read
 
 
 def _take_string(members: Members, name: str) -> str | None:
-    """Take a string field out of `members`; other values stay there."""
+    """Remove a string field from `members` and return it; None, removing nothing, for other values."""
     raw = members.get(name)
     if raw is None or bytes(raw)[:1] != b'"':
         return None
@@ -81,13 +81,13 @@ def _take_string(members: Members, name: str) -> str | None:
 
 
 def _take_source(members: Members, name: str) -> str:
-    """Take the JSON source of a field out of `members`; empty if it is absent."""
+    """Remove a field from `members` and return its JSON text; an empty string if it is absent."""
     raw = members.pop(name, None)
     return "" if raw is None else str(raw, "utf-8")
 
 
 def _take_caller(members: Members) -> Caller | None:
-    """Take a valid caller out of `members`."""
+    """Remove a valid `caller` (the model or its program) from `members` and return it; None without one."""
     caller = read_caller(members["caller"]) if "caller" in members else None
     if caller is not None:
         del members["caller"]
@@ -95,7 +95,7 @@ def _take_caller(members: Members) -> Caller | None:
 
 
 def _extras_and_form(members: Members, *wire_form: str) -> dict[str, Any]:
-    """Return the remaining members as extras, and the wire form."""
+    """Return the `extras` argument with the remaining members, and the `wire_form` argument."""
     members.pop("type", None)
     nulls = [name for name, raw in members.items() if bytes(raw) == b"null"]
     extras = {escape_pointer(name): raw for name, raw in members.items() if bytes(raw) != b"null"}
@@ -109,7 +109,7 @@ def _extras_and_form(members: Members, *wire_form: str) -> dict[str, Any]:
 
 
 def is_hosted(kind: str, members: Members) -> bool:
-    """Return whether the provider runs the call, so that the client does not answer it."""
+    """Return whether the provider runs the call, so that the client need not answer it."""
     if kind in ("tool_search_call", "tool_search_output"):
         return bool(decode_json(members.get("execution", b"null")) != "client")
     if kind == "shell_call":
@@ -119,7 +119,7 @@ def is_hosted(kind: str, members: Members) -> bool:
 
 
 def decode_native_call(kind: str, members: Members) -> Message:
-    """Decode a native call that the client runs."""
+    """Decode a native call of the item type `kind` that the client runs."""
     if kind == _APPROVAL_REQUEST:
         return _decode_approval_request(members)
     name, fields = NATIVE_CALLS[kind]
@@ -155,7 +155,7 @@ def decode_native_call(kind: str, members: Members) -> Message:
 
 
 def _decode_approval_request(members: Members) -> Message:
-    """Decode an MCP approval request: a call that has no call id besides its item id."""
+    """Decode an MCP approval request as a call, whose id is the item id."""
     call_id, status = _take_string(members, "id"), _take_string(members, "status")
     server, name = _take_string(members, "server_label"), _take_string(members, "name")
     form = [_NO_NAME] if name is None else []
@@ -179,9 +179,9 @@ def _decode_approval_request(members: Members) -> Message:
 
 
 def release_acknowledged_checks(message: Message, acknowledged_ids: dict[str, set[str]]) -> Message:
-    """Turn the safety checks of a computer call from a constraint into extras if all are acknowledged.
+    """Return a computer call whose safety checks are no constraint any more, if all are acknowledged.
 
-    `acknowledged_ids` holds the ids of acknowledged checks by call id.
+    They become extras. `acknowledged_ids` holds the ids of acknowledged checks by call id.
     """
     call = message.parts[0] if message.parts else None
     if not isinstance(call, ToolCall) or not call.extras or CONSTRAINT_FAMILY not in call.extras:
@@ -244,7 +244,10 @@ def decode_native_result(kind: str, members: Members, path: str, calls: dict[str
 
 
 def _decode_approval(members: Members, form: list[str]) -> tuple[tuple[Part, ...], Literal["ok", "denied"]]:
-    """Return reason and decision of an MCP approval response; add its tokens to `form`."""
+    """Decode an MCP approval response; return its reason as content, and the decision.
+
+    Wire-form tokens are appended to `form`.
+    """
     approve = bytes(members.get("approve", b""))
     content = _decode_text(members, "reason")
     if content is None:
@@ -257,13 +260,13 @@ def _decode_approval(members: Members, form: list[str]) -> tuple[tuple[Part, ...
 
 
 def _decode_text(members: Members, field: str) -> tuple[Part, ...] | None:
-    """Take a text out of `members` as content; None if there is none."""
+    """Remove a text field from `members` and return it as content; None if there is none."""
     text = _take_string(members, field)
     return None if text is None else (Text(text=text, at="/" + field),)
 
 
 def _decode_screenshot(members: Members) -> tuple[Part, ...] | None:
-    """Take the screenshot out of `members`; None if the output is something else."""
+    """Remove the screenshot from `members` and return it as content; None if the output is something else."""
     raw = members.get("output")
     if raw is None or bytes(raw)[:1] != b"{":
         return None
@@ -277,7 +280,7 @@ def _decode_screenshot(members: Members) -> tuple[Part, ...] | None:
 
 
 def _decode_shell(members: Members) -> tuple[Part, ...] | None:
-    """Take the shell output out of `members` as readable text; None if its shape is unknown."""
+    """Remove the shell output from `members` and return it as readable text; None if it is not valid."""
     raw = members.get("output")
     if raw is None or (text := _shell_output_text(raw)) is None:
         return None
@@ -304,7 +307,7 @@ def _shell_output_text(raw: Raw) -> str | None:
 
 
 def _shell_output_extras(raw: Raw) -> dict[str, Raw]:
-    """Return the parts of shell output that its readable text omits, by pointer."""
+    """Return, by pointer, the fields of shell output that its readable text omits."""
     extras: dict[str, Any] = {}
     for index, run in enumerate(decode_json(raw)):
         for name, value in run.items():
@@ -368,7 +371,7 @@ def encode_native_call(part: ToolCall, located_part: LocatedPart, plan: ItemPlan
 
 
 def _approval_request_fields(part: ToolCall, message: Message) -> dict[str, Any]:
-    """Return id, server and tool name of an MCP approval request."""
+    """Return the fields of an MCP approval request: id, server and tool name."""
     fields: dict[str, Any] = {}
     id = part.id if message.id is None else message.id
     if id is not None:
@@ -381,7 +384,7 @@ def _approval_request_fields(part: ToolCall, message: Message) -> dict[str, Any]
 
 
 def _encode_arguments(part: ToolCall, kind: str, plan: ItemPlan) -> dict[str, Any]:
-    """Return the arguments of a native call in their field; arguments that are not JSON as `{"_raw": ...}`."""
+    """Return the fields with the arguments of a native call; text that is not JSON becomes `{"_raw": ...}`."""
     field = next(
         (token[len(_ARGUMENTS_FIELD) :] for token in part.wire_form if token.startswith(_ARGUMENTS_FIELD)),
         NATIVE_CALLS[kind][1][-1],
@@ -396,7 +399,7 @@ def _encode_arguments(part: ToolCall, kind: str, plan: ItemPlan) -> dict[str, An
 
 
 def _is_json(text: str) -> bool:
-    """Return whether the text is JSON: models of other providers may produce other text."""
+    """Return whether the text is valid JSON, which other providers' models may fail to write."""
     try:
         decode_json(text)
     except (msgspec.DecodeError, RecursionError):
@@ -424,7 +427,7 @@ def encode_native_result(part: ToolResult, located_part: LocatedPart, plan: Item
 def _encode_result_content(
     part: ToolResult, kind: str, located_part: LocatedPart, plan: ItemPlan, message: Message
 ) -> dict[str, Any]:
-    """Return the content of a result in the fields of its item type."""
+    """Return the content of a result as fields of its item type."""
     text = _result_text(part)
     match kind:
         case "computer_call_output":
@@ -444,7 +447,7 @@ def _encode_result_content(
 
 
 def _encode_patch_result(part: ToolResult, text: str | None, plan: ItemPlan, message: Message) -> dict[str, Any]:
-    """Return output and status of an `apply_patch` result."""
+    """Return the output and status fields of an `apply_patch` result."""
     fields: dict[str, Any] = {}
     if message.status is None and (part.status != "ok" or not plan.same_protocol):
         fields["status"] = "completed" if part.status == "ok" else "failed"
@@ -456,7 +459,10 @@ def _encode_patch_result(part: ToolResult, text: str | None, plan: ItemPlan, mes
 def _encode_search_result(
     part: ToolResult, located_part: LocatedPart, plan: ItemPlan, message: Message
 ) -> dict[str, Any]:
-    """Return the tools that a client's tool search loaded; they are a tool change in the same message."""
+    """Return the fields with the tools that a client's tool search loaded.
+
+    The tools are a tool change in the same message.
+    """
     changes = [change for change in message.parts if isinstance(change, ToolChange)]
     if part.content is None and not changes:
         return {"execution": "client"}
@@ -465,7 +471,7 @@ def _encode_search_result(
 
 
 def _encode_approval(part: ToolResult, text: str | None, plan: ItemPlan) -> dict[str, Any]:
-    """Return decision and reason of an MCP approval response."""
+    """Return the decision and reason fields of an MCP approval response."""
     fields: dict[str, Any] = {}
     if not plan.same_protocol or _APPROVAL_FORM in part.wire_form:
         fields["approve"] = part.status == "ok"
@@ -487,7 +493,7 @@ def _result_text(part: ToolResult) -> str | None:
 
 
 def _encode_screenshot(media: Media) -> dict[str, Any]:
-    """Encode a screenshot."""
+    """Encode a screenshot as the output of a computer call."""
     screenshot: dict[str, Any] = {"type": "computer_screenshot"}
     source = media.source
     if isinstance(source, Url) and source.url:
@@ -500,7 +506,7 @@ def _encode_screenshot(media: Media) -> dict[str, Any]:
 
 
 def _encode_shell(part: ToolResult, text: str) -> Any:
-    """Encode shell output: as it came if its text is unchanged, else as one command."""
+    """Encode shell output: the original if its text is unchanged, else the text as output of one command."""
     for content_part in part.content or ():
         for token in content_part.wire_form:
             if token.startswith(_RAW_FORM):

@@ -23,7 +23,10 @@ class ItemPlan(EncodingPlan):
         self._item_count = 0
 
     def item_header(self, prefix: str, *, complete: bool = True) -> Message:
-        """Return id and status for a new item: none in requests, where invented ids are rejected."""
+        """Return a message that holds id and status for a new item.
+
+        It has neither in requests, where the provider rejects invented ids.
+        """
         if self.announced_header is not None:
             return self.announced_header
         if self.seed is None or self.same_protocol:
@@ -33,7 +36,7 @@ class ItemPlan(EncodingPlan):
         return Message(role="assistant", parts=(), id=id, status="completed" if complete else "incomplete")
 
     def native_item_header(self, part: ToolCall) -> Message:
-        """Return id and status for a native call; `computer_call` has them in requests, too."""
+        """Return a message that holds id and status for a native call; `computer_call` needs them in requests, too."""
         if part.native != "computer_call":
             return self.item_header("call")
         if self.for_client:
@@ -42,6 +45,6 @@ class ItemPlan(EncodingPlan):
 
 
 def make_item_id(prefix: str, seed: str, number: int) -> str:
-    """Derive an item id from the seed and the item's number."""
+    """Derive an item id with this prefix from the seed and the item's number."""
     digest = hashlib.blake2s(f"{seed}\0{number}".encode(errors="surrogatepass"), digest_size=16)
     return f"{prefix}_{digest.hexdigest()}"

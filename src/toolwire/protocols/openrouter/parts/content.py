@@ -63,7 +63,7 @@ _TEXT_SEPARATORS = ("", "\n", "\n\n")
 
 
 def represented_tokens(*names: str) -> tuple[str, ...]:
-    """Return wire-form tokens for extras that canonical fields represent."""
+    """Return wire-form tokens which tell that canonical fields represent these extras."""
     return tuple(f"{FAMILY}:canonical:{name}" for name in names)
 
 
@@ -94,7 +94,7 @@ _CONTENT_FIELDS = ("text", "signature", "summary", "data")
 
 
 def read_entries(raw: Raw) -> list[EntryShape]:
-    """Parse the entries; none if the value is not a list of entries and stays an unknown field."""
+    """Parse the elements of `reasoning_details`, called entries; an empty list if the value is not valid."""
     try:
         return _read_entries(raw)
     except DecodeError:
@@ -102,7 +102,7 @@ def read_entries(raw: Raw) -> list[EntryShape]:
 
 
 def decode_entry(shape: EntryShape, position: int) -> Reasoning | OpaquePart:
-    """Decode one entry to a reasoning, or to the server tool that it describes."""
+    """Decode an element of `reasoning_details` as reasoning, or as the server tool that it describes."""
     if shape.type == _SERVER_TOOL_ENTRY and (server_tool := _decode_server_tool(shape, position)) is not None:
         return server_tool
     content: tuple[ReasoningText, ...] = ()
@@ -134,7 +134,7 @@ def decode_entry(shape: EntryShape, position: int) -> Reasoning | OpaquePart:
 
 
 def _decode_server_tool(shape: EntryShape, position: int) -> OpaquePart | None:
-    """Decode a server tool that OpenRouter ran: call and result in one entry."""
+    """Decode an entry of `reasoning_details` with call and result of a server tool; None if it has none."""
     members = with_unknown_fields(shape)
     values = [members.get(name, "") for name in ("tool_name", "arguments", "result")]
     if not values[0] or not all(isinstance(value, str) for value in values):
@@ -162,12 +162,12 @@ def _decode_server_tool(shape: EntryShape, position: int) -> OpaquePart | None:
 
 
 def with_unknown_fields(shape: EntryShape) -> dict[str, Any]:
-    """Return all members of an entry, unknown ones included."""
+    """Return all fields of an entry of `reasoning_details`, including unknown ones."""
     return as_dict(shape) | {name: parse_json(raw) for name, raw in (shape.unknown or {}).items()}
 
 
 def decode_signature(shape: EntryShape) -> Signature | None:
-    """Decode the signature or encrypted data of an entry."""
+    """Decode the signature or encrypted data of an entry of `reasoning_details`; None if it has neither."""
     issuer = FORMAT_ISSUERS.get(unset_to_none(shape.format) or "", DEFAULT_ISSUER)
     if shape.type == "reasoning.encrypted" and shape.data:
         return Signature(issuer=issuer, data=shape.data, kind="encrypted", at="/data")
@@ -177,12 +177,12 @@ def decode_signature(shape: EntryShape) -> Signature | None:
 
 
 def has_vendor_id(shape: EntryShape) -> bool:
-    """Return whether the id belongs to encrypted data, which is only valid with its own id."""
+    """Return whether the id of an entry belongs to encrypted data, which is only valid with that id."""
     return shape.type == "reasoning.encrypted" and bool(shape.data)
 
 
 def entry_extras(shape: EntryShape, position: int) -> dict[str, Raw]:
-    """Return the fields of an entry that its part does not represent."""
+    """Return, by pointer, the fields of an entry of `reasoning_details` that its part does not represent."""
     extras = dict((collect_chat_extras(shape).get("extras") or {}).get(FAMILY, {}))
     names = _unrepresented_fields(shape, position)
     extras.update((name, Raw(msgspec.json.encode(getattr(shape, name)))) for name in names)
@@ -192,7 +192,7 @@ def entry_extras(shape: EntryShape, position: int) -> dict[str, Raw]:
 
 
 def _unrepresented_fields(shape: EntryShape, position: int) -> list[str]:
-    """Return the known fields that have no canonical meaning in an entry of this type."""
+    """Return pointers to the known fields that have no canonical meaning in an entry of this type."""
     represented = _ENTRY_FIELDS.get(shape.type, ())
     names = [name for name in _CONTENT_FIELDS if getattr(shape, name) and name not in represented]
     if not represented:
@@ -207,7 +207,7 @@ def _unrepresented_fields(shape: EntryShape, position: int) -> list[str]:
 
 
 def decode_details(message: Message) -> Message:
-    """Replace the plain reasoning of a message with a part for each entry."""
+    """Return the message with one part for each element of `reasoning_details`, instead of `reasoning` text."""
     fields = (message.extras or {}).get(FAMILY)
     if fields is None or DETAILS_FIELD not in fields or not (shapes := read_entries(fields[DETAILS_FIELD])):
         return message
@@ -236,7 +236,7 @@ def _reasoning_texts(part: Reasoning) -> list[str]:
 
 
 def _plain_reasoning_field(part: Reasoning) -> str | None:
-    """Return the field that plain reasoning came in; None for `thinking`, which entries do not repeat."""
+    """Return the message field with the reasoning text; None for `thinking`, which entries do not repeat."""
     names = (token.removeprefix(REASONING_FORM) for token in part.wire_form if token.startswith(REASONING_FORM))
     name = next(names, "thinking")
     return None if name == "thinking" else name
@@ -251,7 +251,7 @@ def _text_or_none(raw: Raw) -> str | None:
 
 
 def is_repeated_text(text: str | None, parts: Iterable[Part]) -> bool:
-    """Return whether a text only repeats the texts of the entries."""
+    """Return whether a text only repeats the texts of the `reasoning_details` entries in `parts`."""
     texts = [text for part in parts if isinstance(part, Reasoning) for text in _reasoning_texts(part)]
     return text is not None and (not text or any(separator.join(texts) == text for separator in _TEXT_SEPARATORS))
 
@@ -260,7 +260,10 @@ def is_repeated_text(text: str | None, parts: Iterable[Part]) -> bool:
 
 
 def encode_entries(part: Reasoning, id: str | None, index: int) -> list[dict[str, Any]]:
-    """Encode a reasoning as entries; `id` is the issuer's id for it."""
+    """Encode reasoning as elements of `reasoning_details`, called entries.
+
+    `id` is the issuer's id for the reasoning, `index` the index of the first entry in its message.
+    """
     texts = [block for block in part.content if isinstance(block, ReasoningText)]
     signature = part.signature
     if signature is None or not is_known_issuer(signature):
@@ -283,27 +286,30 @@ def is_known_issuer(signature: Signature) -> bool:
 
 
 def _encode_text_entry(kind: str, text: str) -> dict[str, Any]:
-    """Encode a text as an entry without index and format."""
+    """Encode a text as an entry of `reasoning_details`, still without index and format."""
     return {"type": f"reasoning.{'summary' if kind == 'summary' else 'text'}", entry_field(kind): text}
 
 
 def entry_field(kind: str) -> str:
-    """Return the field that holds the text of an entry."""
+    """Return the field of a `reasoning_details` entry that holds its text: `summary` or `text`."""
     return "summary" if kind == "summary" else "text"
 
 
 def _number_entries(entries: list[dict[str, Any]], index: int) -> list[dict[str, Any]]:
-    """Assign consecutive indices, starting at `index`, to entries."""
+    """Return the entries with consecutive values of their `index` field, starting at `index`."""
     return [{**entry, "index": index + offset} for offset, entry in enumerate(entries)]
 
 
 def is_server_tool_entry(part: Part) -> bool:
-    """Return whether the part is a server tool from `reasoning_details`."""
+    """Return whether the part is a server tool that came in `reasoning_details`."""
     return isinstance(part, OpaquePart) and ENTRY_FORM in part.wire_form
 
 
 def restore_details(message: Message) -> Message:
-    """Write `reasoning_details` back: as they came, or encoded again for parts that have changed."""
+    """Return the message with `reasoning_details` in its extras, for Chat's encoder to write.
+
+    They are the original elements; those whose parts have changed are encoded again.
+    """
     if message.extras is None or represented_tokens(DETAILS_FIELD)[0] not in message.wire_form:
         return message
     raw = message.extras[FAMILY][DETAILS_FIELD]
@@ -350,7 +356,7 @@ _decode_image_list = msgspec.json.Decoder(list[_Image]).decode
 
 
 def decode_images(raw: Raw) -> tuple[Media, ...]:
-    """Decode `images`; none if an element has other fields than its address."""
+    """Decode `images`; an empty tuple if an element has fields other than its URL."""
     try:
         images = _decode_image_list(raw)
     except JSON_ERRORS:
@@ -373,7 +379,7 @@ def _decode_image(url: str, index: int) -> Media:
 
 
 def decode_message_images(message: Message) -> Message:
-    """Append a part for each image of a message."""
+    """Return the message with a part for each element of `images`."""
     extras = (message.extras or {}).get(FAMILY, {})
     if IMAGES not in extras or not (images := decode_images(extras[IMAGES])):
         return message
@@ -381,14 +387,17 @@ def decode_message_images(message: Message) -> Message:
 
 
 def remove_image_parts(message: Message) -> Message:
-    """Remove the parts for images that the extras still hold."""
+    """Return the message without the parts for images that its extras still hold."""
     if represented_tokens(IMAGES)[0] not in message.wire_form:
         return message
     return replace(message, parts=tuple([part for part in message.parts if IMAGE_FORM not in part.wire_form]))
 
 
 def encode_image(part: Part, index: int) -> dict[str, Any] | None:
-    """Encode an image of a response; None for other parts and for images without data or URL."""
+    """Encode an image of a response as an element of `images`.
+
+    Return None for other parts and for images without data or URL.
+    """
     if not isinstance(part, Media) or part.kind != "image":
         return None
     match part.source:
@@ -402,14 +411,14 @@ def encode_image(part: Part, index: int) -> dict[str, Any] | None:
 
 
 def replace_image(part: Part) -> Part:
-    """Replace an image by empty text for Chat's encoder, which would report it as lost."""
+    """Return empty text for an image, which Chat's encoder would report as lost; other parts unchanged."""
     if encode_image(part, 0) is None:
         return part
     return Text(text="", extras=part.extras, wire_form=part.wire_form, at=part.at)
 
 
 def report_image(part: Part, path: SourcePath, report: LossReport) -> None:
-    """Report the fields of an image that `images` lacks."""
+    """Report as losses the fields of an image that `images` lacks."""
     if not isinstance(part, Media) or encode_image(part, 0) is None:
         return
     for field in ("name", "detail"):

@@ -60,20 +60,23 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "x-m4a": "m4a", 
 
 
 def decode_dialect(message: Message) -> Message:
-    """Decode OpenRouter's additions to a message that Chat's decoder read."""
+    """Return a message from Chat's decoder with the fields that OpenRouter adds to Chat decoded."""
     return _map_parts(
         decode_message_images(decode_details(message)) if message.role == "assistant" else message, decode_cache
     )
 
 
 def _map_parts(message: Message, transform: Callable[[Any], Any]) -> Message:
-    """Apply `transform` to texts and media, those in results too; the same message if nothing changes."""
+    """Apply `transform` to texts and media, including those in results.
+
+    Return the same message if nothing changes.
+    """
     parts = tuple([_map_part(part, transform) for part in message.parts])
     return message if all(map(is_, parts, message.parts)) else replace(message, parts=parts)
 
 
 def _map_part(part: Part, transform: Callable[[Any], Any]) -> Part:
-    """Apply `transform` to a text or media, or to those in a result."""
+    """Apply `transform` to a text or media, or to those in a result; return other parts unchanged."""
     if isinstance(part, Text | Media):
         transformed: Part = transform(part)
         return transformed
@@ -87,7 +90,7 @@ def _map_part(part: Part, transform: Callable[[Any], Any]) -> Part:
 
 
 def encode_dialect(message: Message) -> Message:
-    """Return a message of this protocol as Chat's decoder would have read it."""
+    """Return an OpenRouter message with its additions moved to the extras, for Chat's encoder to write."""
     return _map_parts(restore_details(remove_image_parts(message)), without_cache_mark)
 
 
@@ -105,7 +108,7 @@ class DialectPlan(EncodingPlan):
 
 
 def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
-    """Encode the messages of one turn."""
+    """Encode one turn of another protocol as messages."""
     extras = _openrouter_extras(turn, plan)
     if turn.role == "assistant":
         return _encode_assistant(turn, plan, extras)
@@ -123,7 +126,7 @@ def encode_turn(turn: Turn, plan: DialectPlan) -> list[Any]:
 
 
 def _openrouter_extras(turn: Turn, plan: DialectPlan) -> dict[str, Raw]:
-    """Return OpenRouter's fields that a client of Chat set on an assistant message.
+    """Return the OpenRouter fields that a client of Chat set on an assistant message, by name.
 
     Those on other messages, and on messages merged into one turn, are reported.
     """
@@ -173,7 +176,10 @@ def _take_signature(
     reasoning: "_ReasoningEncoder",
     plan: DialectPlan,
 ) -> Part:
-    """Move the signature of a text or call to the reasoning entries, if they can hold it."""
+    """Move the signature of a text or call to `reasoning`, which writes `reasoning_details`.
+
+    Return the part without it, or unchanged if `reasoning_details` cannot hold the signature.
+    """
     is_call = isinstance(part, ToolCall)
     if isinstance(part, ToolCall) and part.executor == "server":
         plan.report.dropped((*located_part.path, "signature"), "", "a call sent as text cannot have a signature")
@@ -195,12 +201,12 @@ class _ReasoningEncoder:
         self._unsigned_parts: list[LocatedPart] = []  # summaries that may belong to an encrypted entry
 
     def message_fields(self) -> dict[str, Any]:
-        """Return the fields of the assistant message."""
+        """Return the reasoning fields of the assistant message."""
         fields: dict[str, Any] = {"reasoning": "\n\n".join(self.texts)} if self.texts else {}
         return fields | ({DETAILS_FIELD: self.entries} if self.entries else {})
 
     def add(self, part: Reasoning, located_part: LocatedPart) -> None:
-        """Add a reasoning; an unsigned summary waits for the encrypted entry that may follow it."""
+        """Add reasoning; an unsigned summary is held back, since an encrypted part that belongs to it may follow."""
         report_images(part, located_part.path, self._plan.report)
         if part.signature is None or not is_known_issuer(part.signature):
             if not (part.signature is None and is_summary(part)):
@@ -221,16 +227,16 @@ class _ReasoningEncoder:
         self.signed_parts.append(located_part)
 
     def add_plain_text(self, part: Reasoning) -> None:
-        """Add the plain text beside entries that are passed through."""
+        """Add only the text of reasoning whose `reasoning_details` are sent unchanged."""
         if part.at is not None and not part.at.startswith(f"/{DETAILS_FIELD}"):
             self.texts += [block.text for block in part.content if isinstance(block, ReasoningText)]
 
     def add_signature(self, signature: Signature, call_id: str | None) -> None:
-        """Add the signature of a text or call."""
+        """Add the signature of a text, or of the call with this id."""
         self.entries += encode_signature(signature, call_id, len(self.entries))
 
     def finish(self) -> None:
-        """Encode the reasoning that turned out to be unsigned."""
+        """Encode a summary that is still held back, which turned out to be unsigned."""
         for located_part in self._unsigned_parts:
             if isinstance(located_part.part, Reasoning):
                 self.texts += _encode_unsigned(located_part.part, located_part, self._plan)
@@ -238,21 +244,21 @@ class _ReasoningEncoder:
 
 
 def report_images(part: Reasoning, path: SourcePath, report: LossReport) -> None:
-    """Report images in a reasoning."""
+    """Report as losses the images in reasoning."""
     for index, block in enumerate(part.content):
         if isinstance(block, Media):
             report.dropped((*path, "content", index), "", "thinking of the target is text only")
 
 
 def is_summary(part: Reasoning) -> bool:
-    """Return whether a reasoning consists of summaries only."""
+    """Return whether reasoning consists of summaries only."""
     return bool(part.content) and all(
         isinstance(block, ReasoningText) and block.kind == "summary" for block in part.content
     )
 
 
 def _encode_unsigned(part: Reasoning, located_part: LocatedPart, plan: DialectPlan) -> list[str]:
-    """Return the plain text of unsigned reasoning if the model requires it, else report it."""
+    """Return the texts of unsigned reasoning if the model requires it; else report it and return none."""
     if not plan.requires_reasoning:
         plan.report.dropped(located_part.path, "", "the target only accepts reasoning that it signed")
         return []
@@ -261,23 +267,26 @@ def _encode_unsigned(part: Reasoning, located_part: LocatedPart, plan: DialectPl
 
 
 def vendor_item_id(part: Reasoning, number: int, messages: tuple[Message, ...]) -> str | None:
-    """Return the issuer's id for a reasoning; a reasoning item has it on its message."""
+    """Return the issuer's id for reasoning; one from a Responses item has it on message `number`."""
     return messages[number].id if part.id is None and is_reasoning_item(messages[number]) else part.id
 
 
 def is_reasoning_item(message: Message) -> bool:
-    """Return whether a message is a single reasoning, as the Responses API has them."""
+    """Return whether a message holds reasoning only, like a reasoning item of the Responses API."""
     return len(message.parts) == 1 and isinstance(message.parts[0], Reasoning)
 
 
 def encode_signature(signature: Signature, call_id: str | None, index: int) -> list[dict[str, Any]]:
-    """Encode the signature of a text or call as an entry; a call is identified by its id."""
+    """Encode the signature of a text or call as an element of `reasoning_details`, in a list.
+
+    A call is identified by its id. `index` is the index of the element in its message.
+    """
     kind = "encrypted" if call_id is not None else "signature"
     return encode_entries(Reasoning(signature=replace(signature, kind=kind)), call_id, index)
 
 
 def adapt_part(part: Part, path: SourcePath, plan: EncodingPlan) -> Part:
-    """Return a part in a form that Chat's encoder writes for this dialect."""
+    """Return a part that Chat's encoder writes as OpenRouter expects it."""
     match part:
         case Text(cache=CacheMark() as mark) if mark.ttl in CACHE_TTLS and CACHE_FIELD not in (part.extras or {}).get(
             FAMILY, {}
@@ -294,7 +303,7 @@ def adapt_part(part: Part, path: SourcePath, plan: EncodingPlan) -> Part:
 
 
 def _adapt_media(part: Media, path: SourcePath, plan: EncodingPlan) -> Part:
-    """Encode media that Chat has no part for, or fewer formats of."""
+    """Return media that Chat's encoder would not accept as an opaque part of OpenRouter, else as media."""
     if (body := _encode_dialect_media(part)) is None:
         if part.cache is not None:
             plan.report.dropped((*path, "cache"), "", "the target has cache marks on text only")
@@ -329,7 +338,7 @@ def _encode_dialect_media(part: Media) -> dict[str, Any] | None:
 
 
 def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode a result as a tool message, with its media."""
+    """Encode a result as a `tool` message, which may hold media."""
     report_result(replace(part, cache=None), located_part, plan)
     located_parts = [
         LocatedPart(inner, (*located_part.path, "content", index)) for index, inner in enumerate(part.content or ())
@@ -350,7 +359,7 @@ def _encode_result(part: ToolResult, located_part: LocatedPart, plan: EncodingPl
 
 
 def _mark_failed(content: list[Any]) -> None:
-    """Prefix the content of a failed result with the error mark."""
+    """Put the error mark before the encoded content of a failed result."""
     first = content[0] if content else None
     if isinstance(first, TextPart):
         first.text = ERROR_MARK + first.text
@@ -361,7 +370,7 @@ def _mark_failed(content: list[Any]) -> None:
 
 
 def _mark_cached(content: list[Any], mark: CacheMark, located_part: LocatedPart, plan: EncodingPlan) -> None:
-    """Put the cache mark of a result on its last part, which must be text."""
+    """Put the cache mark of a result on the last encoded part, which must be text; else report it."""
     last = content[-1] if content else None
     if not isinstance(last, TextPart):
         plan.report.dropped((*located_part.path, "cache"), "", "the target has cache marks on text only")

@@ -34,13 +34,7 @@ from toolwire.canonical.computer import (
 from toolwire.canonical.content import ComputerUse, Data, ScreenObservation, Text, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Computer, NativeTool
-from toolwire.codec.encoding.computer import (
-    PIXELS_PER_NOTCH,
-    call_arguments,
-    chord_of,
-    key_of,
-    unread_pointers,
-)
+from toolwire.codec.encoding.computer import PIXELS_PER_NOTCH, call_arguments, chord_of, key_of, unread_pointers
 from toolwire.codec.encoding.hosted_tools import parse_json
 from toolwire.codec.encoding.media import Size
 from toolwire.codec.validation import JsonObject, object_of, text_of
@@ -99,7 +93,10 @@ Members = dict[str, Any]
 
 
 def with_computer_tools(request: Request, family: str) -> Request:
-    """Attach decoded screen settings to the computer tools; the model determines the dialect."""
+    """Return the request with decoded screen settings on its computer tools.
+
+    The model determines the dialect, the set of predefined functions.
+    """
     if not any(type(tool) is NativeTool and tool.kind == CURRENT_DIALECT for tool in request.tools or ()):
         return request
     dialect = LEGACY_DIALECT if _LEGACY_MODELS.search(request.model or "") else CURRENT_DIALECT
@@ -131,7 +128,10 @@ def _decode_computer(tool: NativeTool, dialect: str) -> Computer | None:
 
 
 def declare_computer(client_computer: Computer, model: str) -> tuple[Computer, str, tuple[str, ...]]:
-    """Choose the computer to offer for the client's: its environment, and functions to exclude."""
+    """Choose the computer to offer the model for the client's computer.
+
+    Return the canonical computer, its environment, and the predefined functions to exclude.
+    """
     dialect = LEGACY_DIALECT if _LEGACY_MODELS.search(model) else CURRENT_DIALECT
     is_browser = dialect == LEGACY_DIALECT or client_computer.environment == "browser"
     environment: Any = "browser" if is_browser else "desktop"
@@ -169,7 +169,7 @@ def decode_computer_call(call: ToolCall, size: Size | None, location: str) -> Co
 
 
 def _take_safety_checks(members: Members, call: ToolCall) -> tuple[SafetyCheck, ...]:
-    """Remove the safety decision from `members` and return the checks that a user must confirm.
+    """Remove the safety decision from `members`; return the checks that a user must confirm.
 
     An unknown decision raises `ValueError`, so that the call is not translated.
     """
@@ -231,7 +231,7 @@ def _expect_bool(value: Any) -> bool:
 
 
 def _decode_point(members: Members, size: Size | None, x_name: str = "x", y_name: str = "y") -> tuple[int, int]:
-    """Convert a grid point to pixels."""
+    """Convert a point on Google's grid to pixels (x, y)."""
     grid_x, grid_y = _expect_int(members.pop(x_name)), _expect_int(members.pop(y_name))
     if size is None:
         raise ValueError("unknown screen size")
@@ -239,13 +239,13 @@ def _decode_point(members: Members, size: Size | None, x_name: str = "x", y_name
 
 
 def _decode_position(members: Members, size: Size | None) -> Members:
-    """Convert `x` and `y` to pixels, as arguments of an action."""
+    """Return `x` and `y` in pixels, as arguments of an action."""
     x, y = _decode_point(members, size)
     return {"x": x, "y": y}
 
 
 def _click_decoder(**options: Any) -> Callable[[Members, Size | None], tuple[Action, ...]]:
-    """Create a decoder for a click with these options."""
+    """Return a function that decodes a click, with these arguments for `Click`."""
     return lambda members, size: (Click(**_decode_position(members, size), **options),)
 
 
@@ -256,7 +256,7 @@ def _decode_type(members: Members, _: Size | None) -> tuple[Action, ...]:
 
 
 def _decode_type_at(members: Members, size: Size | None) -> tuple[Action, ...]:
-    """Decode a click, clearing the field, typing and Enter in one function."""
+    """Decode one function that clicks a field, clears it, types and presses Enter, as several actions."""
     press_enter, clear_first = (
         _expect_bool(members.pop("press_enter", True)),
         _expect_bool(members.pop("clear_before_typing", True)),
@@ -325,7 +325,7 @@ def _decode_long_press(members: Members, size: Size | None) -> tuple[Action, ...
 
 
 def _decode_key(members: Members) -> str:
-    """Take and decode one key."""
+    """Remove one key from `members` and return its canonical name."""
     if not (name := _expect_text(members.pop("key"))):
         raise ValueError("no key")
     return key_of(name, case_sensitive=False)
@@ -371,7 +371,7 @@ NO_MEMBERS: Mapping[str, Any] = {}
 
 
 def encode_computer_call(call: ToolCall, _: Computer, checks: tuple[SafetyCheck, ...]) -> ToolCall:
-    """Add a safety decision to the arguments of a call that has checks."""
+    """Return the call with a safety decision in its arguments, unchanged without checks."""
     if not checks:
         return call
     explanation = "\n".join(check.message or check.code or check.id or "" for check in checks)
@@ -381,7 +381,7 @@ def encode_computer_call(call: ToolCall, _: Computer, checks: tuple[SafetyCheck,
 
 
 def encode_computer_result(result: ToolResult, _: Computer, checks: tuple[SafetyCheck, ...]) -> ToolResult:
-    """Add the URL and acknowledgement to a result, in the object that Google's clients send."""
+    """Return the result with the URL and acknowledgement, in the object that Google's clients send."""
     screen = result.screen
     members: dict[str, Any] = {} if screen is None or screen.url is None else {"url": screen.url}
     if checks and screen is not None and screen.acknowledged:
@@ -390,7 +390,7 @@ def encode_computer_result(result: ToolResult, _: Computer, checks: tuple[Safety
 
 
 def encode_result_object(result: ToolResult, members: Mapping[str, Any] = NO_MEMBERS) -> ToolResult:
-    """Combine all texts and objects of a result into one object with these members."""
+    """Return the result with all its texts and objects merged into one object, plus these members."""
     combined = dict(members)
     texts: list[str] = []
     images = []
@@ -416,7 +416,7 @@ _UNACKNOWLEDGED_MESSAGE = (
 
 
 def acknowledgement_error(name: object, arguments: object, response: JsonObject) -> str | None:
-    """Return Google's error for a call whose required confirmation the result lacks, or None."""
+    """Return Google's error message if the result lacks the confirmation that its call requires, else None."""
     if object_of(object_of(arguments).get(DECISION_FIELD)).get("decision") != REQUIRE_CONFIRMATION:
         return None
     if response.get(ACKNOWLEDGEMENT_FIELD) in (True, "true", "True"):

@@ -25,13 +25,7 @@ from toolwire.canonical.computer import (
 )
 from toolwire.canonical.tools import Computer
 from toolwire.codec.encoding.computer import ActionEncodingState, EncodedAction, round_seconds, vendor_keys
-from toolwire.protocols.vendors.google.computer import (
-    CLEAR_FIELD,
-    CURRENT_DIALECT,
-    ENTER_KEY,
-    GRID,
-    LEGACY_DIALECT,
-)
+from toolwire.protocols.vendors.google.computer import CLEAR_FIELD, CURRENT_DIALECT, ENTER_KEY, GRID, LEGACY_DIALECT
 
 _KEY_NAMES = {" ": "Space", "+": "Plus"}
 _CLICK_FUNCTIONS = {(1, "left"): "click", (2, "left"): "double_click", (3, "left"): "triple_click"}
@@ -65,7 +59,10 @@ def encode_computer_actions(
 def _encode_combined(
     actions: Sequence[Action], computer: Computer, state: ActionEncodingState
 ) -> tuple[int, EncodedAction | None]:
-    """Encode leading actions that one function combines; return their number and the call."""
+    """Encode leading actions that a single function combines, such as click and type.
+
+    Return how many actions the call covers, and the call; None if there is no such function.
+    """
     count = 0
     if computer.dialect == LEGACY_DIALECT:
         first = actions[0]
@@ -91,7 +88,11 @@ def _encode_combined(
 def _encode_grid_point(
     state: ActionEncodingState, point: tuple[int, int] | None, x_name: str = "x", y_name: str = "y"
 ) -> dict[str, Any] | None:
-    """Convert pixels to the smallest grid point that decodes to the same pixels."""
+    """Convert a pixel to a point on Google's grid, rounding up so that decoding returns the same pixel.
+
+    Return it as arguments named `x_name` and `y_name`, or None if point or screen size is unknown. A point outside the
+    screen is moved to its edge and reported.
+    """
     if point is None or state.size is None:
         return None
     grid = [-(-value * GRID // extent) for value, extent in zip(point, state.size, strict=True)]
@@ -102,18 +103,18 @@ def _encode_grid_point(
 
 
 def _encode_function(name: str, point: dict[str, Any] | None, **arguments: Any) -> list[EncodedAction] | None:
-    """Build a call with a point; return None if the point is unknown."""
+    """Return a list with one call at this point; None if the point is unknown."""
     return None if point is None else [EncodedAction(name, {**point, **arguments})]
 
 
 def _report_modifiers(action: Any, state: ActionEncodingState) -> None:
-    """Report modifier keys that are held during an action."""
+    """Report as a loss modifier keys that are held during an action."""
     if action.keys:
         state.report_loss("the target cannot hold modifier keys")
 
 
 def _encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAction] | None:
-    """Encode one action in the current dialect."""
+    """Encode one action in the current dialect; None if it has no counterpart."""
     for name, simple_action in _SIMPLE_ACTIONS.items():
         if action == simple_action:
             return [EncodedAction(name, {})]
@@ -145,7 +146,7 @@ def _encode_action(action: Action, state: ActionEncodingState) -> list[EncodedAc
 
 
 def _encode_legacy_action(action: Action, state: ActionEncodingState) -> list[EncodedAction] | None:
-    """Encode one action in the dialect of Gemini 2.5 and 3."""
+    """Encode one action in the dialect of Gemini 2.5 and 3; None if it has no counterpart."""
     match action:
         case Click(count=count, button="left"):
             _report_modifiers(action, state)
@@ -206,7 +207,7 @@ def _encode_keys(action: Keys, state: ActionEncodingState) -> list[EncodedAction
 def _encode_drag(
     action: Drag, state: ActionEncodingState, names: tuple[str, str, str, str]
 ) -> list[EncodedAction] | None:
-    """Encode a drag from the first to the last point."""
+    """Encode a drag from the first to the last point; `names` are the arguments for start and end x and y."""
     _report_modifiers(action, state)
     if len(action.path) > 2:
         state.report_loss("only start and end of the path sent")

@@ -44,7 +44,7 @@ OPENAPI = Dialect(
 
 
 def has_only_strict_tools(request: Request) -> bool:
-    """Check whether all functions are strict and none is forced: Google's mode `VALIDATED`."""
+    """Check whether all functions are strict and none is forced, so that mode `VALIDATED` applies."""
     choice = request.tool_choice
     if choice is not None and choice.mode not in (None, "auto"):
         return False
@@ -71,7 +71,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def shared_gemini_extras(family: str) -> dict[str, dict[str, SharedExtra]]:
-    """Declare the extras of `generateContent` that Interactions also has."""
+    """Return the extras of `generateContent` that Interactions also has, with their conversion."""
     pointers = [prefix + name for name in ("safetySettings", "safety_settings") for prefix in ("", "config/")]
     return {
         "Request": {
@@ -81,18 +81,18 @@ def shared_gemini_extras(family: str) -> dict[str, dict[str, SharedExtra]]:
 
 
 def shared_interactions_extras(family: str) -> dict[str, dict[str, SharedExtra]]:
-    """Declare the extras of Interactions that `generateContent` also has."""
+    """Return the extras of Interactions that `generateContent` also has, with their conversion."""
     return {"Request": {"safety": SharedExtra(family, "safety_settings", lambda value: value, lambda value: value)}}
 
 
 def _to_interactions_safety(value: Raw) -> Raw | None:
-    """Convert safety settings of `generateContent`; return None if one has no counterpart."""
+    """Convert safety settings of `generateContent` to Interactions; None if one has no counterpart."""
     settings = [_to_interactions_setting(setting) for setting in _list_of_objects(value)]
     return Raw(_encode_json(settings)) if settings and all(settings) else None
 
 
 def _to_interactions_setting(setting: dict[str, Any]) -> dict[str, Any] | None:
-    """Convert one safety setting of `generateContent`."""
+    """Convert one safety setting of `generateContent` to Interactions; None without a counterpart."""
     match setting:
         case {"category": str(category), "threshold": str(threshold), **other_fields} if not other_fields.keys() - {
             "method"
@@ -111,7 +111,7 @@ def _is_shared_setting(setting: dict[str, Any]) -> bool:
 
 
 def _to_gemini_safety(value: Raw) -> Raw | None:
-    """Convert safety settings of Interactions; return None if one has no counterpart."""
+    """Convert safety settings of Interactions to `generateContent`; None if one has no counterpart."""
     settings: list[dict[str, Any]] = []
     for setting in _list_of_objects(value):
         match setting:

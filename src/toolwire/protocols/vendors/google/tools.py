@@ -63,7 +63,7 @@ def decode_interactions_server(raw: Raw, path: str) -> McpServer | None:
 
 
 def decode_gemini_server(raw: Raw, path: str) -> McpServer | None:
-    """Decode an entry of `mcpServers`; return None if it is not a plain HTTP server."""
+    """Decode an element of `mcpServers`; return None if it is not a plain HTTP server."""
     declaration = parse_json(raw)
     if not isinstance(declaration, dict):
         return None
@@ -84,7 +84,11 @@ def _build_server(
     *,
     unportable: str | None = None,
 ) -> McpServer | None:
-    """Build the canonical MCP server from its declaration and transport."""
+    """Build the canonical MCP server from its declaration and transport; None if they are not valid.
+
+    `read_fields` are pointers to the fields that it represents. `unportable` is the reason why no other provider can
+    use the server.
+    """
     name, url, headers = declaration.get("name"), transport.get("url"), transport.get("headers")
     if not isinstance(name, str) or not isinstance(url, str):
         return None
@@ -108,7 +112,7 @@ def encode_interactions_server(server: McpServer, path: SourcePath, plan: Encodi
 
 
 def encode_gemini_server(server: McpServer, path: SourcePath, plan: EncodingPlan) -> dict[str, Any]:
-    """Encode an MCP server as an entry of `mcpServers`."""
+    """Encode an MCP server as an element of `mcpServers`."""
     return {"name": server.name, "streamableHttpTransport": _encode_http_transport(server, path, plan)}
 
 
@@ -242,9 +246,10 @@ def to_interactions_tool(tool: NativeTool, path: SourcePath, report: LossReport)
 def to_gemini_tool(
     tool: NativeTool, path: SourcePath, report: LossReport, config: dict[str, Any]
 ) -> tuple[str, dict[str, Any]] | None:
-    """Convert an Interactions tool to `generateContent`; return its bag member and body.
+    """Convert an Interactions tool to `generateContent`; return its field in the tool object, and its value.
 
-    Fields that belong in `toolConfig` are written to `config`. Return None as `to_interactions_tool` does.
+    Fields that belong in `toolConfig` are written to `config`. Return None if there is no such tool, or if the tool has
+    a constraint that would be lost.
     """
     google_tool = next((candidate for candidate in _TOOLS if candidate.member and candidate.name == tool.kind), None)
     if google_tool is None or _has_constraint(tool):
@@ -267,7 +272,10 @@ def to_gemini_tool(
 
 
 def take_map_location(request: Request) -> tuple[Request, dict[str, Raw]]:
-    """Take the coordinates for Google Maps out of `retrievalConfig`; Interactions has them on the tool."""
+    """Remove the Google Maps coordinates from `retrievalConfig`, since Interactions has them on the tool.
+
+    Return the request without them, and the coordinates as tool fields.
+    """
     extras = (request.extras or {}).get(GEMINI, {})
     key = _retrieval_config_key(extras)
     if key is None or bytes(extras[key])[:1] != b"{" or not _has_maps(request):
@@ -283,7 +291,10 @@ def take_map_location(request: Request) -> tuple[Request, dict[str, Raw]]:
 
 
 def _retrieval_config_key(extras: Mapping[str, Raw]) -> str | None:
-    """Find `retrievalConfig` in either spelling, at the root or in the SDK's `config`."""
+    """Return the pointer of `retrievalConfig` in the extras; None if it is absent.
+
+    It may be camelCase or snake_case, at the root or in the SDK's `config`.
+    """
     return next((name for name in extras if to_camel_case(name).endswith("toolConfig/retrievalConfig")), None)
 
 
@@ -305,7 +316,7 @@ def _has_constraint(tool: NativeTool) -> bool:
 
 
 def _report_dropped(pointer: str, raw: Raw, path: SourcePath, report: LossReport) -> None:
-    """Report a setting that the target does not have."""
+    """Report the loss of a tool setting that the target does not have."""
     for element_pointer in element_pointers(raw, pointer):
         report.dropped(path, "//" + element_pointer, "no equivalent in the target protocol")
 
@@ -327,7 +338,7 @@ def _flatten_members(body: Raw, fields: Mapping[str, str], *, any_case: bool) ->
 
 
 def _to_interactions_value(name: str, raw: Raw) -> Any:
-    """Convert enum values to lower case."""
+    """Return a field value with enum names in lower case, as Interactions writes them."""
     value = parse_json(raw)
     match name, value:
         case "environment", str() if _is_enum_name(value):
@@ -363,7 +374,7 @@ def _to_gemini_value(name: str, raw: Raw) -> Any:
 
 
 def code_argument(arguments: Any, path: SourcePath, report: LossReport) -> str:
-    """Return the code of a hosted call; both protocols run Python only, so anything else is a loss."""
+    """Return the code of a hosted call; report other arguments as losses, since both protocols run only Python."""
     members = arguments if isinstance(arguments, dict) else {}
     code, language = members.get("code"), members.get("language", "python")
     if members.keys() - {"code", "language"} or not isinstance(code, str) or str(language).lower() != "python":
@@ -372,19 +383,19 @@ def code_argument(arguments: Any, path: SourcePath, report: LossReport) -> str:
 
 
 def step_name(call_type: str) -> str | None:
-    """Return the Interactions tool name for a `toolType`."""
+    """Return the Interactions tool name for a `toolType` of `generateContent`; None if there is none."""
     return next((tool.name for tool in _TOOLS if call_type in tool.call_types), None)
 
 
 def call_type(step_name: str, *, image_search: bool = False) -> str | None:
-    """Return the `toolType` for an Interactions tool name."""
+    """Return the `toolType` of `generateContent` for an Interactions tool name; None if there is none."""
     if image_search and step_name == "google_search":
         return "GOOGLE_SEARCH_IMAGE"
     return next((tool.call_types[0] for tool in _TOOLS if tool.name == step_name and tool.call_types), None)
 
 
 def as_list_result(response: Raw) -> Raw:
-    """Convert a `toolResponse` object to the list that Interactions has."""
+    """Convert the object of a `toolResponse` to the list that an Interactions result has."""
     match parse_json(response):
         case {"result": list() as elements, **other_fields} if not other_fields:
             return Raw(_encode_json(elements))
@@ -393,7 +404,7 @@ def as_list_result(response: Raw) -> Raw:
 
 
 def as_object_result(result: Raw) -> Raw:
-    """Convert a hosted result of Interactions to the object that `toolResponse` has."""
+    """Convert the list of an Interactions hosted result to the object that a `toolResponse` has."""
     match parse_json(result):
         case [{**only}] if "url" not in only:
             return Raw(_encode_json(only))

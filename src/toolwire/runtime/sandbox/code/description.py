@@ -67,7 +67,7 @@ class Stub(msgspec.Struct, frozen=True):
 
 
 def make_stubs(tools: Iterable[Tool]) -> dict[str, Stub]:
-    """Return a stub for each tool, by its Python name."""
+    """Return a stub, the tool as a Python function, for each tool by its Python name."""
     stubs: dict[str, Stub] = {}
     for tool in tools:
         name = _python_name(tool.name, stubs)
@@ -76,7 +76,7 @@ def make_stubs(tools: Iterable[Tool]) -> dict[str, Stub]:
 
 
 def _python_name(name: str, used_names: Mapping[str, Any]) -> str:
-    """Turn a tool name into an unused Python name."""
+    """Turn a tool name into a Python name that is not in `used_names`."""
     readable = _ILLEGAL_CHARACTER.sub("_", name)
     if not readable[:1].isalpha():
         readable = f"tool_{readable.strip('_')}".rstrip("_")
@@ -88,7 +88,7 @@ def _python_name(name: str, used_names: Mapping[str, Any]) -> str:
 
 
 def _make_stub(name: str, tool: Tool) -> Stub:
-    """Build the stub of a tool."""
+    """Build the stub of a tool: the signature and comments that the model reads."""
     classes: list[str] = []
     return_type = "Any"
     if tool.output_schema is not None:
@@ -112,7 +112,7 @@ def _make_stub(name: str, tool: Tool) -> Stub:
 
 
 def _parameter_list(properties: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """Return the keyword parameters of a stub."""
+    """Return the keyword parameters of a stub as Python source."""
     names = schema.get("required")
     required = set(names) if isinstance(names, list) and all(isinstance(name, str) for name in names) else set()
     parameters = [
@@ -125,7 +125,7 @@ def _parameter_list(properties: Mapping[str, Any], schema: Mapping[str, Any]) ->
 
 
 def _argument_type(schema: Any, depth: int = 0) -> str:
-    """Return the type of an argument, never narrower than its schema."""
+    """Return the Python annotation of an argument, never narrower than its schema."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return "Any"
     kind = schema.get("type")
@@ -154,7 +154,7 @@ class _ResultTypes:
         self._root = root
 
     def annotation(self, schema: Any, depth: int = 0) -> str:
-        """Return the type of a schema."""
+        """Return the Python annotation for results of a schema."""
         if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
             return "Any"
         if isinstance(reference := schema.get("$ref"), str):
@@ -174,12 +174,12 @@ class _ResultTypes:
         return _SCALAR_TYPES.get(kind, "Any") if isinstance(kind, str) else "Any"
 
     def _union_type(self, options: list[Any], depth: int) -> str:
-        """Return the union of the types of several schemas."""
+        """Return the annotation `A | B` for several schemas."""
         types = dict.fromkeys(self.annotation(option, depth + 1) for option in options)
         return "Any" if "Any" in types else " | ".join(types)
 
     def _object_type(self, schema: Mapping[str, Any], depth: int) -> str:
-        """Return the type of an object, and add its class if all its properties have Python names."""
+        """Return the annotation of an object, and add a `TypedDict` class if its property names are Python names."""
         properties = _as_properties(schema.get("properties"))
         if not properties:
             return f"dict[str, {self.annotation(schema.get('additionalProperties'), depth + 1)}]"
@@ -208,7 +208,7 @@ class _ResultTypes:
 
 
 def _literal_type(schema: Mapping[str, Any]) -> str | None:
-    """Return a `Literal` for `const` or a short `enum`."""
+    """Return a `Literal[...]` annotation for `const` or a short `enum`; None for other schemas."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list) or not 0 < len(values) <= 40:
         return None
@@ -222,15 +222,17 @@ def _literal_type(schema: Mapping[str, Any]) -> str | None:
 
 
 def _as_properties(properties: Any) -> dict[str, Any]:
+    """Return the `properties` of a schema; empty if they are not an object."""
     return dict(properties) if isinstance(properties, Mapping) else {}
 
 
 def _is_python_name(name: str) -> bool:
+    """Return True if a name can be a Python parameter or attribute."""
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("__")
 
 
 def _describe_tool(tool: Tool, properties: Mapping[str, Any]) -> Iterator[str]:
-    """Return comment lines with the descriptions of a tool and its arguments."""
+    """Yield comment lines with the descriptions of a tool and its arguments."""
     if tool.name:
         yield from _comment_lines(f"{tool.name}: {tool.description[:_MAX_DESCRIPTION_LENGTH]}")
     for name, inner in list(properties.items())[:_MAX_MEMBERS]:
@@ -247,7 +249,7 @@ def _describe_tool(tool: Tool, properties: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _comment_lines(text: str) -> Iterator[str]:
-    """Return a text as comment lines, without control characters."""
+    """Yield a text as Python comment lines, without control characters."""
     for line in text.splitlines():
         if line.strip():
             yield "# " + "".join(letter if letter.isprintable() else " " for letter in line)

@@ -51,12 +51,12 @@ class InvalidSnapshot(ToolwireError):
 
 
 def sign_snapshot(snapshot: bytes, key: bytes, purpose: str) -> bytes:
-    """Prefix a snapshot with its signature for this purpose."""
+    """Return a program's snapshot prefixed with its signature, which is valid only for `purpose`."""
     return _SNAPSHOT_PREFIX + _snapshot_hmac(snapshot, key, purpose) + snapshot
 
 
 def verify_snapshot(signed: bytes, key: bytes, purpose: str) -> bytes:
-    """Return the snapshot if its signature is valid for this purpose."""
+    """Return the snapshot without its signature; raise `InvalidSnapshot` if that is not valid for `purpose`."""
     start = len(_SNAPSHOT_PREFIX) + _SIGNATURE_LENGTH
     snapshot = signed[start:]
     has_prefix = signed[: len(_SNAPSHOT_PREFIX)] == _SNAPSHOT_PREFIX
@@ -68,7 +68,7 @@ def verify_snapshot(signed: bytes, key: bytes, purpose: str) -> bytes:
 
 
 def _snapshot_hmac(snapshot: bytes, key: bytes, purpose: str) -> bytes:
-    """Return the HMAC of a snapshot, bound to the purpose and to the interpreter's version."""
+    """Return the HMAC of a program's snapshot, bound to the purpose and to the interpreter's version."""
     message = b"\0".join([_SNAPSHOT_PREFIX, __version__.encode(), hashlib.sha256(purpose.encode()).digest(), snapshot])
     return hmac.digest(key, message, "sha256")
 
@@ -142,7 +142,7 @@ async def open_program(
     limits: CodeLimits,
     code: str,
 ) -> AsyncIterator["Program"]:
-    """Open a program with its own worker process, and a thread that waits for it.
+    """Open a program, code that the model wrote, with its own worker process and a thread that waits for it.
 
     A thread is used because Monty's asyncio interface sometimes aborts the interpreter on exit.
     """
@@ -189,11 +189,11 @@ class Program:
 
     @property
     def output(self) -> str:
-        """Return what was printed so far."""
+        """Return what the program has printed so far."""
         return "".join(self._printer.chunks)
 
     async def start(self) -> ProgramWaiting | ProgramEnded:
-        """Run the program until it waits for tools or ends."""
+        """Run the program until it waits for tool calls or ends."""
         if len(self._code) > self._limits.code_characters:
             return ProgramEnded(
                 error_kind="limit", error=f"the code is longer than {self._limits.code_characters:,} characters"
@@ -203,21 +203,21 @@ class Program:
     async def resume(
         self, waiting: ProgramWaiting, outcomes: Mapping[int, HostCallOutcome]
     ) -> ProgramWaiting | ProgramEnded:
-        """Resume the program with the outcomes of some of its calls."""
+        """Resume the program with the outcomes of some of its tool calls, by their ids in the program."""
         for id in outcomes:
             self._pending_calls.pop(id, None)
         settled = {id: _monty_result(outcome) for id, outcome in outcomes.items()}
         return await self._run_in_thread(lambda: waiting.snapshot.resume(settled))
 
     async def dump(self, waiting: ProgramWaiting) -> bytes:
-        """Return the state of the waiting program as bytes."""
+        """Return the state of the waiting program as bytes, for `load`."""
         snapshot = await asyncio.wrap_future(self._thread.submit(waiting.snapshot.dump))
         return msgspec.msgpack.encode(
             ProgramSnapshot(snapshot, list(self._pending_calls.values()), self._call_count, self.output)
         )
 
     async def load(self, dumped: bytes) -> ProgramWaiting | ProgramEnded:
-        """Restore a waiting program. The dump must have been verified with `verify_snapshot`."""
+        """Restore a waiting program from a dump, which `verify_snapshot` must have accepted, and continue it."""
         restored = msgspec.msgpack.decode(dumped, type=ProgramSnapshot)
         self._pending_calls = {call.id: call for call in restored.calls}
         self._call_count, self._printer.chunks = restored.call_count, [restored.output]
@@ -227,11 +227,11 @@ class Program:
         )
 
     async def _run_in_thread(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
-        """Advance the program in its thread."""
+        """Advance the program in its own thread, so that the event loop is not blocked."""
         return await asyncio.wrap_future(self._thread.submit(self._advance, begin))
 
     def _advance(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
-        """Run until the program waits for tools or ends."""
+        """Run until the program waits for tool calls or ends; `begin` takes the first step."""
         try:
             state = begin()
             while True:
@@ -263,7 +263,7 @@ class Program:
         return state.resume(self._start_call(state))
 
     def _start_call(self, state: FunctionSnapshot) -> ExternalResult:
-        """Start a call of a tool or helper, and return what the program gets for it now."""
+        """Start a call of a tool or helper, and return the value or the future that the program gets for it."""
         name = state.function_name
         self._call_count += 1
         if self._call_count > self._limits.calls:
@@ -280,7 +280,7 @@ class Program:
         return {"future": ...}
 
     def _error_result(self, error: MontyError) -> ProgramEnded:
-        """Turn an error of the interpreter into the end of the program."""
+        """Convert an error of the interpreter to the end of the program."""
         if self._printer.is_exceeded:
             return ProgramEnded(
                 error_kind="limit", error=f"printed more than {self._limits.output_characters:,} characters"
@@ -309,9 +309,11 @@ class _PrintBuffer:
 
     @property
     def is_exceeded(self) -> bool:
+        """True if the program printed more than the limit."""
         return self.remaining < 0
 
     def __call__(self, stream: str, text: str) -> None:
+        """Add printed text, as Monty's print callback; raise `MemoryError` beyond the limit."""
         if self.remaining > 0:
             self.chunks.append(text[: self.remaining])
         self.remaining -= len(text)
@@ -330,7 +332,7 @@ class _FunctionReference:
 
 
 def _resource_limits(limits: CodeLimits) -> ResourceLimits:
-    """Convert the limits to Monty's."""
+    """Convert the limits to those of Monty, the interpreter."""
     return {
         "max_memory": limits.memory_bytes,
         "max_feed_duration_secs": limits.seconds,
@@ -342,7 +344,7 @@ def _resource_limits(limits: CodeLimits) -> ResourceLimits:
 
 
 def _call_arguments(stub: Stub, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the arguments of a call as JSON values."""
+    """Return the arguments of a program's call as JSON: an object by name, or the only value of some tools."""
     if stub.takes_one_value:
         if len(args) != 1 or kwargs:
             raise TypeError(f"{stub.name} takes one argument")
@@ -358,10 +360,12 @@ def _to_json_value(value: Any) -> Any:
 
 
 def _reject_value(value: Any) -> Any:
+    """Raise `TypeError` for a value that is not JSON."""
     raise TypeError(f"tools take JSON values, not {type(value).__name__}")
 
 
 def _monty_result(outcome: HostCallOutcome) -> ExternalSettledResult:
+    """Convert the outcome of a call to a return value or an exception in the program."""
     if isinstance(outcome, CallReturned):
         return {"return_value": outcome.value}
     return {"exc_type": "RuntimeError", "message": outcome.message}
@@ -376,6 +380,7 @@ _LIMIT_ERRORS = (
 
 
 def _is_limit_error(message: str) -> bool:
+    """Return True if an error message of the interpreter says that a limit was reached."""
     return message.startswith(_LIMIT_ERRORS)
 
 

@@ -52,10 +52,21 @@ _OUTCOME_DECODER: msgspec.msgpack.Decoder[HostCallOutcome] = msgspec.msgpack.Dec
 class StepLog(Protocol):
     """The part of the run's step log used here: intents before an effect, outcomes after it."""
 
-    def intent(self, name: str) -> bytes | None: ...
-    def outcome(self, name: str) -> bytes | None: ...
-    def begin(self, name: str, intent: bytes) -> None: ...
-    def finish(self, name: str, outcome: bytes) -> None: ...
+    def intent(self, name: str) -> bytes | None:
+        """Return the recorded intent of a step; None if it never started."""
+        ...
+
+    def outcome(self, name: str) -> bytes | None:
+        """Return the recorded outcome of a step; None if it did not finish."""
+        ...
+
+    def begin(self, name: str, intent: bytes) -> None:
+        """Record that a step starts."""
+        ...
+
+    def finish(self, name: str, outcome: bytes) -> None:
+        """Record the outcome of a step."""
+        ...
 
 
 class SnapshotStore(Struct, frozen=True):
@@ -77,7 +88,7 @@ class CodeSandbox:
         self._cached_tool: Tool | None = None
 
     async def pool(self) -> Monty:
-        """Return the pool, opened if necessary."""
+        """Return the pool of worker processes, opened on first use."""
         async with self._open_lock:
             if self._pool is None:
                 timeout = self.limits.seconds + _GRACE_SECONDS
@@ -86,6 +97,7 @@ class CodeSandbox:
         return self._pool
 
     async def close(self) -> None:
+        """Close the pool of worker processes, if it was opened."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await asyncio.to_thread(pool.__exit__, None, None, None)
@@ -97,7 +109,7 @@ class CodeSandbox:
             pool.__exit__(None, None, None)
 
     def tool(self, tools: Sequence[Tool]) -> Tool:
-        """Return `run_code` for those of the tools that programs may call. The last one is cached."""
+        """Build `run_code`, whose programs may call those of the tools that allow it; the last one is cached."""
         callable_tools = tuple(
             tool for tool in tools if takes_program_calls(tool) and tool.name not in (RUN_CODE, SEARCH_TOOL_NAME)
         )
@@ -116,6 +128,7 @@ class CodeSandbox:
         functions = ProgramFunctions(stubs, make_helpers(stubs, tools))
 
         async def run(arguments: Arguments, context: ToolContext) -> ToolOutput:
+            """Run the code of one call."""
             code_call = _CodeCall(self, functions, context, self._snapshots)
             return await code_call.run(arguments["code"])
 
@@ -174,7 +187,7 @@ class _CodeCall:
             return program_output(program.output, state, self._sandbox.limits)
 
     async def _next_outcomes(self, calls: Sequence[HostCall]) -> dict[int, HostCallOutcome]:
-        """Wait for at least one outcome.
+        """Start the calls that are not running yet, wait for at least one, and return outcomes by call id.
 
         Raises `CallDeferred` if all remaining calls wait for an approval and nothing else is running.
         """
@@ -220,23 +233,24 @@ class _CodeCall:
             return CallRaised("the result of the tool is nested too deeply")
 
     def _load_snapshot(self) -> bytes | None:
-        """Return the last snapshot of this call, if it was started before."""
+        """Return the program's last snapshot, if an earlier process recorded one for this call; else None."""
         if self._step_log is None:
             return None
         last = None
-        while (intent := self._step_log.intent(self._step_name(self._turn))) is not None:
+        while (intent := self._step_log.intent(self._snapshot_step(self._turn))) is not None:
             last = intent
             self._turn += 1
-        return None if last is None else verify_snapshot(last, self._key, self._step_name(self._turn - 1))
+        return None if last is None else verify_snapshot(last, self._key, self._snapshot_step(self._turn - 1))
 
     async def _save_snapshot(self, program: Program, waiting: ProgramWaiting) -> None:
-        """Store the waiting program, signed, as the next step."""
+        """Record a signed snapshot of the waiting program in the step log."""
         if self._step_log is not None:
-            name = self._step_name(self._turn)
+            name = self._snapshot_step(self._turn)
             self._step_log.begin(name, sign_snapshot(await program.dump(waiting), self._key, name))
             self._turn += 1
 
-    def _step_name(self, turn: int) -> str:
+    def _snapshot_step(self, turn: int) -> str:
+        """Return the name of the step log entry for the program's `turn`-th snapshot."""
         return f"{self._context.idempotency_key}/code/{turn}"
 
     async def _cancel_calls(self) -> None:
@@ -252,15 +266,17 @@ def _has_outcome(task: "asyncio.Task[HostCallOutcome]") -> bool:
 
 
 def make_helpers(stubs: Mapping[str, Stub], tools: Sequence[Tool]) -> dict[str, Callable[..., Any]]:
-    """Return the functions with which a program can look up tools."""
+    """Return the functions, by name, with which a program can look up tools."""
     by_tool = {stub.tool: stub for stub in stubs.values()}
     index = ToolIndex(map(indexed_tool, tools))
 
     def search_tools(query: str, limit: int = 5) -> list[str]:
+        """Return the signatures of the tools that best match the query."""
         names = index.search_words(str(query)[:500], min(max(int(limit), 1), 50))
         return [by_tool[name].description.split("\n", 1)[0] for name in names]
 
     def describe_tool(name: str) -> str:
+        """Return the stub of a tool with its descriptions."""
         stub = stubs.get(name) or by_tool.get(name)
         if stub is None:
             raise ValueError(f"unknown tool {name!r}: use search_tools to find tools")
@@ -279,6 +295,7 @@ def _output_value(output: ToolOutput) -> Any:
 
 
 def _content_text(parts: Sequence[Part]) -> str:
+    """Join the texts of all parts with newlines."""
     return "\n".join(filter(None, map(_part_text, parts)))
 
 
@@ -311,7 +328,7 @@ def program_output(printed: str, result: ProgramEnded, limits: CodeLimits) -> To
 
 
 def _render_value(value: Any) -> tuple[Any, str]:
-    """Return a value as JSON data and as text."""
+    """Return the program's last value as JSON data and as text."""
     if value is None or isinstance(value, str):
         return value, value or ""
     encoded = msgspec.json.encode(value, enc_hook=repr)

@@ -3,14 +3,28 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from toolwire.runtime.tools.browser.display import ActionResult, LargestImage, Observation, ScreenImage, Size
+from toolwire.runtime.tools.browser.display import (
+    ActionResult,
+    Area,
+    BrowserSettings,
+    LargestImage,
+    Observation,
+    Redaction,
+    ScreenImage,
+    SessionLimits,
+    Size,
+)
 from toolwire.runtime.tools.browser.guard import Guard
 from toolwire.runtime.tools.browser.network_policy import NetworkPolicy
-from toolwire.runtime.tools.browser.settings import Area, BrowserSettings, Redaction, SessionLimits
 
 if TYPE_CHECKING:
-    from toolwire.runtime.tools.browser.chromium import ChromiumNotFound, find_chromium
-    from toolwire.runtime.tools.browser.session import ApproveAction, BrowserSession, open_session
+    from toolwire.runtime.tools.browser.session import (
+        ApproveAction,
+        BrowserSession,
+        ChromiumNotFound,
+        find_chromium,
+        open_session,
+    )
 
 __all__ = [
     "ActionResult",
@@ -32,8 +46,8 @@ __all__ = [
 ]
 
 _PLAYWRIGHT_NAMES = {
-    "ChromiumNotFound": "chromium",
-    "find_chromium": "chromium",
+    "ChromiumNotFound": "session",
+    "find_chromium": "session",
     "ApproveAction": "session",
     "BrowserSession": "session",
     "open_session": "session",

@@ -29,12 +29,11 @@ from toolwire.canonical.computer import (
     Wait,
     Zoom,
 )
-from toolwire.runtime.tools.browser.display import ScreenImage
+from toolwire.runtime.tools.browser.display import BrowserSettings, ScreenImage
 from toolwire.runtime.tools.browser.guard import ElementFacts, Guard
 from toolwire.runtime.tools.browser.keys import MODIFIERS, canonical_chord, physical_key, types_text, uses_clipboard
 from toolwire.runtime.tools.browser.network_policy import ActionRefused
 from toolwire.runtime.tools.browser.page_view import PageView, ScreenCapture
-from toolwire.runtime.tools.browser.settings import BrowserSettings
 from toolwire.runtime.tools.browser.tabs import Tabs
 
 RequireApproval = Callable[[str | None], Awaitable[None]]
@@ -67,7 +66,7 @@ class BrowserActions:
         self.address_bar: str | None = None
 
     async def perform(self, action: Action, require_approval: RequireApproval) -> ActionOutcome:
-        """Perform one action, and return a text and possibly an image."""
+        """Perform one action, and return a sentence for the model and possibly an image."""
         match action:
             case Screenshot():
                 return "The display.", await self.capture.capture(await self.tabs.view())
@@ -115,19 +114,21 @@ class BrowserActions:
     # ---- pages
 
     async def _wait(self, seconds: float | None) -> str:
+        """Wait, at most as long as the limits allow, and return a report for the model."""
         requested = 1.0 if seconds is None else max(0.0, seconds)
         waited = min(requested, self.settings.limits.wait_seconds)
         await asyncio.sleep(waited)
         return f"Waited {waited:g} seconds{', the maximum' if waited < requested else ''}."
 
     async def _read_text(self) -> str:
+        """Return the visible text of the page for the model, up to the limit."""
         max_characters = self.settings.limits.read_characters
         view = await self.tabs.view()
         text = await view.read_text(max_characters)
         return f"{text}\n[cut at {max_characters} characters]" if len(text) >= max_characters else text
 
     def _require_allowed_url(self, url: str) -> str:
-        """Complete a URL, or raise `ActionRefused` if it may not be opened."""
+        """Return the URL with its scheme completed; raise `ActionRefused` if it may not be opened."""
         url = url.strip()
         if ":" not in url.partition("/")[0] and url:
             url = f"https://{url}"
@@ -136,6 +137,7 @@ class BrowserActions:
         return url
 
     async def _navigate(self, url: str) -> str:
+        """Open a URL, and return a report for the model."""
         url = self._require_allowed_url(url)
         await self.tabs.close_crashed()
         view = await self.tabs.view()
@@ -143,7 +145,7 @@ class BrowserActions:
         return "Opened the page."
 
     async def _go_in_history(self, direction: Literal["go_back", "go_forward", "reload"]) -> str:
-        """Go back, go forward or reload."""
+        """Go back, go forward or reload, and return a report for the model."""
         page = (await self.tabs.view()).page
         previous_url = page.url
         match direction:
@@ -160,9 +162,9 @@ class BrowserActions:
     # ---- the address bar
 
     async def _type_address(self, text: str, require_approval: RequireApproval) -> str:
-        """Type into the emulated address bar; nothing of it reaches the page.
+        """Type into the emulated address bar, and return a report for the model.
 
-        Opening the address needs approval, because no policy rule has seen it.
+        Nothing of it reaches the page. Opening the address needs approval, because no policy rule has seen it.
         """
         text, newline, _ = text.partition("\n")
         self.address_bar = (self.address_bar or "") + text
@@ -174,7 +176,7 @@ class BrowserActions:
         return await self._navigate(url)
 
     async def _press_in_address_bar(self, keys: tuple[str, ...], require_approval: RequireApproval) -> str:
-        """Press keys in the emulated address bar."""
+        """Press keys in the emulated address bar, and return a report for the model."""
         match keys:
             case ("Enter",):
                 return await self._type_address("\n", require_approval)
@@ -192,7 +194,7 @@ class BrowserActions:
     # ---- keyboard
 
     async def _type(self, text: str, require_approval: RequireApproval) -> str:
-        """Type a text into the focused element, with approval where needed."""
+        """Type a text into the focused element, with approval where needed, and return a report for the model."""
         if len(text) > self.settings.limits.typed_characters:
             raise ActionRefused(f"at most {self.settings.limits.typed_characters} characters can be typed at once")
         if self.held_keys:
@@ -216,7 +218,7 @@ class BrowserActions:
         return f"Typed {len(text)} characters."
 
     async def _type_reason(self, view: PageView, text: str) -> str | None:
-        """Return why typing a text into the focused element needs approval."""
+        """Return why typing a text into the focused element needs approval; None if it needs none."""
         facts = await view.inspect_focus()
         if text.startswith("\t"):
             return None
@@ -225,7 +227,7 @@ class BrowserActions:
         return self.guard.typing_reason(text, facts)
 
     async def _press_keys(self, action: Keys | KeyDown | KeyUp, require_approval: RequireApproval) -> str:
-        """Press, hold or release keys, with approval where needed."""
+        """Press, hold or release keys, with approval where needed, and return a report for the model."""
         keyboard = (await self.tabs.view()).page.keyboard
         keys = canonical_chord(action.keys if isinstance(action, Keys) else (action.key,))
         if isinstance(action, KeyUp):
@@ -253,7 +255,10 @@ class BrowserActions:
         return await self._press_chord(keys, action.repeat, action.hold)
 
     async def _press_chord(self, keys: tuple[str, ...], repeat: int, hold: float | None) -> str:
-        """Press keys together, as often and as long as requested within the limits."""
+        """Press keys together and return a report for the model.
+
+        They are pressed as often and as long as requested, within the limits.
+        """
         for _ in range(max(1, min(repeat, MAX_KEY_REPEATS))):
             async with self._hold_keys(keys):
                 if hold:
@@ -262,7 +267,7 @@ class BrowserActions:
         return "Pressed."
 
     def _keys_reason(self, keys: tuple[str, ...], facts: ElementFacts | None) -> str | None:
-        """Return why pressing keys in the focused element needs approval."""
+        """Return why pressing keys in the focused element needs approval; None if it needs none."""
         is_shortcut = bool({"Control", "Alt", "Meta"} & ({*keys} | self.held_keys))
         text = "".join(key for key in keys if types_text(key))
         if text and not is_shortcut and (reason := self.guard.typing_reason(text, facts)):
@@ -296,7 +301,7 @@ class BrowserActions:
     async def _use_mouse(
         self, action: Click | Move | Drag | Scroll | MouseDown | MouseUp, require_approval: RequireApproval
     ) -> str:
-        """Perform a mouse action, with approval where needed."""
+        """Perform a mouse action, with approval where needed, and return a report for the model."""
         self.address_bar = None
         match action:
             case Click(x=x, y=y, button=button, count=count, keys=keys):
@@ -330,10 +335,10 @@ class BrowserActions:
     async def _click(
         self, x: int | None, y: int | None, button: MouseButton, count: int, require_approval: RequireApproval
     ) -> str:
-        """Click, after checking the element twice.
+        """Click, and return a report for the model, with the options if a drop-down list was clicked.
 
-        It is checked before the button is pressed, and again while it is down, because the page may change under the
-        pointer.
+        The element under the pointer may need approval. It is inspected before the button is pressed, and again while
+        it is down, because the page may change meanwhile.
         """
         point = self._page_point(x, y)
         view = await self.tabs.view()
@@ -367,7 +372,7 @@ class BrowserActions:
     async def _drag(
         self, path: tuple[tuple[int, int], ...], keys: tuple[str, ...], require_approval: RequireApproval
     ) -> str:
-        """Drag along a path, with approval for the element at its start."""
+        """Drag along a path, with approval if the element at its start needs it, and return a report."""
         if len(path) < 2:
             raise ActionRefused("a drag needs at least two points")
         points = [self.capture.display.to_page(*point) for point in path]
@@ -385,26 +390,30 @@ class BrowserActions:
         return "Dragged."
 
     async def _move_pointer(self, x: int | None, y: int | None) -> tuple[PageView, tuple[float, float]]:
-        """Move the pointer before the element is checked, so that the page has reacted to it."""
+        """Move the pointer, and return the page in view and the point on it in CSS pixels.
+
+        The pointer moves before the element is inspected, so that the page has reacted to it.
+        """
         point = self._page_point(x, y)
         view = await self.tabs.view()
         await view.page.mouse.move(*point)
         return view, point
 
     def _page_point(self, x: int | None, y: int | None) -> tuple[float, float]:
-        """Convert a point of the display to the page, and remember it as the pointer."""
+        """Convert a point of the display to CSS pixels of the page, and remember it as the pointer's position."""
         position = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
         point = self.capture.display.to_page(*position)
         self.pointer = position
         return point
 
     async def _point_reason(self, view: PageView, x: int | None, y: int | None) -> str | None:
-        """Return why clicking at a point needs approval."""
+        """Return why clicking at a point of the display needs approval; None if it needs none."""
         position = (self.pointer[0] if x is None else x, self.pointer[1] if y is None else y)
         return self.guard.click_reason(await view.inspect_point(*self.capture.display.to_page(*position)))
 
 
 def _mouse_button(name: str) -> MouseButton:
+    """Return Playwright's name of a mouse button; raise `ActionRefused` for other buttons."""
     match name:
         case "left" | "middle" | "right":
             return name
@@ -420,7 +429,7 @@ async def _release_with_timeout(release: Coroutine[None, None, None]) -> None:
 
 
 def _split_at_control_keys(text: str) -> list[str]:
-    """Split a text at tabs and newlines, which become parts of their own."""
+    """Split a text at tabs and newlines, each of which becomes an item of its own."""
     pieces = [""]
     for character in text.replace("\r\n", "\n").replace("\r", "\n"):
         if character in "\t\n":

@@ -3,12 +3,16 @@
 The page is laid out in CSS pixels. The screenshot, and with it the declared display, is as large as the page, or
 scaled down by one factor if a vendor does not accept images of that size. The device pixel ratio affects neither.
 Text from a page is data, never an instruction.
+
+Settings of a browser session: limits, redaction, allowed actions and hosts.
 """
 
 from math import floor, sqrt
 from typing import NamedTuple
 
 from msgspec import Struct
+
+from toolwire.runtime.tools.browser.network_policy import NetworkPolicy
 
 
 class Size(NamedTuple):
@@ -18,6 +22,7 @@ class Size(NamedTuple):
     height: int
 
     def __str__(self) -> str:
+        """Format the size, such as `1024x768`."""
         return f"{self.width}x{self.height}"
 
 
@@ -77,17 +82,17 @@ class Display(Struct, frozen=True):
         return self.size.width / self.page_size.width
 
     def to_page(self, x: int, y: int) -> tuple[float, float]:
-        """Convert a point of the display to the page. Centers of pixels map to centers."""
+        """Convert a pixel of the display to CSS pixels of the page. Centers of pixels map to centers."""
         self.require_inside(x, y)
         x_factor, y_factor = self.page_size.width / self.size.width, self.page_size.height / self.size.height
         return (x + 0.5) * x_factor - 0.5, (y + 0.5) * y_factor - 0.5
 
     def to_page_distance(self, dx: int, dy: int) -> tuple[float, float]:
-        """Convert a distance on the display to the page."""
+        """Convert a distance on the display to CSS pixels of the page."""
         return dx * self.page_size.width / self.size.width, dy * self.page_size.height / self.size.height
 
     def to_page_box(self, x0: int, y0: int, x1: int, y1: int) -> Box:
-        """Convert a rectangle of the display to the page."""
+        """Convert a rectangle of the display, given by two corners, to CSS pixels of the page."""
         if not (0 <= x0 < x1 <= self.size.width and 0 <= y0 < y1 <= self.size.height):
             raise OutsideDisplayError(f"({x0}, {y0}) to ({x1}, {y1}) is not a valid region of the {self.size} display")
         x_factor, y_factor = self.page_size.width / self.size.width, self.page_size.height / self.size.height
@@ -134,3 +139,53 @@ class ActionResult(Struct, frozen=True, kw_only=True):
     def has_failed(self) -> bool:
         """Return whether any observation is an error."""
         return any(observation.is_error for observation in self.observations)
+
+
+Area = tuple[int, int, int, int]
+"""Left, top, width and height, in CSS pixels of the viewport."""
+
+
+class SessionLimits(Struct, frozen=True, kw_only=True):
+    """The limits of a session. Times are in seconds, without the time spent waiting for approval."""
+
+    # Actions per batch and per session.
+    batch_actions: int = 50
+    actions: int = 500
+    action_seconds: float = 30
+    session_seconds: float = 3600
+    # The longest wait action.
+    wait_seconds: float = 10
+    # Time for the page to load before the final screenshot.
+    settle_seconds: float = 2
+    read_characters: int = 20_000
+    typed_characters: int = 10_000
+    tabs: int = 8
+
+
+class Redaction(Struct, frozen=True, kw_only=True):
+    """Elements and areas that are black in every screenshot. Elements are also left out of texts."""
+
+    selectors: tuple[str, ...] = ()
+    areas: tuple[Area, ...] = ()
+
+
+class BrowserSettings(Struct, frozen=True, kw_only=True):
+    """The settings of a browser session."""
+
+    # The executable, if it is not on the PATH.
+    chromium: str | None = None
+    headless: bool = True
+    page_size: Size = Size(1280, 800)
+    device_scale: float = 1
+    largest_image: LargestImage = LargestImage()
+    network_policy: NetworkPolicy = NetworkPolicy()
+    limits: SessionLimits = SessionLimits()
+    redaction: Redaction = Redaction()
+    # The allowed kinds of actions; None allows all.
+    actions: frozenset[str] | None = None
+    # Texts that are typed only with approval, and never shown.
+    secrets: tuple[str, ...] = ()
+    # A regular expression for control names that need approval, in addition to the built-in ones.
+    sensitive: str | None = None
+    clipboard: bool = False
+    accept_dialogs: bool = False

@@ -98,7 +98,7 @@ class Guard:
         self._recent_text = ""
 
     def typing_reason(self, text: str, facts: ElementFacts | None) -> str | None:
-        """Return why typing a text needs approval. The reason never contains the text."""
+        """Return why typing a text needs approval, without quoting the text; None if it needs none."""
         recent = self._recent_text + text
         if any(secret in recent for secret in self.secrets):
             return "this types a text that is configured as a secret"
@@ -117,7 +117,7 @@ class Guard:
         self._recent_text = (self._recent_text + text)[-max_length:]
 
     def click_reason(self, facts: ElementFacts | None) -> str | None:
-        """Return why clicking an element needs approval."""
+        """Return why clicking an element needs approval; None if it needs none."""
         if facts is None:
             return None
         # The text of a large area is not a label of the clicked element.
@@ -129,7 +129,7 @@ class Guard:
         return None
 
     def key_press_reason(self, keys: tuple[str, ...], facts: ElementFacts | None) -> str | None:
-        """Return why pressing keys in the focused element needs approval."""
+        """Return why pressing keys in the focused element needs approval; None if it needs none."""
         if facts is None:
             return None
         if facts.field is None:
@@ -148,7 +148,10 @@ class Guard:
         return text
 
     def _label_reason(self, names: tuple[str, ...], *, redacted: bool) -> str | None:
-        """Return why a control with these labels needs approval."""
+        """Return why a control with these labels needs approval; None if it needs none.
+
+        The reason does not quote the labels if they are `redacted`.
+        """
         for name in names:
             control = f"the control {REDACTED if redacted else repr(name[:MAX_LABEL_LENGTH])}"
             if PAYMENT_LABEL.search(name):

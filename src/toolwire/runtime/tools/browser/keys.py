@@ -165,7 +165,7 @@ def uses_clipboard(keys: tuple[str, ...], held_keys: frozenset[str] = frozenset(
 
 
 def physical_key(key: str, *, with_modifier: bool) -> str:
-    """Return the name of the key to press.
+    """Return Playwright's name of the key to press.
 
     With a modifier, a letter or digit is pressed as its physical key, so that Shift makes it a capital and `Control`
     with `A` works as with `a`.

@@ -79,6 +79,7 @@ class AllowedHost(Struct, frozen=True):
     port: int | None
 
     def matches(self, host: str, port: int) -> bool:
+        """Return True if the entry covers this host and port."""
         return (self.port is None or self.port == port) and fnmatchcase(host, self.host)
 
     @property
@@ -111,6 +112,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
     private_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Raise for an invalid entry of an allowlist."""
         for text in (*self.hosts, *self.resource_hosts, *self.private_hosts):
             parse_allowed_host(text)
 
@@ -149,6 +151,7 @@ class NetworkPolicy(Struct, frozen=True, kw_only=True):
 
 
 def _matches_any(allowed_hosts: tuple[str, ...], host: str, port: int) -> bool:
+    """Return True if an entry of the allowlist covers this host and port."""
     return any(parse_allowed_host(text).matches(host, port) for text in allowed_hosts)
 
 

@@ -14,9 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 from playwright.async_api import CDPSession, Error, Frame, Page
 
-from toolwire.runtime.tools.browser.display import Box, Display, ScreenImage
+from toolwire.runtime.tools.browser.display import Box, BrowserSettings, Display, ScreenImage
 from toolwire.runtime.tools.browser.guard import ElementFacts
-from toolwire.runtime.tools.browser.settings import BrowserSettings
 
 INSPECT_ELEMENT = (files(__package__) / "look.js").read_text("utf-8")
 READ_TEXT = (files(__package__) / "read.js").read_text("utf-8")
@@ -68,11 +67,11 @@ class PageView:
         return cls(page, cdp, ", ".join(settings.redaction.selectors))
 
     async def inspect_point(self, x: float, y: float) -> ElementFacts | None:
-        """Return the element that a click at a point would hit, in any frame."""
+        """Return the facts of the element that a click at a point would hit, in any frame; None if there is none."""
         return await self._retry_once(self._inspect_point, x, y)
 
     async def inspect_focus(self) -> ElementFacts | None:
-        """Return the element that has the keyboard focus, in any frame."""
+        """Return the facts of the element that has the keyboard focus, in any frame; None if there is none."""
         return await self._retry_once(self._inspect_focus)
 
     async def suppress_dropdown(self, x: float, y: float) -> None:
@@ -90,7 +89,10 @@ class PageView:
         return await self._retry_once(self._read_text, max_characters)
 
     async def _retry_once(self, operation: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation, and retry it once: a navigation invalidates the isolated worlds."""
+        """Run an operation, and retry it once if it fails.
+
+        A navigation invalidates the isolated worlds (script contexts that the page can't see) of the frames.
+        """
         try:
             return await operation(*args, **kwargs)
         except Error:
@@ -101,6 +103,7 @@ class PageView:
             return await operation(*args, **kwargs)
 
     async def _inspect_point(self, x: float, y: float) -> ElementFacts | None:
+        """Inspect the element at a point, first in the top frame alone, which is faster."""
         facts = await self._inspect_top_frame(INSPECT_POINT, x, y)
         if facts is not None:
             return facts
@@ -108,10 +111,13 @@ class PageView:
         return None if hit is None else hit[0]
 
     async def _inspect_top_frame(self, function: str, *arguments: float) -> ElementFacts | None:
-        """Inspect with one call; None if the element is a frame or may have a closed shadow root."""
+        """Inspect an element with one call of a JavaScript function in the top frame.
+
+        Returns None if the element is itself a frame or may have a closed shadow root.
+        """
         call = {
             "functionDeclaration": function,
-            "executionContextId": await self._world_id(self.cdp, await self.root_frame()),
+            "executionContextId": await self._world_id(self.cdp, await self.root_frame_id()),
             "arguments": [{"value": argument} for argument in (self._redacted_selector, *arguments)],
             "returnByValue": True,
         }
@@ -119,7 +125,10 @@ class PageView:
         return None if facts is None or facts.frame or facts.shadowed else facts
 
     async def _inspect_point_in_frames(self, x: float, y: float) -> tuple[ElementFacts, CDPSession, str] | None:
-        """Find the element at a point through frames and shadow roots."""
+        """Find the element at a point through frames and shadow roots.
+
+        Returns its facts, the DevTools session of its frame, and its remote object id; None if there is no element.
+        """
         cdp = self.cdp
         for _ in range(MAX_FRAME_DEPTH):
             try:
@@ -141,11 +150,12 @@ class PageView:
         return None
 
     async def _inspect_focus(self) -> ElementFacts | None:
+        """Inspect the focused element, first in the top frame alone, which is faster."""
         return await self._inspect_top_frame(INSPECT_FOCUS) or await self._inspect_focus_in_frames()
 
     async def _inspect_focus_in_frames(self) -> ElementFacts | None:
-        """Find the focused element through frames and shadow roots."""
-        cdp, frame = self.cdp, await self.root_frame()
+        """Find the focused element through frames and shadow roots, and return its facts; None if there is none."""
+        cdp, frame = self.cdp, await self.root_frame_id()
         document = {"expression": "document", "contextId": await self._world_id(cdp, frame)}
         root = (await cdp.send("Runtime.evaluate", document))["result"]["objectId"]
         for _ in range(MAX_FRAME_DEPTH):
@@ -173,12 +183,14 @@ class PageView:
         return None
 
     async def _wait_for_paint(self) -> None:
-        world = await self._world_id(self.cdp, await self.root_frame())
+        """Wait until the top frame has painted its current state."""
+        world = await self._world_id(self.cdp, await self.root_frame_id())
         await self.cdp.send(
             "Runtime.evaluate", {"expression": WAIT_FOR_PAINT, "awaitPromise": True, "contextId": world}
         )
 
     async def _read_text(self, max_characters: int) -> str:
+        """Join the visible texts of all frames, up to `max_characters`."""
         texts: list[str] = []
         frames = [(self.cdp, frame) for frame in await self._frame_ids(self.cdp)]
         for frame_session, _ in await self._all_frame_sessions():
@@ -198,10 +210,11 @@ class PageView:
         return "\n".join(texts)[:max_characters]
 
     async def _frame_ids(self, cdp: CDPSession) -> list[str]:
-        """Return the ids of all frames of a session."""
+        """Return the DevTools ids of all frames of a session, the outermost first."""
         frame_ids: list[str] = []
 
         def collect(tree: dict[str, Any]) -> None:
+            """Add the id of a frame and of the frames inside it."""
             frame_ids.append(tree["frame"]["id"])
             for child in tree.get("childFrames", ()):
                 collect(child)
@@ -209,14 +222,18 @@ class PageView:
         collect((await cdp.send("Page.getFrameTree"))["frameTree"])
         return frame_ids
 
-    async def _resolve_node(self, cdp: CDPSession, node: int, frame: str) -> str:
-        """Return the object id of a node in the isolated world of its frame."""
-        params = {"backendNodeId": node, "executionContextId": await self._world_id(cdp, frame)}
+    async def _resolve_node(self, cdp: CDPSession, node_id: int, frame_id: str) -> str:
+        """Return the remote object id with which scripts can be run on a DOM node.
+
+        `node_id` is the node's DevTools id (`backendNodeId`). The scripts run in the isolated world of the frame: a
+        JavaScript context that shares the DOM with the page, but not its variables.
+        """
+        params = {"backendNodeId": node_id, "executionContextId": await self._world_id(cdp, frame_id)}
         object_id: str = (await cdp.send("DOM.resolveNode", params))["object"]["objectId"]
         return object_id
 
     async def _element_facts(self, cdp: CDPSession, object_id: str) -> ElementFacts | None:
-        """Inspect an element."""
+        """Inspect the element with a remote object id; None if it is not an element."""
         return msgspec.convert(
             await self._call_function(cdp, object_id, INSPECT_ELEMENT, self._redacted_selector), ElementFacts | None
         )
@@ -224,7 +241,10 @@ class PageView:
     async def _call_function(
         self, cdp: CDPSession, object_id: str, function: str, *arguments: str, by_value: bool = True
     ) -> Any:
-        """Call a JavaScript function on an element."""
+        """Call a JavaScript function with an element as `this`.
+
+        Returns its result as a JSON value, or as a reference to a remote object unless `by_value`.
+        """
         values = [{"value": argument} for argument in arguments]
         params = {
             "functionDeclaration": function,
@@ -235,30 +255,37 @@ class PageView:
         response = await cdp.send("Runtime.callFunctionOn", params)
         return _result_value(response) if by_value else response["result"]
 
-    async def _world_id(self, cdp: CDPSession, frame: str) -> int:
-        """Return the isolated world of a frame, created if necessary."""
-        world_id = self._worlds.get((cdp, frame))
+    async def _world_id(self, cdp: CDPSession, frame_id: str) -> int:
+        """Return the context id of a frame's isolated world, created on first use.
+
+        Scripts in it share the DOM with the page, but the page does not see their variables.
+        """
+        world_id = self._worlds.get((cdp, frame_id))
         if world_id is None:
-            response = await cdp.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": WORLD_NAME})
-            world_id = self._worlds[cdp, frame] = response["executionContextId"]
+            response = await cdp.send("Page.createIsolatedWorld", {"frameId": frame_id, "worldName": WORLD_NAME})
+            world_id = self._worlds[cdp, frame_id] = response["executionContextId"]
         return world_id
 
-    async def root_frame(self) -> str:
+    async def root_frame_id(self) -> str:
+        """Return the DevTools id of the page's top frame."""
         if self._root_frame_id is None:
             self._root_frame_id = (await self.cdp.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
         return self._root_frame_id
 
-    async def _session_of_node(self, cdp: CDPSession, node: int) -> tuple[CDPSession, str] | None:
-        """Return the session of a frame element, if its content is in another process."""
-        description = (await cdp.send("DOM.describeNode", {"backendNodeId": node}))["node"]
+    async def _session_of_node(self, cdp: CDPSession, node_id: int) -> tuple[CDPSession, str] | None:
+        """Return session and frame id of the content of a frame element (`node_id`).
+
+        Returns None if the content is in the same process and session as the element.
+        """
+        description = (await cdp.send("DOM.describeNode", {"backendNodeId": node_id}))["node"]
         return await self._session_of_frame(description["frameId"]) if "frameId" in description else None
 
-    async def _session_of_frame(self, frame: str) -> tuple[CDPSession, str] | None:
-        """Return the session of a cross-site frame, which has its own process."""
-        return next((session for session in await self._all_frame_sessions() if session[1] == frame), None)
+    async def _session_of_frame(self, frame_id: str) -> tuple[CDPSession, str] | None:
+        """Return session and frame id of a cross-site frame, which has its own process; None for other frames."""
+        return next((session for session in await self._all_frame_sessions() if session[1] == frame_id), None)
 
     async def _all_frame_sessions(self) -> list[tuple[CDPSession, str]]:
-        """Return session and frame id of all frames that have their own process."""
+        """Return session and DevTools frame id of each frame that has its own process."""
         for frame in self.page.frames[1:]:
             if frame not in self._frame_sessions:
                 try:
@@ -271,7 +298,7 @@ class PageView:
 
 
 def _result_value(response: dict[str, Any]) -> Any:
-    """Return the value of an evaluation, or raise the error of the page."""
+    """Return the value of a DevTools evaluation; raise `Error` if the script failed."""
     if "exceptionDetails" in response:
         raise Error(str(response["exceptionDetails"].get("text", "the page could not be inspected")))
     return response["result"].get("value")
@@ -320,7 +347,7 @@ class ScreenCapture:
         return await self._capture(view, box, self.display.magnification(box))
 
     async def _capture(self, view: PageView, box: Box, scale: float) -> ScreenImage:
-        """Take a screenshot of a box at a scale."""
+        """Take a screenshot of a box of the page, `scale` pixels per CSS pixel."""
         hidden = await self._redacted_boxes(view)
         # The clip is relative to the document, not to the scrolled viewport.
         viewport = (await view.cdp.send("Page.getLayoutMetrics"))["cssVisualViewport"]
@@ -352,6 +379,9 @@ class ScreenCapture:
 
 
 def _to_image_pixels(clip: Box, scale: float, box: Box) -> tuple[float, float, float, float]:
-    """Convert a box to pixels of the screenshot, one pixel larger on each side to allow for rounding."""
+    """Convert a box to x, y, width and height in pixels of the screenshot.
+
+    It is one pixel larger on each side, to allow for rounding.
+    """
     x, y = (box.x - clip.x) * scale - 1, (box.y - clip.y) * scale - 1
     return x, y, box.width * scale + 2, box.height * scale + 2

@@ -49,6 +49,7 @@ async def run_proxy(policy: NetworkPolicy, report_refusal: ReportRefusal) -> Asy
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection of the browser, and close it."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  each connection is served in a task
         tasks.add(task)
@@ -115,7 +116,7 @@ class _ProxyConnection:
                 await self._forward_request(method, target, fields, streams)
 
     async def _connect(self, host: str, port: int) -> Streams:
-        """Connect to an address that the policy allows, or raise `ActionRefused`."""
+        """Connect to an address of the host that the policy allows, or raise `ActionRefused`."""
         if reason := self.policy.request_refusal(host, port):
             raise ActionRefused(reason)
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -140,7 +141,7 @@ class _ProxyConnection:
         raise failure
 
     async def _tunnel(self, streams: Streams) -> None:
-        """Copy bytes in both directions."""
+        """Copy bytes between the browser and the host in both directions, for HTTPS."""
         self.writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await _wait_for_first(_copy(self.reader, streams[1]), _copy(streams[0], self.writer))
 

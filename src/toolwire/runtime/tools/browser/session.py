@@ -1,17 +1,24 @@
-"""A browser session for a model: batches of actions in, observations and a fresh screenshot out."""
+"""A browser session for a model: batches of actions in, observations and a fresh screenshot out.
+
+An installed Chromium: found, and started so that it reaches the network only through a proxy.
+"""
 
 import asyncio
+import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
-from playwright.async_api import Error, Page
+from playwright.async_api import Browser, Error, Page, async_playwright
 
 from toolwire.canonical.computer import Action, Click, ComputerAction, Navigate, Screenshot
+from toolwire.canonical.errors import ToolwireError
 from toolwire.runtime.tools.browser.actions import ActionOutcome, BrowserActions, RequireApproval
-from toolwire.runtime.tools.browser.chromium import find_chromium, launch_chromium
 from toolwire.runtime.tools.browser.display import (
     ActionResult,
+    BrowserSettings,
     Display,
     Observation,
     OutsideDisplayError,
@@ -22,8 +29,71 @@ from toolwire.runtime.tools.browser.guard import Guard
 from toolwire.runtime.tools.browser.network_policy import ActionRefused, NetworkPolicy
 from toolwire.runtime.tools.browser.page_view import ImageSizeError, PageView, ScreenCapture
 from toolwire.runtime.tools.browser.proxy import run_proxy
-from toolwire.runtime.tools.browser.settings import BrowserSettings
 from toolwire.runtime.tools.browser.tabs import PageCrashed, Tabs
+
+PROGRAM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+# In addition to Playwright's own flags.
+PRIVACY_FLAGS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-domain-reliability",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-pings",
+    "--dns-prefetch-disable",
+)
+# Disable what bypasses a TCP proxy, and what asks the user for files or devices.
+ISOLATION_FLAGS = (
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--disable-blink-features=FileSystemAccess,FileSystemAccessLocal,WebUSB,Serial,WebHID,WebBluetooth,Prerender2",
+    "--deny-permission-prompts",
+    "--disable-print-preview",
+)
+RENDERING_FLAGS = ("--disable-gpu", "--disable-smooth-scrolling")
+
+
+class ChromiumNotFound(ToolwireError):
+    """No usable Chromium is installed."""
+
+
+def find_chromium(configured: str | None) -> str:
+    """Return the path of Chromium, as configured or else from the PATH."""
+    if configured is not None:
+        path = shutil.which(configured)
+        if path is None:
+            raise ChromiumNotFound(f"the configured browser {configured!r} is not an executable program")
+        return path
+    for name in PROGRAM_NAMES:
+        if path := shutil.which(name):
+            return path
+    raise ChromiumNotFound(
+        "Chromium not found on the PATH. Install it (Debian and Ubuntu: `apt install chromium`; macOS: `brew install "
+        "--cask chromium`), or set `chromium` to its path in the settings."
+    )
+
+
+@asynccontextmanager
+async def launch_chromium(program: str, *, headless: bool, proxy_port: int) -> AsyncIterator[Browser]:
+    """Start Chromium with a temporary profile, which is removed at the end."""
+    as_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=Path(program),
+            headless=headless,
+            # Chromium's own sandbox does not work for root; otherwise it is always on.
+            chromium_sandbox=not as_root,
+            proxy={"server": f"http://127.0.0.1:{proxy_port}", "bypass": "<-loopback>"},
+            args=[*PRIVACY_FLAGS, *ISOLATION_FLAGS, *RENDERING_FLAGS],
+        )
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
 
 ApproveAction = Callable[[Action, str], Awaitable[bool]]
 """Asks the user whether an action may be performed, with the reason for asking."""
@@ -54,7 +124,7 @@ class BrowserSession:
         return self._capture.display.size
 
     async def approval_reason(self, action: Action) -> str | None:
-        """Return why an action needs approval on the page as it is now."""
+        """Return why an action needs approval on the page as it is now; None if it needs none."""
         async with asyncio.timeout(self.settings.limits.action_seconds):
             return await self._actions.approval_reason(action)
 
@@ -103,7 +173,7 @@ class BrowserSession:
         return None
 
     async def _perform_action(self, index: int, action: Action, approve: ApproveAction | None) -> Observation:
-        """Perform one action, and return its observation."""
+        """Perform one action, and return its observation: what the model is told, and an image if there is one."""
         kind = _action_kind(action)
         if reason := self._refusal(index, action):
             return Observation(kind=kind, text=f"Refused: {reason}.", is_error=True)
@@ -123,6 +193,7 @@ class BrowserSession:
         async with asyncio.timeout(seconds) as timer:
 
             async def require_approval(reason: str | None) -> None:
+                """Ask for approval unless `reason` is None; raise `ApprovalDenied` if it is refused."""
                 if reason is None:
                     return
                 if approve is None:
@@ -191,7 +262,7 @@ async def _has_closed(view: PageView) -> bool:
 
 
 def _action_kind(action: object) -> str:
-    """Return the kind of an action."""
+    """Return the kind of an action, such as `click`."""
     return str(action.__struct_config__.tag) if isinstance(action, ComputerAction) else "unknown"
 
 
@@ -210,6 +281,7 @@ async def open_session(settings: BrowserSettings) -> AsyncIterator[BrowserSessio
     reporting_tabs: list[Tabs] = []
 
     def report(text: str) -> None:
+        """Tell the model which request the proxy refused."""
         for tabs in reporting_tabs:
             tabs.add_note("refused", text)
 

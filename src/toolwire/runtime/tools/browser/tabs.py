@@ -17,9 +17,8 @@ from playwright.async_api import (
     Request,
 )
 
-from toolwire.runtime.tools.browser.display import Observation
+from toolwire.runtime.tools.browser.display import BrowserSettings, Observation
 from toolwire.runtime.tools.browser.page_view import PageView
-from toolwire.runtime.tools.browser.settings import BrowserSettings
 
 MAX_NOTES = 20
 # The content of a page depends on these; images and media may load later.
@@ -53,7 +52,7 @@ class Tabs:
         context.on("requestfailed", self._discard_pending)
 
     async def guard_navigation(self, browser: CDPSession) -> None:
-        """Check every document request against the policy, also in new tabs and after redirects."""
+        """Check every document request against the network policy, also in new tabs and after redirects."""
         browser.on(
             "Fetch.requestPaused",
             lambda paused: self._run_in_background(partial(self._check_navigation, browser, paused)),
@@ -63,13 +62,14 @@ class Tabs:
 
     async def watch_targets(self, browser: CDPSession) -> None:
         """Track new tabs as soon as the browser creates them, which is before Playwright reports them."""
-        params = {"targetId": await (await self.view()).root_frame()}
+        params = {"targetId": await (await self.view()).root_frame_id()}
         context = (await browser.send("Target.getTargetInfo", params))["targetInfo"]["browserContextId"]
         browser.on("Target.targetCreated", lambda event: self._on_target_created(event["targetInfo"], context))
         browser.on("Target.targetDestroyed", lambda event: self._discard_pending(event["targetId"]))
         await browser.send("Target.setDiscoverTargets", {"discover": True})
 
     def _on_target_created(self, target: dict[str, Any], context: str) -> None:
+        """Wait for a new tab of this browser to open, before the page counts as settled."""
         is_irrelevant = target["targetId"] in self._known_targets or target.get("browserContextId") != context
         if target["type"] == "page" and not is_irrelevant:
             self._pending.add(target["targetId"])
@@ -143,6 +143,7 @@ class Tabs:
                 await page.close()
 
     async def close(self) -> None:
+        """Cancel the background tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -151,6 +152,7 @@ class Tabs:
         """Run a coroutine in a task, ignoring errors of closed pages."""
 
         async def run_quietly() -> None:
+            """Await the work, ignoring errors of closed pages."""
             with suppress(Error):  # the page or the browser has closed
                 await work()
 
@@ -159,6 +161,7 @@ class Tabs:
         task.add_done_callback(self._tasks.discard)
 
     def _on_page(self, page: Page) -> None:
+        """Bring a new tab into view, or close it if too many are open."""
         if len(self._pages) >= self.settings.limits.tabs:
             self.add_note("tab", "A new tab was closed, because too many are open.")
             self._run_in_background(page.close)
@@ -174,24 +177,27 @@ class Tabs:
         page.on("filechooser", self._refuse_files)
 
     async def _attach_view(self, page: Page) -> None:
-        """Open the view of a new page."""
+        """Open the DevTools view of a new page."""
         view = self._views[page] = await PageView.open(page, self.settings)
-        target = await view.root_frame()
+        target = await view.root_frame_id()
         self._known_targets.add(target)
         self._discard_pending(target)
 
     def _on_close(self, page: Page) -> None:
+        """Note that a tab was closed, and forget it."""
         if page in self._pages:
             if len(self._pages) > 1:
                 self.add_note("tab", "A tab was closed; the one before it is in view now.")
             self._remove_page(page)
 
     def _remove_page(self, page: Page) -> None:
+        """Forget a page and its view."""
         self._pages.remove(page)
         self._crashed.discard(page)
         self._views.pop(page, None)
 
     def _on_crash(self, page: Page) -> None:
+        """Note that a page has crashed."""
         self._crashed.add(page)
         self.add_note("crash", "The page has crashed.", is_error=True)
 
@@ -216,6 +222,7 @@ class Tabs:
         await (dialog.accept() if accepted else dialog.dismiss())
 
     def _on_request(self, request: Request) -> None:
+        """Wait for a new request that changes what the page shows, before the page counts as settled."""
         if request.resource_type in AWAITED_RESOURCES:
             self._pending.add(request)
             self._idle.clear()

@@ -20,8 +20,7 @@ from toolwire.canonical.errors import ToolwireError
 from toolwire.codec.encoding.computer import COMPUTER_FUNCTION_NAME, computer_tool
 from toolwire.runtime.calls.approval import ApprovalRequest
 from toolwire.runtime.tool import Annotations, Arguments, Tool, ToolContext, ToolError, ToolOutput
-from toolwire.runtime.tools.browser.display import ActionResult, Display, Observation, ScreenImage
-from toolwire.runtime.tools.browser.settings import BrowserSettings
+from toolwire.runtime.tools.browser.display import ActionResult, BrowserSettings, Display, Observation, ScreenImage
 
 if TYPE_CHECKING:
     from toolwire.runtime.tools.browser.session import BrowserSession
@@ -59,7 +58,7 @@ class Browser:
     async def open(self) -> None:
         """Check that Playwright and Chromium are installed. A browser is started on its first use."""
         try:
-            from toolwire.runtime.tools.browser.chromium import find_chromium  # noqa: PLC0415 - Playwright is optional
+            from toolwire.runtime.tools.browser.session import find_chromium  # noqa: PLC0415 - Playwright is optional
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] != "playwright":
                 raise
@@ -67,9 +66,11 @@ class Browser:
         find_chromium(self.settings.chromium)
 
     def static_tools(self) -> Sequence[Tool]:
+        """Return the computer tool."""
         return [self._tool]
 
     async def tools(self) -> Sequence[Tool]:
+        """Return the computer tool."""
         return self.static_tools()
 
     async def end_run(self, run: str) -> None:
@@ -78,12 +79,13 @@ class Browser:
             await session_task.close()
 
     async def close(self) -> None:
+        """Close the browsers of all runs."""
         for run in list(self._sessions):
             await self.end_run(run)
 
     @property
     def _tool(self) -> Tool:
-        """Return the tool, with the allowed kinds of actions."""
+        """Return the computer tool, with the allowed kinds of actions."""
         kinds = tuple(kind for kind in ACTION_KINDS if self.settings.actions is None or kind in self.settings.actions)
         return Tool(
             name=COMPUTER_FUNCTION_NAME,
@@ -121,6 +123,7 @@ class Browser:
             notes += await self._open_start_page(session)
 
         async def approve(action: Action, reason: str) -> bool:
+            """Ask the run's approver about one action; return True if it is approved."""
             text = msgspec.json.encode(action).decode()
             request = ApprovalRequest(
                 run=context.run, call_id=context.id, tool=COMPUTER_FUNCTION_NAME, arguments=text, reason=reason
@@ -131,7 +134,7 @@ class Browser:
         return _make_output(result, notes, acknowledged=_safety_check_reason(arguments) is not None)
 
     async def _open_start_page(self, session: "BrowserSession") -> list[str]:
-        """Open the start page, and return notes about it."""
+        """Open the start page, and return notes about it for the model."""
         if self.start is None:
             return ["The browser has just been opened and shows no page yet."]
         result = await session.perform([Navigate(url=self.start)])
@@ -153,10 +156,12 @@ class _SessionTask:
         return await asyncio.shield(self._ready)
 
     async def close(self) -> None:
+        """Close the session, and wait until that is done."""
         self._closing.set()
         await asyncio.wait([self._task])
 
     async def _run_session(self) -> None:
+        """Keep the session open until `close`, as the body of the task."""
         from toolwire.runtime.tools.browser.session import open_session  # noqa: PLC0415 - Playwright is optional
 
         try:
@@ -172,7 +177,7 @@ class _SessionTask:
 
 
 def _parameters(kinds: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON Schema of the arguments."""
+    """Return the JSON Schema of the tool's arguments, with these kinds of actions."""
     action = {"type": "object", "properties": {"kind": {"enum": list(kinds)}}, "required": ["kind"]}
     return {
         "type": "object",
@@ -206,7 +211,7 @@ def _decode_actions(arguments: Arguments) -> list[Action]:
 
 
 def _subcalls(arguments: Arguments) -> list[Arguments] | None:
-    """Return each action as a call of its own, for the policy."""
+    """Return each action as a call of its own, for the policy; None if the arguments are invalid."""
     try:
         return [msgspec.to_builtins(action) for action in _decode_actions(arguments)]
     except ToolError:
@@ -214,7 +219,7 @@ def _subcalls(arguments: Arguments) -> list[Arguments] | None:
 
 
 def _safety_check_reason(arguments: Arguments) -> str | None:
-    """Return the provider's safety checks as a reason for approval, if there are any."""
+    """Return the provider's safety checks as a reason for approval; None if there are none."""
     try:
         checks = msgspec.convert(arguments.get("checks", []), list[SafetyCheck])
     except msgspec.ValidationError:
@@ -224,12 +229,13 @@ def _safety_check_reason(arguments: Arguments) -> str | None:
 
 
 def _preview(arguments: Arguments) -> str | None:
-    """Format the actions for the approval prompt, one per line."""
+    """Format the actions for the approval prompt, one per line; None if the arguments are invalid."""
     actions = _subcalls(arguments)
     return None if actions is None else "\n".join(map(_format_action, actions))
 
 
 def _format_action(action: dict[str, Any]) -> str:
+    """Format an action as its kind followed by `name=value` pairs."""
     return " ".join([action.pop("kind"), *(f"{name}={value}" for name, value in action.items())])
 
 
@@ -237,7 +243,10 @@ def _format_action(action: dict[str, Any]) -> str:
 
 
 def _make_output(result: ActionResult, notes: list[str], *, acknowledged: bool) -> ToolOutput:
-    """Return the observations and screenshots as a tool result."""
+    """Return the observations and screenshots as a tool result.
+
+    `acknowledged` says that the user approved the provider's safety checks.
+    """
     lines = [*notes, *map(_format_observation, result.observations)]
     content: list[Part] = [Text(text="\n".join([*lines, f"The page is at {result.url}"]))]
     content += [_image_part(item.image) for item in result.observations if item.image is not None]
@@ -251,8 +260,10 @@ def _make_output(result: ActionResult, notes: list[str], *, acknowledged: bool) 
 
 
 def _format_observation(observation: Observation) -> str:
+    """Format an observation as a line of the tool result."""
     return f"{observation.kind}: {observation.text}"
 
 
 def _image_part(image: ScreenImage) -> Media:
+    """Convert a screenshot to a content part."""
     return Media(kind="image", media_type=image.media_type, source=Inline(data=image.data))

@@ -1,4 +1,6 @@
-"""Models of an Ollama server: those installed (`/api/tags`), and their capabilities (`/api/show`).
+"""The model catalog for clients of each protocol, and the models of an Ollama server with their capabilities.
+
+Installed models are read from `/api/tags`, their capabilities from `/api/show`.
 
 Ollama rejects `think` with 400 for models without thinking, and a level such as `"high"` for most models with it. Only
 the server knows which is which. It is asked once per model, on the first request that wants thinking. If the server
@@ -6,7 +8,8 @@ does not answer, the request is sent without `think`, and the model does as it d
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -14,9 +17,90 @@ from msgspec.structs import replace
 
 from toolwire.canonical.request import Request
 from toolwire.codec.host_profiles import COMPATIBLE, HostProfile
+from toolwire.codec.surface import ModelCard
+from toolwire.gateway.exchange.routing import Router
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.provider import Provider
 from toolwire.upstream.transport import Transport, TransportError, request_head
+
+# Ollama's clients derive the server's features from its version.
+OLLAMA_VERSION = "0.13.0"
+
+MODEL_LIST_PATHS = ("/v1/models", "/v1beta/models", "/api/v1/models", "/api/tags")
+# OpenRouter's path of a single model is in the singular.
+_MODEL_PATH_PREFIXES = ("/v1/models/", "/v1beta/models/", "/api/v1/model/")
+
+
+class ShowRequest(Struct):
+    """The body of `/api/show`; older clients send `name`."""
+
+    model: str = ""
+    name: str = ""
+
+
+class ModelCatalog:
+    """Lists all models with known names; looks up any model that a request could use."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._models = list_models(router)
+        self._by_id = {model.id: model for model in self._models}
+
+    def look_up(self, path: str, protocol: str, body: bytes) -> Any:
+        """Return the catalog entry at this path in the protocol's form; None for other paths.
+
+        Raises `RouteNotFound` for an unknown model.
+        """
+        codec = PROTOCOLS[protocol]
+        if path in MODEL_LIST_PATHS:
+            return codec.encode_models(self._models)
+        if path == "/api/version":
+            return {"version": OLLAMA_VERSION}
+        if path == "/api/show":
+            return codec.encode_model(self._model_card(_requested_model(body)))
+        for prefix in _MODEL_PATH_PREFIXES:
+            if path.startswith(prefix):
+                return codec.encode_model(self._model_card(path.removeprefix(prefix)))
+        return None
+
+    def _model_card(self, name: str) -> ModelCard:
+        """Return the card of a model: the listed one, or one for a name that routes somewhere."""
+        if (listed := self._by_id.get(name)) is not None:
+            return listed
+        return ModelCard(name, self._router.route(name).backends[0].provider.name)
+
+
+def _requested_model(body: bytes) -> str:
+    """Return the model named in the body of `/api/show`; empty if it is invalid."""
+    try:
+        show_request = msgspec.json.decode(body, type=ShowRequest)
+    except msgspec.MsgspecError:
+        return ""
+    return show_request.model or show_request.name
+
+
+def list_models(router: Router) -> list[ModelCard]:
+    """List every model name that routes somewhere; patterns are not names."""
+    names: dict[str, str] = {}
+    for section in router.routes:
+        if not _is_pattern(section.match):
+            names[section.match] = section.provider_names[0]
+    for name, provider in router.providers.items():
+        for model in _model_names(provider.models, provider.default_model):
+            names[f"{name}/{model}"] = name
+    return [ModelCard(id, owner) for id, owner in names.items()]
+
+
+def _model_names(patterns: Iterable[str], default: str | None) -> Iterable[str]:
+    """Return the default model and all patterns without wildcards, without duplicates."""
+    names = [] if default is None else [default]
+    return dict.fromkeys([*names, *(pattern for pattern in patterns if not _is_pattern(pattern))])
+
+
+def _is_pattern(name: str) -> bool:
+    """Return whether a name contains wildcards."""
+    return any(wildcard in name for wildcard in "*?[")
+
 
 LIMIT_TAGS_RESPONSE = 1024 * 1024
 
@@ -34,7 +118,7 @@ class OllamaModels(Struct):
 
 
 async def with_ollama_models(providers: Mapping[str, Provider], timeout: float = 2) -> dict[str, Provider]:
-    """Add the installed models to each Ollama provider; the most recent one becomes its default."""
+    """Return the providers with the installed models of each Ollama; the most recent model is its default."""
     transport = Transport()
     try:
         updated = await asyncio.gather(
@@ -46,7 +130,7 @@ async def with_ollama_models(providers: Mapping[str, Provider], timeout: float =
 
 
 async def _with_installed_models(provider: Provider, transport: Transport, timeout: float) -> Provider:
-    """Add the installed models to a provider, if it is an Ollama that can be reached."""
+    """Return a provider with its installed models, or unchanged if it is no Ollama or can't be reached."""
     if provider.protocol != "ollama":
         return provider
     headers = provider.request_headers(PROTOCOLS["ollama"].surface).items()
@@ -93,7 +177,10 @@ class OllamaCapabilities:
         self._default_profiles: dict[tuple[str, str], HostProfile] = {}
 
     async def profile_for(self, provider: Provider, model: str | None, request: Request) -> HostProfile:
-        """Return the profile for a request, asking the server if another protocol's client wants thinking."""
+        """Return the host profile (supported features) for a request to a model.
+
+        The server is asked only if a client of another protocol wants thinking.
+        """
         if provider.protocol != "ollama" or request.origin == "ollama" or request.thinking is None or model is None:
             return self.cached_profile(provider, model)
         if (cached := self._profiles.get((provider.name, model))) is not None:
@@ -110,13 +197,13 @@ class OllamaCapabilities:
         return profile
 
     def cached_profile(self, provider: Provider, model: str | None) -> HostProfile:
-        """Return the cached profile of a model, or the provider's default, without asking the server."""
+        """Return the cached host profile of a model, or the provider's default, without asking the server."""
         key = (provider.name, model or "")
         cached = self._profiles.get(key) if self._profiles else None
         return cached or self._default_profiles.get(key) or self._default_profile(provider, model)
 
     def _default_profile(self, provider: Provider, model: str | None) -> HostProfile:
-        """Look up the provider's profile for a model, and remember it."""
+        """Return the provider's own host profile for a model, and cache it."""
         profile = provider.profile(model)
         if len(self._default_profiles) < LIMIT_CACHED_MODELS and len(model or "") <= LIMIT_CACHED_NAME:
             self._default_profiles[provider.name, model or ""] = profile
