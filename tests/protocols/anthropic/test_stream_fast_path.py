@@ -100,3 +100,10 @@ def test_call_start_without_input_is_restored() -> None:
     lines = b"".join(tw.translate_stream([wire], "anthropic", "anthropic")).split(b"\n")
     (start_line,) = [line for line in lines if line.startswith(b"data: ") and b'"content_block_start"' in line]
     assert json.loads(start_line[6:])["content_block"] == block
+
+
+@pytest.mark.parametrize("literal", ['\n\n"b"', '"b"\n\n', '\n"b"'])
+def test_a_line_break_around_the_text_ends_the_line_as_in_any_frame(literal: str) -> None:
+    decoded = events(text_delta('"a"'), text_delta(literal))
+    assert deltas(decoded) == [(0, "a")]
+    assert isinstance(decoded[-1], ResponseFailed)

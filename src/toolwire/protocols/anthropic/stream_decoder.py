@@ -124,9 +124,10 @@ class Decoder:
         head, head_size, part_index = self._head, len(self._head), self._head_index
         last = pieces.pop()
         for piece in pieces:
-            if piece.startswith(head):
-                try:  # JSON strings contain no raw line break, so this piece is one complete frame
-                    events.append(PartDelta(index=part_index, text=_decode_string(piece[head_size:]), plain=True))
+            # Without a line break behind its head the piece is one complete frame; JSON allows one around a string.
+            if piece.startswith(head) and b"\n" not in (string := piece[head_size:]):
+                try:
+                    events.append(PartDelta(index=part_index, text=_decode_string(string), plain=True))
                     continue
                 except JSON_ERRORS:
                     pass
