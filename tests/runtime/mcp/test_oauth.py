@@ -87,7 +87,9 @@ def test_denied_sign_in_is_reported() -> None:
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "vscode://run?x=1"])
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "file:///etc/passwd", "vscode://run?x=1", "https://[as.example"]
+)
 def test_only_http_urls_are_opened(url: str) -> None:
     async def work() -> None:
         opened: list[str] = []

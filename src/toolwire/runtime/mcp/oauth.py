@@ -146,7 +146,11 @@ class RedirectListener:
 
     async def open_authorization_url(self, url: str) -> None:
         """Open the sign-in page, and remember its `state` parameter."""
-        if urlsplit(url).scheme not in ("http", "https"):
+        try:
+            is_http = urlsplit(url).scheme in ("http", "https")
+        except ValueError:  # brackets that are no IPv6 address
+            is_http = False
+        if not is_http:
             raise SignInRequired(f"the authorization server sent an invalid URL: {url[:100]!r}")
         self._state = next(iter(parse_qs(urlsplit(url).query).get("state", [])), "")
         self._code = asyncio.get_running_loop().create_future()
