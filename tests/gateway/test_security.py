@@ -341,8 +341,8 @@ def test_tool_output_stays_data(source: str, target: str) -> None:
 
 
 STARTS_PROGRAMS = {"cli/launch.py", "runtime/sandbox/process.py", "runtime/sandbox/bubblewrap.py"}
-"""Where the user asks for a program by name, and where a command runs that was allowed: no text of a request to the
-gateway gets there."""
+"""Modules that start a program which the user named, or a command that was allowed. No text of a gateway request
+reaches them."""
 
 
 def test_text_is_never_executed() -> None:

@@ -17,7 +17,7 @@ from toolwire.canonical.tools import FreeformTool, FunctionTool, Grammar, Native
 from toolwire.runtime.calls.approval import Approver
 
 Locus = Literal["local", "mcp", "provider", "sandbox", "human"]
-"""Where a call is executed."""
+"""The place of execution of a call."""
 
 Arguments: TypeAlias = Any
 """Validated arguments of a call: an object, or the text input of a grammar tool."""

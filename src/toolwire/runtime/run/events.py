@@ -37,7 +37,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     arguments: Any = None
     """Arguments without secrets, long strings truncated."""
     approval: str = ""
-    """How the call was allowed or denied, and by whom."""
+    """The decision on the call, and its author: `approved by person`."""
     start: float = 0.0
     end: float = 0.0
     summary: str = ""
