@@ -1,13 +1,17 @@
 """Hostile code: attempts to escape or to exhaust resources fail, and the next program is unaffected."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from tests.support.deadlines import run_event_loop, wait_until_async
 from tests.support.runtime.code_sandbox import QUICK_LIMITS, SMALL_LIMITS, SandboxTools, output_text, run_code
 from toolwire.canonical.content import Text
 from toolwire.runtime.sandbox.code.description import CodeLimits
+from toolwire.runtime.sandbox.code.tool import CodeSandbox
 from toolwire.runtime.tool import Tool, ToolContext, ToolOutput
 
 ESCAPES = {
@@ -110,11 +114,32 @@ def test_next_program_is_unaffected(name: str) -> None:
 
 
 def test_endless_printing_is_stopped_and_the_beginning_kept() -> None:
-    output = run_code("while True:\n    print('flood')", limits=SMALL_LIMITS)
+    output = run_code("while True:\n    print('flood')", limits=replace(SMALL_LIMITS, seconds=3600.0))
     assert output.error_kind == "code_limit"
     assert output_text(output).startswith("flood\nflood\n")
     assert "printed more than 2,000 characters" in output_text(output)
     assert len(output_text(output)) < SMALL_LIMITS.output_characters + 500
+
+
+def test_cancelled_program_frees_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolwire.runtime.sandbox.code.tool._MAX_WORKERS", 1)
+    sandbox_tools = SandboxTools()
+
+    async def cancel_and_run_another() -> ToolOutput:
+        sandbox = CodeSandbox(replace(SMALL_LIMITS, seconds=3600.0))
+        tool = sandbox.tool(list(sandbox_tools.tools.values()))
+        code = "await add(a=1, b=1)\nwhile True:\n    pass"
+        running = asyncio.ensure_future(tool.run({"code": code}, sandbox_tools.context()))
+        await wait_until_async(lambda: sandbox_tools.calls and not sandbox_tools.running)
+        await run_event_loop()  # the program is computing again
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        output: ToolOutput = await tool.run({"code": "1 + 2"}, sandbox_tools.context("run/2"))
+        await sandbox.close()
+        return output
+
+    assert output_text(asyncio.run(cancel_and_run_another())) == "3"
 
 
 def test_caught_print_limit_still_ends_the_program() -> None:

@@ -12,9 +12,11 @@
 import asyncio
 import hashlib
 import hmac
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -160,9 +162,12 @@ async def open_program(
             await asyncio.wrap_future(thread.submit(session.__enter__))
         except TimeoutError:
             raise ToolError("too many programs are running: try again later", "busy") from None
-        yield Program(session, thread, functions, limits, code)
+        program = Program(session, thread, functions, limits, code)
+        try:
+            yield program
+        finally:
+            program.stop()
     finally:
-        # It may still be computing, within its limits: a cancelled caller does not wait for that.
         thread.submit(session.__exit__, None, None, None)
         thread.shutdown(wait=False)
 
@@ -184,13 +189,22 @@ class Program:
         self._limits = limits
         self._code = code
         self._call_count = 0
-        self._printer = _PrintBuffer(limits.output_characters)
+        self._is_computing = False
+        # Known only between turns: during a turn the session returns None.
+        self._worker_pid = session.worker_pid
+        self._printer = _PrintBuffer(limits.output_characters, self.stop)
         self._pending_calls: dict[int, HostCall] = {}
 
     @property
     def output(self) -> str:
         """Return what the program has printed so far."""
         return "".join(self._printer.chunks)
+
+    def stop(self) -> None:
+        """Kill the worker process if it is computing; Monty itself would let it go on up to its time limit."""
+        if self._is_computing and self._worker_pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._worker_pid, signal.SIGKILL)
 
     async def start(self) -> ProgramWaiting | ProgramEnded:
         """Run the program until it waits for tool calls or ends."""
@@ -228,6 +242,7 @@ class Program:
 
     async def _run_in_thread(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
         """Advance the program in its own thread, so that the event loop is not blocked."""
+        self._is_computing = True
         return await asyncio.wrap_future(self._thread.submit(self._advance, begin))
 
     def _advance(self, begin: Callable[[], SyncSnapshot]) -> ProgramWaiting | ProgramEnded:
@@ -248,6 +263,8 @@ class Program:
                         state = self._resume_call(state)
         except MontyError as error:
             return self._error_result(error)
+        finally:
+            self._is_computing = False
 
     def _resume_lookup(self, state: NameLookupSnapshot) -> SyncSnapshot:
         """Resolve a name that the program uses as a value, such as a function passed to another."""
@@ -301,11 +318,12 @@ class Program:
 
 
 class _PrintBuffer:
-    """Collects printed text up to a limit; exceeding the limit ends the program."""
+    """Collects printed text up to a limit; exceeding the limit stops the program."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, stop_program: Callable[[], None]) -> None:
         self.chunks: list[str] = []
         self.remaining = limit
+        self._stop_program = stop_program
 
     @property
     def is_exceeded(self) -> bool:
@@ -318,6 +336,7 @@ class _PrintBuffer:
             self.chunks.append(text[: self.remaining])
         self.remaining -= len(text)
         if self.is_exceeded:
+            self._stop_program()
             raise MemoryError
 
 
