@@ -82,6 +82,51 @@ def test_connection_is_reused_only_after_the_response_was_read() -> None:
     run_async(work())
 
 
+def test_close_ends_every_connection_and_opens_no_more() -> None:
+    async def work() -> None:
+        answered, left = asyncio.Event(), asyncio.Event()
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_http_request(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab")
+            answered.set()
+            await reader.read()
+            left.set()
+
+        async with serve_upstream(handler) as origin:
+            transport = Transport()
+            response = await ask(transport, origin)
+            await answered.wait()
+            transport.close()
+            await left.wait()
+            with pytest.raises(TransportError, match="closed the connection"):
+                await response.read(10)
+            with pytest.raises(TransportError, match="stopping"):
+                await ask(transport, origin)
+
+    run_async(work())
+
+
+def test_connection_released_after_close_is_closed() -> None:
+    async def work() -> None:
+        left = asyncio.Event()
+
+        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_http_request(reader)
+            writer.write(OK_RESPONSE)
+            await reader.read()
+            left.set()
+
+        async with serve_upstream(handler) as origin:
+            transport = Transport()
+            response = await ask(transport, origin)
+            transport._closed = True  # as if the connection was opened while the transport was closing
+            assert await response.read(10) == b"ok"
+            await left.wait()
+
+    run_async(work())
+
+
 def test_closed_idle_connection_is_not_reused() -> None:
     """The close is detected before writing, even if the event loop has not read it yet."""
 

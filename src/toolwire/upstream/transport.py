@@ -202,6 +202,7 @@ class Transport:
         self._open: set[_Connection] = set()
         self._idle: dict[Origin, list[_Connection]] = {}
         self._tls: ssl.SSLContext | None = None
+        self._closed = False
 
     async def send(
         self, origin: Origin, head: bytes, body: bytes | None, *, read_timeout: float = 600, connect_timeout: float = 10
@@ -219,6 +220,8 @@ class Transport:
 
     async def _connect(self, origin: Origin, timeout: float) -> "_Connection":
         """Open a connection to the origin within `timeout` seconds."""
+        if self._closed:
+            raise TransportError("upstream connections are closed: the gateway is stopping", sent=False)
         if self._max_connections is not None and len(self._open) >= self._max_connections and not self._drop_idle():
             raise TransportError(f"all {len(self._open)} upstream connections are in use", sent=False, exhausted=True)
         loop = asyncio.get_running_loop()
@@ -272,17 +275,17 @@ class Transport:
     def release(self, connection: "_Connection") -> None:
         """Return a connection to the pool, or close it if it can't be reused."""
         idle = self._idle.setdefault(connection.origin, [])
-        if not connection.is_reusable or len(idle) >= IDLE_PER_ORIGIN:
+        if self._closed or not connection.is_reusable or len(idle) >= IDLE_PER_ORIGIN:
             connection.abort()
             return
         connection.idle_since = time.monotonic()
         idle.append(connection)
 
     def close(self) -> None:
-        """Close all idle connections."""
-        for idle in self._idle.values():
-            for connection in idle:
-                connection.abort()
+        """Close all connections, also those in use, and open no more."""
+        self._closed = True
+        for connection in tuple(self._open):
+            connection.abort()
         self._idle.clear()
 
 
