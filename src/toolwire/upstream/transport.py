@@ -13,7 +13,6 @@ import errno
 import os
 import re
 import select
-import socket
 import ssl
 import time
 import zlib
@@ -242,9 +241,7 @@ class Transport:
             raise TransportError(reason, sent=False, timed_out=True) from None
         except OSError as error:
             reason = f"can't connect to {origin.authority}: {error.strerror or error}"
-            exhausted = error.errno in _DESCRIPTOR_ERRNOS or (
-                isinstance(error, socket.gaierror) and _descriptors_exhausted()
-            )
+            exhausted = error.errno in _DESCRIPTOR_ERRNOS or _descriptors_exhausted()
             raise TransportError(reason, sent=False, exhausted=exhausted) from None
         finally:
             if not connection.is_usable:
@@ -303,7 +300,7 @@ def request_head(origin: Origin, target: str, headers: Headers, method: str = "P
 def _descriptors_exhausted() -> bool:
     """Return True if this process can open no more files, by trying to duplicate a descriptor.
 
-    It is needed after a failed name lookup, whose error does not tell this cause from others.
+    It is needed after a failed name lookup: which error it raises depends on the system's resolver modules.
     """
     try:
         os.close(os.dup(2))
