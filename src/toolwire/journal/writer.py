@@ -104,7 +104,7 @@ class JournalWriter:
         return self._added_bytes - self._taken_bytes + size <= self._max_queued_bytes
 
     def _pack_small(self) -> None:
-        """Pack the entries without bodies, and queue them if there is room. The caller holds the lock."""
+        """Compress the collected small entries and queue them; without room they count as rejected. Needs the lock."""
         entries, self._small_entries = self._small_entries, []
         if (pack := self._pack_entries(entries)) is None:
             return

@@ -269,7 +269,7 @@ def _decode_result(result: ToolResult, adapter: ComputerUseAdapter) -> ToolResul
 
 
 def _safety_check_tokens(part: ToolCall | ToolResult) -> list[str]:
-    """Return `wire_form` tokens saying that safety checks in extras are canonical as well, so that none is a loss."""
+    """Return `wire_form` entries that keep safety checks in extras from being reported as lost: they are translated."""
     extras = [(family, key) for family, members in (part.extras or {}).items() for key in members]
     return [f"{family}:canonical:{key}" for family, key in extras if key.endswith("_safety_checks")]
 

@@ -139,7 +139,7 @@ def encode_losses(losses: Sequence[Loss]) -> bytes:
 
 
 def encode_losses_header(losses: Sequence[Loss], body: bytes) -> bytes:
-    """Return losses as ASCII JSON for a header; `body` is their full JSON, used if it is short enough."""
+    """Encode losses as ASCII JSON for a header. `body` is their full JSON; if it is too long, losses are left out."""
     if len(body) <= LIMIT_HEADER and len(escaped := _escape_non_ascii(body)) <= LIMIT_HEADER:
         return escaped
     return _encode_truncated(losses, LIMIT_HEADER, lambda loss: _escape_non_ascii(_encode_json(loss)))

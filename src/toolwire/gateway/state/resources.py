@@ -303,7 +303,7 @@ def _decode_items(body: dict[str, Any]) -> list[Raw]:
 
 
 def _normalize_item(item: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with plain text content in the form in which lists show it; other items are unchanged."""
+    """Convert string content of a message to a list of one text part, as OpenAI lists items; others are unchanged."""
     if item.get("type", "message") != "message" or not isinstance(text := item.get("content"), str):
         return item
     kind = "output_text" if item.get("role") == "assistant" else "input_text"

@@ -453,7 +453,7 @@ class SqliteStateStore:
         return accepted
 
     def _note_written(self, rows: Sequence[Row]) -> None:
-        """Count rows that were written; the store is available."""
+        """Add written rows to the totals, and mark the store as available again."""
         self._row_count += len(rows)
         self._byte_count += sum(len(row.body) for row in rows)
         self._clear_failure()

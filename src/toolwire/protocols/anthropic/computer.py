@@ -158,7 +158,7 @@ def _decode_mouse_action(name: str, arguments: dict[str, Any]) -> tuple[Action, 
 
 
 def _decode_keys(arguments: dict[str, Any], *, hold: bool) -> tuple[Action, ...] | None:
-    """Decode key chords from `text`: one chord held for a duration, or chords pressed one after another."""
+    """Decode key chords from `text`: one chord held, or several pressed in turn; None if that is not valid."""
     text = _expect_text(arguments.pop("text"))
     if hold:
         keys = chord_of(text)

@@ -170,7 +170,7 @@ def _decode_functions(  # noqa: PLR0917
 def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
     """Decode one function declaration, whose schemas may be JSON Schema or OpenAPI.
 
-    `bag` is the wire-form token of its bag, the object it is grouped in.
+    `bag` is stored in `wire_form`: it names the `tools` entry that groups the function with others.
     """
     shape = _read_declaration(raw, path)
     name, description, schema = shape.name, shape.description, shape.parameters_json_schema
@@ -220,7 +220,7 @@ def _decode_function(raw: Raw, path: str, bag: str) -> FunctionTool:
 
 
 def _decode_native(name: str, value: Raw, path: str, bag: int, *wire_form: str) -> NativeTool:
-    """Decode one hosted tool; `bag` is the index of the object that it is grouped in."""
+    """Decode one hosted tool; `bag` is the index of its `tools` entry, `wire_form` describes its spelling."""
     member = to_camel_case(name)
     kind = HOSTED_TOOLS.kind(member) or to_snake_case(member)
     has_snake_case = b'"exclude_domains"' in bytes(value)

@@ -270,7 +270,7 @@ def _collect_fragment_extras(
 
 
 def _extras_only(shape: WireObject, prefix: str = "") -> dict[str, Any]:
-    """Return the `extras` argument of a wire object, without wire-form tokens."""
+    """Collect unknown fields of a wire object as the keyword argument `extras`; `prefix` starts their names."""
     return {"extras": collect_chat_extras(shape, prefix=prefix).get("extras")}
 
 

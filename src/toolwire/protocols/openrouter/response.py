@@ -53,7 +53,7 @@ def decode_response(body: bytes, context: ResponseContext) -> Response:
 
 
 def _map_messages(candidate: Candidate, transform: Any) -> Candidate:
-    """Return the candidate with `transform` applied to its messages."""
+    """Return the candidate with `transform` applied to each of its messages."""
     return replace(candidate, messages=tuple([transform(message) for message in candidate.messages]))
 
 

@@ -324,7 +324,7 @@ REPRESENTED_USER = (f"{SHARED_FAMILY}:canonical:safety_identifier", f"{SHARED_FA
 def decode_end_user(user: str | None, extras_and_form: dict[str, Any]) -> str | None:
     """Return the end user from `user` or from its successor `safety_identifier`; None without either.
 
-    In the second case, mark the extra in `extras_and_form` as represented.
+    An identifier used in this way is noted in `extras_and_form`, so that it is not reported as a loss.
     """
     raw = ((extras_and_form.get("extras") or {}).get(SHARED_FAMILY) or {}).get("safety_identifier")
     if user is not None or raw is None or not isinstance(identifier := parse_json(raw), str):

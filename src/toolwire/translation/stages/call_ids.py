@@ -31,7 +31,7 @@ class CallIdStage:
         self._response_key = f"{id or ''}\0{created or ''}"
 
     def assign_id(self, part: Part, candidate: int) -> Part:
-        """Return the part with an id, if it is a call that the client must run."""
+        """Give a call that the client runs an id if it has none; `candidate` is the index of the alternative."""
         if not isinstance(part, ToolCall) or part.executor != "client":
             return part
         number = self._counts.get(candidate, 0)

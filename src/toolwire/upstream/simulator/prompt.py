@@ -134,7 +134,7 @@ def is_client_tool_search(tool: object) -> bool:
 
 
 def _as_client_tool(tool: CallableTool | NativeTool) -> CallableTool | None:
-    """Return a tool that the client runs when the model calls it; None for hosted tools."""
+    """Return the tool in the form of a function if the client runs it; None for tools that the provider runs."""
     if isinstance(tool, NativeTool):
         if is_client_tool_search(tool):
             return FunctionTool(name=TOOL_SEARCH)

@@ -230,7 +230,7 @@ def _is_authentic(part: object, key: SignatureKey) -> bool:
 
 
 def _first_call_after_thinking(message: Message, key: SignatureKey) -> ToolCall | None:
-    """Return the first call of a message whose id shows that this model's thinking preceded it, or None."""
+    """Return the first call that followed thinking, or None; the simulator marks such calls in their ids."""
     calls = (part for part in message.parts if isinstance(part, ToolCall))
     return next((call for call in calls if call.id and key.thinking_nonce(call.id) is not None), None)
 

@@ -223,7 +223,7 @@ def constant_extras(name: str, value: str | UnsetType | None, default: str) -> d
 
 
 def restore_constant(node: Node, name: str, default: str) -> str | UnsetType:
-    """Return the value of a normally constant field; UNSET if the source omitted or changed it."""
+    """Return the constant `default`, or UNSET if the source omitted the field or had another value in it."""
     if f"{FAMILY}:absent:{name}" in node.wire_form or f"{FAMILY}:null:{name}" in node.wire_form:
         return UNSET
     return UNSET if node.extras and name in node.extras.get(FAMILY, {}) else default

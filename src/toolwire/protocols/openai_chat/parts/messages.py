@@ -113,7 +113,7 @@ def decode_message(shape: MessageShape, path: str, at: str | None = None) -> Mes
 
 
 def _decode_assistant(shape: MessageShape, at: str | None) -> Message:
-    """Decode a message of the assistant."""
+    """Decode a message of the assistant; `at` is its JSON pointer in the source."""
     parts: list[Part] = []
     wire_form: tuple[str, ...] = ()
     unused = _unused_fields(shape, ("tool_call_id",))

@@ -239,7 +239,7 @@ def _decode_point(members: Members, size: Size | None, x_name: str = "x", y_name
 
 
 def _decode_position(members: Members, size: Size | None) -> Members:
-    """Return `x` and `y` in pixels, as arguments of an action."""
+    """Convert `x` and `y` from Google's 1000-unit grid to pixels of a screen of this size."""
     x, y = _decode_point(members, size)
     return {"x": x, "y": y}
 
@@ -288,7 +288,7 @@ def _decode_scroll(members: Members, size: Size | None) -> tuple[Action, ...]:
 
 
 def _decode_scroll_at(members: Members, size: Size | None) -> tuple[Action, ...]:
-    """Decode scrolling by grid units."""
+    """Decode a scroll, whose distance is in units of Google's 1000-unit grid; fails without a screen size."""
     x_sign, y_sign = _DIRECTIONS[members.pop("direction")]
     position = _decode_position(members, size) if "x" in members or "y" in members else {}
     if size is None:
