@@ -20,8 +20,10 @@ from toolwire.codec.interface import Codec, ResponseContext, Target
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
+from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver
+from toolwire.gateway.exchange.response import StreamingResponse, request_response
 from toolwire.gateway.exchange.routing import Backend, Router
-from toolwire.gateway.exchange.types import ClientRequest, StreamingResponse, UpstreamRequest
+from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
 from toolwire.gateway.state.conversations import ConversationState
 from toolwire.gateway.state.store_file import open_store
@@ -77,7 +79,7 @@ class GatewayModel:
         """
         request = decode_computer_use(request, CANONICAL_ADAPTER)
         codec = PROTOCOLS[backend.provider.protocol]
-        host = await self._dispatcher.capabilities.profile_for(backend.provider, backend.model, request)
+        host = await self._dispatcher.services.capabilities.profile_for(backend.provider, backend.model, request)
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, host=host)
         try:
             # The runtime keeps its own history, so the provider need not store the response.
@@ -92,9 +94,15 @@ class GatewayModel:
         client_request = ClientRequest(codec=codec, body=body, route=encoding.route, tenant="", created=context.created)
         # The stream passes through in the provider's form; `_decode_events` makes computer actions canonical.
         passthrough_context = replace(context, mapping=replace(encoding.mapping, computer_use=None))
-        prepared = UpstreamRequest(backend, codec, passthrough_context, [], encoding.route, body)
-        response = await self._dispatcher.send_to_backend(client_request, replace(request, stream=True), prepared)
-        return cast("StreamingResponse", response), codec, context
+        exchange = Exchange(
+            self._dispatcher.services,
+            client_request,
+            replace(request, stream=True),
+            self._route_match,
+            ExchangeObserver(),
+        )
+        exchange.upstream_request = UpstreamRequest(backend, codec, passthrough_context, [], encoding.route, body)
+        return cast("StreamingResponse", await request_response(exchange)), codec, context
 
     async def close(self) -> None:
         """Close the dispatcher and the embedded simulator."""

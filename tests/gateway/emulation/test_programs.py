@@ -22,7 +22,7 @@ from tests.support.servers.upstream import ScriptedUpstream, serve_upstream
 from toolwire.canonical.content import Signature, Text
 from toolwire.codec.interface import Route
 from toolwire.gateway.emulation.program_rounds import ProgramHost
-from toolwire.gateway.exchange.types import ClientRequest
+from toolwire.gateway.exchange.exchange import ClientRequest
 from toolwire.gateway.server.auth import ANONYMOUS
 from toolwire.gateway.state.store import Row
 from toolwire.protocols import PROTOCOLS
@@ -68,7 +68,7 @@ def scripted_program(code: str, *, stream: bool = False) -> ScriptedUpstream:
 
 
 def program_host_of(gateway: RunningGateway) -> ProgramHost:
-    program_host = gateway.gateway.app._dispatcher._emulator.program_host
+    program_host = gateway.gateway.app._dispatcher.services.emulator.program_host
     assert program_host is not None
     return program_host
 

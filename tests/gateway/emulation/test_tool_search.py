@@ -31,7 +31,7 @@ from toolwire.canonical.request import Request
 from toolwire.canonical.response import Stop
 from toolwire.canonical.tools import FunctionTool, NativeTool
 from toolwire.codec.interface import Route, Target
-from toolwire.gateway.exchange.types import ClientRequest
+from toolwire.gateway.exchange.exchange import ClientRequest
 from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.search.index import IndexedTool, ToolIndex
 

@@ -64,27 +64,27 @@ def test_overlong_model_name_is_refused_in_the_clients_protocol(protocol: str) -
 
 
 def test_route_cache_is_bounded() -> None:
-    router = dispatcher_for("openai-chat")._router
+    router = dispatcher_for("openai-chat").services.router
     assert growth(lambda number: router.route(f"up/{number:0500d}"), 20_000) < LIMIT
     with pytest.raises(ModelNameTooLong):
         router.route("x" * 5_000_000)
 
 
 def test_envelope_key_cache_is_bounded() -> None:
-    exchanger = dispatcher_for("anthropic")
-    provider = exchanger._router.providers["up"]
-    assert growth(lambda number: exchanger._envelope_key("t", Backend(provider, f"{number:0500d}")), 20_000) < LIMIT
+    services = dispatcher_for("anthropic").services
+    provider = services.router.providers["up"]
+    assert growth(lambda number: services.envelope_key("t", Backend(provider, f"{number:0500d}")), 20_000) < LIMIT
 
 
 def test_request_head_cache_is_bounded() -> None:
-    exchanger = dispatcher_for("gemini")
-    provider = exchanger._router.providers["up"]
+    services = dispatcher_for("gemini").services
+    provider = services.router.providers["up"]
 
     def head(number: int) -> None:
         route = Route(
             path=f"/v1beta/models/{number:0500d}:generateContent", headers=(("anthropic-beta", f"{number:04000d}"),)
         )
-        exchanger._sender._request_head(provider, PROTOCOLS["gemini"], route)
+        services.sender._request_head(provider, PROTOCOLS["gemini"], route)
 
     assert growth(head, 6000) < LIMIT
 

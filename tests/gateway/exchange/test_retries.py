@@ -227,7 +227,7 @@ def test_failed_connection_is_retried() -> None:
             pass  # nothing listens there any more
         script, watched = ScriptedUpstream(CHAT_RESPONSE), Watched()
         async with run_gateway(one_provider_config(origin, extra_config="[limits]\nretries = 10")) as gateway:
-            gateway.gateway.app._dispatcher._sender._transport = watched
+            gateway.gateway.app._dispatcher.services.sender._transport = watched
             asking = asyncio.create_task(gateway.send_question("anthropic"))
             await failed.wait()
             async with serve_upstream(script, origin.port):

@@ -96,7 +96,7 @@ def test_flush_writes_pending_lines() -> None:
 
 def test_log_line_format() -> None:
     one = make_record(3)
-    one.set_backend("up", "m")
+    one.provider, one.model = "up", "m"
     one.streamed, one.losses, one.usage = True, 2, Usage(input_tokens=5, output_tokens=6)
     assert one.format_line("12:00:00") == "12:00:00 200 POST /v1/messages -> up/m 250ms stream in=5 out=6 losses=2 ex_3"
 
@@ -132,14 +132,14 @@ def test_line_breaks_are_escaped() -> None:
 )
 def test_path_and_model_are_single_words(records: str, printed: str) -> None:
     one = make_record(7, f"/v1/{records}")
-    one.set_backend("up", records)
+    one.provider, one.model = "up", records
     assert one.format_line("12:00:00") == f"12:00:00 200 POST /v1/{printed} -> up/{printed} 250ms ex_7"
 
 
 def test_log_line_is_bounded() -> None:
     for sign in ("x", "\n", "\U0001f600 "):
         one = make_record(8, f"/v1/{sign * 1_000_000}")
-        one.set_backend("up", sign * 5_000_000)
+        one.provider, one.model = "up", sign * 5_000_000
         one.error = sign * 1_000_000
         assert len(one.format_line("12:00:00")) < 16 * LIMIT_WORD + 16 * LIMIT_TEXT
 

@@ -158,7 +158,7 @@ def test_large_response_does_not_block_the_event_loop() -> None:
         async with run_gateway_with(
             ScriptedUpstream(http_response("200 OK", json.dumps(upstream_body).encode()))
         ) as gateway:
-            executor = gateway.gateway.app._dispatcher._body_executor
+            executor = gateway.gateway.app._dispatcher.services.body_executor
             original_run = executor.run
 
             async def run_and_record(body: bytes, function: Any, *args: Any) -> Any:

@@ -250,6 +250,6 @@ def test_workers_share_a_signing_key_that_can_not_be_saved(tmp_path: Path) -> No
     nowhere = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "file")}
     crew = make_shared_resources(config, nowhere, workers=2)
     workers = [build_gateway(config, environment=nowhere, shared_resources=crew, worker=number) for number in range(2)]
-    one, other = (worker.app._dispatcher._signing_keys for worker in workers)
+    one, other = (worker.app._dispatcher.services.signing_keys for worker in workers)
     assert one == other
     assert make_shared_resources(config, nowhere).signing_keys != one

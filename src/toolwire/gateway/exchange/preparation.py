@@ -1,4 +1,6 @@
-"""Preparing a request for the upstream: repairs, checks before translation, and pass-through of the client's body.
+"""Preparing a request for one backend, in six steps.
+
+    restore -> adapt settings -> emulate -> repair -> pass through or encode -> check losses
 
 A passed-through body is decoded first, so an invalid request is rejected here. Members are deduplicated: a second
 `model`, which another parser might prefer, does not get through.
@@ -7,81 +9,165 @@ A passed-through body is decoded first, so an invalid request is rejected here. 
 from collections.abc import Callable
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
-from toolwire.codec.encoding.fallbacks import disable_storage
+from toolwire.codec.encoding.fallbacks import apply_setting_changes, disable_storage
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import HostProfile
-from toolwire.codec.interface import Codec, ResponseContext, Route, Target
+from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route, Target
 from toolwire.codec.losses import LossReport, WireNames
+from toolwire.gateway.emulation.plan import EmulationPlan, plan_emulation, request_losses
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange.exchange import Exchange
 from toolwire.gateway.exchange.routing import Backend
-from toolwire.gateway.exchange.types import ClientRequest, UpstreamRequest
+from toolwire.gateway.exchange.sender import UpstreamRequest
+from toolwire.gateway.limits import check_loss_count
+from toolwire.gateway.rounds.continuation import ProtocolPair, RouteTools
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
 from toolwire.gateway.state.withheld_turns import WITHHELD_FOR
+from toolwire.protocols import PROTOCOLS
+from toolwire.translation.body import raise_for_losses
+from toolwire.translation.history import has_envelopes, restore_envelopes
+from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stages.withheld import WithheldSignatures
 
 RequestRepair = Callable[[Request, Target, WireNames, LossReport], Request]
 
 
-def apply_repairs(
-    repair: RequestRepair, request: Request, target: Target, client: Codec, losses: list[Loss]
-) -> tuple[Request, list[Loss]]:
-    """Repair what the provider is known to reject; return the new request, and `losses` with those of the repairs."""
-    report = LossReport()
-    repaired = repair(request, target, client.wire_names, report)
-    return repaired, losses + report.resolve(request, client.wire_names) if report else losses
+class Draft(Struct):
+    """A request that is being prepared for one backend."""
+
+    exchange: Exchange
+    backend: Backend
+    client: Codec
+    upstream: Codec
+    envelope_key: EnvelopeKey | None
+    target: Target
+    request: Request
+    """The request as the steps so far left it."""
+    losses: list[Loss]
+    plan: EmulationPlan | None = None
+    """The features that the gateway emulates."""
 
 
-def prepare_cross_protocol(client: Codec, request: Request, restored_request: Request, host: HostProfile) -> Request:
-    """Check that a provider of another protocol can serve the request, and turn off storage there.
+async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> UpstreamRequest:
+    """Load what the backend's request needs, and build the request, in a thread if it is heavy."""
+    services, request, protocol = exchange.services, exchange.request, backend.provider.protocol
+    options, client = exchange.route_match.options, exchange.client_request.codec.name
+    signed_request, route_tools, host = request, None, None
+    if client in WITHHELD_FOR and client != protocol:
+        withheld_turns = services.conversation_state.withheld_turns
+        signed_request = await withheld_turns.restore(
+            request, exchange.client_request.codec, exchange.turn_key(backend)
+        )
+    if options.tools:
+        route_tools = await services.route_toolsets.tools_for(options, request, backend)
+    if protocol == "ollama":
+        host = await services.capabilities.profile_for(backend.provider, backend.model or request.model, request)
+    if exchange.is_heavy:
+        return await services.body_executor.run_in_thread(
+            build_upstream_request, exchange, backend, signed_request, route_tools, host
+        )
+    return build_upstream_request(exchange, backend, signed_request, route_tools, host)
 
-    Raises `RequestRejected` if only the client's own provider can serve it.
+
+def build_upstream_request(
+    exchange: Exchange,
+    backend: Backend,
+    signed_request: Request,
+    route_tools: RouteTools | None = None,
+    host: HostProfile | None = None,
+) -> UpstreamRequest:
+    """Translate a request for one backend, or pass it through if the protocols match.
+
+    `signed_request` is the request with withheld signatures restored. Without a `host` profile, the cached one of the
+    provider is used.
     """
-    if (error := client.native_only_error(request)) is not None:
-        raise RequestRejected(error)
-    if not restored_request.messages and restored_request.continuation is None:
-        # Providers differ on an empty request: they reject it, respond with nothing, or load the model.
-        raise RequestRejected(ApiError(kind="invalid_request", message="the request has no messages", status=400))
-    return (
-        disable_storage(restored_request)
-        if host.stores_by_default and client.name not in STATE_ADAPTERS
-        else restored_request
+    draft = Draft(
+        exchange,
+        backend,
+        exchange.client_request.codec,
+        PROTOCOLS[backend.provider.protocol],
+        exchange.services.envelope_key(exchange.client_request.tenant, backend),
+        _backend_target(exchange, backend, host),
+        signed_request,
+        [],
+    )
+    _restore_state(draft)
+    _adapt_settings(draft)
+    _plan_emulation(draft, route_tools)
+    if exchange.route_match.options.repair and draft.upstream.repair_request is not None:
+        _repair_request(draft, draft.upstream.repair_request)
+    is_unchanged = draft.client is draft.upstream and draft.request is exchange.request
+    if is_unchanged and (upstream_request := _pass_through(draft)) is not None:
+        return upstream_request
+    encoding = _encode_request(draft)
+    _check_losses(draft, encoding)
+    return _upstream_request(draft, encoding)
+
+
+def _backend_target(exchange: Exchange, backend: Backend, host: HostProfile | None) -> Target:
+    """Describe the backend to the encoder."""
+    options, model = exchange.route_match.options, backend.model or exchange.request.model
+    return Target(
+        model=backend.model,
+        stream=exchange.is_streaming,
+        realm=backend.provider.name,
+        hosted_tools=options.hosted_tools,
+        binary_results=options.binary_results,
+        host=host or exchange.services.capabilities.cached_profile(backend.provider, model),
     )
 
 
-def new_withheld_signatures(client: Codec, upstream: Codec) -> WithheldSignatures | None:
-    """Return a collector for signatures that the client's protocol can't carry; None if there is nothing to collect."""
-    return WithheldSignatures() if client.name in WITHHELD_FOR and upstream.envelope_field is not None else None
+def _restore_state(draft: Draft) -> None:
+    """Restore what envelopes hold, and remove references to state that the gateway itself stores."""
+    exchange, request = draft.exchange, draft.exchange.request
+    if has_envelopes(request):
+        same_origin = request.origin == draft.upstream.name
+        draft.request, missing = restore_envelopes(request, draft.client, draft.envelope_key, same_protocol=same_origin)
+        draft.losses = missing.resolve(request, draft.client.wire_names)
+    if exchange.pending_response is not None:
+        same_protocol = draft.client is draft.upstream
+        draft.request = exchange.pending_response.upstream_request(draft.request, same_protocol=same_protocol)
 
 
-def upstream_route(client_request: ClientRequest, upstream: Codec, route: Route) -> Route:
-    """Return the route, with the client's forwarded headers if the upstream speaks the client's protocol."""
-    return replace(route, headers=client_request.route.headers) if client_request.codec is upstream else route
+def _adapt_settings(draft: Draft) -> None:
+    """Hide extras of another protocol family, and apply changes of settings within the conversation."""
+    client, upstream = draft.client, draft.upstream
+    draft.request = apply_setting_changes(isolate_foreign_extras(draft.request, client, upstream), client, upstream)
 
 
-def passthrough_request(
-    client_request: ClientRequest,
-    request: Request,
-    backend: Backend,
-    losses: list[Loss],
-    envelope_key: EnvelopeKey | None,
-) -> UpstreamRequest | None:
+def _plan_emulation(draft: Draft, route_tools: RouteTools | None) -> None:
+    """Plan the features that the gateway emulates, and add the route's tools."""
+    draft.plan = plan = plan_emulation(draft.request, draft.client, draft.upstream, draft.backend.model, route_tools)
+    if plan is not None:
+        draft.request, draft.losses = plan.request, draft.losses + plan.losses
+
+
+def _repair_request(draft: Draft, repair: RequestRepair) -> None:
+    """Repair what the provider is known to reject."""
+    report, request, wire_names = LossReport(), draft.request, draft.client.wire_names
+    draft.request = repair(request, draft.target, wire_names, report)
+    if report:
+        draft.losses = draft.losses + report.resolve(request, wire_names)
+
+
+def _pass_through(draft: Draft) -> UpstreamRequest | None:
     """Build a request with the client's own body; None if the body has to be encoded anew."""
-    codec = client_request.codec
+    exchange, backend, request = draft.exchange, draft.backend, draft.request
     is_renamed = backend.model not in (None, request.model)
     if is_renamed and request.thinking is not None:  # valid thinking settings depend on the model
         return None
-    is_streaming = client_request.is_streaming(request)
-    body = _passthrough_body(client_request.body, request, codec, backend.model, stream=is_streaming)
+    client_request, codec = exchange.client_request, draft.upstream
+    body = _passthrough_body(client_request.body, request, codec, backend.model, stream=exchange.is_streaming)
     if body is None:
         return None
-    context = ResponseContext(request=request, created=client_request.created, envelope_key=envelope_key)
+    context = ResponseContext(request=request, created=client_request.created, envelope_key=draft.envelope_key)
     route = Route(path=codec.surface.endpoints[0].path, headers=client_request.route.headers)
-    return UpstreamRequest(backend, codec, context, losses, route, body)
+    return UpstreamRequest(backend, codec, context, draft.losses, route, body)
 
 
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -98,3 +184,55 @@ def _passthrough_body(body: bytes, request: Request, codec: Codec, model: str | 
     if request.stream is None:
         members["stream"] = _TRUE if stream else _FALSE
     return msgspec.json.encode(members)
+
+
+def _encode_request(draft: Draft) -> EncodedBody:
+    """Encode the request for the backend; one of another protocol may refuse it, or must not store it."""
+    if draft.client is draft.upstream:
+        return draft.upstream.encode_request(draft.request, draft.target)
+    client, request = draft.client, draft.exchange.request
+    if (error := client.native_only_error(request)) is not None:
+        raise RequestRejected(error)
+    if not draft.request.messages and draft.request.continuation is None:
+        # Providers differ on an empty request: they reject it, respond with nothing, or load the model.
+        raise RequestRejected(ApiError(kind="invalid_request", message="the request has no messages", status=400))
+    if draft.target.host.stores_by_default and client.name not in STATE_ADAPTERS:
+        draft.request = disable_storage(draft.request)
+    encoding = draft.upstream.encode_request(draft.request, draft.target)
+    encoding.mapping.integer_schemas = request
+    return encoding
+
+
+def _check_losses(draft: Draft, encoding: EncodedBody) -> None:
+    """Add the losses of the encoded request, and reject it if they are too many or not accepted."""
+    draft.losses += request_losses(draft.plan, encoding, draft.request, _protocol_pair(draft))
+    if losses := draft.losses:
+        exchange, upstream = draft.exchange, draft.upstream.name
+        check_loss_count(losses, exchange.services.limits, upstream)
+        strict = exchange.client_request.strict or exchange.route_match.options.strict
+        raise_for_losses(losses, upstream, strict=strict)
+
+
+def _upstream_request(draft: Draft, encoding: EncodedBody) -> UpstreamRequest:
+    """Return the encoded request, with what is needed to translate its response."""
+    exchange, client_request, upstream = draft.exchange, draft.exchange.client_request, draft.upstream
+    route = encoding.route
+    if draft.client is upstream:
+        route = replace(route, headers=client_request.route.headers)
+    is_withheld = draft.client.name in WITHHELD_FOR and upstream.envelope_field is not None
+    context = ResponseContext(
+        request=exchange.request,
+        mapping=encoding.mapping,
+        created=client_request.created,
+        envelope_key=draft.envelope_key,
+        withheld=WithheldSignatures() if is_withheld else None,
+    )
+    rounds = exchange.services.emulator.rounds_for(
+        draft.plan, draft.request, _protocol_pair(draft), encoding.mapping, client_request.tenant
+    )
+    return UpstreamRequest(draft.backend, upstream, context, draft.losses, route, encoding.to_bytes(), rounds)
+
+
+def _protocol_pair(draft: Draft) -> ProtocolPair:
+    """Return the protocols of client and upstream, and the target."""
+    return ProtocolPair(draft.client, draft.upstream, draft.target)

@@ -1,60 +1,294 @@
-"""Translating an upstream's response for the client."""
+"""Receiving the upstream's response to an exchange, and translating it for the client.
 
-from collections.abc import Callable
+Until the first content or error has arrived, a response may be rejected, so that the next backend is tried.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import Loss
-from toolwire.canonical.events import Event, ResponseStart
-from toolwire.canonical.response import Response
-from toolwire.gateway.errors import redact_failed_event, transport_rejection
-from toolwire.gateway.exchange.types import ClientRequest, UpstreamRequest
-from toolwire.gateway.limits import StreamBudget
-from toolwire.journal.redaction import Redactor
-from toolwire.translation.body import adapt_response, raise_for_losses
+from toolwire.canonical.errors import ApiError, DecodeError, Loss
+from toolwire.canonical.events import Event, Notice, ResponseStart
+from toolwire.canonical.fold import unfold
+from toolwire.canonical.response import Response, Usage
+from toolwire.gateway.errors import (
+    RequestRejected,
+    invalid_response_error,
+    redact_error,
+    redact_extras,
+    redact_failed_event,
+    transport_api_error,
+    transport_rejection,
+    with_default_status,
+)
+from toolwire.gateway.exchange.exchange import BufferedResponse, Exchange
+from toolwire.gateway.exchange.sender import UpstreamRequest, classify_error, decide_failover
+from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
+from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
+from toolwire.gateway.state.background_jobs import BackgroundJob
+from toolwire.translation.body import adapt_response, body_bytes, raise_for_losses
+from toolwire.translation.stages.failures import find_defect, response_error
+from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 
 
-def response_translator(
-    client_request: ClientRequest, upstream_request: UpstreamRequest, redactor: Redactor
-) -> StreamTranslator:
+async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingResponse":
+    """Send the prepared request to its backend, and return the response.
+
+    `RequestRejected.failover` says whether the next backend may be tried.
+    """
+    upstream_request, services = exchange.upstream_request, exchange.services
+    if (rounds := upstream_request.rounds) is not None:
+        first_round = await rounds.prepare_first_round()
+        if isinstance(first_round, Response):
+            return await _local_response(exchange, first_round)
+        if first_round is not None:
+            upstream_request.body = first_round
+    try:
+        upstream_response = await services.sender.send(upstream_request, upstream_request.body)
+        if exchange.is_streaming:
+            return await _open_stream(exchange, upstream_response)
+        return await _buffered_response(exchange, upstream_response)
+    except RequestRejected as rejection:
+        raise await decide_failover(upstream_request, rejection, services.redactor) from None
+
+
+async def _local_response(exchange: Exchange, response: Response) -> "BufferedResponse | StreamingResponse":
+    """Encode a response that the gateway produced without an upstream."""
+    if not exchange.is_streaming:
+        return await _client_response(exchange, response, b"")
+    translator = _response_translator(exchange)
+    return StreamingResponse(exchange, None, translator, translator.translate_events(unfold(response)))
+
+
+# ---- rounds
+
+
+class UpstreamRounds:
+    """The further upstream requests (rounds) that one response takes, within their limit."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        upstream_request, limits = exchange.upstream_request, exchange.services.limits
+        runs_tools = isinstance(upstream_request.rounds, GatewayToolLoop) and upstream_request.rounds.runs_tools
+        self.left = limits.rounds if runs_tools else limits.pauses
+        self._exchange = exchange
+        self._last_body = upstream_request.body
+
+    async def open_next(self) -> UpstreamResponse | None:
+        """Send the next round of a stream and return its response; None if the client's response is complete."""
+        upstream_request, services = self._exchange.upstream_request, self._exchange.services
+        if (rounds := upstream_request.rounds) is None:
+            return None
+        if rounds.paused and self.left > 0:
+            rounds.ready_events = await rounds.finish_round()
+        if not rounds.paused or self.left == 0:
+            return None
+        self.left -= 1
+        self._last_body = rounds.next_request(upstream_request.codec, self._last_body)
+        try:
+            return await services.sender.send(upstream_request, self._last_body)
+        except RequestRejected as rejection:
+            raise await decide_failover(upstream_request, rejection, services.redactor) from None
+
+    async def request(self, body: bytes) -> Response:
+        """Send the body of a further round, and decode its complete response."""
+        upstream_request, services = self._exchange.upstream_request, self._exchange.services
+        upstream_response = await services.sender.send(upstream_request, body)
+        response_body = await _read_body(self._exchange, upstream_response)
+        return await services.body_executor.run(response_body, _decode_response, upstream_request, response_body)
+
+
+async def _complete_rounds(exchange: Exchange, response: Response) -> Response:
+    """Continue a complete response that paused or called the gateway's tools, and return the merged one."""
+    upstream_request = exchange.upstream_request
+    if (rounds := upstream_request.rounds) is None:
+        return response
+    further = UpstreamRounds(exchange)
+    if isinstance(rounds, GatewayToolLoop):
+        return await rounds.complete_response(response, further.request, further.left)
+    for _ in range(further.left):
+        if not is_paused(response):
+            break
+        rounds.has_effects = True
+        body = continuation_request(upstream_request.codec, upstream_request.body, response.candidates[0].messages)
+        response = merge_responses(response, await further.request(body))
+    return response
+
+
+# ---- complete responses
+
+
+async def _buffered_response(exchange: Exchange, upstream_response: UpstreamResponse) -> BufferedResponse:
+    """Read a complete upstream response, continue paused rounds, and encode it for the client."""
+    upstream_request, executor = exchange.upstream_request, exchange.services.body_executor
+    body = await _read_body(exchange, upstream_response)
+    heavy = len(body) > SMALL_BODY and is_heavy_body(body)
+    if exchange.has_same_protocol and upstream_request.rounds is None:
+        peek = upstream_request.codec.peek
+        if (summary := await executor.run_in_thread(peek, body) if heavy else peek(body)) is not None:
+            return BufferedResponse(body, upstream_request.losses, summary)
+    if heavy:
+        decoded = await executor.run_in_thread(_decode_response, upstream_request, body)
+    else:
+        decoded = _decode_response(upstream_request, body)
+    if upstream_request.rounds is not None:
+        decoded = await _complete_rounds(exchange, decoded)
+    return await _client_response(exchange, decoded, body)
+
+
+async def _read_body(exchange: Exchange, upstream_response: UpstreamResponse) -> bytes:
+    """Read a complete upstream body, within `limits.answer`."""
+    upstream_request = exchange.upstream_request
+    try:
+        body = await upstream_response.read(exchange.services.limits.answer)
+        return body_bytes(body, upstream_request.codec.name)
+    except TransportError as error:
+        raise transport_rejection(upstream_request.backend.provider, error) from None
+    except DecodeError as error:
+        raise _invalid_response(upstream_request, error) from None
+
+
+def _decode_response(upstream_request: UpstreamRequest, body: bytes) -> Response:
+    """Decode an upstream body; an invalid one rejects the request."""
+    try:
+        return upstream_request.codec.decode_response(body, upstream_request.context)
+    except DecodeError as error:
+        raise _invalid_response(upstream_request, error) from None
+
+
+def _invalid_response(upstream_request: UpstreamRequest, error: DecodeError) -> RequestRejected:
+    """Return the rejection of a request whose response can't be decoded."""
+    return RequestRejected(invalid_response_error(upstream_request.backend.provider, error), attempt="unknown")
+
+
+async def _client_response(exchange: Exchange, response: Response, body: bytes) -> BufferedResponse:
+    """Encode a complete response for the client and store it if requested; raise if it failed."""
+    response = _check_response(exchange, response)
+    client_response, pending_response = response, exchange.pending_response
+    if pending_response is not None and not exchange.has_same_protocol:
+        client_response = replace(response, id=pending_response.id)
+    if len(body) <= SMALL_BODY:
+        adapted, data, losses = _encode_response(exchange, client_response)
+    else:
+        executor = exchange.services.body_executor
+        adapted, data, losses = await executor.run(body, _encode_response, exchange, client_response)
+    if data is None:
+        if pending_response is not None:
+            pending_response.complete(body)
+        return BufferedResponse(body, exchange.upstream_request.losses, response)
+    if exchange.stores_response:
+        exchange.store_response(adapted)
+    return BufferedResponse(data, exchange.upstream_request.losses + losses, response)
+
+
+def _check_response(exchange: Exchange, response: Response) -> Response:
+    """Return the response, redacted if it holds an error; raise if the client can't get it as a response."""
+    client, upstream, redactor = (
+        exchange.client_request.codec,
+        exchange.upstream_request.codec,
+        exchange.services.redactor,
+    )
+    if response.error is not None:
+        response = replace(
+            response, error=redact_error(response.error, redactor), extras=redact_extras(response.extras, redactor)
+        )
+    if client is not upstream and (defect := find_defect(response, upstream)) is not None:
+        raise RequestRejected(with_default_status(defect), attempt="unknown")
+    allows_error = client is upstream or client.errors_in_body
+    error = response.error if allows_error else response_error(response)
+    if error is not None and not (allows_error and response.candidates):
+        raise RequestRejected(error, attempt=classify_error(error, started=bool(response.candidates)))
+    return response
+
+
+def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, bytes | None, list[Loss]]:
+    """Encode a response for the client; return it as adapted, its body, and the losses.
+
+    The body is None if that of the upstream can be passed through.
+    """
+    client, upstream_request = exchange.client_request.codec, exchange.upstream_request
+    upstream, context = upstream_request.codec, upstream_request.context
+    response = adapt_response(decoded, upstream, client, context)
+    can_pass_through = client is upstream and upstream_request.rounds is None
+    if can_pass_through and response is decoded and decoded.error is None:
+        return response, None, []
+    encoding = client.encode_response(response, context)
+    losses = encoding.report.resolve(response, upstream.wire_names) if encoding.report else []
+    raise_for_losses(losses, client.name, strict=False)
+    return response, encoding.to_bytes(), losses
+
+
+# ---- streams
+
+
+async def _open_stream(exchange: Exchange, upstream_response: UpstreamResponse) -> "StreamingResponse":
+    """Read an upstream stream up to its first content or error, and return it; until then it may fail over."""
+    upstream_request = exchange.upstream_request
+    translator = _response_translator(exchange)
+    content_type = upstream_response.headers.get("content-type", "")
+    if content_type.startswith("application/json") and upstream_request.codec.name != "gemini":
+        return await _stream_from_body(exchange, upstream_response, translator)
+    budget = StreamBudget(upstream_request.backend.provider, exchange.services.limits.stream)
+    first_chunk, is_complete = await _read_first_chunk(upstream_request, upstream_response, translator, budget)
+    if translator.error is not None and not translator.has_content:
+        upstream_response.close()
+        attempt = "unknown" if translator.started else classify_error(translator.error)
+        raise RequestRejected(with_default_status(translator.error), attempt=attempt)
+    return StreamingResponse(
+        exchange, None if is_complete else upstream_response, translator, first_chunk, budget=budget
+    )
+
+
+async def _stream_from_body(
+    exchange: Exchange, upstream_response: UpstreamResponse, translator: StreamTranslator
+) -> "StreamingResponse":
+    """Stream the JSON body that a provider sent although a stream was requested."""
+    upstream_request = exchange.upstream_request
+    body = await _read_body(exchange, upstream_response)
+    response = await exchange.services.body_executor.run(body, _decode_response, upstream_request, body)
+    if response.error is not None and not response.candidates:
+        raise RequestRejected(response.error, attempt=classify_error(response.error))
+    if isinstance(upstream_request.rounds, GatewayToolLoop):
+        response = await _complete_rounds(exchange, response)
+    events = unfold(isolate_foreign_extras(response, upstream_request.codec, exchange.client_request.codec))
+    return StreamingResponse(exchange, None, translator, translator.translate_events(events))
+
+
+def _response_translator(exchange: Exchange) -> StreamTranslator:
     """Build the translator of a streamed response, with secrets redacted from its errors."""
+    upstream_request, redactor = exchange.upstream_request, exchange.services.redactor
     return StreamTranslator(
         upstream_request.codec,
-        client_request.codec,
+        exchange.client_request.codec,
         upstream_request.context,
-        transform=upstream_event_filter(client_request, upstream_request),
-        on_response=upstream_request.on_complete,
+        transform=_event_filter(exchange),
+        on_response=exchange.store_response if exchange.stores_response else None,
         redact=lambda failed: redact_failed_event(failed, redactor),
     )
 
 
-def upstream_event_filter(
-    client_request: ClientRequest, upstream_request: UpstreamRequest
-) -> Callable[[list[Event]], list[Event]] | None:
+def _event_filter(exchange: Exchange) -> Callable[[list[Event]], list[Event]] | None:
     """Return a function that merges the events of several rounds and sets the gateway's response id.
 
     None if neither is needed. A round is one upstream request of several that make up a response.
     """
-    response_id = (
-        None
-        if upstream_request.pending_response is None or client_request.codec is upstream_request.codec
-        else upstream_request.pending_response.id
-    )
-    if response_id is None and upstream_request.rounds is None:
-        return None
+    rounds, pending_response = exchange.upstream_request.rounds, exchange.pending_response
+    if pending_response is None or exchange.has_same_protocol:
+        return None if rounds is None else rounds.process
+    response_id = pending_response.id
 
     def transform(events: list[Event]) -> list[Event]:
         """Return the events of the merged response, with the gateway's id in the first one."""
-        if response_id is not None and events and type(start := events[0]) is ResponseStart:
+        if events and type(start := events[0]) is ResponseStart:
             events[0] = replace(start, id=response_id)
-        return events if upstream_request.rounds is None else upstream_request.rounds.process(events)
+        return events if rounds is None else rounds.process(events)
 
     return transform
 
 
-async def read_first_chunk(
+async def _read_first_chunk(
     upstream_request: UpstreamRequest,
     upstream_response: UpstreamResponse,
     translator: StreamTranslator,
@@ -80,22 +314,113 @@ async def read_first_chunk(
     return frames, False
 
 
-def encode_client_response(
-    client_request: ClientRequest, upstream_request: UpstreamRequest, decoded_response: Response
-) -> tuple[Response, bytes | None, list[Loss]]:
-    """Encode a response for the client; return it as adapted, its body, and the losses.
+class StreamingResponse:
+    """A streamed response: yields whole frames as they are ready, and always ends the stream properly."""
 
-    The body is None if that of the upstream can be passed through.
-    """
-    response = adapt_response(decoded_response, upstream_request.codec, client_request.codec, upstream_request.context)
-    if (
-        client_request.codec is upstream_request.codec
-        and upstream_request.rounds is None
-        and response is decoded_response
-        and decoded_response.error is None
-    ):
-        return response, None, []
-    encoding = client_request.codec.encode_response(response, upstream_request.context)
-    losses = encoding.report.resolve(response, upstream_request.codec.wire_names) if encoding.report else []
-    raise_for_losses(losses, client_request.codec.name, strict=False)
-    return response, encoding.to_bytes(), losses
+    def __init__(
+        self,
+        exchange: Exchange,
+        upstream_response: UpstreamResponse | None,
+        translator: StreamTranslator,
+        first_chunk: bytes,
+        *,
+        budget: StreamBudget | None = None,
+    ) -> None:
+        self.job: BackgroundJob | None = None
+        self._upstream_request = exchange.upstream_request
+        self._pending_response = exchange.pending_response
+        self._translator = translator
+        self._upstream_response = upstream_response
+        self._first_chunk = first_chunk
+        self._rounds = None if exchange.upstream_request.rounds is None else UpstreamRounds(exchange)
+        self._storage_losses: list[Loss] = []
+        self._budget = budget or StreamBudget(exchange.upstream_request.backend.provider, 0)
+
+    @property
+    def request_losses(self) -> list[Loss]:
+        """Return the losses of the request, which are known before the stream starts."""
+        return self._upstream_request.losses
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Return all losses known so far."""
+        return self._upstream_request.losses + self._translator.losses + self._storage_losses
+
+    @property
+    def usage(self) -> Usage | None:
+        """Return the token usage reported so far."""
+        return self._translator.usage
+
+    @property
+    def summary(self) -> Response:
+        """Return the response so far without its content: ids, stop reasons and usage."""
+        return self._translator.summary
+
+    @property
+    def error(self) -> ApiError | None:
+        """Return the error that ended the stream early, if any."""
+        return self._translator.error
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the client's frames; if the response is stored, the last frame waits for that."""
+        return self._translated_chunks() if self._pending_response is None else self._stored_chunks()
+
+    async def _stored_chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the frames; the last one waits until the response is stored."""
+        async with aclosing(self._translated_chunks()) as chunks:
+            async for data in chunks:
+                if self._pending_response is not None and (loss := await self._pending_response.flush()) is not None:
+                    self._storage_losses.append(loss)
+                yield data
+
+    async def _translated_chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the frames of all rounds, and an error event if one fails."""
+        if self._first_chunk:
+            yield self._first_chunk
+        if self._upstream_response is None:
+            return
+        translator, rounds = self._translator, self._upstream_request.rounds
+        try:
+            while True:
+                while translator.error is None and (data := await self._upstream_response.next()):
+                    self._budget.consume(data)
+                    if frames := translator.feed(data):
+                        yield frames
+                yield translator.flush_decoder()
+                self._upstream_response.close()
+                next_response = None
+                if self._rounds is not None and translator.error is None:
+                    next_response = await self._rounds.open_next()
+                if injected := self._inject_ready_events():
+                    yield injected
+                if next_response is None:
+                    break
+                self._upstream_response = next_response
+                translator.continue_with_new_stream()
+            if rounds is not None and rounds.paused:
+                yield translator.inject(*rounds.stop())
+            yield translator.end()
+        except TransportError as error:
+            yield translator.fail(transport_api_error(self._upstream_request.backend.provider, error))
+        except RequestRejected as rejection:
+            yield translator.fail(rejection.error)
+        finally:
+            self._upstream_response.close()
+
+    def _inject_ready_events(self) -> bytes:
+        """Return the frames of events that the gateway adds between two rounds."""
+        rounds = self._upstream_request.rounds
+        if rounds is None or not rounds.ready_events:
+            return b""
+        frames = self._translator.inject(*rounds.ready_events)
+        rounds.ready_events = []
+        return frames
+
+    def close(self) -> None:
+        """Close the upstream response; no more frames are read."""
+        if self._upstream_response is not None:
+            self._upstream_response.close()
+
+    def ping_frame(self) -> bytes:
+        """Encode a ping to send while the upstream is silent."""
+        return self._translator.inject(Notice(kind="ping"))

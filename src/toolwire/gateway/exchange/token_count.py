@@ -8,9 +8,9 @@ from msgspec import Struct
 from toolwire.codec.token_count import estimate_tokens
 from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.types import ClientRequest, UpstreamRequest
+from toolwire.gateway.exchange.exchange import ClientRequest, ExchangeObserver
+from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.limits import is_heavy_body, run_in_thread_if
-from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
@@ -33,13 +33,13 @@ class TokenCounter:
         self._dispatcher = dispatcher
         self._transport = transport
 
-    async def count_tokens(self, client_request: ClientRequest, record: RequestRecord) -> TokenCount:
+    async def count_tokens(self, client_request: ClientRequest, observer: ExchangeObserver) -> TokenCount:
         """Count the tokens of a request as its first backend would receive it."""
         try:
             upstream_request = await self._dispatcher.translate(client_request)
         except RouteNotFound:
             return TokenCount(await _estimate(client_request.body), is_estimate=True)
-        record.set_backend(upstream_request.backend.provider.name, upstream_request.backend.model)
+        observer.on_backend(upstream_request.backend)
         tokens = await self._provider_count(upstream_request)
         return TokenCount(
             await _estimate(upstream_request.body) if tokens is None else tokens, is_estimate=tokens is None

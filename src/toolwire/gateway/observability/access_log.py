@@ -26,7 +26,7 @@ LIMIT_TRACEBACK = 16 * 1024
 
 
 class RequestRecord(Struct, kw_only=True):
-    """A request's entry in the access log, filled in while it is served."""
+    """A request's row in the access log, the metrics and the journal, filled in while it is served."""
 
     id: str
     method: str
@@ -38,20 +38,11 @@ class RequestRecord(Struct, kw_only=True):
     provider: str = ""
     model: str = ""
     streamed: bool = False
-    head_sent: bool = False
-    finished: bool = False
-    """Whether the response is complete."""
-    last_sent_at: float = 0.0
-    """When data was last sent to the client, on the monotonic clock."""
     failed: bool = False
     losses: int = 0
     usage: Usage | None = None
     error: str = ""
     exception: Exception | None = None
-
-    def set_backend(self, provider: str, model: str | None) -> None:
-        """Record the provider and model that serve the request."""
-        self.provider, self.model = provider, model or ""
 
     def format_line(self, clock: str) -> str:
         """Return the line of the access log; `clock` is the time of day that it starts with."""

@@ -107,8 +107,11 @@ class LossStore:
         self._ring_start = self._next_entry = worker * len(entry_memory) // workers
         self._ring_end = (worker + 1) * len(entry_memory) // workers
 
-    def add(self, id: str, principal: Principal, losses: bytes = b"") -> None:
-        """Record an exchange of this caller, or the losses (JSON) of one recorded before."""
+    def add(self, id: str, principal: Principal, losses: bytes = b"", replaced_entry: int | None = None) -> int:
+        """Add an exchange of this caller with its losses (JSON), and return the position of its entry.
+
+        `replaced_entry` is the position of an earlier entry of the same exchange, unless others have overwritten that.
+        """
         offset = checksum = 0
         if losses:
             if self._report_offset + len(losses) > self._losses_size:
@@ -116,13 +119,13 @@ class LossStore:
             offset, checksum = self._losses_start + self._report_offset, crc32(losses)
             self._loss_memory[offset : offset + len(losses)] = losses
             self._report_offset += len(losses)
-        entry_offset = self._next_entry
-        _pack_entry(
-            self._entry_memory, entry_offset, id.encode(), principal.tenant.encode(), offset, len(losses), checksum
-        )
-        self._next_entry = (
-            self._ring_start if entry_offset + _ENTRY_SIZE == self._ring_end else entry_offset + _ENTRY_SIZE
-        )
+        key, entry = id.encode(), self._next_entry
+        if replaced_entry is not None and self._entry_memory.find(key, replaced_entry, replaced_entry + len(key)) >= 0:
+            entry = replaced_entry
+        else:
+            self._next_entry = self._ring_start if entry + _ENTRY_SIZE == self._ring_end else entry + _ENTRY_SIZE
+        _pack_entry(self._entry_memory, entry, key, principal.tenant.encode(), offset, len(losses), checksum)
+        return entry
 
     def find_losses(self, id: str, principal: Principal) -> bytes | None:
         """Return the losses of an exchange as JSON; None if it is unknown, too old, or of another key."""

@@ -1,4 +1,7 @@
-"""Recording of exchanges: data is captured during the exchange and made into a journal record at its end."""
+"""Observing requests: each fills a row of the access log, the metrics and the journal, and a loss report.
+
+Data for the journal is captured during the exchange and made into a record at its end.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,8 +15,13 @@ from toolwire.canonical.errors import Loss
 from toolwire.canonical.response import Stop
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import Config, configured_secrets, journal_path
-from toolwire.gateway.exchange.types import BufferedResponse, ClientRequest, StreamingResponse, UpstreamRequest
-from toolwire.gateway.observability.access_log import RequestRecord
+from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, ExchangeObserver
+from toolwire.gateway.exchange.response import StreamingResponse
+from toolwire.gateway.exchange.routing import Backend
+from toolwire.gateway.exchange.sender import UpstreamRequest
+from toolwire.gateway.observability.access_log import RequestRecord, encode_losses
+from toolwire.gateway.observability.metrics import LossStore, Metrics
+from toolwire.gateway.server.auth import Principal
 from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
 from toolwire.journal.records import USAGE_COUNTS, Bodies, Record, UniqueFields, record_size
 from toolwire.journal.redaction import Redactor
@@ -38,12 +46,12 @@ class ExchangeCapture(Struct, gc=False):
     losses: list[Loss] | None = None
     response: BufferedResponse | StreamingResponse | FrameLogReader | BackgroundJob | None = None
 
-    def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
-        """Note the upstream request and its time."""
+    def set_request(self, upstream_request: UpstreamRequest) -> None:
+        """Keep the upstream request and its time."""
         self.upstream_request, self.sent_at = upstream_request, time.monotonic()
 
-    def on_response(self, response: BufferedResponse | StreamingResponse | FrameLogReader) -> None:
-        """Note the response and its time."""
+    def set_response(self, response: BufferedResponse | StreamingResponse | FrameLogReader) -> None:
+        """Keep the response and its time."""
         self.responded_at, self.response = time.monotonic(), response
         if type(response) is BufferedResponse:
             self.losses = response.losses
@@ -204,6 +212,67 @@ class Recorder:
         if job.failure is not None:
             request_record.status, request_record.error = job.failure.status or 502, job.failure.message
         self.journal.add(_finish_exchange(request_record, capture))
+
+
+class Observability(Struct, frozen=True):
+    """The outputs that requests are reported to: access log, metrics, loss reports, and the journal if there is one."""
+
+    log: Callable[[RequestRecord], None]
+    metrics: Metrics
+    loss_store: LossStore
+    recorder: Recorder | None
+
+
+class RequestObserver(ExchangeObserver):
+    """Follows one request to its end, and reports it to all outputs."""
+
+    outputs: Observability
+    record: RequestRecord
+    principal: Principal = Principal("")
+    capture: ExchangeCapture | None = None
+    """The data of the exchange for the journal; None if there is no journal."""
+    losses: list[Loss] | None = None
+    """The losses stored last; None if there is no loss report yet."""
+    loss_report: bytes = b""
+    loss_entry: int | None = None
+
+    def start_capture(self, client_request: ClientRequest, headers: dict[bytes, bytes]) -> None:
+        """Start to capture the exchange, if there is a journal."""
+        if self.outputs.recorder is not None:
+            self.capture = self.outputs.recorder.start_capture(client_request, headers)
+
+    def on_backend(self, backend: Backend) -> None:
+        """Set the backend of the log row."""
+        self.record.provider, self.record.model = backend.provider.name, backend.model or ""
+
+    def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
+        """Store the losses of the request, so that they can be queried while the upstream works."""
+        if self.capture is not None:
+            self.capture.set_request(upstream_request)
+        self.store_losses(upstream_request.losses)
+
+    def on_response(self, response: BufferedResponse | StreamingResponse | FrameLogReader) -> None:
+        """Capture the response, which for a stream has just begun."""
+        if self.capture is not None:
+            self.capture.set_response(response)
+
+    def store_losses(self, losses: list[Loss]) -> bytes:
+        """Store the loss report for later queries, if it is new, and return it as JSON; empty if nothing was lost."""
+        if losses != self.losses:
+            self.losses, self.loss_report = losses, encode_losses(losses) if losses else b""
+            self.loss_entry = self.outputs.loss_store.add(
+                self.record.id, self.principal, self.loss_report, self.loss_entry
+            )
+        return self.loss_report
+
+    def finish(self) -> None:
+        """Log, count and record the request."""
+        record, outputs = self.record, self.outputs
+        record.duration = time.monotonic() - record.started_at
+        outputs.metrics.count_request(record)
+        outputs.log(record)
+        if outputs.recorder is not None and self.capture is not None:
+            outputs.recorder.record_exchange(record, self.capture)
 
 
 def _finish_exchange(request_record: RequestRecord, capture: ExchangeCapture) -> FinishedExchange:

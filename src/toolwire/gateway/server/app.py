@@ -9,18 +9,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, Loss, ToolwireError
+from toolwire.canonical.errors import ApiError, ToolwireError
 from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
+from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest
 from toolwire.gateway.exchange.token_count import TokenCounter
-from toolwire.gateway.exchange.types import BufferedResponse, ClientRequest
 from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body, run_in_thread_if
-from toolwire.gateway.observability.access_log import RequestRecord, encode_losses, encode_losses_header
+from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
-from toolwire.gateway.observability.recorder import Recorder
+from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
 from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelCatalog
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.server.request import (
@@ -75,24 +75,17 @@ class App:
         self._authenticator = authenticator
         self._catalog = catalog
         self._limits = limits
-        self._log = log
         self._token_counter = token_counter
         self._recorder = recorder
         self._resources = resources
         scoreboard = scoreboard or Scoreboard()
         self._metrics = metrics = Metrics(scoreboard, worker)
         self._loss_store = scoreboard.loss_store(worker)
+        self._observability = Observability(log, metrics, self._loss_store, recorder)
         self._stream_quota = Quota(
             "streams", limits.streams, authenticator.key_quota(limits.streams), metrics.set_streams
         )
-        self._websocket = ResponsesWebSocket(
-            dispatcher,
-            authenticator,
-            limits,
-            self._stream_quota,
-            on_exchange_end=self._finish_websocket_exchange,
-            recorder=recorder,
-        )
+        self._websocket = ResponsesWebSocket(dispatcher, authenticator, limits, self._stream_quota, self._observability)
         self._disconnect_monitor = DisconnectMonitor(limits.receive)
         self._body_budget = BodyBudget(limits.bodies)
         if recorder is not None:
@@ -112,13 +105,6 @@ class App:
             await self._handle_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await self._websocket.serve(scope, receive, send)
-
-    def _finish_websocket_exchange(self, record: RequestRecord, principal: Principal, losses: list[Loss]) -> None:
-        """Log and count one exchange of a WebSocket."""
-        self._loss_store.add(record.id, principal, encode_losses(losses) if losses else b"")
-        record.duration = time.monotonic() - record.started_at
-        self._metrics.count_request(record)
-        self._log(record)
 
     async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
         """Answer ASGI lifespan messages, and close on shutdown."""
@@ -140,8 +126,9 @@ class App:
         """Serve one HTTP request, convert any exception to an error response, and log the request."""
         id = f"ex_{random.getrandbits(64):016x}"  # not a secret: an exchange is shown only to the key that made it
         record = RequestRecord(id=id, method=scope["method"], path=scope["path"], started_at=time.monotonic())
-        watch = self._disconnect_monitor.watch(receive, record)
-        http_request = HttpRequest(scope, receive, send, dict(scope["headers"]), record, watch, self._body_budget)
+        observer = RequestObserver(self._observability, record)
+        watch = self._disconnect_monitor.watch(receive, record.started_at)
+        http_request = HttpRequest(scope, receive, send, dict(scope["headers"]), observer, watch, self._body_budget)
         codec, endpoint = self._match_protocol(http_request)
         try:
             await self._serve_request(http_request, codec, endpoint)
@@ -157,7 +144,7 @@ class App:
         except Exception as error:  # noqa: BLE001 - the one place that converts exceptions to responses
             if not isinstance(error, ToolwireError | RequestRejected):
                 record.exception = error
-            if record.head_sent:
+            if http_request.head_sent:
                 return
             headers = [(b"allow", error.allowed.encode())] if isinstance(error, MethodNotAllowed) else []
             await self._send_error(http_request, codec, to_api_error(error), headers)
@@ -165,11 +152,7 @@ class App:
             if http_request.reserved_bytes:
                 http_request.release_body()
             watch.close()
-            record.duration = time.monotonic() - record.started_at
-            self._metrics.count_request(record)
-            self._log(record)
-            if self._recorder is not None and http_request.capture is not None:
-                self._recorder.record_exchange(record, http_request.capture)
+            observer.finish()
 
     def _match_protocol(self, http_request: HttpRequest) -> tuple[Codec, EndpointMatch | None]:
         """Return the codec for a path, and its endpoint; for unknown or shared paths, a guess and None."""
@@ -193,7 +176,7 @@ class App:
         principal = self._authenticator.authenticate(http_request.headers, http_request.scope["query_string"])
         if principal is None:
             raise RequestRejected(ApiError(kind="authentication", message="missing or invalid API key", status=401))
-        http_request.principal = principal
+        http_request.observer.principal = principal
         path, is_post = http_request.path, http_request.scope["method"] == "POST"
         if not is_post and (endpoint is not None or path in _POST_PATHS):
             raise MethodNotAllowed("POST")
@@ -224,55 +207,42 @@ class App:
     async def _serve_exchange(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
         """Dispatch a model request and send its response, buffered or streamed."""
         client_request = await self._read_request(http_request, codec, endpoint)
-        record = http_request.record
-        capture = None if self._recorder is None else self._recorder.start_capture(client_request, http_request.headers)
-        http_request.capture = capture
+        observer = http_request.observer
+        observer.start_capture(client_request, http_request.headers)
         sender = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
-
-        def start_stream() -> None:
-            self._loss_store.add(record.id, http_request.principal)  # before the client learns the id
-            sender.start()
-
         try:
-            response = await self._dispatcher.dispatch(
-                client_request, record.set_backend, start_stream, None if capture is None else capture.on_request_sent
-            )
-            if capture is not None:
-                capture.on_response(response)
+            exchange = await self._dispatcher.open_exchange(client_request, observer)
+            if exchange.is_streaming:
+                observer.store_losses([])  # before the client learns the id
+                sender.start()
+            response = await self._dispatcher.dispatch(exchange)
             if isinstance(response, BufferedResponse):
                 await self._send_response(http_request, response)
             else:
                 await sender.send_all(response)
         except Exception as error:
-            if not record.head_sent or record.finished:
+            if not http_request.head_sent or http_request.watch.response_complete:
                 raise
-            record.exception = None if isinstance(error, ToolwireError | RequestRejected) else error
+            observer.record.exception = None if isinstance(error, ToolwireError | RequestRejected) else error
             await sender.send_error(to_api_error(error))
         finally:
             sender.close()
-            if sender.losses:
-                self._store_losses(http_request, sender.losses)
-                if capture is not None:
-                    capture.losses = sender.losses
+            if losses := sender.losses:
+                observer.record.losses = len(losses)
+                observer.store_losses(losses)
+                if observer.capture is not None:
+                    observer.capture.losses = losses
 
     async def _send_response(self, http_request: HttpRequest, response: BufferedResponse) -> None:
         """Send a buffered response, with its losses in a header."""
+        observer, losses = http_request.observer, response.losses
         http_request.watch.close()
-        http_request.record.usage = None if response.summary is None else response.summary.usage
+        observer.record.usage = None if response.summary is None else response.summary.usage
         headers = [_JSON_HEADER]
-        if response.losses:
-            report = self._store_losses(http_request, response.losses)
-            headers.append((b"toolwire-losses", encode_losses_header(response.losses, report)))
-        else:
-            self._loss_store.add(http_request.record.id, http_request.principal)
+        if report := observer.store_losses(losses):
+            observer.record.losses = len(losses)
+            headers.append((b"toolwire-losses", encode_losses_header(losses, report)))
         await http_request.respond(200, response.body, headers)
-
-    def _store_losses(self, http_request: HttpRequest, losses: list[Loss]) -> bytes:
-        """Store the loss report of an exchange for later queries, and return it as JSON."""
-        report = encode_losses(losses)
-        http_request.record.losses = len(losses)
-        self._loss_store.add(http_request.record.id, http_request.principal, report)
-        return report
 
     async def _serve_token_count(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
         """Count a request's tokens; the `toolwire-tokens` header says whether the count is an estimate."""
@@ -280,8 +250,8 @@ class App:
         if codec.token_count is None:
             raise AssertionError(f"{codec.name} has a token count endpoint but no token count codec")
         client_request = replace(client_request, body=codec.token_count.unwrap_request(client_request.body))
-        count = await self._token_counter.count_tokens(client_request, http_request.record)
-        self._loss_store.add(http_request.record.id, http_request.principal)
+        count = await self._token_counter.count_tokens(client_request, http_request.observer)
+        http_request.observer.store_losses([])
         source_header = (b"toolwire-tokens", b"estimated" if count.is_estimate else b"counted")
         await http_request.respond(
             200, msgspec.json.encode(codec.token_count.encode_count(count.tokens)), [_JSON_HEADER, source_header]
@@ -290,13 +260,13 @@ class App:
     async def _read_request(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> ClientRequest:
         """Read a model request: its body, route and strictness."""
         body = await http_request.read_body(self._limits.body)
-        record, headers = http_request.record, http_request.headers
-        record.client = codec.name
+        observer, headers = http_request.observer, http_request.headers
+        observer.record.client = codec.name
         return ClientRequest(
             codec=codec,
             body=body,
             route=request_route(codec, endpoint, headers),
-            tenant=http_request.principal.tenant,
+            tenant=observer.principal.tenant,
             strict=is_strict(headers),
             created=int(time.time()),
         )
@@ -317,7 +287,7 @@ class App:
             codec=PROTOCOLS[dry_run.protocol],
             body=client_body,
             route=Route(model=dry_run.model, stream=dry_run.stream),
-            tenant=http_request.principal.tenant,
+            tenant=http_request.observer.principal.tenant,
         )
         upstream_request = await self._dispatcher.translate(client_request)
         provider = upstream_request.backend.provider
@@ -339,7 +309,7 @@ class App:
         """Serve a stored response or conversation by its id."""
         scope = http_request.scope
         resource = await self._resources.serve(
-            http_request.principal.tenant,
+            http_request.observer.principal.tenant,
             scope["method"],
             http_request.path,
             scope["query_string"],
@@ -367,7 +337,9 @@ class App:
         is_readable = path in _POST_PATHS or http_request.scope["method"] in ("GET", "HEAD")
         if not is_readable and path in _GET_PATHS:
             raise MethodNotAllowed("GET")
-        resource = self._resource_at(path, codec, http_request.principal, request_body) if is_readable else None
+        resource = (
+            self._resource_at(path, codec, http_request.observer.principal, request_body) if is_readable else None
+        )
         if resource is None:
             raise RequestRejected(ApiError(kind="not_found", message=f"not found: {path}", status=404))
         body, content_type = resource
@@ -395,17 +367,18 @@ class App:
         self, http_request: HttpRequest, codec: Codec, error: ApiError, extra_headers: Sequence[Header] = ()
     ) -> None:
         """Send an error in the client's protocol."""
-        http_request.record.error = error.message
-        if http_request.record.client:  # the request was read
-            self._loss_store.add(http_request.record.id, http_request.principal)
+        observer = http_request.observer
+        observer.record.error = error.message
+        if observer.record.client and observer.losses is None:  # the request was read, and not sent
+            observer.store_losses([])
         encoding = codec.encode_error(error)
         headers = [_JSON_HEADER, *extra_headers]
         if (seconds := encode_retry_after(error)) is not None:
             headers.append((b"retry-after", seconds))
         status = error.status or codec.surface.status_of(error.kind)
         body = encoding.to_bytes()
-        if http_request.capture is not None:
-            http_request.capture.append_body(body)
+        if observer.capture is not None:
+            observer.capture.append_body(body)
         await http_request.respond(status, body, headers)
 
 

@@ -18,9 +18,7 @@ from toolwire.codec.interface import Codec, Route
 from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.limits import UNCOUNTED_BODY, BodyBudget
-from toolwire.gateway.observability.access_log import RequestRecord
-from toolwire.gateway.observability.recorder import ExchangeCapture
-from toolwire.gateway.server.auth import Principal
+from toolwire.gateway.observability.recorder import RequestObserver
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.transport import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
 
@@ -33,11 +31,12 @@ class RequestWatch:
     """Watches one request; cancels its handler if the client disconnects or the body takes too long."""
 
     def __init__(
-        self, receive: Receive, record: RequestRecord, task: "asyncio.Task[Any] | None", watches: "set[RequestWatch]"
+        self, receive: Receive, started_at: float, task: "asyncio.Task[Any] | None", watches: "set[RequestWatch]"
     ) -> None:
         self.disconnected = self.timed_out = False
         self.receiving_body = True
-        self.record = record
+        self.response_complete = False
+        self.started_at = started_at
         self._receive = receive
         self._handler_task = task
         self._watches = watches
@@ -63,7 +62,7 @@ class RequestWatch:
         """Cancel the handler when the client disconnects before the response is complete."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        if not self.record.finished:
+        if not self.response_complete:
             self.disconnected = True
             self.cancel_handler()
 
@@ -82,21 +81,21 @@ class DisconnectMonitor:
         self._watches: set[RequestWatch] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def watch(self, receive: Receive, record: RequestRecord) -> RequestWatch:
-        """Watch a request; called from the task that serves it."""
+    def watch(self, receive: Receive, started_at: float) -> RequestWatch:
+        """Watch a request that started at this time; called from the task that serves it."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._loop.call_later(self._interval, self._check_watches, self._loop)
-        return RequestWatch(receive, record, asyncio.current_task(self._loop), self._watches)
+        return RequestWatch(receive, started_at, asyncio.current_task(self._loop), self._watches)
 
     def _check_watches(self, loop: asyncio.AbstractEventLoop) -> None:
         """Cancel requests whose body is late, and start tasks for those that take long."""
         now = time.monotonic()
-        for watch in [watch for watch in self._watches if now - watch.record.started_at >= self._interval]:
+        for watch in [watch for watch in self._watches if now - watch.started_at >= self._interval]:
             if not watch.receiving_body:
                 self._watches.discard(watch)
                 watch.start(loop)
-            elif now - watch.record.started_at >= self._limit:
+            elif now - watch.started_at >= self._limit:
                 self._watches.discard(watch)
                 watch.timed_out = True
                 watch.cancel_handler()
@@ -122,13 +121,13 @@ class HttpRequest(Struct):
     receive: Receive
     send: Send
     headers: dict[bytes, bytes]
-    record: RequestRecord
+    observer: RequestObserver
     watch: RequestWatch
     body_budget: BodyBudget
     reserved_bytes: int = 0
     """Bytes of the body counted in `body_budget`."""
-    principal: Principal = Principal("")
-    capture: ExchangeCapture | None = None
+    head_sent: bool = False
+    """Whether status and headers of a streamed response have been sent."""
 
     @property
     def path(self) -> str:
@@ -138,9 +137,10 @@ class HttpRequest(Struct):
 
     async def respond(self, status: int, body: bytes, headers: list[Header]) -> None:
         """Send a complete response."""
-        self.record.status = status
+        record = self.observer.record
+        record.status = status
         length = (b"content-length", str(len(body)).encode())
-        exchange = (b"toolwire-exchange", self.record.id.encode())
+        exchange = (b"toolwire-exchange", record.id.encode())
         await self.send(
             {"type": "http.response.start", "status": status, "headers": [*headers, length, exchange]},
         )

@@ -18,7 +18,7 @@ from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.events import Notice
 from toolwire.codec.framing import JSON_MEDIA_TYPE, JsonArrayFramer
 from toolwire.codec.interface import Codec, ResponseContext
-from toolwire.gateway.exchange.types import StreamingResponse
+from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.limits import Quota
 from toolwire.gateway.observability.access_log import encode_losses, encode_losses_header
 from toolwire.gateway.server.request import Header, HttpRequest
@@ -38,6 +38,7 @@ class StreamSender:
             JsonArrayFramer() if codec.surface.is_json_array(http_request.scope["query_string"]) else None
         )
         self._is_started = False
+        self._last_sent_at = 0.0  # on the monotonic clock
         self._response: StreamingResponse | FrameLogReader | None = None
         self._ping_translator: StreamTranslator | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
@@ -50,7 +51,7 @@ class StreamSender:
 
     def start(self) -> None:
         """Take a stream slot and start the heartbeat; called once the request is known to stream."""
-        self._stream_quota.acquire(self._http_request.principal.tenant)
+        self._stream_quota.acquire(self._http_request.observer.principal.tenant)
         self._is_started = True
         self._heartbeat_timer = asyncio.get_running_loop().call_later(self._heartbeat_interval, self._heartbeat)
 
@@ -58,9 +59,9 @@ class StreamSender:
         """Release the slot, stop the heartbeat and close the upstream response."""
         if not self._is_started:
             return
-        self._stream_quota.release(self._http_request.principal.tenant)
-        record = self._http_request.record
-        record.finished = True
+        observer, record = self._http_request.observer, self._http_request.observer.record
+        self._stream_quota.release(observer.principal.tenant)
+        self._http_request.watch.response_complete = True
         if self._heartbeat_timer is not None:
             self._heartbeat_timer.cancel()
         if self._response is not None:
@@ -70,20 +71,20 @@ class StreamSender:
     async def send_all(self, response: StreamingResponse | FrameLogReader) -> None:
         """Send a response to its end, frame by frame as it arrives."""
         self._response = response
-        record, send = self._http_request.record, self._http_request.send
+        http_request, send = self._http_request, self._http_request.send
         request_losses = response.request_losses
         await self._finish_heartbeat()
-        if not record.head_sent:
+        if not http_request.head_sent:
             await self._send_head(request_losses)
-        capture = self._http_request.capture
+        capture = http_request.observer.capture
         append_body = None if capture is None or capture.body_chunks is None else capture.append_body
         async for frames in response.chunks():
-            record.last_sent_at = time.monotonic()
+            self._last_sent_at = time.monotonic()
             data = frames if self._array_framer is None else self._array_framer.add(frames)
             if append_body is not None:
                 append_body(data)
             await send({"type": "http.response.body", "body": data, "more_body": True})
-        record.finished = True
+        http_request.watch.response_complete = True
         if self._array_framer is not None:
             await send({"type": "http.response.body", "body": self._array_framer.close(), "more_body": True})
         if self._codec.surface.allows_comments and (response_losses := response.losses[len(request_losses) :]):
@@ -95,8 +96,9 @@ class StreamSender:
 
     async def send_error(self, error: ApiError) -> None:
         """End the stream with an error event, after the head has been sent."""
-        record = self._http_request.record
-        record.finished, record.failed, record.error = True, True, error.message
+        record = self._http_request.observer.record
+        record.failed, record.error = True, error.message
+        self._http_request.watch.response_complete = True
         await self._finish_heartbeat()
         plain_error = replace(error, wire_form=())  # the wire form of a body, not of an event
         data = StreamTranslator(self._codec, self._codec, ResponseContext()).fail(plain_error)
@@ -109,8 +111,8 @@ class StreamSender:
 
     async def _send_head(self, losses: Sequence[Loss]) -> None:
         """Send status 200 and the headers of a stream, with the losses known before it."""
-        record = self._http_request.record
-        record.status, record.head_sent, record.streamed = 200, True, True
+        record = self._http_request.observer.record
+        record.status, record.streamed, self._http_request.head_sent = 200, True, True
         headers: list[Header] = [
             (
                 b"content-type",
@@ -126,13 +128,12 @@ class StreamSender:
 
     def _heartbeat(self) -> None:
         """Send a ping if nothing was sent for the heartbeat interval, and schedule the next check."""
-        record = self._http_request.record
-        if record.finished:
+        if self._http_request.watch.response_complete:
             return
         loop = asyncio.get_running_loop()
         self._heartbeat_timer = loop.call_later(self._heartbeat_interval, self._heartbeat)
         is_sending = self._heartbeat_task is not None and not self._heartbeat_task.done()
-        if not is_sending and time.monotonic() - record.last_sent_at >= self._heartbeat_interval:
+        if not is_sending and time.monotonic() - self._last_sent_at >= self._heartbeat_interval:
             self._heartbeat_task = loop.create_task(_ignore_errors(self._send_ping()))
 
     async def _send_ping(self) -> None:
@@ -143,7 +144,7 @@ class StreamSender:
             if self._ping_translator is None:
                 self._ping_translator = StreamTranslator(self._codec, self._codec, ResponseContext())
             data = self._ping_translator.inject(Notice(kind="ping"))
-            if not self._http_request.record.head_sent:
+            if not self._http_request.head_sent:
                 await self._send_head(())
         if self._array_framer is not None:
             data = self._array_framer.add(data)

@@ -12,7 +12,7 @@ client got it, with the new input of its request; a chain of responses is stored
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -39,7 +39,7 @@ from toolwire.gateway.state.adapters import (
 )
 from toolwire.gateway.state.background_jobs import RUNNING_STATUSES, BackgroundJobs, response_status
 from toolwire.gateway.state.store import Row, StateStore, StateUnavailable
-from toolwire.gateway.state.withheld_turns import TurnKey, WithheldTurns
+from toolwire.gateway.state.withheld_turns import WithheldTurns
 
 
 class _History(Struct, frozen=True):
@@ -379,23 +379,6 @@ class ConversationState:
         must_store = continuation.store or continuation.background or in_conversation
         if must_store and self.store.unavailable_reason is not None:
             await self.store.check_writable()
-
-    def completion_callback(
-        self, client: Codec, context: ResponseContext, pending_response: PendingResponse | None, turn_key: TurnKey
-    ) -> Callable[[Response], None]:
-        """Return the callback that stores a complete response and its withheld signatures."""
-        withheld = context.withheld
-
-        def on_complete(response: Response) -> None:
-            """Store a complete response, and the turn with the signatures withheld from the client."""
-            if withheld is not None:
-                # Not urgent, but it must be stored before the client's next request.
-                store_turn = self.withheld_turns.store
-                asyncio.get_running_loop().call_soon(store_turn, withheld, response, client, context, turn_key)
-            if pending_response is not None:
-                pending_response.complete(client.encode_response(response, context).to_bytes())
-
-        return on_complete
 
     async def _load_history(
         self, owner: str, adapter: StateAdapter, continuation: Continuation, channel: ChannelState | None

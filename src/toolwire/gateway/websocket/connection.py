@@ -21,15 +21,16 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.errors import ApiError, Loss
+from toolwire.canonical.errors import ApiError
 from toolwire.codec.interface import Route
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, to_api_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.types import ClientRequest, StreamingResponse
+from toolwire.gateway.exchange.exchange import ClientRequest
+from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.limits import Quota
 from toolwire.gateway.observability.access_log import RequestRecord
-from toolwire.gateway.observability.recorder import ExchangeCapture, Recorder
+from toolwire.gateway.observability.recorder import Observability, RequestObserver
 from toolwire.gateway.server.auth import Authenticator, Principal
 from toolwire.gateway.server.request import Receive
 from toolwire.gateway.state.conversations import ChannelState, ConnectionState, HistoryCache
@@ -44,8 +45,6 @@ _STREAM_ID = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _FRAME_FIELDS = ("type", "stream_id", "generate", "stream")
 _DATA_PREFIX = b"data: "
 
-ExchangeEndCallback = Callable[[RequestRecord, Principal, list[Loss]], None]
-
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
 
@@ -59,16 +58,13 @@ class ResponsesWebSocket:
         authenticator: Authenticator,
         limits: LimitsSection,
         stream_quota: Quota,
-        *,
-        on_exchange_end: ExchangeEndCallback,
-        recorder: Recorder | None,
+        observability: Observability,
     ) -> None:
         self._dispatcher = dispatcher
         self._authenticator = authenticator
         self._limits = limits
         self._stream_quota = stream_quota
-        self._on_exchange_end = on_exchange_end
-        self._recorder = recorder
+        self._observability = observability
         self._connection_quota = Quota("websockets", limits.sockets, authenticator.key_quota(limits.sockets))
         self._history_cache = HistoryCache(limits.body, _MAX_LONGEST_HISTORIES * limits.body)
 
@@ -90,8 +86,7 @@ class ResponsesWebSocket:
                 stream_quota=self._stream_quota,
                 connection_state=ConnectionState(self._history_cache),
                 send=send,
-                on_exchange_end=self._on_exchange_end,
-                recorder=self._recorder,
+                observability=self._observability,
             )
             await session.run(receive, self._limits.socket_time)
         finally:
@@ -160,15 +155,13 @@ class _WebSocketSession:
         stream_quota: Quota,
         connection_state: ConnectionState,
         send: Callable[[Any], Any],
-        on_exchange_end: ExchangeEndCallback,
-        recorder: Recorder | None,
+        observability: Observability,
     ) -> None:
         self._dispatcher = dispatcher
         self._handshake = handshake
         self._message_limit = message_limit
         self._send = send
-        self._on_exchange_end = on_exchange_end
-        self._recorder = recorder
+        self._observability = observability
         self._steering = SteeringQueue()
         self._stream_quota = stream_quota
         self._connection_state = connection_state
@@ -252,8 +245,8 @@ class _WebSocketSession:
             id=f"ex_{secrets.token_hex(8)}", method="WS", path="/v1/responses", started_at=time.monotonic()
         )
         record.client, record.status, record.streamed = _RESPONSES.name, 499, True
-        losses: list[Loss] = []
-        id, last_event, capture, has_slot = "", b"", None, False
+        observer = RequestObserver(self._observability, record, self._handshake.principal)
+        id, last_event, has_slot = "", b"", False
         try:
             client_request = self._client_request(stream_id, frame)
             if _decode(frame.get("generate", b"true")) is False:
@@ -261,9 +254,8 @@ class _WebSocketSession:
             else:
                 self._stream_quota.acquire(client_request.tenant)
                 has_slot = True
-                if self._recorder is not None:
-                    capture = self._recorder.start_capture(client_request, self._handshake.headers)
-                events = self._response_frames(client_request, record, losses, capture)
+                observer.start_capture(client_request, self._handshake.headers)
+                events = self._response_frames(client_request, observer)
             async for event in events:
                 if not last_event:
                     id = _decode(event, type=_StartedResponse).response.id
@@ -281,10 +273,9 @@ class _WebSocketSession:
         finally:
             if has_slot:
                 self._stream_quota.release(self._handshake.principal.tenant)
-            self._on_exchange_end(record, self._handshake.principal, losses)
-            if self._recorder is not None and capture is not None:
-                capture.losses = losses
-                self._recorder.record_exchange(record, capture)
+            if observer.losses is None:
+                observer.store_losses([])
+            observer.finish()
         next_turn = self._steering.end_response(id, last_event)
         await self._send_events(stream_id, next_turn.events)
         return next_turn
@@ -308,16 +299,12 @@ class _WebSocketSession:
         for event in _split_events(await self._dispatcher.prewarm(client_request)):
             yield event
 
-    async def _response_frames(
-        self, client_request: ClientRequest, record: RequestRecord, losses: list[Loss], capture: ExchangeCapture | None
-    ) -> AsyncIterator[bytes]:
+    async def _response_frames(self, client_request: ClientRequest, observer: RequestObserver) -> AsyncIterator[bytes]:
         """Dispatch a request and yield the events of its response."""
-        on_request_sent = None if capture is None else capture.on_request_sent
-        response = await self._dispatcher.dispatch(client_request, record.set_backend, lambda: None, on_request_sent)
+        capture, record = observer.capture, observer.record
+        response = await self._dispatcher.dispatch(await self._dispatcher.open_exchange(client_request, observer))
         if not isinstance(response, StreamingResponse):
             raise AssertionError("a streaming request got a buffered response")  # noqa: TRY004 - never by what a client sends
-        if capture is not None:
-            capture.on_response(response)
         async for data in response.chunks():
             if capture is not None:
                 capture.append_body(data)
@@ -327,7 +314,10 @@ class _WebSocketSession:
                         replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind))
                     )
                 yield event
-        losses += response.losses
+        losses = response.losses
+        observer.store_losses(losses)
+        if capture is not None:
+            capture.losses = losses
         record.usage, record.losses = response.usage, len(losses)
         record.failed = response.error is not None
 

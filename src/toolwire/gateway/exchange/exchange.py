@@ -1,0 +1,178 @@
+"""One exchange: a client's request, the backend that serves it, and the request sent there.
+
+An `Exchange` is created when a request has been decoded and routed. Preparation, sending and responding are functions
+over it, in `preparation`, `sender` and `response`; `dispatcher` calls them in order. Everything that outlives an
+exchange is in its `services`.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from toolwire.canonical.errors import Loss
+from toolwire.canonical.request import Request
+from toolwire.canonical.response import Response
+from toolwire.codec.envelope import EnvelopeKey
+from toolwire.codec.interface import Codec, Route
+from toolwire.codec.wire.extras import BoundedMemo
+from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.emulation.plan import Emulator
+from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
+from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
+from toolwire.gateway.limits import BodyExecutor
+from toolwire.gateway.providers.models import OllamaCapabilities
+from toolwire.gateway.rounds.route_tools import RouteToolsets
+from toolwire.gateway.state.background_jobs import BackgroundJob, FrameLogReader
+from toolwire.gateway.state.conversations import ChannelState, ConversationState, PendingResponse
+from toolwire.gateway.state.withheld_turns import TurnKey
+from toolwire.journal.redaction import Redactor
+
+if TYPE_CHECKING:
+    from toolwire.gateway.exchange.response import StreamingResponse
+
+
+class ClientRequest(Struct, frozen=True, kw_only=True):
+    """A request as received from the client."""
+
+    codec: Codec
+    body: bytes
+    route: Route
+    tenant: str
+    strict: bool = False
+    created: int = 0
+    channel: ChannelState | None = None
+    """History of the WebSocket channel that carried the request."""
+
+    def is_streaming(self, request: Request) -> bool:
+        """Return whether the client wants a stream: as requested, or by its protocol's default."""
+        return self.codec.surface.streams_by_default if request.stream is None else request.stream
+
+
+class BufferedResponse(Struct):
+    """A complete response body."""
+
+    body: bytes
+    losses: list[Loss]
+    summary: Response | None = None
+    """Ids, stop reasons and usage, possibly without content."""
+    job: BackgroundJob | None = None
+    """Set while a background job is still producing the response."""
+
+
+class ExchangeObserver(Struct):
+    """Follows one exchange; log, metrics, loss reports and journal learn of it here. By default it does nothing."""
+
+    def on_backend(self, backend: Backend) -> None:
+        """Note the backend that is tried next."""
+
+    def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
+        """Note the request that is about to be sent, and its losses."""
+
+    def on_response(self, response: "BufferedResponse | StreamingResponse | FrameLogReader") -> None:
+        """Note the response, of which the client has received nothing yet."""
+
+
+class ExchangeServices(Struct, frozen=True, kw_only=True):
+    """Everything that exchanges share and that outlives them."""
+
+    router: Router
+    sender: UpstreamSender
+    capabilities: OllamaCapabilities
+    limits: LimitsSection
+    uncounted_size: int
+    """Bytes up to which a body can exceed no limit on its contents."""
+    signing_keys: list[bytes]
+    """Keys that sign envelopes; empty if envelopes are off."""
+    conversation_state: ConversationState
+    redactor: Redactor
+    route_toolsets: RouteToolsets
+    emulator: Emulator
+    body_executor: BodyExecutor
+    envelope_keys: BoundedMemo[tuple[str, str, str | None], EnvelopeKey]
+
+    def envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
+        """Return the cached key that signs envelopes for this tenant and backend; None if envelopes are off."""
+        if not self.signing_keys:
+            return None
+        key = (tenant, backend.provider.name, backend.model)
+        if (cached := self.envelope_keys.get(key)) is not None:
+            return cached
+        envelope_key = EnvelopeKey(self.signing_keys, tenant, realm=backend.provider.name, model=backend.model or "")
+        self.envelope_keys.put(key, envelope_key, estimate_entry_size(*key))
+        return envelope_key
+
+
+class Exchange:
+    """One request of a client, on its way to a response."""
+
+    __slots__ = (
+        "client_request",
+        "is_heavy",
+        "is_streaming",
+        "observer",
+        "pending_response",
+        "request",
+        "route_match",
+        "services",
+        "upstream_request",
+    )
+
+    def __init__(
+        self,
+        services: ExchangeServices,
+        client_request: ClientRequest,
+        request: Request,
+        route_match: RouteMatch,
+        observer: ExchangeObserver,
+        *,
+        is_heavy: bool = False,
+    ) -> None:
+        self.services = services
+        self.client_request = client_request
+        self.request = request
+        """The decoded request; with its history, if the gateway stores that."""
+
+        self.route_match = route_match
+        self.observer = observer
+        self.is_heavy = is_heavy
+        """Whether the request is prepared in a thread."""
+
+        self.is_streaming = client_request.is_streaming(request)
+        self.pending_response: PendingResponse | None = None
+        """Set if the response is stored under an id."""
+
+        self.upstream_request: UpstreamRequest
+        """The request for the backend that is tried; unset until it is prepared."""
+
+    @property
+    def has_same_protocol(self) -> bool:
+        """Return whether the backend speaks the client's protocol."""
+        return self.client_request.codec is self.upstream_request.codec
+
+    @property
+    def stores_response(self) -> bool:
+        """Return whether the complete response, or signatures in it, must be stored."""
+        return self.pending_response is not None or self.upstream_request.context.withheld is not None
+
+    def store_response(self, response: Response) -> None:
+        """Store a complete response, and the turn with the signatures withheld from the client."""
+        upstream_request, state = self.upstream_request, self.services.conversation_state
+        client, context = self.client_request.codec, upstream_request.context
+        if context.withheld is not None:
+            # Not urgent, but it must be stored before the client's next request.
+            asyncio.get_running_loop().call_soon(
+                state.withheld_turns.store,
+                context.withheld,
+                response,
+                client,
+                context,
+                self.turn_key(upstream_request.backend),
+            )
+        if self.pending_response is not None:
+            self.pending_response.complete(client.encode_response(response, context).to_bytes())
+
+    def turn_key(self, backend: Backend) -> TurnKey:
+        """Return the key for storing turns whose signatures are withheld from this client, by backend."""
+        client_request = self.client_request
+        return TurnKey(client_request.tenant, client_request.codec.name, backend.provider.name, backend.model or "")
