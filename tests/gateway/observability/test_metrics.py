@@ -39,6 +39,17 @@ def test_losses_are_shared_by_workers_but_not_by_keys() -> None:
         assert reader.find_losses(id_of(0), Principal("")) is None
 
 
+def test_later_losses_replace_those_of_the_same_exchange() -> None:
+    store = Scoreboard(1, entries=2).loss_store(0)
+    entry = store.add(id_of(1), MINE, report_of(1))
+    assert store.add(id_of(1), MINE, report_of(2), entry) == entry
+    assert store.find_losses(id_of(1), MINE) == report_of(2)
+    store.add(id_of(2), MINE, report_of(2))
+    store.add(id_of(3), MINE, report_of(3))  # overwrites the first entry
+    assert store.add(id_of(1), MINE, report_of(4), entry) != entry
+    assert [store.find_losses(id_of(number), MINE) for number in (1, 2, 3)] == [report_of(4), None, report_of(3)]
+
+
 def test_overwritten_losses_are_unknown_not_empty() -> None:
     exchanges = Scoreboard(entries=1000).loss_store(0)
     exchanges.add(id_of(1), MINE)

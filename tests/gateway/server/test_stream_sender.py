@@ -9,6 +9,7 @@ import pytest
 from tests.support.clock import Clock
 from tests.support.codecs import decode_events
 from tests.support.gateway.in_process import (
+    LOSSY_REQUEST,
     NO_TIMEOUT,
     PROTOCOL_NAMES,
     one_provider_config,
@@ -74,6 +75,34 @@ def test_no_comment_without_losses() -> None:
             assert COMMENT not in await (await gateway.send_question("openai-responses", stream=True)).read(100_000)
         async with run_gateway_with(ScriptedUpstream(LOSSY)) as gateway:
             assert COMMENT not in await (await gateway.send_question("openai-chat", stream=True)).read(100_000)
+
+    run_async(work())
+
+
+def test_request_losses_can_be_queried_before_the_upstream_responds(clock: Clock) -> None:
+    async def work() -> None:
+        started, go_on = asyncio.Event(), asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_http_request(reader)
+            started.set()
+            await go_on.wait()
+
+        async with serve_upstream(silent) as origin:
+            config = one_provider_config(origin, extra_config="[limits]\nheartbeat = 10", timeout=NO_TIMEOUT)
+            async with run_gateway(config) as gateway:
+                body = json.dumps(LOSSY_REQUEST | {"stream": True}).encode()
+                asking = asyncio.create_task(gateway.post("/v1/messages", body))
+                await started.wait()
+                response = await clock.advance_until_done(asking)  # a ping has sent the head
+                path = f"/toolwire/exchanges/{response.headers['toolwire-exchange']}/losses"
+                known = await gateway.get(path)
+                response.close()
+                after_leaving = await gateway.get(path)
+                go_on.set()
+        assert known == after_leaving
+        assert known[0] == 200
+        assert "/top_k" in [loss["path"] for loss in json.loads(known[1])["losses"]]
 
     run_async(work())
 
