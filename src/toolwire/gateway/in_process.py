@@ -7,7 +7,6 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -16,12 +15,12 @@ from toolwire.canonical.events import Event, ResponseFailed
 from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, decode_computer_use
 from toolwire.codec.encoding.fallbacks import disable_storage
-from toolwire.codec.interface import Codec, ResponseContext, Target
+from toolwire.codec.interface import ResponseContext, Target
 from toolwire.gateway.config import Config, configured_secrets
 from toolwire.gateway.errors import RequestRejected, RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest, Exchange, ExchangeObserver
-from toolwire.gateway.exchange.response import StreamingResponse, request_response
+from toolwire.gateway.exchange.response import StreamingResponse, request_events
 from toolwire.gateway.exchange.routing import Backend, Router
 from toolwire.gateway.exchange.sender import UpstreamRequest
 from toolwire.gateway.providers.discovery import embedded_simulator, resolve_providers
@@ -32,8 +31,6 @@ from toolwire.protocols import PROTOCOLS
 from toolwire.runtime.model import ModelFailed
 from toolwire.runtime.search.deferred_tools import native_search
 from toolwire.translation.body import raise_for_losses
-from toolwire.translation.stages.call_ids import CallIdStage
-from toolwire.translation.stages.restore_calls import CallRestoreStage
 from toolwire.upstream.transport import Transport
 
 
@@ -60,26 +57,24 @@ class GatewayModel:
         """Yield the events of one response, trying the route's backends in order."""
         for number, backend in enumerate(self._route_match.backends):
             try:
-                response, codec, context = await self._start_response(request, backend)
+                response = await self._start_response(request, backend)
             except RequestRejected as rejection:
                 is_last = number == len(self._route_match.backends) - 1
                 if is_last or not rejection.failover:
                     raise ModelFailed(rejection.error) from None
                 continue
-            async for event in _decode_events(response, codec, context):
-                yield event
+            async with contextlib.aclosing(response.events()) as events:
+                async for event in events:
+                    if type(event) is ResponseFailed:
+                        raise ModelFailed(event.error)
+                    yield event
             return
 
-    async def _start_response(
-        self, request: Request, backend: Backend
-    ) -> tuple[StreamingResponse, Codec, ResponseContext]:
-        """Send the request to one backend, and return the response once its first event has arrived.
-
-        It comes with the codec and the context that decode it.
-        """
+    async def _start_response(self, request: Request, backend: Backend) -> StreamingResponse[list[Event]]:
+        """Send the request to one backend, and return the response once its first event has arrived."""
         request = decode_computer_use(request, CANONICAL_ADAPTER)
-        codec = PROTOCOLS[backend.provider.protocol]
-        host = await self._dispatcher.services.capabilities.profile_for(backend.provider, backend.model, request)
+        codec, services = PROTOCOLS[backend.provider.protocol], self._dispatcher.services
+        host = await services.capabilities.profile_for(backend.provider, backend.model, request)
         target = Target(model=backend.model, stream=True, realm=backend.provider.name, host=host)
         try:
             # The runtime keeps its own history, so the provider need not store the response.
@@ -89,20 +84,12 @@ class GatewayModel:
             raise_for_losses(self.losses, codec.name, strict=False)
         except LossyTranslationError as error:
             raise RequestRejected(ApiError(kind="invalid_request", message=str(error))) from None
+        body, route = encoding.to_bytes(), encoding.route
         context = ResponseContext(request=request, mapping=encoding.mapping, created=int(time.time()))
-        body = encoding.to_bytes()
-        client_request = ClientRequest(codec=codec, body=body, route=encoding.route, tenant="", created=context.created)
-        # The stream passes through in the provider's form; `_decode_events` makes computer actions canonical.
-        passthrough_context = replace(context, mapping=replace(encoding.mapping, computer_use=None))
-        exchange = Exchange(
-            self._dispatcher.services,
-            client_request,
-            replace(request, stream=True),
-            self._route_match,
-            ExchangeObserver(),
-        )
-        exchange.upstream_request = UpstreamRequest(backend, codec, passthrough_context, [], encoding.route, body)
-        return cast("StreamingResponse", await request_response(exchange)), codec, context
+        client_request = ClientRequest(codec=codec, body=body, route=route, tenant="", created=context.created)
+        exchange = Exchange(services, client_request, request, self._route_match, ExchangeObserver())
+        exchange.upstream_request = UpstreamRequest(backend, codec, context, self.losses, route, body)
+        return await request_events(exchange)
 
     async def close(self) -> None:
         """Close the dispatcher and the embedded simulator."""
@@ -113,34 +100,6 @@ class GatewayModel:
 def _backend_name(backend: Backend) -> str:
     """Format a backend as `provider/model`, or as the provider's name if it has no model."""
     return f"{backend.provider.name}/{backend.model}" if backend.model else backend.provider.name
-
-
-async def _decode_events(response: StreamingResponse, codec: Codec, context: ResponseContext) -> AsyncIterator[Event]:
-    """Decode a stream into events, with the request's own tool names and an id for every call."""
-    decoder, restore, call_ids = (
-        codec.stream_decoder(context),
-        CallRestoreStage(context.mapping, CANONICAL_ADAPTER, codec.wire_names),
-        CallIdStage(context),
-    )
-    async with contextlib.aclosing(response.chunks()) as chunks:
-        async for data in chunks:
-            for event in restore.process(_with_call_ids(call_ids, decoder.feed(data))):
-                yield _raise_on_failure(event)
-    for event in restore.process(_with_call_ids(call_ids, decoder.close())):
-        yield _raise_on_failure(event)
-
-
-def _with_call_ids(call_ids: CallIdStage, events: list[Event]) -> list[Event]:
-    """Return the events with missing call ids filled in."""
-    replacements = call_ids.replacements(events)
-    return [replacements.get(id(event), event) for event in events] if replacements else events
-
-
-def _raise_on_failure(event: Event) -> Event:
-    """Return the event, or raise `ModelFailed` if it reports that the response failed."""
-    if type(event) is ResponseFailed:
-        raise ModelFailed(event.error)
-    return event
 
 
 async def open_model(

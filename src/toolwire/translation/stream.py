@@ -1,7 +1,6 @@
 """Translate a stream between protocols as it arrives, with every loss reported."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -10,7 +9,6 @@ from msgspec.structs import replace
 from toolwire.canonical.errors import ApiError, Loss, LossyTranslationError
 from toolwire.canonical.events import (
     UNKNOWN_FRAME,
-    CandidateEnd,
     Event,
     Notice,
     PartDelta,
@@ -19,14 +17,14 @@ from toolwire.canonical.events import (
     ResponseEnd,
     ResponseFailed,
     ResponseStart,
-    UsageReport,
 )
 from toolwire.canonical.fold import ResponseAccumulator
-from toolwire.canonical.response import Candidate, Response, Stop, Usage
+from toolwire.canonical.response import Response
 from toolwire.codec.framing import FrameSplitter, escape_line_separators, frame_data
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import escape_pointer
+from toolwire.translation.event_stream import StreamProgress
 from toolwire.translation.stages.call_ids import CallIdStage
 from toolwire.translation.stages.envelopes import EnvelopeStage
 from toolwire.translation.stages.failures import FailureStage, without_error
@@ -95,7 +93,7 @@ _MAX_UNENCODED = 1024
 """Limit of forwarded events that are not yet encoded; only a stream that breaks off needs them."""
 
 
-class StreamTranslator:
+class StreamTranslator(StreamProgress):
     """Translates one stream: bytes in, bytes out.
 
     After its terminal event a stream produces nothing more, and further input is not decoded. `losses` and `error` are
@@ -122,12 +120,8 @@ class StreamTranslator:
         on_response: Callable[[Response], None] | None = None,
         redact: Callable[[ResponseFailed], ResponseFailed] | None = None,
     ) -> None:
-        self.error: ApiError | None = None
-        self.broken = False  # the stream was cut or unreadable
-        self.started = self.has_content = False  # something other than an error arrived; parts among it
-        self.usage: Usage | None = None
+        super().__init__(reader)
         self._context = context
-        self._reader = reader
         self._writer = writer
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
@@ -143,10 +137,6 @@ class StreamTranslator:
         self._envelopes = EnvelopeStage(writer, reader.wire_names, context)
         self._accumulator = ResponseAccumulator() if self._on_response is not None or not self._same_protocol else None
         self._frame_fields = None if self._same_protocol else FrameFieldLosses(writer.families)
-        self._failed: ResponseFailed | None = None
-        self._start = ResponseStart(origin=reader.name)
-        self._stops: dict[int, Stop | None] = {}
-        self._finished = False
         self._closed = False
         self._losses: list[Loss] | None = None
         self._frames: FrameSplitter | None = None
@@ -197,22 +187,6 @@ class StreamTranslator:
         if self._writer.end_event_repeats_response:
             self._encode_forwarded()
         return escape_line_separators(self._encoder.close())
-
-    @property
-    def has_outcome(self) -> bool:
-        """Return whether the stream has failed, or has begun a response with content.
-
-        A stream that stopped without content, or whose protocol has no start event, is only known at its end.
-        """
-        promises_content = self.started and self._reader.has_start_event and not self._stops
-        return promises_content or self.has_content or self.error is not None
-
-    @property
-    def summary(self) -> Response:
-        """Return the response without its content: ids, stop reasons and usage."""
-        start, stops = self._start, sorted(self._stops.items())
-        candidates = tuple([Candidate(index=index, stop=stop) for index, stop in stops])
-        return Response(origin=start.origin, id=start.id, model=start.model, candidates=candidates, usage=self.usage)
 
     @property
     def losses(self) -> list[Loss]:
@@ -421,26 +395,10 @@ class StreamTranslator:
 
     # ---- state of the response
 
-    def _observe(self, event: Any) -> None:
-        """Update the summary from an event."""
-        kind = type(event)
-        if kind is ResponseFailed:
-            self._finished, self._failed = True, event
-            self.error, self.broken = event.error, event.broken
-        elif kind is UsageReport:
-            self.usage = event.usage
-        elif kind is not Notice:
-            self.started = True
-            if kind is PartStart:
-                self.has_content = True
-            elif kind is CandidateEnd:
-                self._stops[event.candidate] = event.stop
-            elif kind is ResponseStart:
-                self._start, self.usage = event, event.usage or self.usage
-            elif kind is ResponseEnd:
-                self._finished = True
-                if self._on_response is not None and self._accumulator is not None:
-                    self._on_response(self._accumulator.response())
+    def _on_end(self) -> None:
+        """Pass the complete response on."""
+        if self._on_response is not None and self._accumulator is not None:
+            self._on_response(self._accumulator.response())
 
     def _accumulate(self, events: list[Event], non_trivial: list[Event]) -> None:
         """Add events to the response that is being collected; `non_trivial` are those that are not plain deltas."""

@@ -98,10 +98,10 @@ class Dispatcher:
                 exchange.request, exchange.pending_response = pending_response.request, pending_response
         return exchange
 
-    async def dispatch(self, exchange: Exchange) -> BufferedResponse | StreamingResponse | FrameLogReader:
+    async def dispatch(self, exchange: Exchange) -> BufferedResponse | StreamingResponse[bytes] | FrameLogReader:
         """Send the request to the backends of its route, and return the response."""
         pending_response = exchange.pending_response
-        response: BufferedResponse | StreamingResponse | FrameLogReader
+        response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader
         if pending_response is not None and pending_response.is_background:
             response = await self._start_background_job(exchange, pending_response)
         else:
@@ -163,7 +163,7 @@ def _decode_request(client_request: ClientRequest, services: ExchangeServices) -
     return request
 
 
-async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingResponse:
+async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingResponse[bytes]:
     """Send a request to each backend in order, until one responds or failover is ruled out."""
     failure: RequestRejected | None = None
     for backend in exchange.route_match.backends:
@@ -182,7 +182,7 @@ async def _try_backends(exchange: Exchange) -> BufferedResponse | StreamingRespo
     raise failure or AssertionError("a route has at least one backend")
 
 
-async def _open_stream(exchange: Exchange) -> StreamingResponse:
+async def _open_stream(exchange: Exchange) -> StreamingResponse[bytes]:
     """Send the request of a background job, and return its response, which must be a stream."""
     if isinstance(response := await _try_backends(exchange), StreamingResponse):
         return response

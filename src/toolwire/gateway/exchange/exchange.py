@@ -69,7 +69,7 @@ class ExchangeObserver(Struct):
     def on_request_sent(self, upstream_request: UpstreamRequest) -> None:
         """Note the request that is about to be sent, and its losses."""
 
-    def on_response(self, response: "BufferedResponse | StreamingResponse | FrameLogReader") -> None:
+    def on_response(self, response: "BufferedResponse | StreamingResponse[bytes] | FrameLogReader") -> None:
         """Note the response, of which the client has received nothing yet."""
 
 

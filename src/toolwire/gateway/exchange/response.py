@@ -3,8 +3,11 @@
 Until the first content or error has arrived, a response may be rejected, so that the next backend is tried.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
+from functools import reduce
+from operator import add
+from typing import Generic, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -28,13 +31,18 @@ from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
 from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
 from toolwire.gateway.state.background_jobs import BackgroundJob
 from toolwire.translation.body import adapt_response, body_bytes, raise_for_losses
+from toolwire.translation.event_stream import EventTranslator
 from toolwire.translation.stages.failures import find_defect, response_error
 from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 
+Frames = TypeVar("Frames", bytes, list[Event])
+Frames_co = TypeVar("Frames_co", bytes, list[Event], covariant=True)
+"""A piece of a stream: frames of the client's protocol, or canonical events for the runtime."""
 
-async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingResponse":
+
+async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingResponse[bytes]":
     """Send the prepared request to its backend, and return the response.
 
     `RequestRejected.failover` says whether the next backend may be tried.
@@ -49,13 +57,26 @@ async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingR
     try:
         upstream_response = await services.sender.send(upstream_request, upstream_request.body)
         if exchange.is_streaming:
-            return await _open_stream(exchange, upstream_response)
+            return await _open_stream(exchange, upstream_response, _response_translator(exchange))
         return await _buffered_response(exchange, upstream_response)
     except RequestRejected as rejection:
         raise await decide_failover(upstream_request, rejection, services.redactor) from None
 
 
-async def _local_response(exchange: Exchange, response: Response) -> "BufferedResponse | StreamingResponse":
+async def request_events(exchange: Exchange) -> "StreamingResponse[list[Event]]":
+    """Send the prepared request to its backend, and return the response as a stream of canonical events."""
+    upstream_request, redactor = exchange.upstream_request, exchange.services.redactor
+    translator = EventTranslator(
+        upstream_request.codec, upstream_request.context, lambda failed: redact_failed_event(failed, redactor)
+    )
+    try:
+        upstream_response = await exchange.services.sender.send(upstream_request, upstream_request.body)
+        return await _open_stream(exchange, upstream_response, translator)
+    except RequestRejected as rejection:
+        raise await decide_failover(upstream_request, rejection, redactor) from None
+
+
+async def _local_response(exchange: Exchange, response: Response) -> "BufferedResponse | StreamingResponse[bytes]":
     """Encode a response that the gateway produced without an upstream."""
     if not exchange.is_streaming:
         return await _client_response(exchange, response, b"")
@@ -223,10 +244,56 @@ def _encode_response(exchange: Exchange, decoded: Response) -> tuple[Response, b
 # ---- streams
 
 
-async def _open_stream(exchange: Exchange, upstream_response: UpstreamResponse) -> "StreamingResponse":
+class ResponseTranslator(Protocol[Frames_co]):
+    """Turns the bytes of an upstream's stream into frames or events, and knows how the response stands."""
+
+    error: ApiError | None
+    started: bool
+    has_content: bool
+    usage: Usage | None
+
+    @property
+    def has_outcome(self) -> bool:
+        """Return whether the stream has failed, or has begun a response with content."""
+
+    @property
+    def losses(self) -> list[Loss]:
+        """Return the losses of the complete response; empty until the stream has ended."""
+
+    @property
+    def summary(self) -> Response:
+        """Return the response without its content: ids, stop reasons and usage."""
+
+    def feed(self, data: bytes) -> Frames_co:
+        """Translate the next bytes."""
+
+    def flush_decoder(self) -> Frames_co:
+        """Translate what is buffered, at the end of a stream that another may continue."""
+
+    def continue_with_new_stream(self) -> None:
+        """Expect the next bytes from another upstream stream."""
+
+    def inject(self, *events: Event) -> Frames_co:
+        """Translate events that the gateway adds."""
+
+    def translate_events(self, events: Iterable[Event]) -> Frames_co:
+        """Translate a response that did not arrive as a stream."""
+
+    def fail(self, error: ApiError) -> Frames_co:
+        """End the stream with an error."""
+
+    def close(self) -> Frames_co:
+        """Translate what is buffered, and end the stream."""
+
+    def end(self) -> Frames_co:
+        """End the stream."""
+
+
+async def _open_stream(
+    exchange: Exchange, upstream_response: UpstreamResponse, translator: ResponseTranslator[Frames]
+) -> "StreamingResponse[Frames]":
     """Read an upstream stream up to its first content or error, and return it; until then it may fail over."""
     upstream_request = exchange.upstream_request
-    translator = _response_translator(exchange)
     content_type = upstream_response.headers.get("content-type", "")
     if content_type.startswith("application/json") and upstream_request.codec.name != "gemini":
         return await _stream_from_body(exchange, upstream_response, translator)
@@ -242,8 +309,8 @@ async def _open_stream(exchange: Exchange, upstream_response: UpstreamResponse) 
 
 
 async def _stream_from_body(
-    exchange: Exchange, upstream_response: UpstreamResponse, translator: StreamTranslator
-) -> "StreamingResponse":
+    exchange: Exchange, upstream_response: UpstreamResponse, translator: ResponseTranslator[Frames]
+) -> "StreamingResponse[Frames]":
     """Stream the JSON body that a provider sent although a stream was requested."""
     upstream_request = exchange.upstream_request
     body = await _read_body(exchange, upstream_response)
@@ -291,47 +358,46 @@ def _event_filter(exchange: Exchange) -> Callable[[list[Event]], list[Event]] | 
 async def _read_first_chunk(
     upstream_request: UpstreamRequest,
     upstream_response: UpstreamResponse,
-    translator: StreamTranslator,
+    translator: ResponseTranslator[Frames],
     budget: StreamBudget,
-) -> tuple[bytes, bool]:
+) -> tuple[Frames, bool]:
     """Translate a stream up to its first content or error; return the frames, and whether the stream is complete."""
-    frames = b""
+    chunks: list[Frames] = []
     try:
-        # In a response of several rounds the gateway's own calls are no content, and a round's end is not the end.
-        while not (translator.has_outcome or (translator.started and upstream_request.rounds is not None)):
-            data = await upstream_response.next()
+        while data := await upstream_response.next():
             budget.consume(data)
-            if not data:
-                frames += translator.close()
-                upstream_response.close()
-                return frames, True
-            frames += translator.feed(data)
+            chunks.append(translator.feed(data))
+            # In a response of several rounds the gateway's own calls are no content, and a round's end is not the end.
+            if translator.has_outcome or (translator.started and upstream_request.rounds is not None):
+                return reduce(add, chunks), False
+        chunks.append(translator.close())
     except TransportError as error:
         raise transport_rejection(upstream_request.backend.provider, error) from None
     except BaseException:
         upstream_response.close()
         raise
-    return frames, False
+    upstream_response.close()
+    return reduce(add, chunks), True
 
 
-class StreamingResponse:
-    """A streamed response: yields whole frames as they are ready, and always ends the stream properly."""
+class StreamingResponse(Generic[Frames]):
+    """A streamed response: yields whole frames, or events, as they are ready, and always ends the stream properly."""
 
     def __init__(
         self,
         exchange: Exchange,
         upstream_response: UpstreamResponse | None,
-        translator: StreamTranslator,
-        first_chunk: bytes,
+        translator: ResponseTranslator[Frames],
+        first_chunk: Frames,
         *,
         budget: StreamBudget | None = None,
     ) -> None:
         self.job: BackgroundJob | None = None
         self._upstream_request = exchange.upstream_request
         self._pending_response = exchange.pending_response
-        self._translator = translator
+        self._translator: ResponseTranslator[Frames] = translator
         self._upstream_response = upstream_response
-        self._first_chunk = first_chunk
+        self._first_chunk: Frames = first_chunk
         self._rounds = None if exchange.upstream_request.rounds is None else UpstreamRounds(exchange)
         self._storage_losses: list[Loss] = []
         self._budget = budget or StreamBudget(exchange.upstream_request.backend.provider, 0)
@@ -361,11 +427,18 @@ class StreamingResponse:
         """Return the error that ended the stream early, if any."""
         return self._translator.error
 
-    def chunks(self) -> AsyncGenerator[bytes, None]:
+    async def events(self: "StreamingResponse[list[Event]]") -> AsyncGenerator[Event, None]:
+        """Yield the canonical events of a response that was requested as such."""
+        async with aclosing(self._translated_chunks()) as chunks:
+            async for events in chunks:
+                for event in events:
+                    yield event
+
+    def chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the client's frames; if the response is stored, the last frame waits for that."""
         return self._translated_chunks() if self._pending_response is None else self._stored_chunks()
 
-    async def _stored_chunks(self) -> AsyncGenerator[bytes, None]:
+    async def _stored_chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the frames; the last one waits until the response is stored."""
         async with aclosing(self._translated_chunks()) as chunks:
             async for data in chunks:
@@ -373,7 +446,7 @@ class StreamingResponse:
                     self._storage_losses.append(loss)
                 yield data
 
-    async def _translated_chunks(self) -> AsyncGenerator[bytes, None]:
+    async def _translated_chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the frames of all rounds, and an error event if one fails."""
         if self._first_chunk:
             yield self._first_chunk
@@ -391,7 +464,9 @@ class StreamingResponse:
                 next_response = None
                 if self._rounds is not None and translator.error is None:
                     next_response = await self._rounds.open_next()
-                if injected := self._inject_ready_events():
+                if rounds is not None and rounds.ready_events:
+                    injected = translator.inject(*rounds.ready_events)
+                    rounds.ready_events = []
                     yield injected
                 if next_response is None:
                     break
@@ -407,20 +482,11 @@ class StreamingResponse:
         finally:
             self._upstream_response.close()
 
-    def _inject_ready_events(self) -> bytes:
-        """Return the frames of events that the gateway adds between two rounds."""
-        rounds = self._upstream_request.rounds
-        if rounds is None or not rounds.ready_events:
-            return b""
-        frames = self._translator.inject(*rounds.ready_events)
-        rounds.ready_events = []
-        return frames
-
     def close(self) -> None:
         """Close the upstream response; no more frames are read."""
         if self._upstream_response is not None:
             self._upstream_response.close()
 
-    def ping_frame(self) -> bytes:
+    def ping_frame(self) -> Frames:
         """Encode a ping to send while the upstream is silent."""
         return self._translator.inject(Notice(kind="ping"))

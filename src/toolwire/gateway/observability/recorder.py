@@ -44,13 +44,13 @@ class ExchangeCapture(Struct, gc=False):
     sent_at: float | None = None
     responded_at: float | None = None
     losses: list[Loss] | None = None
-    response: BufferedResponse | StreamingResponse | FrameLogReader | BackgroundJob | None = None
+    response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader | BackgroundJob | None = None
 
     def set_request(self, upstream_request: UpstreamRequest) -> None:
         """Keep the upstream request and its time."""
         self.upstream_request, self.sent_at = upstream_request, time.monotonic()
 
-    def set_response(self, response: BufferedResponse | StreamingResponse | FrameLogReader) -> None:
+    def set_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
         """Keep the response and its time."""
         self.responded_at, self.response = time.monotonic(), response
         if type(response) is BufferedResponse:
@@ -251,7 +251,7 @@ class RequestObserver(ExchangeObserver):
             self.capture.set_request(upstream_request)
         self.store_losses(upstream_request.losses)
 
-    def on_response(self, response: BufferedResponse | StreamingResponse | FrameLogReader) -> None:
+    def on_response(self, response: BufferedResponse | StreamingResponse[bytes] | FrameLogReader) -> None:
         """Capture the response, which for a stream has just begun."""
         if self.capture is not None:
             self.capture.set_response(response)

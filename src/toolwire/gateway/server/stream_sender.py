@@ -39,7 +39,7 @@ class StreamSender:
         )
         self._is_started = False
         self._last_sent_at = 0.0  # on the monotonic clock
-        self._response: StreamingResponse | FrameLogReader | None = None
+        self._response: StreamingResponse[bytes] | FrameLogReader | None = None
         self._ping_translator: StreamTranslator | None = None
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._heartbeat_task: asyncio.Task[None] | None = None
@@ -68,7 +68,7 @@ class StreamSender:
             self._response.close()
             record.usage, record.failed = self._response.usage, self._response.error is not None
 
-    async def send_all(self, response: StreamingResponse | FrameLogReader) -> None:
+    async def send_all(self, response: StreamingResponse[bytes] | FrameLogReader) -> None:
         """Send a response to its end, frame by frame as it arrives."""
         self._response = response
         http_request, send = self._http_request, self._http_request.send
