@@ -1,4 +1,4 @@
-"""Bounds on concurrent work, request size and stored rows, and worker threads for large bodies.
+"""Bounds on concurrent work and request size, and worker threads for large bodies.
 
 Large bodies are decoded and encoded in threads, so that other requests need not wait. A thread that runs Python yields
 the GIL every few milliseconds, but one that decodes a single long string does not: `limits.body` keeps that short. See
@@ -6,9 +6,8 @@ docs/decisions/0018-large-bodies-in-worker-threads.md.
 """
 
 import asyncio
-import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -19,7 +18,6 @@ from toolwire.canonical.errors import ApiError, Loss
 from toolwire.canonical.request import Request
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, provider_error
-from toolwire.journal.sqlite_files import transaction
 from toolwire.upstream.provider import Provider
 
 
@@ -99,17 +97,14 @@ def _has_more_objects(body: bytes, most: int) -> bool:
 
 
 class BodyExecutor:
-    """Worker threads for heavy bodies; work on other bodies runs inline."""
+    """The worker threads of a gateway, for work on heavy bodies and histories; other work runs inline."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
 
-    async def run(self, body: bytes, function: Callable[..., R], *args: Any) -> R:
-        """Run the function, in a thread if the body is heavy to process, and return its result.
-
-        The function must not touch the event loop.
-        """
-        return await self.run_in_thread(function, *args) if is_heavy_body(body) else function(*args)
+    async def run(self, function: Callable[..., R], *args: Any, heavy: bool) -> R:
+        """Run the function, in a thread if it is `heavy`, and return its result; it must not touch the event loop."""
+        return await self.run_in_thread(function, *args) if heavy else function(*args)
 
     async def run_in_thread(self, function: Callable[..., R], *args: Any) -> R:
         """Run the function in a thread, and return its result; it must not touch the event loop."""
@@ -138,11 +133,6 @@ class BodyBudget(Struct):
             raise RequestRejected(ApiError(kind="overloaded", message=message, status=503, retry_after=1))
         self.used += size - reserved
         return size
-
-
-async def run_in_thread_if(work: Callable[..., R], *args: Any, heavy: bool) -> R:
-    """Run a function, in a thread if `heavy`, and return its result; it must not touch the event loop."""
-    return await asyncio.to_thread(work, *args) if heavy else work(*args)
 
 
 def check_values(body: bytes, limits: LimitsSection) -> None:
@@ -257,44 +247,3 @@ class StreamBudget(Struct):
         if self.bytes_left < 0:
             reason = "sent a stream longer than this gateway allows (limits.stream)"
             raise RequestRejected(provider_error(self.provider, "server", reason), attempt="unknown")
-
-
-_ROWS_PER_TRANSACTION = 1000  # other processes wait for the lock during a transaction
-
-
-def evict_rows(connection: sqlite3.Connection, rows: int, size: int) -> None:
-    """Delete rows until at most `rows` of them, with at most `size` bytes together, are left.
-
-    The owners with the most data lose theirs first.
-    """
-    cursor = connection.execute("SELECT owner, count(*), coalesce(sum(length(body)), 0) FROM kept GROUP BY owner")
-    owners = cursor.fetchall()
-    row_share = fair_share([count for _, count, _ in owners], rows)
-    byte_share = fair_share([used_bytes for _, _, used_bytes in owners], size)
-    for owner, count, used_bytes in owners:
-        if count > row_share or used_bytes > byte_share:
-            _evict_owner_rows(connection, owner, count - row_share, used_bytes - byte_share)
-
-
-def fair_share(amounts: Sequence[int], capacity: int) -> int:
-    """Return the most that one owner may hold so that all owners fit in `capacity`; smaller owners keep everything."""
-    for position, amount in enumerate(ascending := sorted(amounts)):
-        share = capacity // (len(ascending) - position)
-        if amount > share:
-            return share
-        capacity -= amount
-    return max(amounts, default=0)
-
-
-def _evict_owner_rows(connection: sqlite3.Connection, owner: str, rows: int, size: int) -> None:
-    """Delete the least recently used rows of one owner: at least this many rows and bytes."""
-    query = "SELECT serial, length(body) FROM kept WHERE owner = ? ORDER BY used, serial"
-    serials: list[tuple[int]] = []
-    for serial, length in connection.execute(query, (owner,)).fetchall():
-        if rows <= 0 and size <= 0:
-            break
-        serials.append((serial,))
-        rows, size = rows - 1, size - length
-    for start in range(0, len(serials), _ROWS_PER_TRANSACTION):
-        with transaction(connection):
-            connection.executemany("DELETE FROM kept WHERE serial = ?", serials[start : start + _ROWS_PER_TRANSACTION])

@@ -161,12 +161,12 @@ def test_large_response_does_not_block_the_event_loop() -> None:
             executor = gateway.gateway.app._dispatcher.services.body_executor
             original_run = executor.run
 
-            async def run_and_record(body: bytes, function: Any, *args: Any) -> Any:
+            async def run_and_record(function: Any, *args: Any, heavy: bool) -> Any:
                 def recorded(*args: Any) -> Any:
                     threads.add(threading.current_thread().name)
                     return function(*args)
 
-                return await original_run(body, recorded, *args)
+                return await original_run(recorded, *args, heavy=heavy)
 
             executor.run = run_and_record  # type: ignore[method-assign]
             response = await gateway.send_question("anthropic")
@@ -181,10 +181,9 @@ def test_large_response_does_not_block_the_event_loop() -> None:
 def test_small_bodies_are_handled_inline() -> None:
     async def work() -> None:
         executor = BodyExecutor()
-        assert await executor.run(b"{}" * 100, threading.current_thread) is threading.current_thread()
-        assert await executor.run(b"x" * 200_000, threading.current_thread) is threading.current_thread()
+        assert await executor.run(threading.current_thread, heavy=False) is threading.current_thread()
         assert executor._pool is None
-        assert await executor.run(b"{}" * 50_000, threading.current_thread) is not threading.current_thread()
+        assert await executor.run(threading.current_thread, heavy=True) is not threading.current_thread()
         executor.close()
 
     run_async(work())
@@ -194,6 +193,8 @@ def test_heaviness_depends_on_objects_then_on_size() -> None:
     assert not is_heavy_body(b"{" * 30_000)
     assert is_heavy_body(b"{" * 40_000)
     assert not is_heavy_body(b"x" * 500_000)
+    assert not is_heavy_body(b"{}" * 100)
+    assert is_heavy_body(b"{}" * 50_000)
     assert is_heavy_body(b"x" * 600_000)
 
 

@@ -13,7 +13,7 @@ from tests.support.clock import Clock
 from tests.support.deadlines import wait_until
 from tests.support.gateway.state_store import AMPLE_BOUNDS, StoreScenario, response_row
 from toolwire.gateway.config import ConfigError, StateSection
-from toolwire.gateway.limits import fair_share
+from toolwire.gateway.state.eviction import fair_share
 from toolwire.gateway.state.store import IN_MEMORY, SqliteStateStore, StateUnavailable, StoreLimits
 from toolwire.gateway.state.store_file import open_store
 from toolwire.journal.sqlite_files import create_private_file

@@ -27,7 +27,6 @@ from toolwire.gateway.exchange.routing import Router
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import (
     SMALL_BODY,
-    BodyExecutor,
     check_body_counts,
     check_request_counts,
     is_heavy_body,
@@ -72,13 +71,12 @@ class Dispatcher:
             redactor=redactor,
             route_toolsets=route_toolsets or RouteToolsets(),
             emulator=Emulator(conversation_state.store, signing_keys),
-            body_executor=BodyExecutor(),
+            body_executor=conversation_state.body_executor,
             envelope_keys=BoundedMemo(),
         )
 
     def close(self) -> None:
-        """Close connections, worker threads, emulation and state."""
-        self.services.body_executor.close()
+        """Close connections, emulation, worker threads and state."""
         self._transport.close()
         self.services.emulator.close()
         self.services.conversation_state.close()

@@ -26,7 +26,7 @@ from toolwire.gateway.errors import (
     with_default_status,
 )
 from toolwire.gateway.exchange.exchange import BufferedResponse, Exchange
-from toolwire.gateway.exchange.sender import UpstreamRequest, classify_error, decide_failover
+from toolwire.gateway.exchange.sender import UpstreamRequest, can_fail_over, classify_error, find_side_effect
 from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
 from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
 from toolwire.gateway.state.background_jobs import BackgroundJob
@@ -60,7 +60,7 @@ async def request_response(exchange: Exchange) -> "BufferedResponse | StreamingR
             return await _open_stream(exchange, upstream_response, _response_translator(exchange))
         return await _buffered_response(exchange, upstream_response)
     except RequestRejected as rejection:
-        raise await decide_failover(upstream_request, rejection, services.redactor) from None
+        raise await _decide_failover(exchange, rejection) from None
 
 
 async def request_events(exchange: Exchange) -> "StreamingResponse[list[Event]]":
@@ -73,7 +73,22 @@ async def request_events(exchange: Exchange) -> "StreamingResponse[list[Event]]"
         upstream_response = await exchange.services.sender.send(upstream_request, upstream_request.body)
         return await _open_stream(exchange, upstream_response, translator)
     except RequestRejected as rejection:
-        raise await decide_failover(upstream_request, rejection, redactor) from None
+        raise await _decide_failover(exchange, rejection) from None
+
+
+async def _decide_failover(exchange: Exchange, rejection: RequestRejected) -> RequestRejected:
+    """Return the rejection, redacted and with failover decided; side effects are added to its message."""
+    upstream_request, services = exchange.upstream_request, exchange.services
+    error, effect = redact_error(rejection.error, services.redactor), None
+    if upstream_request.rounds is not None and upstream_request.rounds.has_effects:
+        effect = "tools were run or part of the response was produced"
+    elif rejection.attempt == "unknown":
+        codec, body = upstream_request.codec, upstream_request.body
+        effect = await services.body_executor.run(find_side_effect, codec, body, heavy=is_heavy_body(body))
+    if effect is None:
+        return RequestRejected(error, failover=can_fail_over(rejection))
+    message = f"{error.message}; the request may have taken effect: {effect}"
+    return RequestRejected(replace(error, message=message, wire_form=()))
 
 
 async def _local_response(exchange: Exchange, response: Response) -> "BufferedResponse | StreamingResponse[bytes]":
@@ -111,14 +126,15 @@ class UpstreamRounds:
         try:
             return await services.sender.send(upstream_request, self._last_body)
         except RequestRejected as rejection:
-            raise await decide_failover(upstream_request, rejection, services.redactor) from None
+            raise await _decide_failover(self._exchange, rejection) from None
 
     async def request(self, body: bytes) -> Response:
         """Send the body of a further round, and decode its complete response."""
         upstream_request, services = self._exchange.upstream_request, self._exchange.services
         upstream_response = await services.sender.send(upstream_request, body)
         response_body = await _read_body(self._exchange, upstream_response)
-        return await services.body_executor.run(response_body, _decode_response, upstream_request, response_body)
+        heavy = is_heavy_body(response_body)
+        return await services.body_executor.run(_decode_response, upstream_request, response_body, heavy=heavy)
 
 
 async def _complete_rounds(exchange: Exchange, response: Response) -> Response:
@@ -194,7 +210,9 @@ async def _client_response(exchange: Exchange, response: Response, body: bytes) 
         adapted, data, losses = _encode_response(exchange, client_response)
     else:
         executor = exchange.services.body_executor
-        adapted, data, losses = await executor.run(body, _encode_response, exchange, client_response)
+        adapted, data, losses = await executor.run(
+            _encode_response, exchange, client_response, heavy=is_heavy_body(body)
+        )
     if data is None:
         if pending_response is not None:
             pending_response.complete(body)
@@ -314,7 +332,8 @@ async def _stream_from_body(
     """Stream the JSON body that a provider sent although a stream was requested."""
     upstream_request = exchange.upstream_request
     body = await _read_body(exchange, upstream_response)
-    response = await exchange.services.body_executor.run(body, _decode_response, upstream_request, body)
+    executor, heavy = exchange.services.body_executor, is_heavy_body(body)
+    response = await executor.run(_decode_response, upstream_request, body, heavy=heavy)
     if response.error is not None and not response.candidates:
         raise RequestRejected(response.error, attempt=classify_error(response.error))
     if isinstance(upstream_request.rounds, GatewayToolLoop):

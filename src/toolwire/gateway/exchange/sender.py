@@ -26,13 +26,11 @@ from toolwire.gateway.errors import (
     RequestRejected,
     parse_seconds,
     provider_error,
-    redact_error,
     transport_rejection,
 )
 from toolwire.gateway.exchange.routing import Backend, estimate_entry_size
 from toolwire.gateway.rounds.continuation import RoundMerger
 from toolwire.gateway.state.adapters import STATE_ADAPTERS
-from toolwire.journal.redaction import Redactor
 from toolwire.translation.body import body_bytes
 from toolwire.upstream.provider import Origin, Provider
 from toolwire.upstream.transport import Transport, TransportError, UpstreamResponse, request_head
@@ -102,21 +100,6 @@ def find_side_effect(upstream: Codec, body: bytes) -> str | None:
         return "the provider runs it in the background"
     stores = upstream.name in STATE_ADAPTERS if continuation.store is None else continuation.store
     return "the provider stores the conversation" if stores or continuation.kind in ("conversation", "thread") else None
-
-
-async def decide_failover(
-    upstream_request: UpstreamRequest, rejection: RequestRejected, redactor: Redactor
-) -> RequestRejected:
-    """Return the rejection, redacted and with failover decided; side effects are added to its message."""
-    error, effect = redact_error(rejection.error, redactor), None
-    if upstream_request.rounds is not None and upstream_request.rounds.has_effects:
-        effect = "tools were run or part of the response was produced"
-    elif rejection.attempt == "unknown":
-        effect = await asyncio.to_thread(find_side_effect, upstream_request.codec, upstream_request.body)
-    if effect is None:
-        return RequestRejected(error, failover=can_fail_over(rejection))
-    message = f"{error.message}; the request may have taken effect: {effect}"
-    return RequestRejected(replace(error, message=message, wire_form=()))
 
 
 _LIMIT_ERROR_BODY = 1024 * 1024

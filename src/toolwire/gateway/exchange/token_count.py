@@ -10,7 +10,7 @@ from toolwire.gateway.errors import RouteNotFound
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import ClientRequest, ExchangeObserver
 from toolwire.gateway.exchange.sender import UpstreamRequest
-from toolwire.gateway.limits import is_heavy_body, run_in_thread_if
+from toolwire.gateway.limits import is_heavy_body
 from toolwire.protocols import PROTOCOLS
 from toolwire.upstream.transport import Transport, TransportError, request_head
 
@@ -32,17 +32,18 @@ class TokenCounter:
     def __init__(self, dispatcher: Dispatcher, transport: Transport) -> None:
         self._dispatcher = dispatcher
         self._transport = transport
+        self._body_executor = dispatcher.services.body_executor
 
     async def count_tokens(self, client_request: ClientRequest, observer: ExchangeObserver) -> TokenCount:
         """Count the tokens of a request as its first backend would receive it."""
         try:
             upstream_request = await self._dispatcher.translate(client_request)
         except RouteNotFound:
-            return TokenCount(await _estimate(client_request.body), is_estimate=True)
+            return TokenCount(await self._estimate(client_request.body), is_estimate=True)
         observer.on_backend(upstream_request.backend)
         tokens = await self._provider_count(upstream_request)
         return TokenCount(
-            await _estimate(upstream_request.body) if tokens is None else tokens, is_estimate=tokens is None
+            await self._estimate(upstream_request.body) if tokens is None else tokens, is_estimate=tokens is None
         )
 
     async def _provider_count(self, upstream_request: UpstreamRequest) -> int | None:
@@ -56,7 +57,7 @@ class TokenCounter:
         path = codec.count_path(upstream_request.route.path)
         headers = {"content-type": "application/json"} | provider.request_headers(upstream_request.codec.surface)
         head = request_head(provider.origin, provider.request_target(path), headers.items())
-        body = await run_in_thread_if(
+        body = await self._body_executor.run(
             codec.wrap_request,
             upstream_request.body,
             upstream_request.route.path,
@@ -72,7 +73,6 @@ class TokenCounter:
         except (TransportError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
-
-async def _estimate(body: bytes) -> int:
-    """Estimate the number of tokens of a request body, in a thread if it is heavy."""
-    return await run_in_thread_if(estimate_tokens, body, heavy=is_heavy_body(body))
+    async def _estimate(self, body: bytes) -> int:
+        """Estimate the number of tokens of a request body, in a thread if it is heavy."""
+        return await self._body_executor.run(estimate_tokens, body, heavy=is_heavy_body(body))

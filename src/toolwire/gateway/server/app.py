@@ -17,7 +17,7 @@ from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_
 from toolwire.gateway.exchange.dispatcher import Dispatcher
 from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest
 from toolwire.gateway.exchange.token_count import TokenCounter
-from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body, run_in_thread_if
+from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
 from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
@@ -278,8 +278,8 @@ class App:
 
     async def _serve_dry_run(self, http_request: HttpRequest) -> None:
         """Translate a request as it would be sent upstream, and return it without sending."""
-        body = await http_request.read_body(self._limits.body)
-        dry_run, client_body = await run_in_thread_if(_read_dry_run, body, heavy=is_heavy_body(body))
+        body, executor = await http_request.read_body(self._limits.body), self._dispatcher.services.body_executor
+        dry_run, client_body = await executor.run(_read_dry_run, body, heavy=is_heavy_body(body))
         if dry_run.protocol not in PROTOCOLS:
             message = f"unknown protocol {dry_run.protocol!r}; expected one of {', '.join(PROTOCOLS)}"
             raise RequestRejected(ApiError(kind="invalid_request", message=message, status=400))
@@ -300,7 +300,7 @@ class App:
             "body": msgspec.Raw(upstream_request.body),
             "losses": upstream_request.losses,
         }
-        encoded = await run_in_thread_if(msgspec.json.encode, translation, heavy=is_heavy_body(body))
+        encoded = await executor.run(msgspec.json.encode, translation, heavy=is_heavy_body(body))
         await http_request.respond(200, encoded, [_JSON_HEADER])
 
     # ---- resources

@@ -28,7 +28,7 @@ from toolwire.codec.framing import escape_line_separators
 from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.codec.losses import with_source_positions
 from toolwire.gateway.errors import RequestRejected
-from toolwire.gateway.limits import LARGE_BODY, MANY_OBJECTS, Quota, is_heavy_body, run_in_thread_if
+from toolwire.gateway.limits import LARGE_BODY, MANY_OBJECTS, BodyExecutor, Quota, is_heavy_body
 from toolwire.gateway.state.adapters import (
     STATE_ADAPTERS,
     StateAdapter,
@@ -318,13 +318,17 @@ class ConversationState:
     def __init__(self, store: StateStore, max_background: int, max_bytes: int, key_quota: int | None = None) -> None:
         """Create the state; the limits are those of background responses, `key_quota` per key."""
         self.store = store
+        self.body_executor = BodyExecutor()
+        """Threads for large histories and bodies; those of the dispatcher, too."""
+
         self.withheld_turns = WithheldTurns(store)
         quota = Quota("background responses", max_background, max_background if key_quota is None else key_quota)
         self.background_jobs = BackgroundJobs(store, quota, max_bytes)
 
     def close(self) -> None:
-        """Stop background jobs and close the store."""
+        """Stop background jobs and worker threads, and close the store."""
         self.background_jobs.close()
+        self.body_executor.close()
         self.store.close()
 
     async def resolve(
@@ -342,20 +346,20 @@ class ConversationState:
         if _is_stateless(continuation) and not has_references and channel is None:
             return None
         await self._check_storable(continuation)
-        input_body, new_items = await run_in_thread_if(_read_new_items, body, adapter, heavy=is_heavy_body(body))
+        input_body, new_items = await self.body_executor.run(_read_new_items, body, adapter, heavy=is_heavy_body(body))
         history = await self._load_history(owner, adapter, continuation, channel)
         heavy = is_heavy_body(body) or _are_items_heavy(history.items)
         if history.items:
-            request, new_items = await run_in_thread_if(
+            request, new_items = await self.body_executor.run(
                 _drop_repeated_items, request, new_items, history.items, heavy=heavy
             )
         if has_references:
             new_items = await self._resolve_references(owner, adapter, new_items)
-            resolved = await run_in_thread_if(
+            resolved = await self.body_executor.run(
                 _decode_items, client, new_items, input_body.tools, heavy=heavy or _are_items_heavy(new_items)
             )
             request = replace(request, messages=resolved.messages)
-        continued = await run_in_thread_if(
+        continued = await self.body_executor.run(
             _prepend_history, client, request, history.items, input_body.tools, adapter, heavy=heavy
         )
         effective = replace(continuation, store=continuation.store is not False)
@@ -399,7 +403,7 @@ class ConversationState:
                 ApiError(kind="invalid_request", message=message, status=400, param=adapter.previous_field)
             )
         heavy = sum([len(row.body) for row in rows]) > LARGE_BODY
-        return History(await run_in_thread_if(_stored_items, rows, adapter, heavy=heavy), continuation.id)
+        return History(await self.body_executor.run(_stored_items, rows, adapter, heavy=heavy), continuation.id)
 
     async def _resolve_references(self, owner: str, adapter: StateAdapter, items: list[Raw]) -> list[Raw]:
         """Replace item references by the stored items.
@@ -434,7 +438,7 @@ class ConversationState:
         if not await self.store.get(owner, CONVERSATION_KIND, [id]):
             raise RequestRejected(conversation_not_found(id))
         rows = await self.store.children(owner, ITEM_KIND, id)
-        return await run_in_thread_if(_items_without_ids, rows, heavy=len(rows) > MANY_OBJECTS)
+        return await self.body_executor.run(_items_without_ids, rows, heavy=len(rows) > MANY_OBJECTS)
 
 
 def _is_stateless(continuation: Continuation) -> bool:

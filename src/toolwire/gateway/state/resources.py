@@ -20,7 +20,7 @@ from toolwire.codec.framing import escape_line_separators
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected
-from toolwire.gateway.limits import MANY_OBJECTS, check_values, is_heavy_body, run_in_thread_if
+from toolwire.gateway.limits import MANY_OBJECTS, check_values, is_heavy_body
 from toolwire.gateway.state.adapters import (
     STATE_ADAPTERS,
     StateAdapter,
@@ -90,6 +90,7 @@ class Resources:
     def __init__(self, conversation_state: ConversationState, limits: LimitsSection | None = None) -> None:
         self._conversation_state = conversation_state
         self._store = conversation_state.store
+        self._body_executor = conversation_state.body_executor
         self._limits = limits or LimitsSection()
 
     @property
@@ -134,7 +135,9 @@ class Resources:
             case "GET", "input_items":
                 record = await self._load_response(request.owner, adapter, id)
                 heavy = len(record.input) > MANY_OBJECTS
-                return ResourceResponse(await run_in_thread_if(_list_input, record.input, id, request, heavy=heavy))
+                return ResourceResponse(
+                    await self._body_executor.run(_list_input, record.input, id, request, heavy=heavy)
+                )
             case "DELETE", None:
                 if not await self._store.delete(request.owner, adapter.kind, id):
                     raise RequestRejected(adapter.not_found(id))
@@ -251,12 +254,12 @@ class Resources:
             case "GET", None:
                 rows = await self._store.children(request.owner, ITEM_KIND, id)
                 items = [Raw(row.body) for row in rows]
-                return await run_in_thread_if(_list_items, items, request, heavy=len(items) > MANY_OBJECTS)
+                return await self._body_executor.run(_list_items, items, request, heavy=len(items) > MANY_OBJECTS)
             case "POST", None:
                 rows = await self._read_object(request, lambda body: item_rows(request.owner, id, _decode_items(body)))
                 await self._store.put(rows)
                 items = [Raw(row.body) for row in rows]
-                return await run_in_thread_if(
+                return await self._body_executor.run(
                     lambda: _encode_page(items, has_more=False), heavy=len(items) > MANY_OBJECTS
                 )
             case "GET", str():
@@ -280,7 +283,7 @@ class Resources:
             check_values(body, self._limits)
             return convert(_decode_object(body))
 
-        return await run_in_thread_if(work, heavy=is_heavy_body(body))
+        return await self._body_executor.run(work, heavy=is_heavy_body(body))
 
 
 # ---- wire forms

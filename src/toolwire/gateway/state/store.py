@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError
 from toolwire.gateway.errors import RequestRejected
-from toolwire.gateway.limits import evict_rows
+from toolwire.gateway.state.eviction import evict_rows
 from toolwire.journal.sqlite_files import (
     LOCK_TIMEOUT,
     DatabaseSchema,
