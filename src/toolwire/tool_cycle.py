@@ -16,7 +16,7 @@ from toolwire.codec.sensitive_data import check_schemas
 from toolwire.codec.validation import Finding
 from toolwire.codec.wire.reader import validate_json
 from toolwire.translation.body import Body, body_bytes, get_codec
-from toolwire.translation.stages.call_ids import assign_call_ids
+from toolwire.translation.pipeline import adapt_response
 
 _HISTORY_FIELDS = {"openai-responses": "input", "gemini-interactions": "input", "gemini": "contents"}
 """The field that holds the conversation, for protocols where it is not `messages`."""
@@ -59,7 +59,7 @@ def parse_tool_calls(response: Body, protocol: str, *, strict: bool = False) -> 
     length limit or a filter: its arguments may be truncated even if they parse. With `strict`, the model must also have
     stopped to call tools (`stop_reason: tool_use`, `finish_reason: tool_calls`).
     """
-    decoded = assign_call_ids(_decode_response(response, protocol), ResponseContext())
+    decoded = adapt_response(_decode_response(response, protocol), get_codec(protocol), None, ResponseContext())
     finished = _is_finished(decoded, protocol, strict=strict)
     return [
         {
@@ -183,7 +183,7 @@ def continue_request(
     codec = get_codec(protocol)
     previous = codec.decode_request(body_bytes(request, protocol), Route())
     decoded = _decode_response(response, protocol)
-    identified = assign_call_ids(decoded, ResponseContext())
+    identified = adapt_response(decoded, codec, None, ResponseContext())
     pairs = _pair_outputs(_client_calls(identified), outputs)
     candidates = (decoded if protocol in _PROTOCOLS_WITHOUT_CALL_IDS else identified).candidates
     turn = candidates[0].messages if candidates else ()

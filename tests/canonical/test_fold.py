@@ -230,6 +230,7 @@ def test_accumulator_returns_partial_responses() -> None:
         (call("{}"),),
         (call("{}"),),
         (call("{}"),),
+        (call("{}"),),
     ]
 
 

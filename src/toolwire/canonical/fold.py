@@ -1,6 +1,7 @@
 """Fold stream events into a response, and unfold a response into events."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -22,7 +23,6 @@ from toolwire.canonical.events import (
     Event,
     MessageEnd,
     MessageStart,
-    Notice,
     PartDelta,
     PartEnd,
     PartStart,
@@ -241,37 +241,69 @@ class ResponseAccumulator:
 
     def add(self, event: Event) -> None:
         """Add one event to the candidate, message or part that it belongs to."""
-        match event:
-            case PartDelta():
-                if (part := self._parts.get((event.candidate, event.index))) is not None:
-                    part.add(event)
-            case PartStart():
-                open_part = self._parts[event.candidate, event.index] = _OpenPart(event)
-                self._open_message(event.candidate, event.message).parts.append(open_part)
-            case PartEnd():
-                if (part := self._parts.get((event.candidate, event.index))) is not None:
-                    part.end = event
-            case MessageStart():
-                self._messages[event.candidate, event.message] = _OpenMessage(event)
-            case MessageEnd():
-                self._open_message(event.candidate, event.message).end = event
-            case ResponseStart():
-                self._start, self._origin = event, event.origin
-                self._usage, self._status, self._continuation = event.usage, event.status, event.continuation
-            case CandidateEnd():
-                self._candidate_ends[event.candidate] = event
-            case UsageReport():
-                self._usage = event.usage
-            case ResponseEnd():
-                self._end_events.append(event)
-                self._status = event.status or self._status
-                self._continuation = event.continuation or self._continuation
-                self._model = event.model or self._model
-            case ResponseFailed():
-                self._end_events.append(event)
-                self._error, self._status = event.error, event.status or self._status
-            case Notice():
-                pass
+        if (handler := self._HANDLERS.get(type(event))) is not None:
+            handler(self, event)
+
+    def _add_delta(self, event: PartDelta) -> None:
+        """Add the text of an open part."""
+        if (part := self._parts.get((event.candidate, event.index))) is not None:
+            part.add(event)
+
+    def _start_part(self, event: PartStart) -> None:
+        """Open a part."""
+        part = self._parts[event.candidate, event.index] = _OpenPart(event)
+        self._open_message(event.candidate, event.message).parts.append(part)
+
+    def _end_part(self, event: PartEnd) -> None:
+        """End an open part."""
+        if (part := self._parts.get((event.candidate, event.index))) is not None:
+            part.end = event
+
+    def _start_message(self, event: MessageStart) -> None:
+        """Open a message."""
+        self._messages[event.candidate, event.message] = _OpenMessage(event)
+
+    def _end_message(self, event: MessageEnd) -> None:
+        """End a message."""
+        self._open_message(event.candidate, event.message).end = event
+
+    def _start_response(self, event: ResponseStart) -> None:
+        """Set the fields that are known at the start."""
+        self._start, self._origin = event, event.origin
+        self._usage, self._status, self._continuation = event.usage, event.status, event.continuation
+
+    def _end_candidate(self, event: CandidateEnd) -> None:
+        """End a candidate."""
+        self._candidate_ends[event.candidate] = event
+
+    def _set_usage(self, event: UsageReport) -> None:
+        """Set the token usage."""
+        self._usage = event.usage
+
+    def _end_response(self, event: ResponseEnd) -> None:
+        """Set the fields that the end overrides."""
+        self._end_events.append(event)
+        self._status = event.status or self._status
+        self._continuation = event.continuation or self._continuation
+        self._model = event.model or self._model
+
+    def _fail_response(self, event: ResponseFailed) -> None:
+        """Set the error."""
+        self._end_events.append(event)
+        self._error, self._status = event.error, event.status or self._status
+
+    _HANDLERS: ClassVar[dict[type, Callable[["ResponseAccumulator", Any], None]]] = {
+        PartDelta: _add_delta,
+        PartStart: _start_part,
+        PartEnd: _end_part,
+        MessageStart: _start_message,
+        MessageEnd: _end_message,
+        ResponseStart: _start_response,
+        CandidateEnd: _end_candidate,
+        UsageReport: _set_usage,
+        ResponseEnd: _end_response,
+        ResponseFailed: _fail_response,
+    }
 
     def _open_message(self, candidate: int, message: int) -> _OpenMessage:
         """Return the message with this index, creating it if its start event is missing."""
@@ -317,8 +349,11 @@ def fold(events: Iterable[Event]) -> Response:
     return accumulator.response()
 
 
-def unfold(response: Response) -> Iterator[Event]:
-    """Yield the stream events that amount to a response, with one delta per text."""
+def unfold(response: Response, *, deltas: bool = True) -> Iterator[Event]:
+    """Yield the stream events that amount to a response, with one delta per text.
+
+    Without `deltas`, each part is complete at its start.
+    """
     yield ResponseStart(
         origin=response.origin,
         id=response.id,
@@ -346,14 +381,21 @@ def unfold(response: Response) -> Iterator[Event]:
                 at=message.at,
             )
             for part in message.parts:
-                yield from _unfold_part(part, index, number, candidate.index)
+                if deltas:
+                    yield from _unfold_part(part, index, number, candidate.index)
+                else:
+                    yield PartStart(index=index, part=part, message=number, candidate=candidate.index)
+                    if type(part) is not ToolCall or part.complete:
+                        yield PartEnd(index=index, candidate=candidate.index, final=part)
                 index += 1
             yield MessageEnd(candidate=candidate.index, message=number)
-        extras, wire_form = candidate.extras, candidate.wire_form
-        if candidate.stop is not None or extras or wire_form or not candidate.messages:
-            yield CandidateEnd(
-                candidate=candidate.index, stop=candidate.stop, extras=extras, wire_form=wire_form, at=candidate.at
-            )
+        yield CandidateEnd(
+            candidate=candidate.index,
+            stop=candidate.stop,
+            extras=candidate.extras,
+            wire_form=candidate.wire_form,
+            at=candidate.at,
+        )
     if response.error is not None:
         yield ResponseFailed(error=response.error, status=response.status)
         return

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError
-from toolwire.canonical.response import Response
 from toolwire.codec.encoding.fallbacks import apply_setting_changes
 from toolwire.codec.envelope import EnvelopeKey
 from toolwire.codec.host_profiles import OPENAI, PROFILES, HostProfile
@@ -17,10 +16,8 @@ from toolwire.codec.losses import UNLOCATED
 from toolwire.codec.wire.reader import decode_json, escape_pointer
 from toolwire.protocols import PROTOCOLS
 from toolwire.translation.history import has_envelopes, restore_envelopes
-from toolwire.translation.stages.call_ids import assign_call_ids
-from toolwire.translation.stages.envelopes import embed_envelopes
+from toolwire.translation.pipeline import adapt_response
 from toolwire.translation.stages.family import isolate_foreign_extras
-from toolwire.translation.stages.restore_calls import restore_calls
 from toolwire.translation.stream import StreamTranslator, TranslatedStream
 
 
@@ -246,23 +243,6 @@ def response_context(
     if reader is not writer:
         mapping.integer_schemas = decoded
     return ResponseContext(request=decoded, mapping=mapping)
-
-
-def adapt_response(response: Response, reader: Codec, writer: Codec, context: ResponseContext) -> Response:
-    """Prepare a decoded response for a client of the writer's protocol.
-
-    Calls get ids and the client's tool names. Envelopes, which the client echoes, hold what its protocol has no field
-    for.
-    """
-    prepared = (
-        response if reader is writer else assign_call_ids(isolate_foreign_extras(response, reader, writer), context)
-    )
-    return embed_envelopes(
-        restore_calls(prepared, context.mapping, writer.computer_use, reader.wire_names),
-        writer,
-        reader.wire_names,
-        context,
-    )
 
 
 def translate_stream(

@@ -16,10 +16,8 @@ from toolwire.canonical.events import (
     UsageReport,
 )
 from toolwire.canonical.response import Candidate, Response, Stop, Usage
-from toolwire.codec.encoding.computer import CANONICAL_ADAPTER
 from toolwire.codec.interface import Codec, ResponseContext
-from toolwire.translation.stages.call_ids import CallIdStage
-from toolwire.translation.stages.restore_calls import CallRestoreStage
+from toolwire.translation.pipeline import response_stages, run_stages
 
 
 class StreamProgress:
@@ -51,6 +49,12 @@ class StreamProgress:
         start, stops = self._start, sorted(self._stops.items())
         candidates = tuple([Candidate(index=index, stop=stop) for index, stop in stops])
         return Response(origin=start.origin, id=start.id, model=start.model, candidates=candidates, usage=self.usage)
+
+    def _observe_all(self, events: list[Event]) -> None:
+        """Update the summary from events; deltas do not change it."""
+        for event in events:
+            if type(event) is not PartDelta:
+                self._observe(event)
 
     def _observe(self, event: Any) -> None:
         """Update the summary from an event."""
@@ -93,8 +97,7 @@ class EventTranslator(StreamProgress):
         self._context = context
         self._redact = redact
         self._decoder = reader.stream_decoder(context)
-        self._call_ids = CallIdStage(context)
-        self._call_restore = CallRestoreStage(context.mapping, CANONICAL_ADAPTER, reader.wire_names)
+        self._stages = response_stages(reader, None, context)
 
     def feed(self, data: bytes) -> list[Event]:
         """Decode the next bytes to the events that they complete."""
@@ -132,10 +135,6 @@ class EventTranslator(StreamProgress):
         """Return the events after all stages."""
         if events and type(last := events[-1]) is ResponseFailed:
             events[-1] = self._redact(last)
-        if replacements := self._call_ids.replacements(events):
-            events = [replacements.get(id(event), event) for event in events]
-        events = list(self._call_restore.process(events))
-        for event in events:
-            if type(event) is not PartDelta:
-                self._observe(event)
+        events, _ = run_stages(self._stages, events)
+        self._observe_all(events)
         return events

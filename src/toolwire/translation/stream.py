@@ -25,12 +25,9 @@ from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.codec.losses import NO_EQUIVALENT, LossReport, SourcePath, foreign_extras, holds_constraint
 from toolwire.codec.wire.reader import escape_pointer
 from toolwire.translation.event_stream import StreamProgress
-from toolwire.translation.stages.call_ids import CallIdStage
+from toolwire.translation.pipeline import other_events, response_stages, run_stages
 from toolwire.translation.stages.envelopes import EnvelopeStage
-from toolwire.translation.stages.failures import FailureStage, without_error
-from toolwire.translation.stages.family import isolate_foreign_extras, share_extras
-from toolwire.translation.stages.logprobs import logprobs_stage
-from toolwire.translation.stages.restore_calls import CallRestoreStage
+from toolwire.translation.stages.failures import without_error
 
 _UNNAMED_FRAME = Raw(b"frame")
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -126,15 +123,10 @@ class StreamTranslator(StreamProgress):
         self._decoder = reader.stream_decoder(context)
         self._encoder = writer.stream_encoder(context)
         self._same_protocol = reader is writer
-        self._shares_extras = share_extras(reader, writer)
-        self._logprobs = logprobs_stage(reader.logprobs, writer.logprobs)
-        self._call_ids = None if reader is writer else CallIdStage(context)
-        self._failures = FailureStage(reader)
-        self._call_restore = CallRestoreStage(context.mapping, writer.computer_use, reader.wire_names)
+        self._stages = response_stages(reader, writer, context)
         self._transform = transform
         self._on_response = on_response
         self._redact = redact
-        self._envelopes = EnvelopeStage(writer, reader.wire_names, context)
         self._accumulator = ResponseAccumulator() if self._on_response is not None or not self._same_protocol else None
         self._frame_fields = None if self._same_protocol else FrameFieldLosses(writer.families)
         self._closed = False
@@ -213,8 +205,10 @@ class StreamTranslator(StreamProgress):
             report = writer.encode_response(without_failure, self._context).report
             if response.error is not None:
                 report.include(writer.encode_error(response.error).report, ("error",))
-        for path in self._envelopes.messages_without_id:
-            report.dropped(path, "id")
+        for stage in self._stages:
+            if isinstance(stage, EnvelopeStage):
+                for path in stage.messages_without_id:
+                    report.dropped(path, "id")
         if self._frame_fields is not None:
             self._frame_fields.report(response, report)
         return report.resolve(response, self._reader.wire_names)
@@ -227,44 +221,17 @@ class StreamTranslator(StreamProgress):
             events[-1] = self._redact(last)
         if self._transform is not None:
             events = self._transform(events)
-        events, non_trivial = self._run_stages(events)
+        events, others = run_stages(self._stages, events)
         if not self._same_protocol:
-            for event in non_trivial:
+            for event in others:
                 if type(event) is not PartDelta and holds_constraint(event, self._writer.families):
                     return self._refuse_constraint(events, events.index(event))
-        self._accumulate(events, non_trivial)
-        for event in non_trivial:
-            if type(event) is not PartDelta:
-                self._observe(event)
+        self._accumulate(events, others)
+        self._observe_all(others)
         out = self._encoder.encode(events)
         if (failure := self._encoder.failure) is not None and self.error is None:
             out += self._abort(ResponseFailed(error=failure, broken=True))
         return escape_line_separators(out)
-
-    def _run_stages(self, events: list[Event]) -> tuple[list[Event], list[Event]]:
-        """Return the events after all stages, and those among them that are not plain deltas."""
-        if self._shares_extras:
-            events = [
-                event
-                if type(event) is PartDelta and event.plain
-                else isolate_foreign_extras(event, self._reader, self._writer)
-                for event in events
-            ]
-        if self._logprobs is not None:
-            events = self._logprobs.process(events)
-        non_trivial = _non_trivial_events(events)
-        if non_trivial and self._call_ids is not None:
-            replacements = self._call_ids.replacements(non_trivial) | self._failures.replacements(non_trivial)
-            if replacements:
-                events = [replacements.get(id(event), event) for event in events]
-                non_trivial = _non_trivial_events(events)
-        restored = self._call_restore.process(events)
-        if not self._same_protocol:
-            restored = self._envelopes.process(restored)
-        if restored is not events:
-            events = restored if type(restored) is list else list(restored)
-            non_trivial = _non_trivial_events(events)
-        return events, non_trivial
 
     # ---- forwarding frames
 
@@ -299,14 +266,14 @@ class StreamTranslator(StreamProgress):
         if self._finished:
             return b"".join(map(self._forward_done_marker, frames.split(data)))
         events = self._decoder.feed(data)
-        non_trivial = _non_trivial_events(events)
-        if non_trivial and type(failure := non_trivial[-1]) is ResponseFailed:
+        others = other_events(events)
+        if others and type(failure := others[-1]) is ResponseFailed:
             valid_frames = self._frames_before_failure(frames.split(data), failure.error)
-            self._observe_forwarded(events[:-1], non_trivial[:-1])
+            self._observe_forwarded(events[:-1], others[:-1])
             return escape_line_separators(b"".join(valid_frames)) + self._end_with_failure(failure)
         if not data.isascii() and not _is_utf8(data):
             data = b"".join(map(_without_invalid_lines, frames.split(data)))
-        self._observe_forwarded(events, non_trivial)
+        self._observe_forwarded(events, others)
         if self._finished:
             data = self._forward_end(frames.split(data))
         elif not self._first_frames:
@@ -348,7 +315,7 @@ class StreamTranslator(StreamProgress):
                 return frames[:number]
         return frames
 
-    def _observe_forwarded(self, events: list[Event], non_trivial: list[Event]) -> None:
+    def _observe_forwarded(self, events: list[Event], others: list[Event]) -> None:
         """Record forwarded events for the summary, the losses, and an end that the gateway may have to encode."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
@@ -356,11 +323,9 @@ class StreamTranslator(StreamProgress):
             self._unencoded += events
             if len(self._unencoded) >= _MAX_UNENCODED:
                 self._encode_forwarded()
-        elif non_trivial and type(non_trivial[0]) is ResponseStart:
-            self._unencoded = non_trivial
-        for event in non_trivial:
-            if type(event) is not PartDelta:
-                self._observe(event)
+        elif others and type(others[0]) is ResponseStart:
+            self._unencoded = others
+        self._observe_all(others)
 
     def _forward_done_marker(self, frame: bytes) -> bytes:
         """Return a `[DONE]` marker after a complete response, and drop all other frames."""
@@ -377,7 +342,7 @@ class StreamTranslator(StreamProgress):
         events = self._decoder.close()
         if events and type(failure := events[-1]) is ResponseFailed:
             return out + self._end_with_failure(failure)
-        self._observe_forwarded(events, _non_trivial_events(events))
+        self._observe_forwarded(events, other_events(events))
         return out + self._writer.stream_end
 
     def _end_with_failure(self, failure: ResponseFailed) -> bytes:
@@ -400,20 +365,19 @@ class StreamTranslator(StreamProgress):
         if self._on_response is not None and self._accumulator is not None:
             self._on_response(self._accumulator.response())
 
-    def _accumulate(self, events: list[Event], non_trivial: list[Event]) -> None:
-        """Add events to the response that is being collected; `non_trivial` are those that are not plain deltas."""
+
+    def _accumulate(self, events: list[Event], others: list[Event]) -> None:
+        """Add events to the response that is being collected; `others` are those that are not plain deltas."""
         if self._accumulator is not None:
             self._accumulator.buffer(events)
-        if non_trivial and self._frame_fields is not None:
-            self._frame_fields.add_all(non_trivial)
+        if others and self._frame_fields is not None:
+            self._frame_fields.add_all(others)
 
     def _refuse_constraint(self, events: list[Event], index: int) -> bytes:
         """End the stream before the event at `index`, whose constraint (safety limit) the target can't express."""
         before, including = events[:index], events[: index + 1]
-        self._accumulate(including, _non_trivial_events(including))
-        for event in _non_trivial_events(before):
-            if type(event) is not PartDelta:
-                self._observe(event)
+        self._accumulate(including, other_events(including))
+        self._observe_all(other_events(before))
         return self._encoder.encode(before) + self._abort(ResponseFailed(error=self._constraint_error()))
 
     def _abort(self, failure: ResponseFailed) -> bytes:
@@ -430,11 +394,6 @@ class StreamTranslator(StreamProgress):
         report.report_foreign_extras(response, self._writer.families)
         constraints = [loss for loss in report.resolve(response, self._reader.wire_names) if loss.constraint]
         return ApiError(kind="invalid_request", message=str(LossyTranslationError(constraints, self._writer.name)))
-
-
-def _non_trivial_events(events: list[Event]) -> list[Event]:
-    """Return the few events that are not plain deltas (text added to a part, and nothing else)."""
-    return [event for event in events if type(event) is not PartDelta or not event.plain]
 
 
 def _without_invalid_lines(frame: bytes) -> bytes:

@@ -22,7 +22,7 @@ from toolwire.canonical.request import Request
 from toolwire.codec.encoding.computer import CANONICAL_ADAPTER, computer_tool, decode_computer_use
 from toolwire.codec.interface import ResponseContext, Route, Target
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation.stages.restore_calls import restore_calls
+from toolwire.translation.pipeline import adapt_response
 
 
 @pytest.mark.parametrize("upstream", [*COMPUTER_PROTOCOLS, CHAT])
@@ -38,7 +38,7 @@ def test_a_client_of_common_actions_works_with_every_vendor(upstream: str) -> No
     encoded = codec.encode_request(request, Target())
     body = json.dumps(computer_response(upstream, *COMPUTER_CALLS[upstream])).encode()
     response = codec.decode_response(body, ResponseContext(request=request, mapping=encoded.mapping))
-    restored = restore_calls(response, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names)
+    restored = adapt_response(response, codec, None, ResponseContext(mapping=encoded.mapping))
     (candidate,) = restored.candidates
     calls = [part for message in candidate.messages for part in message.parts if isinstance(part, ToolCall)]
     assert {call.name for call in calls} == {"computer"}
@@ -70,7 +70,7 @@ def test_a_client_of_common_actions_receives_and_acknowledges_safety_checks() ->
         ).encode(),
         ResponseContext(),
     )
-    (message,) = restore_calls(response, encoded.mapping, CANONICAL_ADAPTER, codec.wire_names).candidates[0].messages
+    (message,) = adapt_response(response, codec, None, ResponseContext(mapping=encoded.mapping)).candidates[0].messages
     (call,) = message.parts
     assert isinstance(call, ToolCall)
     assert json.loads(call.arguments)["checks"] == [PENDING_SAFETY_CHECK]

@@ -13,7 +13,6 @@ from tests.support.codecs import body_as_stream
 from toolwire.canonical.fold import unfold
 from toolwire.codec.interface import ResponseContext
 from toolwire.protocols import PROTOCOLS
-from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stream import StreamTranslator
 
 
@@ -133,6 +132,6 @@ def test_complete_response_streams_its_logprobs(source: str, target: str, answer
     reader, writer = PROTOCOLS[source], PROTOCOLS[target]
     translator = StreamTranslator(reader, writer, ResponseContext())
     response = reader.decode_response(json.dumps(answer).encode(), ResponseContext())
-    out = translator.translate_events(unfold(isolate_foreign_extras(response, reader, writer)))
+    out = translator.translate_events(unfold(response))
     assert json.dumps(TOKENS, separators=(",", ":")).encode() in out
     assert lost_logprobs(translator.losses) == []

@@ -13,8 +13,10 @@ from toolwire.canonical.content import Message, Part, Text, ToolCall
 from toolwire.canonical.events import Event, MessageEnd, MessageStart, PartDelta, PartEnd, PartStart, ResponseStart
 from toolwire.canonical.fold import fold, unfold
 from toolwire.canonical.response import Candidate, Response
-from toolwire.codec.interface import OriginalTool, ResponseMapping
-from toolwire.translation.stages.restore_calls import CallRestoreStage, FreeformInput, restore_calls, restore_part
+from toolwire.codec.interface import OriginalTool, ResponseContext, ResponseMapping
+from toolwire.protocols import PROTOCOLS
+from toolwire.translation.pipeline import adapt_response, run_stages
+from toolwire.translation.stages.restore_calls import CallRestoreStage, FreeformInput, restore_part
 
 MAPPING = ResponseMapping(
     tools={
@@ -52,15 +54,15 @@ def test_parts(part: Part, restored: Part) -> None:
     assert restore_part(part, MAPPING) == restored
     response = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(part,)),)),))
     expected = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(restored,)),)),))
-    assert restore_calls(response, MAPPING) == expected
-    assert fold(CallRestoreStage(MAPPING).process(list(unfold(response)))) == expected
+    gemini, context = PROTOCOLS["gemini"], ResponseContext(mapping=MAPPING)
+    assert adapt_response(response, gemini, gemini, context) == expected
+    stages = [CallRestoreStage(MAPPING)]
+    assert fold([item for event in unfold(response) for item in run_stages(stages, [event])[0]]) == expected
 
 
 def test_empty_mapping_changes_nothing() -> None:
     response = Response(origin="", candidates=(Candidate(messages=(Message(role="assistant", parts=(call("f"),)),)),))
-    events = list(unfold(response))
-    assert restore_calls(response, ResponseMapping()) is response
-    assert CallRestoreStage(ResponseMapping()).process(events) is events
+    assert not CallRestoreStage(ResponseMapping()).applies(response)
 
 
 # ---- freeform text in JSON
@@ -182,14 +184,15 @@ def test_stream_and_complete_response_restore_the_same(
     start = call(name, pieces.pop(0) if at_start else "")
     events = stream(start, pieces)
     response = fold(events)
-    restored = fold(CallRestoreStage(MAPPING).process(events))
+    restored = fold(run_stages([CallRestoreStage(MAPPING)], events)[0])
     try:
         json.loads(written)
     except ValueError:
         # Truncated JSON, or text after its end, cannot be compared: the stream has already sent part of it.
         if written.lstrip().startswith("{"):
             return
-    assert restored == restore_calls(response, MAPPING)
+    gemini, context = PROTOCOLS["gemini"], ResponseContext(mapping=MAPPING)
+    assert restored == adapt_response(response, gemini, gemini, context)
 
 
 def test_parts_and_candidates_are_kept_apart() -> None:
@@ -202,7 +205,7 @@ def test_parts_and_candidates_are_kept_apart() -> None:
             piece = ['{"input":', f'"{text}\\', 'n"}'][step]
             events.append(PartDelta(candidate=candidate, index=index, text=piece))
     events += [PartEnd(candidate=candidate, index=index) for candidate, index in texts]
-    response = fold(CallRestoreStage(MAPPING).process(events))
+    response = fold(run_stages([CallRestoreStage(MAPPING)], events)[0])
     calls = [[part for message in candidate.messages for part in message.parts] for candidate in response.candidates]
     restored = {text: call("patch", f"{text}\n", shape="freeform") for text in "abc"}
     assert calls == [[restored["a"], restored["b"]], [restored["c"]]]
@@ -210,12 +213,13 @@ def test_parts_and_candidates_are_kept_apart() -> None:
 
 def test_native_freeform_input_passes_unchanged() -> None:
     events = stream(call("a_b_0123", shape="freeform"), ['{"input":', '"a"}'])
-    restored = list(CallRestoreStage(MAPPING).process(events))
+    restored = run_stages([CallRestoreStage(MAPPING)], events)[0]
     assert restored[2] == PartStart(index=0, part=call("a.b", shape="freeform"))
     assert restored[3:] == events[3:]
 
 
 def test_final_part_is_restored() -> None:
     final = call("patch", '{"input":"a"}')
-    events = list(CallRestoreStage(MAPPING).process(stream(call("patch", ""), ['{"input"', ':"a"}'], final)))
+    streamed = stream(call("patch", ""), ['{"input"', ':"a"}'], final)
+    events, _ = run_stages([CallRestoreStage(MAPPING)], streamed)
     assert events[-2] == PartEnd(index=0, final=call("patch", "a", shape="freeform"))

@@ -6,7 +6,10 @@ from toolwire.canonical.content import Message, Reasoning, ReasoningText, Signat
 from toolwire.canonical.events import PartDelta
 from toolwire.canonical.fold import fold, unfold
 from toolwire.canonical.response import Candidate, Response, Stop
+from toolwire.codec.interface import ResponseContext
+from toolwire.protocols import PROTOCOLS
 from toolwire.translation.history import reinsert_turn
+from toolwire.translation.pipeline import adapt_response, run_stages
 from toolwire.translation.stages.withheld import WithheldSignatures
 
 SIGNATURE = Signature(issuer="google", data="abc", kind="signature")
@@ -25,8 +28,9 @@ RESPONSE = Response(
 
 def test_signatures_are_withheld_from_bodies_and_streams() -> None:
     from_body, from_stream = WithheldSignatures(), WithheldSignatures()
-    body = from_body.process_response(RESPONSE)
-    streamed_response = fold(from_stream.process(unfold(RESPONSE)))
+    gemini, chat = PROTOCOLS["gemini"], PROTOCOLS["openai-chat"]
+    body = adapt_response(RESPONSE, gemini, chat, ResponseContext(withheld=from_body))
+    streamed_response = fold([item for event in unfold(RESPONSE) for item in run_stages([from_stream], [event])[0]])
     for response in (body, streamed_response):
         assert [part.signature for part in response.candidates[0].messages[0].parts] == [None] * 3  # type: ignore[union-attr]
     for withheld in (from_body, from_stream):
@@ -39,15 +43,15 @@ def test_response_without_signatures_is_unchanged() -> None:
         origin="gemini", candidates=(Candidate(messages=(Message(role="assistant", parts=(Text(text="Hi"),)),)),)
     )
     withheld = WithheldSignatures()
-    assert withheld.process_response(plain) is plain
+    assert not withheld.applies(plain)
     events = list(unfold(plain))
-    assert withheld.process(events) is events
+    assert run_stages([withheld], events)[0] is events
     assert not withheld.has_signatures
 
 
 def test_signature_delta_is_withheld() -> None:
     withheld = WithheldSignatures()
-    (event,) = withheld.process([PartDelta(index=0, signature=SIGNATURE)])
+    (event,), _ = run_stages([withheld], [PartDelta(index=0, signature=SIGNATURE)])
     assert event == PartDelta(index=0)
     assert withheld.has_signatures
 

@@ -30,10 +30,10 @@ from toolwire.gateway.exchange.sender import UpstreamRequest, can_fail_over, cla
 from toolwire.gateway.limits import SMALL_BODY, StreamBudget, is_heavy_body
 from toolwire.gateway.rounds.continuation import GatewayToolLoop, continuation_request, is_paused, merge_responses
 from toolwire.gateway.state.background_jobs import BackgroundJob
-from toolwire.translation.body import adapt_response, body_bytes, raise_for_losses
+from toolwire.translation.body import body_bytes, raise_for_losses
 from toolwire.translation.event_stream import EventTranslator
+from toolwire.translation.pipeline import adapt_response
 from toolwire.translation.stages.failures import find_defect, response_error
-from toolwire.translation.stages.family import isolate_foreign_extras
 from toolwire.translation.stream import StreamTranslator
 from toolwire.upstream.transport import TransportError, UpstreamResponse
 
@@ -338,7 +338,7 @@ async def _stream_from_body(
         raise RequestRejected(response.error, attempt=classify_error(response.error))
     if isinstance(upstream_request.rounds, GatewayToolLoop):
         response = await _complete_rounds(exchange, response)
-    events = unfold(isolate_foreign_extras(response, upstream_request.codec, exchange.client_request.codec))
+    events = unfold(response)
     return StreamingResponse(exchange, None, translator, translator.translate_events(events))
 
 

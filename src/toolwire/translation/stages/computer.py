@@ -4,14 +4,23 @@ Settings that the client's format lacks stay with the call as extras, so that th
 lacks stays as a constraint, so that the response is refused.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import ComputerUse, Message, Part, ToolCall
-from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
+from toolwire.canonical.content import ComputerUse, Part, ToolCall
+from toolwire.canonical.events import (
+    Event,
+    MessageEnd,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ResponseEnd,
+    ResponseFailed,
+)
 from toolwire.canonical.node import Extras
+from toolwire.canonical.response import Response
 from toolwire.codec.encoding.computer import (
     ActionEncodingState,
     ComputerUseAdapter,
@@ -21,28 +30,14 @@ from toolwire.codec.encoding.computer import (
     encode_arguments,
     split_call_id,
 )
-from toolwire.codec.losses import REWORDED, WireNames, with_source_positions
+from toolwire.codec.losses import REWORDED, WireNames
 
 _ARGUMENTS_NAME = ":name:arguments="
 _PRESENT = Raw(b"true")
+_PartKey = tuple[int, int]
 
 
-def adapt_message(
-    message: Message, screen: ScreenContext, adapter: ComputerUseAdapter, wire_names: WireNames
-) -> Message:
-    """Return a message with its computer calls in the client's format."""
-    state = ActionEncodingState(screen.size, screen.point)
-    adapted = [adapt_call(part, screen, adapter, state) for part in message.parts]
-    if all(calls is None for calls in adapted):
-        return message
-    positioned = with_source_positions(message, wire_names).parts
-    parts: list[Part] = []
-    for part, calls in zip(positioned, adapted, strict=True):
-        parts += [part] if calls is None else [replace(call, at=part.at) for call in calls]
-    return replace(message, parts=tuple(parts))
-
-
-def adapt_call(
+def _adapt_call(
     part: Part, screen: ScreenContext, adapter: ComputerUseAdapter, state: ActionEncodingState
 ) -> list[ToolCall] | None:
     """Return the client's calls for a computer call, or None for any other part.
@@ -107,9 +102,10 @@ def _without_safety_checks(extras: dict[str, Raw]) -> dict[str, Raw]:
 
 
 class ComputerStage:
-    """Converts computer calls in a stream.
+    """Converts computer calls.
 
-    A call is buffered until it is complete. Parts are renumbered, since one call may become several.
+    A call is buffered until it is complete. Parts are renumbered, since one call may become several; those after it
+    get their source position (`at`), so that losses still point there.
     """
 
     def __init__(self, screen: ScreenContext, adapter: ComputerUseAdapter, wire_names: WireNames) -> None:
@@ -117,44 +113,82 @@ class ComputerStage:
         self._adapter = adapter
         self._parts_pointer = wire_names.get("Message.parts", "/parts")
         self._state = ActionEncodingState(screen.size, screen.point)
-        self._buffered: dict[tuple[int, int], list[PartStart | PartDelta]] = {}
-        self._indexes: dict[tuple[int, int], int] = {}
+        self._buffered: dict[_PartKey, tuple[PartStart, list[PartDelta]]] = {}
+        self._indexes: dict[_PartKey, int] = {}
         self._counts: dict[int, int] = {}
-        self._part_counts: dict[tuple[int, int], int] = {}
+        self._part_counts: dict[_PartKey, int] = {}
+        self._positions: dict[_PartKey, str] = {}
 
-    def process(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events with converted computer calls."""
+    def applies(self, response: Response) -> bool:
+        """Return whether a call may be a computer call."""
+        return any(
+            type(part) is ToolCall and _may_be_computer_call(part, self._screen)
+            for candidate in response.candidates
+            for message in candidate.messages
+            for part in message.parts
+        )
+
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+        """Return the events with converted computer calls."""
+        processed: list[Event] = []
         for event in events:
             if isinstance(event, PartStart):
-                key = (event.candidate, event.message)
-                position = self._part_counts.get(key, 0)
-                self._part_counts[key] = position + 1
-                if isinstance(event.part, ToolCall) and _may_be_computer_call(event.part, self._screen):
-                    at = event.part.at if event.part.at is not None else f"{self._parts_pointer}/{position}"
-                    self._buffered[event.candidate, event.index] = [replace(event, part=replace(event.part, at=at))]
-                    continue
-                yield self._renumber(event)
+                processed += self._start_part(event)
             elif isinstance(event, PartDelta | PartEnd):
-                yield from self._process_part_event(event)
+                processed += self._process_part_event(event)
             else:
-                yield event
+                if self._buffered and isinstance(event, MessageEnd | ResponseEnd | ResponseFailed):
+                    processed += self._flush_incomplete_calls(event)
+                processed.append(event)
+        return processed
+
+    def _start_part(self, event: PartStart) -> Iterator[Event]:
+        """Yield the start of a part with its new index; a call that may be a computer call is buffered."""
+        key, message = (event.candidate, event.index), (event.candidate, event.message)
+        position = self._part_counts.get(message, 0)
+        self._part_counts[message] = position + 1
+        is_computer_call = isinstance(event.part, ToolCall) and _may_be_computer_call(event.part, self._screen)
+        if is_computer_call or event.index != self._counts.get(event.candidate, 0):
+            at = event.part.at if event.part.at is not None else f"{self._parts_pointer}/{position}"
+            self._positions[key] = at
+            event = replace(event, part=replace(event.part, at=at))
+        if is_computer_call:
+            self._buffered[key] = event, []
+        else:
+            yield self._renumber(event)
 
     def _process_part_event(self, event: PartDelta | PartEnd) -> Iterator[Event]:
         """Buffer an event of a computer call, or pass it on with its new index."""
         key = (event.candidate, event.index)
         if (buffered := self._buffered.get(key)) is None:
-            yield replace(event, index=self._indexes.get(key, event.index))
+            index = self._indexes.get(key, event.index)
+            if isinstance(event, PartEnd) and event.final is not None and (at := self._positions.get(key)) is not None:
+                event = replace(event, final=replace(event.final, at=at))
+            yield event if index == event.index else replace(event, index=index)
         elif isinstance(event, PartDelta):
-            buffered.append(event)
+            buffered[1].append(event)
         else:
             del self._buffered[key]
-            yield from self._adapt_complete_call(buffered, event)
+            yield from self._adapt_complete_call(*buffered, event)
+
+    def _flush_incomplete_calls(self, event: MessageEnd | ResponseEnd | ResponseFailed) -> Iterator[Event]:
+        """Yield the events of calls that did not end within their message or response, unconverted."""
+        for key, (start, deltas) in list(self._buffered.items()):
+            message = (start.candidate, start.message)
+            if not isinstance(event, MessageEnd) or message == (event.candidate, event.message):
+                del self._buffered[key]
+                yield from self._pass_on(start, deltas)
+
+    def _pass_on(self, start: PartStart, deltas: list[PartDelta]) -> Iterator[Event]:
+        """Yield the buffered events of a call that is not converted, with its new index."""
+        yield (first := self._renumber(start))
+        yield from (replace(delta, index=first.index) for delta in deltas)
 
     def _renumber(self, event: PartStart) -> PartStart:
         """Return the start of a part with the next free index."""
         index = self._next_index(event.candidate)
         self._indexes[event.candidate, event.index] = index
-        return replace(event, index=index)
+        return event if index == event.index else replace(event, index=index)
 
     def _next_index(self, candidate: int) -> int:
         """Return the next free part index of a candidate."""
@@ -162,25 +196,19 @@ class ComputerStage:
         self._counts[candidate] = number + 1
         return number
 
-    def _adapt_complete_call(self, buffered: list[PartStart | PartDelta], end: PartEnd) -> Iterator[Event]:
+    def _adapt_complete_call(self, start: PartStart, deltas: list[PartDelta], end: PartEnd) -> Iterator[Event]:
         """Yield the events of a complete call in the client's format."""
-        start = buffered[0]
-        if not isinstance(start, PartStart) or not isinstance(start.part, ToolCall):
-            raise TypeError("the first buffered event of a call must be its start")
-        text = "".join(item.text for item in buffered[1:] if isinstance(item, PartDelta))
-        call = replace(start.part, arguments=start.part.arguments + text)
-        if isinstance(end.final, ToolCall):
-            call = replace(end.final, at=start.part.at, id=call.id)
-        calls = adapt_call(call, self._screen, self._adapter, self._state)
+        call = end.final if end.final is not None else start.part
+        if end.final is None and isinstance(call, ToolCall):
+            call = replace(call, arguments=call.arguments + "".join(delta.text for delta in deltas))
+        calls = _adapt_call(replace(call, at=start.part.at), self._screen, self._adapter, self._state)
         if calls is None:
-            first = self._renumber(start)
-            yield first
-            yield from (replace(item, index=first.index) for item in buffered[1:])
-            yield replace(end, index=first.index)
+            yield from self._pass_on(start, deltas)
+            yield from self._process_part_event(end)
             return
         for item in calls:
             index = self._next_index(end.candidate)
-            positioned = replace(item, at=call.at)
+            positioned = replace(item, at=start.part.at)
             yield replace(start, index=index, part=replace(positioned, arguments=""))
             yield PartDelta(index=index, text=item.arguments, candidate=end.candidate)
             yield PartEnd(index=index, candidate=end.candidate, final=positioned)

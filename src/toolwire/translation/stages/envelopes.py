@@ -9,7 +9,7 @@ Inserted parts shift those after them, which therefore get their source position
 there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from toolwire.canonical.events import (
     ResponseFailed,
     ResponseStart,
 )
-from toolwire.canonical.fold import PartAccumulator, fold, unfold
+from toolwire.canonical.fold import PartAccumulator
 from toolwire.canonical.response import Response
 from toolwire.codec.envelope import EnvelopeField, EnvelopeKey, EnvelopePayload
 from toolwire.codec.interface import Codec, ResponseContext
@@ -66,26 +66,6 @@ class ResponseEnvelopes:
             self._history_digest,
         )
         return self.field.encode(envelope)
-
-
-def embed_envelopes(response: Response, writer: Codec, wire_names: WireNames, context: ResponseContext) -> Response:
-    """Return the response with envelopes that hold what the client's protocol has no field for.
-
-    An envelope is a signed container that the client echoes. `wire_names` are those of the source protocol.
-    """
-    if context.withheld is not None:
-        return context.withheld.process_response(response)
-    if context.envelope_key is None or writer.envelope_field is None or response.origin == writer.name:
-        return response
-    if not _has_signatures(response):
-        return response
-    folded = fold(EnvelopeStage(writer, wire_names, context).process(unfold(response)))
-    messages = {candidate.index: candidate.messages for candidate in folded.candidates}
-    candidates = [
-        replace(candidate, messages=messages.get(candidate.index, candidate.messages))
-        for candidate in response.candidates
-    ]
-    return replace(response, candidates=tuple(candidates))
 
 
 def _has_signatures(response: Response) -> bool:
@@ -152,30 +132,16 @@ class EnvelopeStage:
         self._restored_ids: dict[_PartKey, str] = {}
         self._messages_without_start_id: set[_PartKey] = set()
 
-    def process(self, events: Iterable[Event]) -> Iterable[Event]:
-        """Return the events with vendor signatures sealed in envelopes, or withheld if the client can't echo any.
+    def applies(self, response: Response) -> bool:
+        """Return whether the response is of another protocol, and has signatures or reasoning to put in envelopes."""
+        return response.origin != self._writer.name and _has_signatures(response)
 
-        The events are unchanged if envelopes are off.
-        """
-        if self._context.withheld is not None:
-            return self._context.withheld.process(events)
-        envelope_key = self._context.envelope_key
-        return (
-            events
-            if envelope_key is None or self._writer.envelope_field is None
-            else self._process_all(events, envelope_key)
-        )
-
-    def _process_all(self, events: Iterable[Event], envelope_key: EnvelopeKey) -> list[Event]:
-        """Return the events with envelopes inserted, with a fast path for plain deltas."""
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+        """Return the events with vendor signatures sealed in envelopes."""
         processed: list[Event] = []
         for event in events:
-            if (
-                type(event) is ResponseStart
-                and event.origin != self._writer.name
-                and self._writer.envelope_field is not None
-            ):
-                self._envelopes = ResponseEnvelopes(self._writer.envelope_field, envelope_key, self._context)
+            if type(event) is ResponseStart:
+                self._envelopes = self._new_envelopes(event)
             if self._envelopes is None:
                 processed.append(event)
             elif type(event) is not PartDelta or self._message_start is not None or self._signed_text is not None:
@@ -187,6 +153,13 @@ class EnvelopeStage:
                     state.characters += len(event.text)
                 processed.append(event)
         return processed
+
+    def _new_envelopes(self, start: ResponseStart) -> ResponseEnvelopes | None:
+        """Return the envelopes of a response that starts; None if it is of the client's own protocol."""
+        field, envelope_key = self._writer.envelope_field, self._context.envelope_key
+        if start.origin == self._writer.name or field is None or envelope_key is None:
+            return None
+        return ResponseEnvelopes(field, envelope_key, self._context)
 
     def _process_event(self, event: Event, envelopes: ResponseEnvelopes) -> Iterator[Event]:
         """Yield the events that replace one event."""

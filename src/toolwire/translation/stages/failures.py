@@ -13,23 +13,31 @@ from toolwire.codec.interface import Codec
 
 
 class FailureStage:
-    """Detects failed and unusable responses in the events of a stream."""
+    """Ends a stream with an error if its response failed, or if no client can use it.
+
+    It does not apply to a complete response, whose failure the target's body can often express.
+    """
 
     def __init__(self, reader: Codec) -> None:
         self._reader = reader
         self._candidate_ends: dict[int, CandidateEnd] = {}
         self._has_parts = False
 
-    def replacements(self, events: Iterable[Event]) -> dict[int, Event]:
-        """Return the failure that replaces the end event, keyed as in `CallIdStage.replacements`."""
-        for event in events:
+    def applies(self, response: Response) -> bool:
+        """Return False: see the class."""
+        return False
+
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+        """Return the events with the failure in place of the end event."""
+        for event in others:
             if type(event) is PartStart:
                 self._has_parts = True
             elif type(event) is CandidateEnd:
                 self._candidate_ends[event.candidate] = event
             elif type(event) is ResponseEnd and (error := self._error_at_end(event)) is not None:
-                return {id(event): ResponseFailed(error=error, status=event.status, extras=event.extras)}
-        return {}
+                failure = ResponseFailed(error=error, status=event.status, extras=event.extras)
+                return [failure if item is event else item for item in events]
+        return events
 
     def _error_at_end(self, event: ResponseEnd) -> ApiError | None:
         """Return the error of a stream that ended empty, or with a failed stop reason; None if it succeeded."""

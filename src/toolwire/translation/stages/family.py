@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from toolwire.canonical.content import OpaquePart
+from toolwire.canonical.events import Event, PartDelta
 from toolwire.canonical.node import Extras, Node
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import Codec, SharedExtra
 from toolwire.codec.losses import node_fields
-from toolwire.translation.stages.logprobs import move_logprobs
 
 N = TypeVar("N", bound=Node)
 
@@ -30,25 +30,41 @@ def share_extras(reader: Codec, writer: Codec) -> bool:
 
     That is so if both belong to one family or one vendor.
     """
-    shared = reader.vendor_extras.keys() & writer.vendor_extras.keys() - {"Request"}
-    return is_same_family(reader, writer) or (reader is not writer and bool(shared))
+    if reader is writer:
+        return False
+    return is_same_family(reader, writer) or ("Response" in reader.vendor_extras and "Response" in writer.vendor_extras)
 
 
 def isolate_foreign_extras(root: N, reader: Codec, writer: Codec) -> N:
     """Prepare the extras (non-canonical wire fields) of a decoded value for a writer of another protocol.
 
     Extras that the writer knows get its names. Within a protocol family, those that it does not know move to a separate
-    family, so that they are reported as losses. Log probabilities move to the writer's layout.
+    family, so that they are reported as losses.
     """
-    isolated: Any = root
     if is_same_family(reader, writer):
-        isolated = _FamilyIsolation(reader, writer).isolate(root)
-    elif reader is not writer:
-        isolated = _map_vendor_extras(root, reader, writer)
-    if type(isolated) is Response and (source := reader.logprobs) and (target := writer.logprobs):
-        isolated = move_logprobs(isolated, source, target)
-    result: N = isolated
-    return result
+        isolated: N = _FamilyIsolation(reader, writer).isolate(root)
+        return isolated
+    return root if reader is writer else _map_vendor_extras(root, reader, writer)
+
+
+class FamilyStage:
+    """Prepares the extras of single events for a writer of the same family or vendor."""
+
+    def __init__(self, reader: Codec, writer: Codec) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def applies(self, response: Response) -> bool:
+        """Return False: a complete response is one value, whose messages can have more extras than a stream's."""
+        return False
+
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+        """Return the events with prepared extras."""
+        reader, writer = self._reader, self._writer
+        return [
+            event if type(event) is PartDelta and event.plain else isolate_foreign_extras(event, reader, writer)
+            for event in events
+        ]
 
 
 def _map_vendor_extras(node: N, reader: Codec, writer: Codec) -> N:

@@ -3,31 +3,21 @@
 In a stream they are passed on as they arrive, and once more, complete, at the end.
 """
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Text
+from toolwire.canonical.content import Text
 from toolwire.canonical.events import CandidateEnd, Event, Notice, PartDelta, PartEnd, PartStart
 from toolwire.canonical.fold import PartAccumulator
 from toolwire.canonical.node import Node
-from toolwire.canonical.response import Candidate, Response
+from toolwire.canonical.response import Response
 from toolwire.codec.interface import LogprobsLayout, TokenLogprobs
 
 N = TypeVar("N", bound=Node)
 LOGPROBS_KEY = "logprobs"
 _CHOICE_NOTICE = "choice:"
 """Prefix of the kind of a notice about a candidate, before its index."""
-
-
-def move_logprobs(response: Response, source: LogprobsLayout, target: LogprobsLayout) -> Response:
-    """Return the response with log probabilities in the layout of the target."""
-    if source.per_text == target.per_text:
-        return response
-    move = _move_to_text if target.per_text else _move_to_candidate
-    candidates = tuple([move(after, source, target) for after in response.candidates])
-    unchanged = all(after is before for after, before in zip(candidates, response.candidates, strict=True))
-    return response if unchanged else replace(response, candidates=candidates)
 
 
 def _read_logprobs(node: Node, layout: LogprobsLayout) -> TokenLogprobs | None:
@@ -50,38 +40,6 @@ def _with_logprobs(node: N, tokens: TokenLogprobs, layout: LogprobsLayout) -> N:
     return replace(node, extras=extras)
 
 
-def _move_to_text(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
-    """Return the candidate with its log probabilities moved to its only text.
-
-    With several texts they stay, since the owner of a token is unknown.
-    """
-    tokens = _read_logprobs(candidate, source)
-    if not tokens or sum(isinstance(part, Text) for message in candidate.messages for part in message.parts) != 1:
-        return candidate
-
-    def move(message: Message) -> Message:
-        """Return the message with the log probabilities on its text."""
-        parts = [_with_logprobs(part, tokens, target) if isinstance(part, Text) else part for part in message.parts]
-        return replace(message, parts=tuple(parts))
-
-    return replace(_without_logprobs(candidate, source), messages=tuple(map(move, candidate.messages)))
-
-
-def _move_to_candidate(candidate: Candidate, source: LogprobsLayout, target: LogprobsLayout) -> Candidate:
-    """Move the log probabilities of all texts to the candidate."""
-    collected: TokenLogprobs = []
-
-    def strip(part: Any) -> Any:
-        """Return a text without its log probabilities, which are collected for the candidate."""
-        if not isinstance(part, Text) or not (tokens := _read_logprobs(part, source)):
-            return part
-        collected.extend(tokens)
-        return _without_logprobs(part, source)
-
-    messages = tuple([replace(message, parts=tuple(map(strip, message.parts))) for message in candidate.messages])
-    return _with_logprobs(replace(candidate, messages=messages), collected, target) if collected else candidate
-
-
 class _OpenText:
     """A text that is still growing."""
 
@@ -92,32 +50,48 @@ class _OpenText:
 
 
 class LogprobsStage:
-    """Moves log probabilities in the events of a stream."""
+    """Moves log probabilities between candidates and texts.
+
+    They move to a text only if it is the only one of its candidate; else the owner of a token is unknown.
+    """
 
     def __init__(self, source: LogprobsLayout, target: LogprobsLayout) -> None:
         self._source = source
         self._target = target
         self._texts: dict[tuple[int, int], _OpenText] = {}
+        self._text_counts: dict[int, int] = {}
         self._tokens: dict[int, TokenLogprobs] = {}
 
-    def process(self, events: list[Event]) -> list[Event]:
+    def applies(self, response: Response) -> bool:
+        """Return whether the response has log probabilities."""
+        if not self._source.per_text:
+            return any(_read_logprobs(candidate, self._source) for candidate in response.candidates)
+        return any(
+            type(part) is Text and _read_logprobs(part, self._source)
+            for candidate in response.candidates
+            for message in candidate.messages
+            for part in message.parts
+        )
+
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
         """Return the events with log probabilities in the target's layout."""
         move, texts = (self._move_to_text, self._texts) if self._target.per_text else (self._move_to_candidate, {})
         processed: list[Event] = []
         for event in events:
             if type(event) is not PartDelta or not event.plain:
-                processed += move(event)
+                processed += move(event, processed)
                 continue
             if (text := texts.get((event.candidate, event.index))) is not None:
                 text.accumulator.text.append(event.text)
             processed.append(event)
         return processed
 
-    def _move_to_text(self, event: Event) -> tuple[Event, ...]:
+    def _move_to_text(self, event: Event, processed: list[Event]) -> tuple[Event, ...]:
         """Return the events that replace an event, for targets with log probabilities on texts."""
         match event:
             case PartStart(part=Text()):
                 self._texts[event.candidate, event.index] = _OpenText(event)
+                self._text_counts[event.candidate] = self._text_counts.get(event.candidate, 0) + 1
             case PartDelta() if (text := self._texts.get((event.candidate, event.index))) is not None:
                 text.accumulator.add(event)
                 if tokens := _read_logprobs(event, self._source):
@@ -133,9 +107,23 @@ class LogprobsStage:
                     final = text.accumulator.apply(text.start.part) if event.final is None else event.final
                     return (replace(event, final=_with_logprobs(final, text.tokens, self._target)),)
             case CandidateEnd() if tokens := _read_logprobs(event, self._source):
-                if len(tokens) == len(self._tokens.get(event.candidate, ())):
+                sent = len(self._tokens.get(event.candidate, ()))
+                if len(tokens) == sent or (not sent and self._attach_to_text(event.candidate, tokens, processed)):
                     return (_without_logprobs(event, self._source),)
         return (event,)
+
+    def _attach_to_text(self, candidate: int, tokens: TokenLogprobs, processed: list[Event]) -> bool:
+        """Attach tokens that only the end of a candidate has to its only text; return whether that was possible.
+
+        A complete response has them there, and all its events come at once.
+        """
+        if self._text_counts.get(candidate) != 1:
+            return False
+        for position, event in enumerate(processed):
+            if type(event) is PartEnd and event.candidate == candidate and isinstance(event.final, Text):
+                processed[position] = replace(event, final=_with_logprobs(event.final, tokens, self._target))
+                return True
+        return False
 
     def _append_tokens(self, delta: PartDelta, text: _OpenText, tokens: TokenLogprobs) -> PartDelta:
         """Attach tokens to a delta, and collect them for the end of the text."""
@@ -143,9 +131,11 @@ class LogprobsStage:
         self._tokens.setdefault(delta.candidate, []).extend(tokens)
         return _with_logprobs(delta, tokens, self._target)
 
-    def _move_to_candidate(self, event: Event) -> tuple[Event, ...]:
+    def _move_to_candidate(self, event: Event, _processed: list[Event]) -> tuple[Event, ...]:
         """Return the events that replace an event, for targets with log probabilities on candidates."""
         match event:
+            case PartStart(part=Text() as part) if _read_logprobs(part, self._source):
+                return (replace(event, part=_without_logprobs(part, self._source)),)
             case PartEnd(final=Text() as final) if tokens := _read_logprobs(final, self._source):
                 self._tokens.setdefault(event.candidate, []).extend(tokens)
                 delta = PartDelta(index=event.index, candidate=event.candidate)

@@ -1,24 +1,21 @@
 """Restore calls to the tools that the client declared: names, freeform text, omitted properties and integers."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Part, ToolCall
-from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
+from toolwire.canonical.content import Part, ToolCall
+from toolwire.canonical.events import Event, MessageEnd, PartDelta, PartEnd, PartStart
 from toolwire.canonical.fold import TextPieces
-from toolwire.canonical.response import Candidate, Response
-from toolwire.codec.encoding.computer import ComputerUseAdapter, ScreenContext
+from toolwire.canonical.response import Response
 from toolwire.codec.encoding.tools import INPUT_PARAMETER, unwrap_freeform_input
 from toolwire.codec.interface import ResponseMapping
-from toolwire.codec.losses import WireNames
 from toolwire.codec.schema.references import References
 from toolwire.codec.wire.reader import decode_json
-from toolwire.translation.stages.computer import ComputerStage, adapt_message
 from toolwire.translation.stages.integers import IntegerArguments, integer_schema, may_need_integers, with_integers
 
 LIMIT_VISITED_SCHEMAS = 10_000
@@ -94,62 +91,6 @@ def _list_or_empty(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-NO_WIRE_NAMES: WireNames = {}
-
-
-def restore_calls(
-    response: Response,
-    mapping: ResponseMapping,
-    adapter: ComputerUseAdapter | None = None,
-    wire_names: WireNames = NO_WIRE_NAMES,
-) -> Response:
-    """Return the response with its calls naming the tools that the client declared, with their kind of arguments.
-
-    `adapter` and `wire_names` serve to convert computer calls to the client's format.
-    """
-    if mapping.computer_use is not None and adapter is not None:
-        response = _adapt_computer_calls(response, mapping.computer_use, adapter, wire_names)
-    if not mapping.tools and (mapping.integer_schemas is None or not _may_have_integral_floats(response)):
-        return response
-    return replace(
-        response, candidates=tuple(_restore_candidate(candidate, mapping) for candidate in response.candidates)
-    )
-
-
-def _adapt_computer_calls(
-    response: Response, screen: ScreenContext, adapter: ComputerUseAdapter, wire_names: WireNames
-) -> Response:
-    """Return the response with computer calls in the client's format."""
-
-    def adapt(candidate: Candidate) -> Candidate:
-        """Return the candidate with its computer calls in the client's format."""
-        messages = tuple(adapt_message(message, screen, adapter, wire_names) for message in candidate.messages)
-        return candidate if messages == candidate.messages else replace(candidate, messages=messages, plain=False)
-
-    candidates = tuple(map(adapt, response.candidates))
-    return response if candidates == response.candidates else replace(response, candidates=candidates, plain=False)
-
-
-def _may_have_integral_floats(response: Response) -> bool:
-    """Return whether the arguments of a call may contain a float such as `1.0` where the tool wants an integer."""
-    for candidate in response.candidates:
-        for message in candidate.messages:
-            for part in message.parts:
-                if type(part) is ToolCall and may_need_integers(part.arguments):
-                    return True
-    return False
-
-
-def _restore_candidate(candidate: Candidate, mapping: ResponseMapping) -> Candidate:
-    """Return the candidate with its calls naming the client's tools."""
-    return replace(candidate, messages=tuple(_restore_message(message, mapping) for message in candidate.messages))
-
-
-def _restore_message(message: Message, mapping: ResponseMapping) -> Message:
-    """Return the message with its calls naming the client's tools."""
-    return replace(message, parts=tuple(restore_part(part, mapping) for part in message.parts))
-
-
 def restore_part(part: Part, mapping: ResponseMapping) -> Part:
     """Return a call under the name and kind of the client's tool; other parts are unchanged."""
     return _restore_call(part, mapping) if isinstance(part, ToolCall) else part
@@ -194,81 +135,6 @@ def _restore_integers(call: ToolCall, mapping: ResponseMapping) -> ToolCall:
     if (arguments := with_integers(call.arguments, schema)) == call.arguments:
         return call
     return replace(call, arguments=arguments)
-
-
-class CallRestoreStage:
-    """Restores calls in a stream; arguments are converted as they arrive."""
-
-    def __init__(
-        self, mapping: ResponseMapping, adapter: ComputerUseAdapter | None = None, wire_names: WireNames = NO_WIRE_NAMES
-    ) -> None:
-        self._mapping = mapping
-        self._computer_stage = (
-            None
-            if mapping.computer_use is None or adapter is None
-            else ComputerStage(mapping.computer_use, adapter, wire_names)
-        )
-        self._argument_readers: dict[tuple[int, int], FreeformInput | IntegerArguments | BufferedArguments] = {}
-
-    def process(self, events: Sequence[Event]) -> Iterable[Event]:
-        """Return the events with restored calls; the same list if nothing needs to change."""
-        if self._computer_stage is not None:
-            events = list(self._computer_stage.process(events))
-        if not self._mapping.tools and self._mapping.integer_schemas is None:
-            return events
-        if not self._argument_readers and not any(type(event) in _CALL_EVENTS and _is_call(event) for event in events):
-            return events
-        return self._process_all(events)
-
-    def _process_all(self, events: Iterable[Event]) -> list[Event]:
-        """Restore the events one by one."""
-        restored: list[Event] = []
-        readers = self._argument_readers
-        for event in events:
-            if type(event) is PartDelta:
-                if readers and (reader := readers.get((event.candidate, event.index))) is not None:
-                    converted = reader.feed(event.text)
-                    event = event if converted is event.text else replace(event, text=converted)  # noqa: PLW2901
-                restored.append(event)
-                continue
-            if type(event) is PartEnd:
-                reader = readers.pop((event.candidate, event.index), None)
-                if reader is not None and (remainder := reader.close()):
-                    restored.append(PartDelta(index=event.index, candidate=event.candidate, text=remainder))
-            restored.append(self._restore_event(event))
-        return restored
-
-    def _restore_event(self, event: Event) -> Event:
-        """Return the start or end of a part with its call restored."""
-        if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
-            call = _restore_call(event.part, self._mapping)
-            if (reader := self._argument_reader(event.part.name, call)) is not None:
-                self._argument_readers[event.candidate, event.index] = reader
-                call = replace(call, arguments=reader.feed(event.part.arguments))
-            return replace(event, part=call)
-        if isinstance(event, PartEnd) and event.final is not None:
-            return replace(event, final=restore_part(event.final, self._mapping))
-        return event
-
-    def _argument_reader(
-        self, alias: str, call: ToolCall
-    ) -> "FreeformInput | IntegerArguments | BufferedArguments | None":
-        """Return a converter for the arguments of a call; None if they pass unchanged."""
-        original = self._mapping.tools.get(_without_repeated_prefix(alias, self._mapping))
-        if original is not None and original.freeform:
-            return FreeformInput()
-        schema = integer_schema(self._mapping.integer_schemas, call)
-        if original is not None and original.parameters is not None:
-            return BufferedArguments(original.parameters, schema)
-        return None if schema is None else IntegerArguments(schema)
-
-
-_CALL_EVENTS = (PartStart, PartEnd)
-
-
-def _is_call(event: Event) -> bool:
-    """Return whether a start or end event belongs to a tool call."""
-    return isinstance(event.part if isinstance(event, PartStart) else getattr(event, "final", None), ToolCall)
 
 
 class BufferedArguments:
@@ -382,3 +248,83 @@ def _decode_escape(escape: str) -> str:
         return units.decode("utf-16-be")
     except ValueError:
         return "\ufffd"
+
+
+_ArgumentReader = FreeformInput | IntegerArguments | BufferedArguments
+
+
+class CallRestoreStage:
+    """Restores calls to the tools that the client declared; arguments are converted as they arrive."""
+
+    def __init__(self, mapping: ResponseMapping) -> None:
+        self._mapping = mapping
+        self._argument_readers: dict[tuple[int, int], tuple[int, _ArgumentReader]] = {}  # with the call's message
+
+    def applies(self, response: Response) -> bool:
+        """Return whether the response has calls that may change."""
+        for candidate in response.candidates:
+            for message in candidate.messages:
+                for part in message.parts:
+                    if type(part) is ToolCall and (self._mapping.tools or may_need_integers(part.arguments)):
+                        return True
+        return False
+
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+        """Return the events with restored calls; the same list if there are none."""
+        if not self._argument_readers and not any(map(_is_call, others)):
+            return events
+        restored: list[Event] = []
+        readers = self._argument_readers
+        for event in events:
+            if type(event) is PartDelta:
+                if readers and (entry := readers.get((event.candidate, event.index))) is not None:
+                    converted = entry[1].feed(event.text)
+                    event = event if converted is event.text else replace(event, text=converted)  # noqa: PLW2901
+                restored.append(event)
+                continue
+            if readers and type(event) is PartEnd:
+                restored += self._remaining_arguments(event.candidate, event.index)
+            elif readers and type(event) is MessageEnd:  # which an incomplete call has in place of its own end
+                for candidate, index in [
+                    key
+                    for key, (message, _) in readers.items()
+                    if (key[0], message) == (event.candidate, event.message)
+                ]:
+                    restored += self._remaining_arguments(candidate, index)
+            restored.append(self._restore_event(event))
+        return restored
+
+    def _remaining_arguments(self, candidate: int, index: int) -> list[Event]:
+        """Return a delta with the arguments that the reader of a part held back, if there are any."""
+        _, reader = self._argument_readers.pop((candidate, index), (0, None))
+        remainder = "" if reader is None else reader.close()
+        return [PartDelta(index=index, candidate=candidate, text=remainder)] if remainder else []
+
+    def _restore_event(self, event: Event) -> Event:
+        """Return the start or end of a part with its call restored."""
+        if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
+            call = _restore_call(event.part, self._mapping)
+            if (reader := self._argument_reader(event.part.name, call)) is not None:
+                self._argument_readers[event.candidate, event.index] = event.message, reader
+                call = replace(call, arguments=reader.feed(event.part.arguments))
+            return replace(event, part=call)
+        if isinstance(event, PartEnd) and event.final is not None:
+            return replace(event, final=restore_part(event.final, self._mapping))
+        return event
+
+    def _argument_reader(self, alias: str, call: ToolCall) -> _ArgumentReader | None:
+        """Return a converter for the arguments of a call; None if they pass unchanged."""
+        original = self._mapping.tools.get(_without_repeated_prefix(alias, self._mapping))
+        if original is not None and original.freeform:
+            return FreeformInput()
+        schema = integer_schema(self._mapping.integer_schemas, call)
+        if original is not None and original.parameters is not None:
+            return BufferedArguments(original.parameters, schema)
+        return None if schema is None else IntegerArguments(schema)
+
+
+def _is_call(event: Event) -> bool:
+    """Return whether an event is the start or end of a tool call."""
+    if type(event) is PartStart:
+        return type(event.part) is ToolCall
+    return type(event) is PartEnd and type(event.final) is ToolCall

@@ -4,13 +4,11 @@ The client gets the response without signatures. The gateway stores the original
 next request (`reinsert_turn`), in place of what the client resends.
 """
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Media, Message, Part, Reasoning, Text, ToolCall
 from toolwire.canonical.events import Event, PartDelta, PartEnd, PartStart
-from toolwire.canonical.fold import fold, unfold
+from toolwire.canonical.fold import fold
 from toolwire.canonical.response import Response
 
 _SIGNED_TYPES = (Text, Media, Reasoning, ToolCall)
@@ -23,15 +21,24 @@ class WithheldSignatures:
         self.has_signatures = False
         self._events: list[Event] = []
 
-    def process(self, events: Iterable[Event]) -> list[Event]:
+    def applies(self, response: Response) -> bool:
+        """Return whether the response has signatures."""
+        return any(
+            isinstance(part, _SIGNED_TYPES) and part.signature is not None
+            for candidate in response.candidates
+            for message in candidate.messages
+            for part in message.parts
+        )
+
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
         """Return the events without signatures; the same list if there are none."""
-        original = stripped = events if isinstance(events, list) else list(events)
-        self._events += original
-        for index, event in enumerate(original):
+        stripped = events
+        self._events += events
+        for index, event in enumerate(events):
             if type(event) is PartDelta and (event.plain or event.signature is None):
                 continue
             if (unsigned := self._strip_event(event)) is not event:
-                stripped = list(original) if stripped is original else stripped
+                stripped = list(events) if stripped is events else stripped
                 stripped[index] = unsigned
         return stripped
 
@@ -49,33 +56,6 @@ class WithheldSignatures:
                 return replace(event, final=unsigned)
             case _:
                 return event
-
-    def process_response(self, response: Response) -> Response:
-        """Return a complete response without signatures."""
-        signatures = (
-            part.signature
-            for candidate in response.candidates
-            for message in candidate.messages
-            for part in message.parts
-            if isinstance(part, _SIGNED_TYPES)
-        )
-        if all(signature is None for signature in signatures):
-            return response
-        self._events += unfold(response)
-        self.has_signatures = True
-        candidates = [
-            replace(
-                candidate,
-                messages=tuple(
-                    [
-                        replace(message, parts=tuple(map(self._strip_part, message.parts)))
-                        for message in candidate.messages
-                    ]
-                ),
-            )
-            for candidate in response.candidates
-        ]
-        return replace(response, candidates=tuple(candidates))
 
     def original_messages(self) -> tuple[Message, ...]:
         """Return the messages of the first candidate, with their signatures."""

@@ -1,0 +1,82 @@
+"""The stages between decoder and encoder, chosen by protocols and context, for streams and complete responses alike."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from toolwire.canonical.events import Event, PartDelta
+from toolwire.canonical.fold import fold, unfold
+from toolwire.canonical.response import Response
+from toolwire.codec.encoding.computer import CANONICAL_ADAPTER
+from toolwire.codec.interface import Codec, ResponseContext
+from toolwire.translation.stages.call_ids import CallIdStage
+from toolwire.translation.stages.computer import ComputerStage
+from toolwire.translation.stages.envelopes import EnvelopeStage
+from toolwire.translation.stages.failures import FailureStage
+from toolwire.translation.stages.family import FamilyStage, isolate_foreign_extras, share_extras
+from toolwire.translation.stages.logprobs import logprobs_stage
+from toolwire.translation.stages.restore_calls import CallRestoreStage
+
+
+class Stage(Protocol):
+    """One transformation of the events of one response."""
+
+    def applies(self, response: Response) -> bool:
+        """Return whether the stage may change this complete response; cheap, since most stages change few."""
+
+    def process(self, events: list[Event], others: list[Event]) -> list[Event]:
+        """Return the next events, transformed; the same list if nothing changes.
+
+        `others` are those that are not plain deltas. A stage that needs only these costs nothing for the many deltas.
+        """
+
+
+def response_stages(reader: Codec, writer: Codec | None, context: ResponseContext) -> list[Stage]:
+    """Return new stages for one response, in order: those that the protocols and the context need.
+
+    `writer` is None for the runtime, which takes canonical events.
+    """
+    stages: list[Stage] = []
+    if reader is writer and context.mapping.is_empty:
+        return stages
+    if writer is not None and share_extras(reader, writer):
+        stages.append(FamilyStage(reader, writer))
+    if writer is not None and (logprobs := logprobs_stage(reader.logprobs, writer.logprobs)) is not None:
+        stages.append(logprobs)
+    if reader is not writer:
+        stages.append(CallIdStage(context))
+    if writer is not None and reader is not writer:
+        stages.append(FailureStage(reader))
+    mapping, adapter = context.mapping, CANONICAL_ADAPTER if writer is None else writer.computer_use
+    if mapping.computer_use is not None and adapter is not None:
+        stages.append(ComputerStage(mapping.computer_use, adapter, reader.wire_names))
+    if mapping.tools or mapping.integer_schemas is not None:
+        stages.append(CallRestoreStage(mapping))
+    if writer is None or reader is writer:
+        return stages
+    if context.withheld is not None:
+        stages.append(context.withheld)
+    elif context.envelope_key is not None and writer.envelope_field is not None:
+        stages.append(EnvelopeStage(writer, reader.wire_names, context))
+    return stages
+
+
+def run_stages(stages: Sequence[Stage], events: list[Event]) -> tuple[list[Event], list[Event]]:
+    """Return the events after all stages, and those among them that are not plain deltas."""
+    others = other_events(events)
+    for stage in stages:
+        if (processed := stage.process(events, others)) is not events:
+            events, others = processed, other_events(processed)
+    return events, others
+
+
+def other_events(events: list[Event]) -> list[Event]:
+    """Return the few events that are not plain deltas (text added to a part, and nothing else)."""
+    return [event for event in events if type(event) is not PartDelta or not event.plain]
+
+
+def adapt_response(response: Response, reader: Codec, writer: Codec | None, context: ResponseContext) -> Response:
+    """Return a complete response after all stages that change it; the same object if none does."""
+    if writer is not None:
+        response = isolate_foreign_extras(response, reader, writer)
+    stages = [stage for stage in response_stages(reader, writer, context) if stage.applies(response)]
+    return fold(run_stages(stages, list(unfold(response, deltas=False)))[0]) if stages else response
