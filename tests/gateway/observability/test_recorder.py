@@ -159,7 +159,6 @@ def test_client_disconnect_is_recorded(tmp_path: Path) -> None:
             response = await gateway.send_question("anthropic", stream=True)
             await response.next()
             response.close()
-            gateway.transport.close()
             while b'client="anthropic"' not in (await gateway.get("/metrics"))[1]:
                 await run_event_loop()
         (record,) = read_journal(tmp_path)
