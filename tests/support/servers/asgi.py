@@ -46,7 +46,11 @@ class QuickServer(uvicorn.Server):
 @contextmanager
 def serve_app(app: Any, port: int = 0) -> Iterator[str]:
     """Serve an ASGI app and yield its URL."""
-    server = QuickServer(uvicorn.Config(app, port=port, log_level="critical", timeout_graceful_shutdown=1))
+    # By default a connection that was idle for five seconds is closed, just when a slow client may send on it.
+    config = uvicorn.Config(
+        app, port=port, log_level="critical", timeout_graceful_shutdown=1, timeout_keep_alive=int(DEADLINE)
+    )
+    server = QuickServer(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
