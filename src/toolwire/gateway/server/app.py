@@ -23,24 +23,13 @@ from toolwire.gateway.observability.metrics import Metrics, Scoreboard
 from toolwire.gateway.observability.recorder import Observability, Recorder, RequestObserver
 from toolwire.gateway.providers.models import MODEL_LIST_PATHS, ModelCatalog
 from toolwire.gateway.server.auth import Authenticator, Principal
-from toolwire.gateway.server.request import (
-    ClientDisconnected,
-    DisconnectMonitor,
-    Header,
-    HttpRequest,
-    Receive,
-    Scope,
-    Send,
-    guess_protocol,
-    is_strict,
-    request_route,
-)
+from toolwire.gateway.server.request import DisconnectMonitor, HttpRequest, guess_protocol, is_strict, request_route
 from toolwire.gateway.server.stream_sender import StreamSender
 from toolwire.gateway.state.resources import Resources
 from toolwire.gateway.websocket.connection import ResponsesWebSocket
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.asgi import JSON_HEADER, ClientDisconnected, Header, Receive, Scope, Send, run_lifespan
 
-_JSON_HEADER: Header = (b"content-type", b"application/json")
 _LIMIT_MODEL_LOOKUP_BODY = 64 * 1024  # bytes of a body that only names a model
 _POST_PATHS = ("/toolwire/translate", "/api/show")
 _GET_PATHS = ("/", "/metrics", "/api/version", *MODEL_LIST_PATHS)
@@ -102,19 +91,9 @@ class App:
         if scope["type"] == "http":
             await self._handle_http(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await self._handle_lifespan(receive, send)
+            await run_lifespan(receive, send, self.close)
         elif scope["type"] == "websocket":
             await self._websocket.serve(scope, receive, send)
-
-    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
-        """Answer ASGI lifespan messages, and close on shutdown."""
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.shutdown":
-                self.close()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
 
     def close(self) -> None:
         """Close pooled connections and flush the journal."""
@@ -169,7 +148,7 @@ class App:
     async def _serve_request(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch | None) -> None:
         """Check access, then serve the request by its path."""
         if http_request.path == "/healthz":
-            await http_request.respond(200, self._encode_health(), [_JSON_HEADER])
+            await http_request.respond(200, self._encode_health(), [JSON_HEADER])
             return
         if (reason := self._authenticator.rejection_reason(http_request.headers)) is not None:
             raise RequestRejected(ApiError(kind="permission", message=reason, status=403))
@@ -238,7 +217,7 @@ class App:
         observer, losses = http_request.observer, response.losses
         http_request.watch.close()
         observer.record.usage = None if response.summary is None else response.summary.usage
-        headers = [_JSON_HEADER]
+        headers = [JSON_HEADER]
         if report := observer.store_losses(losses):
             observer.record.losses = len(losses)
             headers.append((b"toolwire-losses", encode_losses_header(losses, report)))
@@ -254,7 +233,7 @@ class App:
         http_request.observer.store_losses([])
         source_header = (b"toolwire-tokens", b"estimated" if count.is_estimate else b"counted")
         await http_request.respond(
-            200, msgspec.json.encode(codec.token_count.encode_count(count.tokens)), [_JSON_HEADER, source_header]
+            200, msgspec.json.encode(codec.token_count.encode_count(count.tokens)), [JSON_HEADER, source_header]
         )
 
     async def _read_request(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> ClientRequest:
@@ -301,7 +280,7 @@ class App:
             "losses": upstream_request.losses,
         }
         encoded = await executor.run(msgspec.json.encode, translation, heavy=is_heavy_body(body))
-        await http_request.respond(200, encoded, [_JSON_HEADER])
+        await http_request.respond(200, encoded, [JSON_HEADER])
 
     # ---- resources
 
@@ -316,7 +295,7 @@ class App:
             lambda: http_request.read_body(self._limits.body),
         )
         if resource.stream is None:
-            await http_request.respond(200, resource.body, [_JSON_HEADER])
+            await http_request.respond(200, resource.body, [JSON_HEADER])
             return
         http_request.watch.mark_body_received()
         sender = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
@@ -357,9 +336,9 @@ class App:
         if path.startswith("/toolwire/exchanges/") and path.endswith("/losses"):
             id = path.removeprefix("/toolwire/exchanges/").removesuffix("/losses")
             losses = self._loss_store.find_losses(id, principal)
-            return None if losses is None else (losses, _JSON_HEADER)
+            return None if losses is None else (losses, JSON_HEADER)
         body = self._catalog.look_up(path, codec.name, request_body)
-        return None if body is None else (msgspec.json.encode(body), _JSON_HEADER)
+        return None if body is None else (msgspec.json.encode(body), JSON_HEADER)
 
     # ---- errors
 
@@ -372,7 +351,7 @@ class App:
         if observer.record.client and observer.losses is None:  # the request was read, and not sent
             observer.store_losses([])
         encoding = codec.encode_error(error)
-        headers = [_JSON_HEADER, *extra_headers]
+        headers = [JSON_HEADER, *extra_headers]
         if (seconds := encode_retry_after(error)) is not None:
             headers.append((b"retry-after", seconds))
         status = error.status or codec.surface.status_of(error.kind)

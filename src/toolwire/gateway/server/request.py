@@ -7,11 +7,9 @@ Most requests finish quickly, so they only join a set that one timer checks. Req
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Coroutine
 from functools import lru_cache
 from typing import Any
-
-from msgspec import Struct
 
 from toolwire.canonical.errors import ApiError
 from toolwire.codec.interface import Codec, Route
@@ -20,9 +18,8 @@ from toolwire.gateway.errors import RequestRejected
 from toolwire.gateway.limits import UNCOUNTED_BODY, BodyBudget
 from toolwire.gateway.observability.recorder import RequestObserver
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.asgi import AsgiRequest, BodyTooLarge, Header, Receive, Scope
 from toolwire.upstream.transport import ContentDecoder, ContentEncodingError, DecodedBodyTooLarge
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 CHECK_INTERVAL = 0.05
 
@@ -105,22 +102,9 @@ class DisconnectMonitor:
             self._loop = None  # until the next request
 
 
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Header = tuple[bytes, bytes]
+class HttpRequest(AsgiRequest):
+    """One HTTP request to the gateway."""
 
-
-class ClientDisconnected(Exception):
-    """The client disconnected while its body was read."""
-
-
-class HttpRequest(Struct):
-    """One HTTP request and the means to respond to it."""
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    headers: dict[bytes, bytes]
     observer: RequestObserver
     watch: RequestWatch
     body_budget: BodyBudget
@@ -129,49 +113,29 @@ class HttpRequest(Struct):
     head_sent: bool = False
     """Whether status and headers of a streamed response have been sent."""
 
-    @property
-    def path(self) -> str:
-        """Return the decoded path."""
-        path: str = self.scope["path"]
-        return path
-
-    async def respond(self, status: int, body: bytes, headers: list[Header]) -> None:
-        """Send a complete response."""
+    def respond(self, status: int, body: bytes, headers: list[Header]) -> Coroutine[Any, Any, None]:
+        """Send a complete response, with the id of the exchange."""
         record = self.observer.record
         record.status = status
-        length = (b"content-length", str(len(body)).encode())
-        exchange = (b"toolwire-exchange", record.id.encode())
-        await self.send(
-            {"type": "http.response.start", "status": status, "headers": [*headers, length, exchange]},
-        )
-        await self.send({"type": "http.response.body", "body": body})
+        return AsgiRequest.respond(self, status, body, [*headers, (b"toolwire-exchange", record.id.encode())])
 
     async def read_body(self, limit: int) -> bytes:
         """Read the body, decompressed, up to `limit` bytes; the watch bounds the time."""
-        content_length = self.headers.get(b"content-length", b"0")
-        size = 0 if not content_length.isdigit() or int(content_length) <= limit else limit + 1
-        chunks: list[bytes] = []
-        while size <= limit:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnected
-            chunk = message.get("body", b"")
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > UNCOUNTED_BODY:
-                self.reserved_bytes = self.body_budget.reserve(self.reserved_bytes, size)
-            if not message.get("more_body", False):
-                break
-        if size > limit:
-            raise RequestRejected(
-                ApiError(kind="too_large", message=f"the request body is larger than {limit} bytes", status=413)
-            )
+        try:
+            body = await self.receive_body(limit)
+        except BodyTooLarge:
+            message = f"the request body is larger than {limit} bytes"
+            raise RequestRejected(ApiError(kind="too_large", message=message, status=413)) from None
         self.watch.mark_body_received()
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if (encoding := self.headers.get(b"content-encoding")) is not None:
             body = await asyncio.to_thread(_decompress_body, body, encoding, limit)
-            self.reserved_bytes = self.body_budget.reserve(self.reserved_bytes, len(body))
+            self.reserve_body(len(body))
         return body
+
+    def reserve_body(self, size: int) -> None:
+        """Reserve the bytes of a large body in the budget."""
+        if size > UNCOUNTED_BODY:
+            self.reserved_bytes = self.body_budget.reserve(self.reserved_bytes, size)
 
     def release_body(self) -> None:
         """Release the bytes that were reserved for the body in the budget."""

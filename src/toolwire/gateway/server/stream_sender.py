@@ -21,9 +21,10 @@ from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.gateway.exchange.response import StreamingResponse
 from toolwire.gateway.limits import Quota
 from toolwire.gateway.observability.access_log import encode_losses, encode_losses_header
-from toolwire.gateway.server.request import Header, HttpRequest
+from toolwire.gateway.server.request import HttpRequest
 from toolwire.gateway.state.background_jobs import FrameLogReader
 from toolwire.translation.stream import StreamTranslator
+from toolwire.upstream.asgi import Header
 
 
 class StreamSender:
@@ -124,7 +125,7 @@ class StreamSender:
         ]
         if losses:
             headers.append((b"toolwire-losses", encode_losses_header(losses, encode_losses(losses))))
-        await self._http_request.send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._http_request.start_response(200, headers)
 
     def _heartbeat(self) -> None:
         """Send a ping if nothing was sent for the heartbeat interval, and schedule the next check."""

@@ -32,10 +32,10 @@ from toolwire.gateway.limits import Quota
 from toolwire.gateway.observability.access_log import RequestRecord
 from toolwire.gateway.observability.recorder import Observability, RequestObserver
 from toolwire.gateway.server.auth import Authenticator, Principal
-from toolwire.gateway.server.request import Receive
 from toolwire.gateway.state.conversations import ChannelState, ConnectionState, HistoryCache
 from toolwire.gateway.websocket.steering import NextTurn, Steer, SteeringQueue
 from toolwire.protocols import PROTOCOLS
+from toolwire.upstream.asgi import JSON_HEADER, Receive
 
 _RESPONSES = PROTOCOLS["openai-responses"]
 _MAX_CHANNELS = 32
@@ -116,8 +116,7 @@ async def _reject_handshake(scope: Any, send: Callable[[Any], Any], error: ApiEr
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008, "reason": error.message[:100]})
         return
-    headers = [(b"content-type", b"application/json")]
-    start = {"type": "websocket.http.response.start", "status": error.status, "headers": headers}
+    start = {"type": "websocket.http.response.start", "status": error.status, "headers": [JSON_HEADER]}
     await send(start)
     body = _RESPONSES.encode_error(error).to_bytes()
     await send({"type": "websocket.http.response.body", "body": body})

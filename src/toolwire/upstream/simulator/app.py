@@ -17,7 +17,17 @@ from toolwire.codec.framing import escape_line_separators
 from toolwire.codec.interface import Codec, ResponseContext, Route
 from toolwire.codec.surface import ModelCard
 from toolwire.protocols import PROTOCOLS
-from toolwire.upstream.simulator.asgi import AsgiRequest, ClientDisconnected, Receive, Scope, Send, run_lifespan
+from toolwire.upstream.asgi import (
+    JSON_HEADER,
+    AsgiRequest,
+    BodyTooLarge,
+    ClientDisconnected,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    run_lifespan,
+)
 from toolwire.upstream.simulator.model import generate_reply
 from toolwire.upstream.simulator.provider_traits import PROVIDER_TRAITS
 from toolwire.upstream.simulator.response_builder import ResponseBuilder, chunk_response, count_input_tokens
@@ -107,13 +117,13 @@ class Simulator:
             await run_lifespan(receive, send)
         if scope["type"] != "http":
             return
-        http_request = AsgiRequest(scope, receive, send)
+        http_request = AsgiRequest(scope, receive, send, dict(scope["headers"]))
         codec = self._match_protocol(http_request)
         with suppress(ClientDisconnected):
             try:
                 await self._handle(http_request, codec)
             except ProviderRejection as rejection:
-                await http_request.send_error(rejection.error, codec)
+                await _send_error(http_request, rejection.error, codec)
 
     def _match_protocol(self, http_request: AsgiRequest) -> Codec:
         """Return the codec of the protocol that the path belongs to, or else that the request looks like."""
@@ -124,9 +134,9 @@ class Simulator:
         guess = "openai-chat"
         if path.startswith("/api/"):
             guess = "openrouter" if path.startswith("/api/v1/") else "ollama"
-        elif "anthropic-version" in headers:
+        elif b"anthropic-version" in headers:
             guess = "anthropic"
-        elif path.startswith("/v1beta/") or "x-goog-api-key" in headers or "key=" in http_request.query:
+        elif path.startswith("/v1beta/") or b"x-goog-api-key" in headers or _has_query_key(http_request):
             guess = "gemini"
         return self._codecs.get(guess) or next(iter(self._codecs.values()))
 
@@ -136,15 +146,15 @@ class Simulator:
             raise ProviderRejection(missing_key_error(codec.name))
         endpoint = codec.surface.match(http_request.path)
         if endpoint is None:
-            await http_request.send_json(await self._model_resource(http_request, codec))
+            await _send_json(http_request, await self._model_resource(http_request, codec))
             return
         if http_request.method != "POST":
             raise ProviderRejection(_path_not_found_error(http_request))
-        body = await http_request.read_body(self._limit_body)
-        version = http_request.headers.get(codec.surface.version_header or "")
+        body = await _read_body(http_request, self._limit_body)
+        version = http_request.header(codec.surface.version_header or "") or None
         route = Route(path=http_request.path, model=endpoint.model, stream=endpoint.stream, version=version)
         if endpoint.counts_tokens:
-            await http_request.send_json(_count_tokens(codec, body, route))
+            await _send_json(http_request, _count_tokens(codec, body, route))
             return
         request = decode_valid_request(codec, body, route)
         self._check_model(request.model or "", codec)
@@ -181,7 +191,9 @@ class Simulator:
                 return codec.encode_models(models)
             case "POST", ["api", "show"] if codec.name == "ollama":
                 return codec.encode_model(
-                    ModelCard(self._check_model(_model_in_body(await http_request.read_body(self._limit_body)), codec))
+                    ModelCard(
+                        self._check_model(_model_in_body(await _read_body(http_request, self._limit_body)), codec)
+                    )
                 )
             case "GET", ["v1" | "v1beta", "models"] | ["api", "v1", "models"]:
                 return codec.encode_models(models)
@@ -200,7 +212,35 @@ class Simulator:
 def _has_key(http_request: AsgiRequest, codec: Codec) -> bool:
     """Return whether the request has an API key, in a header or in the query."""
     header_names = (codec.surface.key_header, "authorization")
-    return any(http_request.headers.get(name) for name in header_names) or "key=" in http_request.query
+    return any(http_request.header(name) for name in header_names) or _has_query_key(http_request)
+
+
+def _has_query_key(http_request: AsgiRequest) -> bool:
+    """Return whether the query has an API key."""
+    return b"key=" in http_request.scope.get("query_string", b"")
+
+
+async def _read_body(http_request: AsgiRequest, limit: int) -> bytes:
+    """Read the body, or reject the request if it is longer than `limit` bytes."""
+    try:
+        return await http_request.receive_body(limit)
+    except BodyTooLarge:
+        reason = f"Request exceeds the maximum size of {limit} bytes"
+        raise ProviderRejection(ApiError(kind="too_large", message=reason)) from None
+
+
+async def _send_json(http_request: AsgiRequest, value: Any) -> None:
+    """Send a value as a JSON response with status 200."""
+    await http_request.respond(200, msgspec.json.encode(value), [JSON_HEADER])
+
+
+async def _send_error(http_request: AsgiRequest, error: ApiError, codec: Codec) -> None:
+    """Send an error in the protocol's format."""
+    status = error.status or codec.surface.status_of(error.kind)
+    headers: list[Header] = [JSON_HEADER]
+    if error.retry_after is not None:
+        headers.append((b"retry-after", b"%g" % error.retry_after))
+    await http_request.respond(status, codec.encode_error(replace(error, status=status)).to_bytes(), headers)
 
 
 def _path_not_found_error(http_request: AsgiRequest) -> ApiError:
@@ -238,10 +278,11 @@ async def _send_response(
     if turn.error is not None:
         raise ProviderRejection(turn.to_api_error())
     body = codec.encode_response(response, context).to_bytes()
-    if turn.cut is not None:
-        await http_request.send_truncated(body)
+    if turn.cut is not None:  # half of the body with the full length, so that the server closes the connection
+        await http_request.start_response(200, [JSON_HEADER, (b"content-length", str(len(body)).encode())])
+        await http_request.write_body(body[: len(body) // 2], more_body=True)
     else:
-        await http_request.send(body if turn.garbage is None else turn.garbage.encode())
+        await http_request.respond(200, body if turn.garbage is None else turn.garbage.encode(), [JSON_HEADER])
 
 
 async def _stream_response(
@@ -249,7 +290,8 @@ async def _stream_response(
 ) -> None:
     """Stream a response in chunks, with the failures that the turn scripts."""
     encoder = codec.stream_encoder(context)
-    await http_request.start_response(200, codec.surface.stream_type, ("cache-control", "no-cache"))
+    content_type = (b"content-type", codec.surface.stream_type.encode())
+    await http_request.start_response(200, [content_type, (b"cache-control", b"no-cache")])
     for number, events in enumerate(chunk_response(response)):
         if number:
             await http_request.pause(turn.pace)
