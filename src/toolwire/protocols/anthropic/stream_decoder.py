@@ -64,6 +64,7 @@ _decode_typed = msgspec.json.Decoder(FrameUnion).decode
 _decode_string = msgspec.json.Decoder(str).decode
 _DELTA_END = b"}}"
 _NO_HEAD = b"\n\n"  # matches no frame: frames are split here
+_LINE_FEED = 0x0A  # an integer, since looking for `bytes` with `in` formats an error each time
 
 
 def _bytes_before_text(data: bytes, text: str) -> bytes:
@@ -125,7 +126,7 @@ class Decoder:
         last = pieces.pop()
         for piece in pieces:
             # Without a line break behind its head the piece is one complete frame; JSON allows one around a string.
-            if piece.startswith(head) and b"\n" not in (string := piece[head_size:]):
+            if piece.startswith(head) and _LINE_FEED not in (string := piece[head_size:]):
                 try:
                     events.append(PartDelta(index=part_index, text=_decode_string(string), plain=True))
                     continue
