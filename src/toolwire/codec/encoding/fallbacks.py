@@ -33,10 +33,12 @@ def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None
 
     It replaces the conversation before it. Without it, the model would be asked about messages that it never saw.
     """
+    if not _has_opaque_parts(request):
+        return None
     for index, message in enumerate(request.messages):
         for position, part in enumerate(message.parts):
             if (
-                type(part) is OpaquePart
+                isinstance(part, OpaquePart)
                 and part.kind == "compaction"
                 and not part.gist
                 and _ENCRYPTED_FIELD in bytes(part.body)
@@ -46,6 +48,15 @@ def compaction_error(request: Request, wire_names: WireNames) -> ApiError | None
                 advice = "send the conversation instead, or use a model of that provider"
                 return ApiError(kind="invalid_request", message=f"{problem}; {advice}", status=400)
     return None
+
+
+def _has_opaque_parts(request: Request) -> bool:
+    """Return whether a part of the request is one that only its own protocol has."""
+    for message in request.messages:  # without `enumerate`, which would double the cost for a long history
+        for part in message.parts:
+            if type(part) is OpaquePart:
+                return True
+    return False
 
 
 def call_as_text(part: ToolCall, located_part: LocatedPart, plan: EncodingPlan) -> str | None:

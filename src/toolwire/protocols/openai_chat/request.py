@@ -318,10 +318,11 @@ def _encode_messages(request: Request, plan: EncodingPlan) -> list[Any]:
         if plan.same_protocol
         else adapt_turns(assemble(request, plan.report, skip=skip), plan)
     )
+    acknowledges = not plan.same_protocol and not host.user_after_tool
     for turn in turns:
         plan.output_index = len(messages)
         encoded = encode_turn(turn, plan)
-        messages += encoded if plan.same_protocol or host.user_after_tool else acknowledge_results(encoded, plan)
+        messages += acknowledge_results(encoded, plan) if acknowledges else encoded
     return messages
 
 
