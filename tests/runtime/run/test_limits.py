@@ -1,13 +1,17 @@
-"""Limits: tokens of sub-agents, estimated usage, and repetition."""
+"""Limits: tokens of sub-agents, estimated usage, repetition, and the deadline of a stream."""
 
+import asyncio
 import base64
+from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.clock import Clock
 from tests.support.runtime.scripted_agent import ALLOW_ALL, ScriptedModel, add, model_call, model_turn, text_turn
 from toolwire import Agent, RunLimits
 from toolwire.canonical.content import Inline, Media, Text
 from toolwire.canonical.response import Response, Usage
+from toolwire.runtime.run.limits import RunTimeout, with_deadline
 
 
 def used(*parts: Text, tokens: int) -> Response:
@@ -108,3 +112,53 @@ def test_cycle_of_turns_is_detected(length: int) -> None:
 def test_different_turns_are_no_cycle() -> None:
     turns = [model_turn(model_call("add", {"a": n % 2, "b": n})) for n in range(20)]
     assert Agent(ScriptedModel(*turns, text_turn("ok")), tools=[add], policy=ALLOW_ALL).run("go").text == "ok"
+
+
+async def counted(waits: "asyncio.Event | None" = None) -> AsyncIterator[int]:
+    """Yield numbers; with an event, wait for it after the first one."""
+    number = 0
+    while True:
+        yield number
+        number += 1
+        if waits is not None:
+            await waits.wait()
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_deadline_that_passes_while_an_item_is_handled_ends_the_stream(clock: Clock, *, ready: bool) -> None:
+    async def consume() -> None:
+        items = with_deadline(60, counted(None if ready else asyncio.Event()))
+        assert await anext(items) == 0
+        clock.advance(61)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(RunTimeout):
+            await anext(items)
+        assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr] # there is one
+
+    asyncio.run(consume())
+
+
+def test_deadline_interrupts_each_task_that_waits_for_an_item(clock: Clock) -> None:
+    async def consume() -> None:
+        items = with_deadline(60, counted(never := asyncio.Event()))
+        assert await anext(items) == 0
+        waiting = asyncio.ensure_future(anext(items))
+        with pytest.raises(RunTimeout):
+            await clock.advance_until_done(waiting)
+        assert not never.is_set()
+
+    asyncio.run(consume())
+
+
+def test_cancelled_wait_for_an_item_stays_cancelled() -> None:
+    async def consume() -> None:
+        items = with_deadline(60, counted(asyncio.Event()))
+        assert await anext(items) == 0
+        waiting = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(consume())

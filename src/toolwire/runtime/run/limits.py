@@ -1,8 +1,8 @@
 """Limits of a run."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -30,25 +30,60 @@ class RunTimeout(Exception):
     """The run's time limit expired while waiting."""
 
 
-async def with_deadline(remaining: Callable[[], float | None], items: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Yield the items until the remaining time is over.
+class _Deadline:
+    """A context manager like `asyncio.timeout` that many waits share, one at a time and in any task.
 
-    The timeout covers one item at a time, because the consumer may continue in another task.
-
-    Raises `RunTimeout` if the time expired while waiting for an item.
+    A single timer serves all of them. Setting one for each event of a stream cost more than handling the event.
     """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._expire)
+        self._expired = False
+        self._task: asyncio.Task[Any] | None = None  # while it waits
+        self._cancelling = 0
+
+    def _expire(self) -> None:
+        """Cancel the task that waits, if any; a later wait fails at once."""
+        self._expired = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def __enter__(self) -> None:
+        if self._expired:
+            raise RunTimeout
+        if (task := asyncio.current_task()) is not None:
+            self._task, self._cancelling = task, task.cancelling()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        task, self._task = self._task, None
+        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        # A task that was cancelled for another reason as well stays cancelled.
+        if self._expired and task is not None and task.uncancel() <= self._cancelling and is_cancelled:
+            raise RunTimeout from None
+
+    def stop(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def with_deadline(seconds: float | None, items: AsyncIterator[T]) -> AsyncIterator[T]:
+    """Yield the items until the time is over; None means that it is unlimited.
+
+    The time passes while the consumer handles an item, too, but only waiting for one is interrupted.
+
+    Raises `RunTimeout` if the time expired before the next item.
+    """
+    deadline = _Deadline(seconds)
     try:
         while True:
             try:
-                async with asyncio.timeout(remaining()) as timeout:
+                with deadline:
                     item = await anext(items)
             except StopAsyncIteration:
                 return
-            except TimeoutError:
-                if timeout.expired():
-                    raise RunTimeout from None
-                raise
             yield item
     finally:
+        deadline.stop()
         if isinstance(items, AsyncGenerator):
             await items.aclose()

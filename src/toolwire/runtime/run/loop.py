@@ -161,7 +161,7 @@ class Loop:
             if omitted_count:
                 yield RunWarning(text=f"the conversation is too long: omitted the {omitted_count} oldest messages")
             try:
-                async for event in with_deadline(lambda: self._remaining_seconds(state), self._model.stream(request)):
+                async for event in with_deadline(self._remaining_seconds(state), self._model.stream(request)):
                     accumulator.add(event)
                     if (delta := mapper.map_event(event)) is not None:
                         yield delta
