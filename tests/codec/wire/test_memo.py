@@ -3,9 +3,12 @@
 import json
 from typing import Any
 
+import pytest
+
 import toolwire as tw
+from toolwire.canonical.tools import FunctionTool
 from toolwire.codec.interface import Route, Target
-from toolwire.codec.wire.extras import LIMIT_BYTES, LIMIT_ENTRY_BYTES, BoundedMemo
+from toolwire.codec.wire.extras import LIMIT_BYTES, LIMIT_ENTRY_BYTES, BoundedMemo, LruMemo
 from toolwire.protocols import PROTOCOLS
 
 
@@ -23,6 +26,48 @@ def test_memo_is_cleared_when_full() -> None:
     assert (memo.get(b"0"), memo.get(b"more")) == (None, -1)
     memo.put(b"huge", -2, LIMIT_ENTRY_BYTES + 1)
     assert memo.get(b"huge") is None
+
+
+def test_lru_memo_drops_the_least_recently_used_values() -> None:
+    memo: LruMemo[str, int] = LruMemo(80)
+    for number, name in enumerate("abcdefgh"):
+        memo.put(name, number, 10)
+    assert memo.get("a") == 0
+    memo.put("i", 8, 10)
+    assert (memo.get("a"), memo.get("b"), memo.get("c")) == (0, None, 2)
+    memo.put("j", 9, 5)
+    memo.put("k", 10, 5)
+    assert [name for name in "abcdefghijk" if memo.get(name) is not None] == list("acefghijk")
+    memo.put("large", 11, 11)
+    assert memo.get("large") is None
+
+
+def test_lru_memo_counts_a_replaced_value_once() -> None:
+    memo: LruMemo[str, int] = LruMemo(80)
+    memo.put("first", 0, 10)
+    for number in range(100):
+        memo.put("second", number, 10)
+    assert (memo.get("first"), memo.get("second")) == (0, 99)
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "openai-chat", "openai-responses"])
+def test_tools_of_many_agents_are_decoded_once(protocol: str) -> None:
+    decode = PROTOCOLS[protocol].decode_request
+    bodies = [
+        tw.translate(tools_body("search", description=f"Agent {number}. " * 500), "anthropic", protocol).to_bytes()
+        for number in range(400)
+    ]
+    assert sum(map(len, bodies)) > LIMIT_BYTES
+    first = [decode(body, Route()).tools for body in bodies]
+    again = [decode(body, Route()).tools for body in bodies]
+    assert all(known is tools for known, tools in zip(again, first, strict=True))
+
+
+def test_list_of_known_tools_keeps_its_order() -> None:
+    decode = PROTOCOLS["anthropic"].decode_request
+    for names in (("one", "two"), ("two", "one"), ("one",), ("one", "two")):
+        tools = decode(tools_body(*names), Route()).tools
+        assert [tool.name for tool in tools or () if isinstance(tool, FunctionTool)] == list(names)
 
 
 def test_repeated_tool_is_decoded_to_the_same_value() -> None:

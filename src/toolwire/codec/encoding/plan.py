@@ -14,7 +14,7 @@ from toolwire.codec.encoding.tools import LocatedTool, NameRules, ToolNamePlan, 
 from toolwire.codec.encoding.turns import ESCAPED_PREFIX, LocatedPart, derive_call_id, legal_id
 from toolwire.codec.interface import Target
 from toolwire.codec.losses import LossReport, SourcePath
-from toolwire.codec.wire.extras import BoundedMemo
+from toolwire.codec.wire.extras import LruMemo
 
 if TYPE_CHECKING:
     from toolwire.codec.encoding.computer_request import ComputerUsePlan
@@ -145,7 +145,7 @@ class EncodedToolsMemo:
     """A cache of encoded tool declarations, by the tools that they declare."""
 
     def __init__(self) -> None:
-        self._memo: BoundedMemo[tuple[int | str, ...], _EncodedTools] = BoundedMemo()
+        self._memo: LruMemo[tuple[int | str, ...], _EncodedTools] = LruMemo()
 
     def encode(self, request: Request, plan: EncodingPlan, encode: Callable[[], Any]) -> Any:
         """Return the encoded tools of a request, from the cache if possible.

@@ -4,12 +4,15 @@
 `restore_extras` are its inverse. `unset_to_none` and `none_to_unset` convert between UNSET, which means absent on the
 wire, and None, which means absent in the canonical model.
 
-A bounded memo for values that recur, such as the tools that an agent declares in every turn.
+Bounded memos for values that recur, such as the tools that an agent declares in every turn.
 """
 
-from collections.abc import Hashable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from contextlib import suppress
 from contextvars import ContextVar
 from operator import attrgetter
+from threading import Lock
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -252,3 +255,70 @@ class BoundedMemo(Generic[K, V]):
             self._free_bytes = LIMIT_BYTES
         self._free_bytes -= size
         self._values[key] = value
+
+
+LIMIT_TOOLS_BYTES = 32 * 1024 * 1024
+"""The limit of a cache for tools. The tools of one agent take about 25 KB."""
+
+
+class LruMemo(Generic[K, V]):
+    """A cache with a limit in bytes; when it is full, the least recently used values are dropped."""
+
+    def __init__(self, limit: int = LIMIT_TOOLS_BYTES) -> None:
+        self._limit = self._free_bytes = limit
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key; None if there is none."""
+        if (entry := self._entries.get(key)) is None:
+            return None
+        with suppress(KeyError):  # another thread may have dropped it meanwhile
+            self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Store a value that keeps about `size` bytes alive; one above an eighth of the limit is not stored."""
+        if size > self._limit // 8:
+            return
+        with self._lock:
+            if (previous := self._entries.pop(key, None)) is not None:
+                self._free_bytes += previous[1]
+            while size > self._free_bytes:
+                self._free_bytes += self._entries.popitem(last=False)[1][1]
+            self._entries[key] = (value, size)
+            self._free_bytes -= size
+
+
+class DecodedToolsMemo(Generic[V]):
+    """A cache of decoded tool declarations, by the bytes of all of them and of each one."""
+
+    def __init__(self) -> None:
+        self._lists: LruMemo[bytes, tuple[V, ...]] = LruMemo()
+        self._tools: LruMemo[bytes, V] = LruMemo()
+
+    def decode(
+        self, declarations: list[Raw], path: str, decode: Callable[[Raw, str], tuple[V, bool]]
+    ) -> tuple[tuple[V, ...], bool]:
+        """Return the decoded tools, and whether all of them are plain.
+
+        `decode` gets a tool and its JSON pointer, and returns the same for one tool. Only plain tools are cached.
+        """
+        key = b",".join(declarations)
+        if (known := self._lists.get(key)) is not None:
+            return known, True
+        tools: list[V] = []
+        plain = True
+        for index, raw in enumerate(declarations):
+            text = bytes(raw)
+            if (tool := self._tools.get(text)) is None:
+                # A copy, since a Raw value keeps the entire body alive.
+                tool, is_plain = decode(Raw(text), f"{path}/{index}")
+                if is_plain:
+                    self._tools.put(text, tool, len(text))
+                plain = plain and is_plain
+            tools.append(tool)
+        decoded = tuple(tools)
+        if plain:
+            self._lists.put(key, decoded, len(key))
+        return decoded, plain

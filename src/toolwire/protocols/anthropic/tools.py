@@ -54,7 +54,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
-    BoundedMemo,
+    DecodedToolsMemo,
     collect_extras,
     encode_with_extras,
     mark_extras_seen,
@@ -228,25 +228,24 @@ _CLIENT_TOOLS = ("bash", "text_editor", "memory", "computer", "computer_toolset"
 _decode_typed_tool = msgspec.json.Decoder(ToolShape).decode
 _read_tool = Reader[ToolShape](ToolShape, FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_tool_memo: BoundedMemo[bytes, Tool] = BoundedMemo()
+_tools_memo = DecodedToolsMemo[Tool]()
 
 # ---- decode
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    """Decode tool declarations; those without extras are memoized by their bytes."""
-    decoded: list[Tool] = []
-    for index, raw in enumerate(tools):
-        text = bytes(raw)
-        if (tool := _tool_memo.get(text)) is None:
-            with track_extras() as extras:
-                tool = decode_tool(Raw(text), f"{path}/{index}")
-            if extras:
-                mark_extras_seen()
-            else:
-                _tool_memo.put(text, tool, len(text))
-        decoded.append(tool)
-    return tuple(decoded)
+    """Decode tool declarations; those without extras are cached."""
+    decoded, plain = _tools_memo.decode(tools, path, _decode_and_track)
+    if not plain:
+        mark_extras_seen()
+    return decoded
+
+
+def _decode_and_track(raw: Raw, path: str) -> tuple[Tool, bool]:
+    """Decode one tool declaration; return it, and whether it has no extras."""
+    with track_extras() as extras:
+        tool = decode_tool(raw, path)
+    return tool, not extras
 
 
 def decode_tool(raw: Raw, path: str = "") -> FunctionTool | NativeTool:

@@ -42,7 +42,7 @@ from toolwire.codec.encoding.tools import (
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.wire.extras import (
-    BoundedMemo,
+    DecodedToolsMemo,
     as_dict,
     encode_with_extras,
     merge_extras,
@@ -141,7 +141,7 @@ _read_function_tool = Reader[FunctionToolShape](FunctionToolShape, FAMILY).read_
 _read_custom_tool = Reader[CustomToolShape](CustomToolShape, FAMILY).read_with_exactness
 _read_choice = Reader[ChoiceShape](ChoiceShape, FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_tool_memo: BoundedMemo[bytes, Tool] = BoundedMemo()
+_tools_memo = DecodedToolsMemo[Tool]()
 _encoded_tools_memo = EncodedToolsMemo()
 _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
 _LEGACY_NAMES = tuple(f"{FAMILY}:name:{name}={name}" for name in ("name", "description", "parameters", "strict"))
@@ -156,22 +156,13 @@ def decode_tools(shape: RequestShape) -> tuple[tuple[Tool, ...] | None, bool]:
     """
     if not isinstance(shape.tools, list) and not shape.functions:
         return None, True
-    tools: list[Tool] = []
-    plain = True
-    for index, raw in enumerate(shape.tools or ()):
-        text = bytes(raw)
-        if (tool := _tool_memo.get(text)) is None:
-            tool, is_exact = _decode_tool(Raw(text), f"/tools/{index}")
-            if is_exact:
-                _tool_memo.put(text, tool, len(text))
-            plain = plain and is_exact
-        tools.append(tool)
+    tools, plain = _tools_memo.decode(shape.tools or [], "/tools", _decode_tool)
     for index, raw in enumerate(shape.functions or ()):
         function, is_exact = _read_function(raw, f"/functions/{index}")
         extras = collect_chat_extras(function, LEGACY_FORM, *_LEGACY_NAMES)
-        tools.append(_decode_function(function, {**extras, "at": f"/functions/{index}"}))
+        tools = (*tools, _decode_function(function, {**extras, "at": f"/functions/{index}"}))
         plain = plain and is_exact
-    return tuple(tools), plain
+    return tools, plain
 
 
 def _decode_tool(raw: Raw, path: str) -> tuple[Tool, bool]:

@@ -37,7 +37,13 @@ from toolwire.codec.encoding.tools import TARGET_HAS_TOOL_SEARCH, LocatedTool, i
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.schema.rewriter import fit_strictly_and_report
 from toolwire.codec.validation import object_of
-from toolwire.codec.wire.extras import BoundedMemo, collect_extras, encode_with_extras, none_to_unset, unset_to_none
+from toolwire.codec.wire.extras import (
+    DecodedToolsMemo,
+    collect_extras,
+    encode_with_extras,
+    none_to_unset,
+    unset_to_none,
+)
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader, WireObject, decode_json, tag_of
 from toolwire.protocols.openai_responses.computer import decode_computer
 from toolwire.protocols.openai_responses.parts.plan import ItemPlan
@@ -150,23 +156,20 @@ _read_custom = Reader[CustomShape](CustomShape, FAMILY).read
 _read_namespace = Reader[NamespaceShape](NamespaceShape, FAMILY).read
 _read_object = Reader[dict[str, Raw]](dict[str, Raw], FAMILY).read
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_tool_memo: BoundedMemo[bytes, FunctionTool] = BoundedMemo()
+_tools_memo = DecodedToolsMemo[Tool]()
 
 # ---- declarations: decode
 
 
 def decode_tools(tools: list[Raw], path: str = "/tools") -> tuple[Tool, ...]:
-    """Decode tool declarations; plain function tools are cached by their bytes."""
-    decoded: list[Tool] = []
-    for index, raw in enumerate(tools):
-        text = bytes(raw)
-        tool: Tool | None = _tool_memo.get(text)
-        if tool is None:
-            tool = decode_tool(Raw(text), f"{path}/{index}")
-            if type(tool) is FunctionTool and tool.extras is None:
-                _tool_memo.put(text, tool, len(text))
-        decoded.append(tool)
-    return tuple(decoded)
+    """Decode tool declarations; plain function tools are cached."""
+    return _tools_memo.decode(tools, path, _decode_and_check)[0]
+
+
+def _decode_and_check(raw: Raw, path: str) -> tuple[Tool, bool]:
+    """Decode one tool declaration; return it, and whether it is a function without extras."""
+    tool = decode_tool(raw, path)
+    return tool, type(tool) is FunctionTool and tool.extras is None
 
 
 def decode_tool(raw: Raw, path: str = "") -> Tool:
