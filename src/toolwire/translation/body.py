@@ -1,10 +1,14 @@
 """Translate requests, responses and errors between protocols, with every loss reported."""
 
+import gc
 import json
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
+from types import NoneType
 from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from toolwire.canonical.errors import DecodeError, Loss, LossyTranslationError
@@ -82,10 +86,13 @@ class Translation:
     @property
     def value(self) -> Any:
         """Return the body as parsed JSON."""
+        data = self.to_bytes()
+        with suppress(msgspec.DecodeError, RecursionError):
+            return msgspec.json.decode(data)
         try:
-            return json.loads(self.to_bytes())
+            return json.loads(data)  # reads 1e400 as infinity
         except ValueError:  # an integer of more digits than Python converts
-            return decode_json(self.to_bytes())
+            return decode_json(data)
 
     def __repr__(self) -> str:
         return f"Translation({self.to_bytes().decode()}, losses={len(self.losses)})"
@@ -227,9 +234,39 @@ def body_bytes(body: Body, protocol: str) -> bytes:
             return bytes(body)
         if isinstance(body, str):
             return body.encode()
+        if (data := _encode_builtin_types(body)) is not None:
+            return data
         return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise DecodeError(protocol, "", "JSON data", str(error)) from None
+
+
+_JSON_TYPES = frozenset({dict, list, tuple, str, int, float, bool, NoneType})
+
+
+def _encode_builtin_types(value: Any) -> bytes | None:
+    """Encode JSON data with msgspec, many times as fast as `json`; None if the result could differ.
+
+    msgspec also accepts bytes, sets and dates, writes NaN as null, and spells exponents differently.
+    """
+    try:
+        data = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    level: list[Any] = [value]
+    while level:  # level by level in C; there is no cycle, or the encoder would have failed
+        types = set(map(type, level))
+        if not types <= _JSON_TYPES:
+            return None
+        if float in types and not all(_is_spelled_without_exponent(item) for item in level if type(item) is float):
+            return None
+        level = gc.get_referents(*level)
+    return data
+
+
+def _is_spelled_without_exponent(number: float) -> bool:
+    """Return whether Python writes a number without an exponent; False for NaN and infinity."""
+    return number == 0 or 1e-4 <= abs(number) < 1e16
 
 
 def response_context(
