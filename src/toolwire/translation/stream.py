@@ -365,7 +365,6 @@ class StreamTranslator(StreamProgress):
         if self._on_response is not None and self._accumulator is not None:
             self._on_response(self._accumulator.response())
 
-
     def _accumulate(self, events: list[Event], others: list[Event]) -> None:
         """Add events to the response that is being collected; `others` are those that are not plain deltas."""
         if self._accumulator is not None:
