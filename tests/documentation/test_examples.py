@@ -18,12 +18,16 @@ import pytest
 
 from tests.support.assertions import non_empty
 from tests.support.deadlines import DEADLINE
+from tests.support.runtime.fork_server import run_forked
 from toolwire.protocols import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*(?:\\\n.*)*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+# What `python -m` and `python FILE` do.
+RUN_MODULE = "import runpy, sys; sys.argv.pop(0); runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+RUN_FILE = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
 # The commands of this environment.
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -45,11 +49,15 @@ CONSOLE = blocks("console")
 SHELL = blocks("sh")
 
 
+def environment_in(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(folder / ".state")}
+
+
 def run(command: list[str], folder: Path) -> tuple[int, str]:
     completed = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": PATH, "XDG_STATE_HOME": str(folder / ".state")},
+        env=environment_in(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -64,12 +72,12 @@ def test_python_block_runs(block: str, tmp_path: Path) -> None:
     program = tmp_path / "example.py"
     if block.startswith(">>>"):
         program.write_text(f"r'''\n{block}'''\n", encoding="utf-8")
-        command = [sys.executable, "-m", "doctest", "-o", "ELLIPSIS", str(program)]
+        command = [RUN_MODULE, "doctest", "-o", "ELLIPSIS", str(program)]
     else:
         program.write_text(block, encoding="utf-8")
-        command = [sys.executable, str(program)]
-    code, output = run(command, tmp_path)
-    assert code == 0, output
+        command = [RUN_FILE, str(program)]
+    done = run_forked(*command, folder=tmp_path, environment=environment_in(tmp_path), merge_streams=True)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("block", list(CONSOLE.values()), ids=list(CONSOLE))

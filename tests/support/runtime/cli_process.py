@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.deadlines import DEADLINE
+from tests.support.runtime.fork_server import run_forked
 from toolwire.gateway.providers.discovery import KEY_VARIABLES
 from toolwire.runtime.sandbox.bubblewrap import detect_bubblewrap
 
@@ -43,17 +44,8 @@ class CliResult:
 
 def run_toolwire(folder: Path, *arguments: str, stdin: str = "", **variables: str) -> CliResult:
     """Run the command in this folder without a terminal; `variables` override the environment."""
-    completed = subprocess.run(
-        [sys.executable, "-c", MAIN_PROGRAM, *arguments],
-        cwd=folder,
-        env=cli_environment(folder) | variables,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    return CliResult(completed)
+    environment = cli_environment(folder) | variables
+    return CliResult(run_forked(MAIN_PROGRAM, *arguments, folder=folder, environment=environment, stdin=stdin))
 
 
 def start_toolwire(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
