@@ -467,12 +467,14 @@ class StreamingResponse(Generic[Frames]):
 
     async def _translated_chunks(self) -> AsyncGenerator[Frames, None]:
         """Yield the frames of all rounds, and an error event if one fails."""
-        if self._first_chunk:
-            yield self._first_chunk
         if self._upstream_response is None:
+            if self._first_chunk:
+                yield self._first_chunk
             return
         translator, rounds = self._translator, self._upstream_request.rounds
         try:
+            if self._first_chunk:
+                yield self._first_chunk
             while True:
                 while translator.error is None and (data := await self._upstream_response.next()):
                     self._budget.consume(data)

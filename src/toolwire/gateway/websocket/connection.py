@@ -13,7 +13,8 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -255,12 +256,14 @@ class _WebSocketSession:
                 has_slot = True
                 observer.start_capture(client_request, self._handshake.headers)
                 events = self._response_frames(client_request, observer)
-            async for event in events:
-                if not last_event:
-                    id = _decode(event, type=_StartedResponse).response.id
-                    self._steering.start_response(id, stream_id, frame)
-                last_event = event
-                await self._send_event(stream_id, event)
+            # Closed at once if the client leaves, and with it the upstream response.
+            async with aclosing(events):
+                async for event in events:
+                    if not last_event:
+                        id = _decode(event, type=_StartedResponse).response.id
+                        self._steering.start_response(id, stream_id, frame)
+                    last_event = event
+                    await self._send_event(stream_id, event)
             record.status = 200
         except Exception as error:  # noqa: BLE001 - the one place that converts exceptions to events
             api_error = _record_failure(record, error)
@@ -293,26 +296,29 @@ class _WebSocketSession:
             channel=ChannelState(stream_id, self._connection_state),
         )
 
-    async def _prewarm_frames(self, client_request: ClientRequest) -> AsyncIterator[bytes]:
+    async def _prewarm_frames(self, client_request: ClientRequest) -> AsyncGenerator[bytes, None]:
         """Yield the events of a request that is stored but not sent (`generate: false`)."""
         for event in _split_events(await self._dispatcher.prewarm(client_request)):
             yield event
 
-    async def _response_frames(self, client_request: ClientRequest, observer: RequestObserver) -> AsyncIterator[bytes]:
+    async def _response_frames(
+        self, client_request: ClientRequest, observer: RequestObserver
+    ) -> AsyncGenerator[bytes, None]:
         """Dispatch a request and yield the events of its response."""
         capture, record = observer.capture, observer.record
         response = await self._dispatcher.dispatch(await self._dispatcher.open_exchange(client_request, observer))
         if not isinstance(response, StreamingResponse):
             raise AssertionError("a streaming request got a buffered response")  # noqa: TRY004 - never by what a client sends
-        async for data in response.chunks():
-            if capture is not None:
-                capture.append_body(data)
-            for event in _split_events(data):
-                if event.startswith(b'{"type":"error"') and (error := response.error) is not None:
-                    raise RequestRejected(
-                        replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind))
-                    )
-                yield event
+        async with aclosing(response.chunks()) as chunks:
+            async for data in chunks:
+                if capture is not None:
+                    capture.append_body(data)
+                for event in _split_events(data):
+                    if event.startswith(b'{"type":"error"') and (error := response.error) is not None:
+                        raise RequestRejected(
+                            replace(error, status=error.status or _RESPONSES.surface.status_of(error.kind))
+                        )
+                    yield event
         losses = response.losses
         observer.store_losses(losses)
         if capture is not None:
