@@ -90,6 +90,36 @@ def test_a_cancellation_that_comes_while_the_answer_is_being_stored_is_not_undon
     run_async(work())
 
 
+def test_response_that_ends_while_it_is_being_cancelled_stays_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job stores its response after the cancellation has looked whether the job is still running."""
+    released, read_lineage = asyncio.Event(), SqliteStateStore.lineage
+
+    async def respond_when_released(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_http_request(reader)
+        await released.wait()
+        writer.write(CHAT_STREAM)
+        await reader.read()
+
+    async def work() -> None:
+        async with serve_upstream(respond_when_released) as origin, run_gateway(one_provider_config(origin)) as gateway:
+
+            async def end_then_read_lineage(store: SqliteStateStore, owner: str, kind: str, id: str) -> list[Row]:
+                released.set()
+                while json.loads((await gateway.get(f"/v1/responses/{id}"))[1])["status"] != "completed":  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+                return await read_lineage(store, owner, kind, id)
+
+            request_body = json.dumps({"model": "m", "input": "think", "background": True}).encode()
+            id = json.loads(await (await gateway.post("/v1/responses", request_body)).read(1_000_000))["id"]
+            monkeypatch.setattr(SqliteStateStore, "lineage", end_then_read_lineage)
+            answer = await gateway.post(f"/v1/responses/{id}/cancel", b"")
+            assert released.is_set()
+            assert json.loads(await answer.read(1_000_000))["status"] == "completed"
+            assert json.loads((await gateway.get(f"/v1/responses/{id}"))[1])["status"] == "completed"
+
+    run_async(work())
+
+
 def decode_frames(stream: bytes) -> list[dict[str, Any]]:
     return [json.loads(data) for data in SseSplitter().feed(stream) if data != b"[DONE]"]
 

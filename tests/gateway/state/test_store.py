@@ -1,6 +1,7 @@
 """The state store: owners, lineages, limits, and concurrent processes."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import stat
@@ -58,6 +59,24 @@ def test_put_if_writes_all_rows_or_none_by_what_is_stored_under_the_first(store_
         assert await store.get("me", "response", ["a", "b"]) == {"a": b"2", "b": b"2"}
 
     run(store_path, work)
+
+
+def test_no_other_process_writes_between_the_check_and_the_write_of_put_if(tmp_path: Path) -> None:
+    path, errors = tmp_path / "state.db", list[str]()
+
+    def write_from_another_process(body: bytes | None) -> bool:
+        with contextlib.closing(sqlite3.connect(path, timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                errors.append(str(error))
+        return True
+
+    async def work(store: SqliteStateStore) -> None:
+        assert await store.put_if([response_row("a", b"1")], write_from_another_process)
+
+    run(path, work)
+    assert errors == ["database is locked"]
 
 
 def test_ids_are_bound_as_values(store_path: Path | None) -> None:
