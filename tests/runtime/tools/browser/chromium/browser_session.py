@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec.structs import replace
 from playwright.async_api import Page
 
 from tests.support.servers.sites import Site
@@ -20,12 +21,14 @@ from toolwire.runtime.tools.browser import (
 SessionScenario = Callable[[BrowserSession], Awaitable[None]]
 
 
-def run_in_session(work: SessionScenario, *sites: Site, **settings: Any) -> None:
-    """Run in a session whose policy allows the sites, unless another policy is given."""
-    settings.setdefault("reach", NetworkPolicy(hosts=tuple(site.name for site in sites)))
+def run_in_session(work: SessionScenario, *sites: Site, settings: BrowserSettings | None = None) -> None:
+    """Run in a session. If sites are given, its network policy allows these only."""
+    settings = settings or BrowserSettings()
+    if sites:
+        settings = replace(settings, network_policy=NetworkPolicy(hosts=tuple(site.name for site in sites)))
 
     async def whole() -> None:
-        async with asyncio.timeout(90), open_session(BrowserSettings(**settings)) as session:
+        async with asyncio.timeout(90), open_session(settings) as session:
             await work(session)
 
     asyncio.run(whole())

@@ -65,7 +65,7 @@ ALLOWED = Policy(allow=["computer"])
 
 @contextmanager
 def serve_form(*, with_dialog: bool = False) -> Iterator[Site]:
-    """Serve the form. With `shouting`, the page also shows its instructions in a dialog."""
+    """Serve the form. With `with_dialog`, the page also shows its instructions in a dialog."""
     page = f"{PAGE}<script>alert('{INJECTED_ORDERS}')</script>" if with_dialog else PAGE
     with serve_site({"/": page, "/done": RESULT}) as site:
         yield site
@@ -129,17 +129,23 @@ def provider_config(protocol: str, url: str, name: str) -> Config:
     return Config(providers={"up": provider}, state=StateSection(path=":memory:"))
 
 
-def run_task(config: Config, site: Site, name: str, **given: Any) -> Run:
+def run_task(
+    config: Config,
+    site: Site,
+    name: str,
+    *,
+    person: Approver | None = None,
+    policy: Policy | None = ALLOWED,
+    check: bool = True,
+) -> Run:
     """Run the task with an agent that uses the protocol of this configuration."""
-    given.setdefault("policy", ALLOWED)
-    person: Approver | None = given.pop("person", None)
 
     async def whole() -> Run:
         browser = Browser(site.root, hosts=[site.name])
         async with (
             asyncio.timeout(90),
-            Agent(f"up/{name}", tools=[browser], config=config, approver=person, **given) as agent,
+            Agent(f"up/{name}", tools=[browser], config=config, approver=person, policy=policy) as agent,
         ):
-            return await agent.run("Send the form.")
+            return await agent.run("Send the form.", check=check)
 
     return asyncio.run(whole())

@@ -31,7 +31,7 @@ from toolwire.canonical.computer import (
     Type,
     Wait,
 )
-from toolwire.runtime.tools.browser import BrowserSession, SessionLimits
+from toolwire.runtime.tools.browser import BrowserSession, BrowserSettings, SessionLimits
 
 # Elements have fixed positions, so that the tests know where they are.
 FORM = """<!doctype html>
@@ -265,14 +265,14 @@ def test_read_text_is_limited() -> None:
         assert text == "x" * 100 + "\n[cut at 100 characters]"
 
     with serve_site({"/": "<!doctype html>" + "x" * 5000}) as site:
-        run_in_session(work, site, bounds=SessionLimits(read_characters=100))
+        run_in_session(work, site, settings=BrowserSettings(limits=SessionLimits(read_characters=100)))
 
 
 def test_wait_is_limited() -> None:
     async def work(session: BrowserSession) -> None:
         assert await perform_all(session, Wait(seconds=60)) == ["Waited 0.3 seconds, the maximum."]
 
-    run_in_session(work, bounds=SessionLimits(wait_seconds=0.3))
+    run_in_session(work, settings=BrowserSettings(limits=SessionLimits(wait_seconds=0.3)))
 
 
 def test_cursor_position_is_reported() -> None:

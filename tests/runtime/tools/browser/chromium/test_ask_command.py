@@ -89,7 +89,11 @@ def test_configuration_sets_size_and_hosts(tmp_path: Path) -> None:
     ("start", "more", "message"),
     [
         ("file:///etc/passwd", "", "the browser can't open file:///etc/passwd: only http and https"),
-        ("http://127.0.0.1/", '[browser]\nchromium = "no-such-program"\n', "'no-such-program' is not a program"),
+        (
+            "http://127.0.0.1/",
+            '[browser]\nchromium = "no-such-program"\n',
+            "'no-such-program' is not an executable program",
+        ),
     ],
 )
 def test_browser_errors_are_reported_before_the_model_is_called(

@@ -15,7 +15,7 @@ from tests.support.clock import Clock
 from tests.support.deadlines import run_event_loop
 from tests.support.servers.sites import SitePage, serve_site
 from toolwire.canonical.computer import Action, Click, Drag, KeyDown, Keys, MouseDown, Move, Navigate, ReadText, Type
-from toolwire.runtime.tools.browser import BrowserSession, NetworkPolicy
+from toolwire.runtime.tools.browser import BrowserSession, BrowserSettings, NetworkPolicy
 
 HERE = Click(x=20, y=20)
 ON = "style='position:absolute;left:0;top:0;width:200px;height:100px'"
@@ -189,7 +189,7 @@ def test_secret_is_never_shown(caplog: pytest.LogCaptureFixture, capfd: pytest.C
         assert site.requests[-1].startswith(f"GET /?q={secret}") or f"GET /?q={secret}" in site.requests
 
     with serve_site({"/": FIELDS}) as site:
-        run_in_session(work, site, secrets=(secret,))
+        run_in_session(work, site, settings=BrowserSettings(secrets=(secret,)))
     output = "\n".join([*seen, caplog.text, *capfd.readouterr()])
     assert "configured as a secret" in output
     assert "[secret]" in output
@@ -229,7 +229,7 @@ def test_waiting_for_approval_does_not_time_out(clock: Clock) -> None:
         assert await evaluate(session, "done") == 1
 
     with serve_site({"/": WATCH + BUYING["button"]}) as site:
-        run_in_session(work, site, bounds=SessionLimits(action_seconds=60))
+        run_in_session(work, site, settings=BrowserSettings(limits=SessionLimits(action_seconds=60)))
 
 
 def test_allowed_host_does_not_imply_approval() -> None:
@@ -240,4 +240,4 @@ def test_allowed_host_does_not_imply_approval() -> None:
         assert "looks like it spends money" in (await perform_until_error(session, HERE)).text
 
     with serve_site({"/": SitePage(WATCH + BUYING["button"])}) as site:
-        run_in_session(work, reach=NetworkPolicy(hosts=("*", site.name)))
+        run_in_session(work, settings=BrowserSettings(network_policy=NetworkPolicy(hosts=("*", site.name))))

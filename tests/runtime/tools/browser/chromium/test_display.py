@@ -11,7 +11,7 @@ from tests.runtime.tools.browser.chromium.browser_session import (
 )
 from tests.support.servers.sites import serve_site
 from toolwire.canonical.computer import Click, Navigate, Scroll, Zoom
-from toolwire.runtime.tools.browser import BrowserSession, LargestImage, Size
+from toolwire.runtime.tools.browser import BrowserSession, BrowserSettings, LargestImage, Size
 
 # Each target's color is its number. Targets are in corners, on odd pixels, in a frame, and below the fold.
 PLACES = [
@@ -72,7 +72,7 @@ def test_click_hits_what_the_screenshot_shows(scale: float, largest: LargestImag
         assert await evaluate(session, "devicePixelRatio") == scale
 
     with serve_site({"/": TARGETS, "/inner": INNER}) as site:
-        run_in_session(work, site, device_scale=scale, largest_picture=largest)
+        run_in_session(work, site, settings=BrowserSettings(device_scale=scale, largest_image=largest))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_declared_size_equals_screenshot_size(page: Size, scale: float, largest:
         assert await evaluate(session, "[innerWidth, innerHeight, devicePixelRatio]") == [*page, scale]
 
     with serve_site({"/": TARGETS, "/inner": INNER}) as site:
-        run_in_session(work, site, page=page, device_scale=scale, largest_picture=largest)
+        run_in_session(work, site, settings=BrowserSettings(page_size=page, device_scale=scale, largest_image=largest))
 
 
 FINE = """<!doctype html><body style="margin:0;height:2000px"><script>
@@ -125,7 +125,7 @@ def test_zoom_shows_more_detail(scale: float) -> None:
         assert close[0xFFFFFF][0] > 60_000
 
     with serve_site({"/": FINE}) as site:
-        run_in_session(work, site, device_scale=scale, largest_picture=LargestImage(edge=640))
+        run_in_session(work, site, settings=BrowserSettings(device_scale=scale, largest_image=LargestImage(edge=640)))
 
 
 def test_screenshot_is_invisible_to_the_page() -> None:
@@ -140,4 +140,4 @@ def test_screenshot_is_invisible_to_the_page() -> None:
         assert await evaluate(session, "seen") == []
 
     with serve_site({"/": page}) as site:
-        run_in_session(work, site, device_scale=2, largest_picture=LargestImage(edge=640))
+        run_in_session(work, site, settings=BrowserSettings(device_scale=2, largest_image=LargestImage(edge=640)))

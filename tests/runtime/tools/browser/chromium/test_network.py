@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from tests.runtime.tools.browser.chromium.browser_session import (
     current_page,
@@ -16,7 +17,7 @@ from tests.runtime.tools.browser.chromium.browser_session import (
 from tests.support.deadlines import wait_until_async
 from tests.support.servers.sites import PortTrap, SitePage, serve_site, trap_port
 from toolwire.canonical.computer import Click, Navigate, ReadText
-from toolwire.runtime.tools.browser import BrowserSession, NetworkPolicy
+from toolwire.runtime.tools.browser import BrowserSession, BrowserSettings, NetworkPolicy
 
 # Every way in which a page can make a browser send a request to another server.
 ATTEMPTS = {
@@ -63,7 +64,7 @@ def page(host: str, attempts: list[str]) -> str:
 
 
 def attempt_requests(
-    host: str, reach: NetworkPolicy, attempts: list[str], caught: PortTrap, wanted: Callable[[], bool] | None = None
+    host: str, policy: NetworkPolicy, attempts: list[str], caught: PortTrap, wanted: Callable[[], bool] | None = None
 ) -> list[str]:
     """`wanted`: until this holds; without it, for a while in which nothing may be touched."""
 
@@ -73,8 +74,8 @@ def attempt_requests(
 
     away = SitePage(status=302, headers={"Location": f"http://{host}/redirected"})
     with serve_site({"/away": away, "/": page(host, attempts)}, "127.0.0.2") as site:
-        named = (*reach.hosts, site.name)
-        run_in_session(work, reach=NetworkPolicy(hosts=named, resource_hosts=reach.resource_hosts))
+        policy = replace(policy, hosts=(*policy.hosts, site.name))
+        run_in_session(work, settings=BrowserSettings(network_policy=policy))
     return caught.connections
 
 
@@ -135,7 +136,8 @@ def test_resource_host_can_not_be_opened_as_a_page(top: int) -> None:
     with serve_site({"/": "other"}) as other, serve_site({}, "127.0.0.2") as site:
         site.pages["/"] = REFUSED.replace("{other}", other.root)
         site.pages["/away"] = SitePage(status=302, headers={"Location": f"{other.root}/redirected"})
-        run_in_session(work, reach=NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,)))
+        policy = NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,))
+        run_in_session(work, settings=BrowserSettings(network_policy=policy))
 
 
 def test_frame_of_resource_host_is_loaded() -> None:
@@ -145,12 +147,15 @@ def test_frame_of_resource_host_is_loaded() -> None:
 
     with serve_site({"/": "framed"}) as other, serve_site({}, "127.0.0.2") as site:
         site.pages["/"] = f"<p>outside</p><iframe src='{other.root}/'></iframe>"
-        run_in_session(work, reach=NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,)))
+        policy = NetworkPolicy(hosts=(site.name,), resource_hosts=(other.name,))
+        run_in_session(work, settings=BrowserSettings(network_policy=policy))
 
 
 def test_refusals_are_reported() -> None:
     async def work(session: BrowserSession) -> None:
-        assert "not among the hosts" in (await perform_until_error(session, Navigate(url="http://example.com/"))).text
+        assert (
+            "is not an allowed host" in (await perform_until_error(session, Navigate(url="http://example.com/"))).text
+        )
         assert "only http and https" in (await perform_until_error(session, Navigate(url="file:///etc/passwd"))).text
         assert await side_observations(session, Navigate(url=f"{site.root}/")) == [
             "A request to 127.0.0.9:8081 was refused: 127.0.0.9:8081 is not an allowed host for resources."
@@ -167,7 +172,7 @@ def test_cloud_metadata_address_is_refused() -> None:
             in (await perform_until_error(session, Navigate(url="http://169.254.169.254/"))).text
         )
 
-    run_in_session(work, reach=NetworkPolicy(hosts=("*",)))
+    run_in_session(work, settings=BrowserSettings(network_policy=NetworkPolicy(hosts=("*",))))
 
 
 def test_chromium_makes_no_background_requests() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,7 +88,7 @@ def test_number_of_tabs_is_limited() -> None:
         assert len(current_page(session).context.pages) == 3
 
     with serve_site({"/": button("for (let i = 0; i < 9; i++) window.open('/tab')"), "/tab": "tab"}) as site:
-        run_in_session(work, site, bounds=SessionLimits(tabs=3))
+        run_in_session(work, site, settings=BrowserSettings(limits=SessionLimits(tabs=3)))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_dialog_is_accepted_if_configured() -> None:
         assert await evaluate(session, "document.title") == "true"
 
     with serve_site({"/": button("document.title = confirm('words')")}) as site:
-        run_in_session(work, site, accept_dialogs=True)
+        run_in_session(work, site, settings=BrowserSettings(accept_dialogs=True))
 
 
 def test_beforeunload_does_not_block_navigation() -> None:
@@ -168,12 +167,12 @@ def test_unresponsive_page_is_closed(event: str, action: Action) -> None:
         assert [one.is_error for one in done.observations] == [True, True, True]
         assert "timed out after 5 seconds" in done.observations[0].text
         assert "1 more actions" in done.observations[1].text
-        assert "does not answer" in done.observations[2].text
+        assert "does not respond" in done.observations[2].text
         await perform_all(session, Navigate(url=f"{site.root}/other"))
 
     page = f"<!doctype html><script>{event} = () => {{ while (true) {{}} }}</script>"
     with serve_site({"/": page, "/other": "other"}) as site:
-        run_in_session(work, site, bounds=SessionLimits(action_seconds=5))
+        run_in_session(work, site, settings=BrowserSettings(limits=SessionLimits(action_seconds=5)))
 
 
 def test_unresponsive_server_is_not_waited_for() -> None:
@@ -183,55 +182,59 @@ def test_unresponsive_server_is_not_waited_for() -> None:
         )
 
     with serve_site({"/slow": SitePage("x", delay=4)}) as site:
-        run_in_session(work, site, bounds=SessionLimits(action_seconds=1, settle_seconds=0.2))
+        run_in_session(work, site, settings=BrowserSettings(limits=SessionLimits(action_seconds=1, settle_seconds=0.2)))
 
 
 @pytest.mark.parametrize(
     ("settings", "actions", "texts"),
     [
         (
-            {"bounds": SessionLimits(batch_actions=2)},
+            BrowserSettings(limits=SessionLimits(batch_actions=2)),
             [Wait(seconds=0), Wait(seconds=0), Wait(seconds=0), Wait(seconds=0)],
             ["Waited", "Waited", "Refused: at most 2 actions can be performed at once.", "1 more actions"],
         ),
         (
-            {"bounds": SessionLimits(actions=1)},
+            BrowserSettings(limits=SessionLimits(actions=1)),
             [Wait(seconds=0), Screenshot()],
             ["Waited", "Refused: all 1 actions of this session are used up."],
         ),
         (
-            {"bounds": SessionLimits(session_seconds=0)},
+            BrowserSettings(limits=SessionLimits(session_seconds=0)),
             [Wait(seconds=0)],
             ["Refused: the session has exceeded its 0 seconds."],
         ),
         (
-            {"actions": frozenset({"wait"})},
+            BrowserSettings(actions=frozenset({"wait"})),
             [Wait(seconds=0), Type(text="x")],
             ["Waited", "Refused: the action type is not allowed here."],
         ),
         (
-            {"actions": frozenset({"click", "forward"})},
+            BrowserSettings(actions=frozenset({"click", "forward"})),
             [Click(x=5, y=5, button="back")],
             ["Refused: the action back is not allowed here."],
         ),
-        ({}, [object()], ["Refused: unknown action object."]),
-        ({}, [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside the display, which is 1280x800."]),
+        (BrowserSettings(), [object()], ["Refused: unknown action object."]),
+        (BrowserSettings(), [Click(x=1280, y=5)], ["Failed: (1280, 5) is outside the display, which is 1280x800."]),
         (
-            {},
+            BrowserSettings(),
             [Zoom(x0=5, y0=5, x1=5, y1=9)],
             ["Failed: (5, 5) to (5, 9) is not a valid region of the 1280x800 display."],
         ),
-        ({}, [Keys(keys=("Frobnicate",))], ["Refused: unknown key 'Frobnicate'."]),
-        ({}, [Keys(keys=("ctrl", "v"))], ["Refused: the clipboard is disabled; use the action that types text."]),
+        (BrowserSettings(), [Keys(keys=("Frobnicate",))], ["Refused: unknown key 'Frobnicate'."]),
         (
-            {"bounds": SessionLimits(typed_characters=3)},
+            BrowserSettings(),
+            [Keys(keys=("ctrl", "v"))],
+            ["Refused: the clipboard is disabled; use the action that types text."],
+        ),
+        (
+            BrowserSettings(limits=SessionLimits(typed_characters=3)),
             [Type(text="long")],
             ["Refused: at most 3 characters can be typed at once."],
         ),
     ],
 )
 def test_refused_action_ends_the_batch_with_a_reason(
-    settings: dict[str, Any], actions: list[Action], texts: list[str]
+    settings: BrowserSettings, actions: list[Action], texts: list[str]
 ) -> None:
     async def work(session: BrowserSession) -> None:
         done = await session.perform(actions)
@@ -241,7 +244,7 @@ def test_refused_action_ends_the_batch_with_a_reason(
         assert done.has_failed
         assert done.screenshot is not None
 
-    run_in_session(work, **settings)
+    run_in_session(work, settings=settings)
 
 
 def test_missing_chromium_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from tests.runtime.tools.browser.chromium.browser_session import (
 )
 from tests.support.servers.sites import serve_site
 from toolwire.canonical.computer import Click, Keys, Navigate, ReadText, Screenshot, Scroll, Zoom
-from toolwire.runtime.tools.browser import BrowserSession, LargestImage, Redaction
+from toolwire.runtime.tools.browser import BrowserSession, BrowserSettings, LargestImage, Redaction
 
 PAGE = """<!doctype html><body style="margin:0;height:3000px;background:#0f0"><style>* { position: absolute }</style>
 <div class=secret style="left:100px;top:100px;width:100px;height:50px;background:#f00">number 4711</div>
@@ -38,7 +38,8 @@ def test_redacted_elements_and_areas_are_black(scale: float) -> None:
         assert await colors_at(session, part, (88, 88), (470, 270), (20, 20)) == [BLACK, BLACK, GREEN]
 
     with serve_site({"/": PAGE}) as site:
-        run_in_session(work, site, redaction=REDACTION, device_scale=scale, largest_picture=LargestImage(edge=640))
+        settings = BrowserSettings(redaction=REDACTION, device_scale=scale, largest_image=LargestImage(edge=640))
+        run_in_session(work, site, settings=settings)
 
 
 def test_moved_elements_stay_black() -> None:
@@ -50,7 +51,7 @@ def test_moved_elements_stay_black() -> None:
         assert await colors_at(session, done.screenshot, *points) == [BLACK, BLACK, GREEN, BLACK]
 
     with serve_site({"/": PAGE}) as site:
-        run_in_session(work, site, redaction=REDACTION)
+        run_in_session(work, site, settings=BrowserSettings(redaction=REDACTION))
 
 
 def test_redacted_elements_are_absent_from_text() -> None:
@@ -59,7 +60,7 @@ def test_redacted_elements_are_absent_from_text() -> None:
         assert text.split("\n") == ["[redacted]", "number 4712", "[redacted]"]
 
     with serve_site({"/": PAGE}) as site:
-        run_in_session(work, site, redaction=REDACTION)
+        run_in_session(work, site, settings=BrowserSettings(redaction=REDACTION))
 
 
 CHOOSING = """<!doctype html><style>select, button { position: absolute; left: 0; width: 200px; height: 30px }</style>
@@ -78,7 +79,7 @@ def test_redacted_elements_are_absent_from_click_results() -> None:
         assert refused.text.startswith("Not performed: the control [redacted] looks like it spends money")
 
     with serve_site({"/": CHOOSING}) as site:
-        run_in_session(work, site, redaction=Redaction(selectors=(".secret",)))
+        run_in_session(work, site, settings=BrowserSettings(redaction=Redaction(selectors=(".secret",))))
 
 
 def test_invalid_selector_gives_no_screenshot() -> None:
@@ -88,4 +89,4 @@ def test_invalid_selector_gives_no_screenshot() -> None:
         assert done.screenshot is None
 
     with serve_site({"/": PAGE}) as site:
-        run_in_session(work, site, redaction=Redaction(selectors=("[[",)))
+        run_in_session(work, site, settings=BrowserSettings(redaction=Redaction(selectors=("[[",))))

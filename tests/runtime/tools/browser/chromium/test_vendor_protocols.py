@@ -130,9 +130,12 @@ def test_safety_check_is_not_acknowledged_without_a_person(
     protocol: str, name: str, acknowledged: str, person: Any
 ) -> None:
     with serve_form() as site, serve_model(protocol, *task_turns(checks=(CHECK,))) as upstream:
-        run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person)
+        run = run_task(provider_config(protocol, upstream.url, name), site, name, person=person, check=False)
         assert submitted_requests(site) == []
         assert [one.status for one in results(run)].count("denied") == 1
+        # The provider accepts no other request of this conversation.
+        assert run.stopped == "failed"
+        assert "acknowledged" in run.reason
         assert acknowledged not in json.dumps(upstream.bodies)
 
 
@@ -157,9 +160,8 @@ def test_earlier_always_does_not_acknowledge_a_safety_check() -> None:
 
     person = OnceAlways("no")
     with serve_form() as site, serve_model("openai-responses", *task_turns(checks=(CHECK,))) as upstream:
-        run_task(
-            provider_config("openai-responses", upstream.url, "gpt-5.5"), site, "gpt-5.5", person=person, policy=None
-        )
+        config = provider_config("openai-responses", upstream.url, "gpt-5.5")
+        run_task(config, site, "gpt-5.5", person=person, policy=None, check=False)
         assert submitted_requests(site) == []
         assert [ask.requires_human for ask in person.asked] == [False, True]
 
@@ -187,7 +189,7 @@ def test_instructions_in_a_page_have_no_effect(protocol: str, name: str, _: str)
         run = run_task(provider_config(protocol, upstream.url, name), site, name)
         assert run.stopped == "finished"
         assert submitted_requests(site) == [DONE]
-        assert [result_text(one).count("not among the hosts") for one in results(run) if one.status != "ok"] == [1]
+        assert [result_text(one).count("is not an allowed host") for one in results(run) if one.status != "ok"] == [1]
         told = [body for body in upstream.bodies if INJECTED_ORDERS in json.dumps(body)]
         assert len(told) == len(upstream.bodies) - 1
         for body in told:
