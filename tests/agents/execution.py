@@ -25,7 +25,7 @@ from tests.support.sdk.clients import SDK_CLIENTS
 from tests.support.servers.asgi import serve_app
 from toolwire.canonical.content import Reasoning, ReasoningText, Text, ToolResult
 from toolwire.cli.launch import AGENTS
-from toolwire.gateway.config import parse_config
+from toolwire.gateway.config import Config, LimitsSection, ProviderSection, RouteSection
 from toolwire.gateway.server.launch import build_gateway
 from toolwire.upstream.simulator.app import Simulator
 from toolwire.upstream.simulator.prompt import read_prompt
@@ -58,23 +58,17 @@ def _serve_gateway(upstream: str, script: TaskScript, task: Task, run: AgentRun)
     folder = task.restart_marker.parent
     simulator = ObservedApp(Simulator((upstream,), script=script, require_key=True))
     with serve_app(simulator) as url:
-        text = f"""
-[limits]
-websocket = {0 if run.websocket == "refused" else 100}
-{"retries = 0" if run.failures else ""}
-
-[providers.up]
-protocol = "{upstream}"
-base_url = "{url}"
-api_key = "key-of-the-upstream"
-
-[[routes]]
-provider = "up"
-model = "{SDK_CLIENTS[upstream][1]}"
-"""
+        config = Config(
+            limits=LimitsSection(
+                sockets=0 if run.websocket == "refused" else 100,
+                retries=0 if run.failures else LimitsSection().retries,
+            ),
+            providers={"up": ProviderSection(protocol=upstream, base_url=url, api_key="key-of-the-upstream")},
+            routes=(RouteSection(provider="up", model=SDK_CLIENTS[upstream][1]),),
+        )
 
         def build_app() -> Any:
-            return build_gateway(parse_config(text, {}), None, {"HOME": str(folder)}).app
+            return build_gateway(config, None, {"HOME": str(folder)}).app
 
         gateway = ObservedApp(build_app())
         with ExitStack() as stack:
@@ -142,7 +136,7 @@ def run_agent(run: AgentRun, upstream: str, path: str, record: Path | None = Non
 
 
 def _path_with_restart(run: AgentRun, task: Task, path: str) -> str:
-    """Return a PATH on which the agent, once done, waits for the gateway to restart_command and then continues."""
+    """Return a PATH on which the agent, once done, waits for the gateway to restart and then continues."""
     if not run.resume_arguments:
         return path
     name = AGENTS[run.agent].executable
