@@ -10,7 +10,7 @@ from toolwire.codec.encoding.computer import CANONICAL_ADAPTER
 from toolwire.codec.interface import Codec, ResponseContext
 from toolwire.translation.stages.call_ids import CallIdStage
 from toolwire.translation.stages.computer import ComputerStage
-from toolwire.translation.stages.envelopes import EnvelopeStage
+from toolwire.translation.stages.envelopes import EnvelopeStage, has_signatures
 from toolwire.translation.stages.failures import FailureStage
 from toolwire.translation.stages.family import FamilyStage, isolate_foreign_extras, share_extras
 from toolwire.translation.stages.logprobs import logprobs_stage
@@ -30,10 +30,13 @@ class Stage(Protocol):
         """
 
 
-def response_stages(reader: Codec, writer: Codec | None, context: ResponseContext) -> list[Stage]:
+def response_stages(
+    reader: Codec, writer: Codec | None, context: ResponseContext, *, may_have_signatures: bool = True
+) -> list[Stage]:
     """Return new stages for one response, in order: those that the protocols and the context need.
 
-    `writer` is None for the runtime, which takes canonical events.
+    `writer` is None for the runtime, which takes canonical events. A complete response tells whether it has signatures;
+    without any, the stage for envelopes is left out, which costs the most to create.
     """
     stages: list[Stage] = []
     if reader is writer and context.mapping.is_empty:
@@ -55,7 +58,7 @@ def response_stages(reader: Codec, writer: Codec | None, context: ResponseContex
         return stages
     if context.withheld is not None:
         stages.append(context.withheld)
-    elif context.envelope_key is not None and writer.envelope_field is not None:
+    elif may_have_signatures and context.envelope_key is not None and writer.envelope_field is not None:
         stages.append(EnvelopeStage(writer, reader.wire_names, context))
     return stages
 
@@ -78,5 +81,6 @@ def adapt_response(response: Response, reader: Codec, writer: Codec | None, cont
     """Return a complete response after all stages that change it; the same object if none does."""
     if writer is not None:
         response = isolate_foreign_extras(response, reader, writer)
-    stages = [stage for stage in response_stages(reader, writer, context) if stage.applies(response)]
+    stages = response_stages(reader, writer, context, may_have_signatures=has_signatures(response))
+    stages = [stage for stage in stages if stage.applies(response)]
     return fold(run_stages(stages, list(unfold(response, deltas=False)))[0]) if stages else response

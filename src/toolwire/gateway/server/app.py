@@ -15,7 +15,7 @@ from toolwire.codec.surface import EndpointMatch
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.errors import RequestRejected, encode_retry_after, to_api_error
 from toolwire.gateway.exchange.dispatcher import Dispatcher
-from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest
+from toolwire.gateway.exchange.exchange import BufferedResponse, ClientRequest, Exchange
 from toolwire.gateway.exchange.token_count import TokenCounter
 from toolwire.gateway.limits import BodyBudget, Quota, is_heavy_body
 from toolwire.gateway.observability.access_log import RequestRecord, encode_losses_header
@@ -186,14 +186,24 @@ class App:
     async def _serve_exchange(self, http_request: HttpRequest, codec: Codec, endpoint: EndpointMatch) -> None:
         """Dispatch a model request and send its response, buffered or streamed."""
         client_request = await self._read_request(http_request, codec, endpoint)
+        http_request.observer.start_capture(client_request, http_request.headers)
+        exchange = await self._dispatcher.open_exchange(client_request, http_request.observer)
+        if exchange.is_streaming:
+            await self._serve_stream(http_request, codec, exchange)
+            return
+        response = await self._dispatcher.dispatch(exchange)
+        if isinstance(response, BufferedResponse):
+            await self._send_response(http_request, response)
+            return
+        raise AssertionError("a request for a complete response got a stream")
+
+    async def _serve_stream(self, http_request: HttpRequest, codec: Codec, exchange: Exchange) -> None:
+        """Dispatch a request for a stream and send the stream, or a complete response if the upstream sent one."""
         observer = http_request.observer
-        observer.start_capture(client_request, http_request.headers)
         sender = StreamSender(http_request, codec, self._stream_quota, self._limits.heartbeat)
         try:
-            exchange = await self._dispatcher.open_exchange(client_request, observer)
-            if exchange.is_streaming:
-                observer.store_losses([])  # before the client learns the id
-                sender.start()
+            observer.store_losses([])  # before the client learns the id
+            sender.start()
             response = await self._dispatcher.dispatch(exchange)
             if isinstance(response, BufferedResponse):
                 await self._send_response(http_request, response)

@@ -68,7 +68,7 @@ class ResponseEnvelopes:
         return self.field.encode(envelope)
 
 
-def _has_signatures(response: Response) -> bool:
+def has_signatures(response: Response) -> bool:
     """Return whether a response contains signatures or reasoning that an envelope must carry."""
     for candidate in response.candidates:
         for message in candidate.messages:
@@ -134,7 +134,7 @@ class EnvelopeStage:
 
     def applies(self, response: Response) -> bool:
         """Return whether the response is of another protocol, and has signatures or reasoning to put in envelopes."""
-        return response.origin != self._writer.name and _has_signatures(response)
+        return response.origin != self._writer.name and has_signatures(response)
 
     def process(self, events: list[Event], others: list[Event]) -> list[Event]:
         """Return the events with vendor signatures sealed in envelopes."""
