@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from operator import attrgetter
-from threading import Lock
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -261,12 +260,14 @@ LIMIT_TOOLS_BYTES = 32 * 1024 * 1024
 
 
 class LruMemo(Generic[K, V]):
-    """A cache with a limit in bytes; when it is full, the least recently used values are dropped."""
+    """A cache with a limit in bytes; when it is full, the least recently used values are dropped.
+
+    Threads may share it: each operation on its entries is atomic.
+    """
 
     def __init__(self, limit: int = LIMIT_TOOLS_BYTES) -> None:
         self._limit = self._free_bytes = limit
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self._lock = Lock()
 
     def get(self, key: K) -> V | None:
         """Return the value of a key; None if there is none."""
@@ -282,13 +283,15 @@ class LruMemo(Generic[K, V]):
         """Store a value that keeps about `size` bytes alive; one above an eighth of the limit is not stored."""
         if size > self._limit // 8:
             return
-        with self._lock:
-            if (previous := self._entries.pop(key, None)) is not None:
-                self._free_bytes += previous[1]
-            while size > self._free_bytes:
-                self._free_bytes += self._entries.popitem(last=False)[1][1]
-            self._entries[key] = (value, size)
-            self._free_bytes -= size
+        _, replaced_size = self._entries.pop(key, (None, 0))
+        self._free_bytes += replaced_size - size
+        while self._free_bytes < 0:
+            try:
+                _, (_, dropped_size) = self._entries.popitem(last=False)
+            except KeyError:  # another thread dropped the last one meanwhile
+                break
+            self._free_bytes += dropped_size
+        self._entries[key] = (value, size)
 
 
 class DecodedToolsMemo(Generic[V]):
