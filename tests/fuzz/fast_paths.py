@@ -80,7 +80,7 @@ def _check_encoding(data: bytes) -> None:
     fast = translate()
     with (
         mock.patch.object(anthropic_responses, "encode_fast", return_value=None),
-        mock.patch.object(chat_responses, "_templates", ResponseTemplateCache()),
+        mock.patch.object(chat_responses, "_templates", ResponseTemplateCache(chat_responses.decode_usage)),
     ):
         assert fast == translate()
 

@@ -29,7 +29,7 @@ def translate_response(body: Any, source: str) -> tuple[Any, ...] | str:
 def translate_slowly(body: Any, source: str) -> tuple[Any, ...] | str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(responses, "encode_fast", lambda id, response: None)
-        patch.setattr(chat_responses, "_templates", ResponseTemplateCache())
+        patch.setattr(chat_responses, "_templates", ResponseTemplateCache(chat_responses.decode_usage))
         return translate_response(body, source)
 
 

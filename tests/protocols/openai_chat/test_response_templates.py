@@ -1,6 +1,7 @@
 """A response is decoded the same with and without a template of an earlier one."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,19 +13,11 @@ from toolwire.canonical.content import Text, ToolCall
 from toolwire.canonical.errors import DecodeError, ToolwireError
 from toolwire.canonical.response import Response
 from toolwire.codec.interface import ResponseContext
-from toolwire.codec.wire.reader import Reader, WireObject
-from toolwire.protocols.openai_chat import CODEC, fast_path
+from toolwire.codec.wire.reader import Reader
+from toolwire.protocols.openai_chat import CODEC
 from toolwire.protocols.openai_chat import response as responses
 from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
-from toolwire.protocols.openai_chat.wire import (
-    FAMILY,
-    CompletionDetailsShape,
-    MessageShape,
-    PromptDetailsShape,
-    ResponseChoiceShape,
-    ResponseShape,
-    UsageShape,
-)
+from toolwire.protocols.openai_chat.wire import FAMILY, ResponseShape
 
 
 def decode_without_template(data: bytes) -> Response | str:
@@ -43,7 +36,7 @@ def decode_with_templates(data: bytes) -> Response | str:
 
 @pytest.fixture(autouse=True)
 def _empty_template_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(responses, "_templates", ResponseTemplateCache())
+    monkeypatch.setattr(responses, "_templates", ResponseTemplateCache(responses.decode_usage))
 
 
 def test_variants_after_a_plain_response_are_decoded_alike() -> None:
@@ -69,7 +62,7 @@ def test_losses_are_the_same(target: str) -> None:
     cache = responses._templates
     for variant in [PLAIN_COMPLETION, *body_variants(PLAIN_COMPLETION)] * 2:
         results = []
-        for templates in (cache, ResponseTemplateCache()):
+        for templates in (cache, ResponseTemplateCache(responses.decode_usage)):
             responses._templates = templates
             try:
                 translation = toolwire.translate(variant, FAMILY, target, "response")
@@ -79,27 +72,25 @@ def test_losses_are_the_same(target: str) -> None:
         assert results[0] == results[1], json.dumps(variant)
 
 
-def test_every_field_is_compared() -> None:
-    """A new field that is not compared would be taken from the template."""
-    response_fields = {
-        name for getter in (fast_path._varying_fields, fast_path._response_fields) for name in getter.__reduce__()[1]
-    }
-    choice_fields = set(fast_path._choice_fields.__reduce__()[1])
-    other_fields = {"choices", "model", "message", "finish_reason", "message.content", "message.tool_calls"}
-    assert response_fields | other_fields >= _fields(ResponseShape, {"usage": UsageShape})
-    assert choice_fields | other_fields >= _fields(ResponseChoiceShape, {"message": MessageShape})
+SERVERS: dict[str, Any] = {
+    "no details": {"usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}},
+    "no usage": {"usage": None},
+    "null members, as vLLM": {"prompt_logprobs": None, "kv_transfer_params": None},
+    "varying members, as llama.cpp": {"timings": {"prompt_n": 1, "prompt_ms": 2.5}},
+    "own counts, as DeepSeek": {
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_cache_hit_tokens": 2}
+    },
+}
 
 
-def _fields(shape: type[WireObject], shapes: dict[str, type[WireObject]]) -> set[str]:
-    names: set[str] = set()
-    details: dict[str, type[WireObject]] = {
-        "prompt_tokens_details": PromptDetailsShape,
-        "completion_tokens_details": CompletionDetailsShape,
-    }
-    for name in set(shape.__struct_fields__) - {"unknown", "nulls"}:
-        nested = shapes.get(name) or details.get(name)
-        names |= {f"{name}.{inner_name}" for inner_name in _fields(nested, {})} if nested else {name}
-    return names
+@pytest.mark.parametrize("server", SERVERS)
+def test_responses_of_every_server_use_a_template(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {**PLAIN_COMPLETION, **SERVERS[server]}
+    changed = json.dumps(body).replace("I look.", "I read.").replace("2.5", "3.5").replace('tokens": 2', 'tokens": 9')
+    expected = decode_without_template(changed.encode())
+    assert decode_with_templates(json.dumps(body).encode()) == decode_without_template(json.dumps(body).encode())
+    monkeypatch.setattr(responses, "_decode_response", None)
+    assert decode_with_templates(changed.encode()) == expected
 
 
 def test_template_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,4 +113,5 @@ def test_cache_is_bounded() -> None:
         data = json.dumps({**PLAIN_COMPLETION, "model": f"m{number}", "service_tier": "x" * number}).encode()
         assert decode_with_templates(data) == decode_without_template(data)
     assert 0 < len(responses._templates._templates) <= 256
-    assert all(len(template.fixed_fields[0][2]) <= 1024 for template in responses._templates._templates.values())
+    fixed = [template.fixed[0].values() for template in responses._templates._templates.values()]
+    assert all(sum(len(bytes(raw)) for raw in members) <= 2048 for members in fixed)

@@ -1,12 +1,12 @@
 """Fast paths for consecutive responses and chunks that share everything but their content.
 
-`ResponseTemplateCache` reuses the decoded form of an earlier response; only content, calls, counts, id and time are
+`ResponseTemplateCache` reuses the decoded form of an earlier response; only content, calls, usage, id and time are
 decoded. `ChunkTemplate` reuses the bytes around the delta of an earlier chunk, and `TextTemplate` those around the
 text or arguments inside the delta.
 """
 
 import re
-from operator import attrgetter
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,144 +14,179 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from toolwire.canonical.content import Message, Part, Text, ToolCall
+from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Candidate, Response, Usage
 from toolwire.codec.losses import SharedExtras
-from toolwire.codec.wire.reader import JSON_ERRORS
+from toolwire.codec.wire.reader import JSON_ERRORS, Reader
 from toolwire.protocols.openai_chat.parts.calls import decode_call, is_json
 from toolwire.protocols.openai_chat.wire import (
+    FAMILY,
+    CallShape,
     ChunkShape,
     DeltaShape,
-    ResponseChoiceShape,
     ResponseShape,
     StreamChoiceShape,
     UsageShape,
 )
 
 _MAX_TEMPLATES = 256
-_MAX_RAW_BYTES = 1024
+_MAX_FIXED_BYTES = 2048
+_NAMES = frozenset(ResponseShape.__struct_encode_fields__)
 
-# Fields that vary between responses.
-_varying_fields = attrgetter(
-    *("id", "created", "usage.prompt_tokens", "usage.completion_tokens", "usage.total_tokens"),
-    *("usage.prompt_tokens_details.cached_tokens", "usage.completion_tokens_details.reasoning_tokens"),
-)
-# All other fields of a typed read, except content and calls: equal in responses of one template.
-_response_fields = attrgetter(
-    *("object", "error", "service_tier", "system_fingerprint"),
-    *("usage.prompt_tokens_details.cache_write_tokens", "usage.prompt_tokens_details.audio_tokens"),
-    "usage.completion_tokens_details.accepted_prediction_tokens",
-    "usage.completion_tokens_details.rejected_prediction_tokens",
-    "usage.completion_tokens_details.audio_tokens",
-)
-_choice_fields = attrgetter(
-    *("index", "logprobs", "error", "message.role", "message.name", "message.tool_call_id", "message.annotations"),
-    *("message.refusal", "message.function_call", "message.reasoning_content", "message.reasoning"),
-)
-_other_content_fields = attrgetter("refusal", "function_call", "reasoning_content", "reasoning", "annotations")
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_choices = msgspec.json.Decoder(tuple[dict[str, Raw]]).decode
+_decode_calls = msgspec.json.Decoder(list[CallShape]).decode
+_decode_string = msgspec.json.Decoder(str).decode
+_decode_number = msgspec.json.Decoder(int | float).decode
+_read_usage = Reader[UsageShape](UsageShape, FAMILY).read
+_Members = dict[str, Raw]
+
+
+class ResponseParts(Struct):
+    """The members of a response body with one choice: those that vary, and the fixed ones."""
+
+    id: str
+    created: int | float
+    usage: Raw | None
+    content: str | None
+    calls: list[CallShape]
+    unknown: _Members  # members of the response that no shape knows, by value only as far as `kinds`
+    fixed: tuple[_Members, _Members, _Members, dict[str, bytes]]  # response, choice, message, kinds of `unknown`
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return the fields by which a template is looked up, before all fixed members are compared."""
+        members, choice, message, _ = self.fixed
+        model, stop = bytes(members.get("model", b"")), bytes(choice.get("finish_reason", b""))
+        return model, stop, len(self.calls), len(members), len(choice), len(message), self.content is None
+
+
+def split_response(body: bytes) -> ResponseParts | None:
+    """Split a response body; return None if it has no template: several choices, no id, or content of other types."""
+    try:
+        members = _decode_members(body)
+        (choice,) = _decode_choices(members.pop("choices"))
+        message = _decode_members(choice.pop("message"))
+        calls = _decode_calls(message["tool_calls"]) if bytes(message.get("tool_calls", b""))[:1] == b"[" else []
+        if calls:
+            del message["tool_calls"]
+        is_text = bytes(message.get("content", b""))[:1] == b'"'
+        unknown = {name: members.pop(name) for name in members.keys() - _NAMES}
+        return ResponseParts(
+            id=_decode_string(members.pop("id")),
+            created=_decode_number(members.pop("created")),
+            usage=members.pop("usage", None) if bytes(members.get("usage", b""))[:1] == b"{" else None,
+            content=_decode_string(message.pop("content")) if is_text else None,
+            calls=calls,
+            unknown=unknown,
+            fixed=(members, choice, message, {name: _value_kind(raw) for name, raw in unknown.items()}),
+        )
+    except (KeyError, *JSON_ERRORS):
+        return None
+
+
+def _value_kind(raw: Raw) -> bytes:
+    """Return the first byte of a value that is passed on as it is, or the value if it matters: null or with a list."""
+    value = bytes(raw)
+    return b"0" if value[:1].isdigit() else value[:1] if value[:1] in b'"{-' and b"[" not in value else value
 
 
 class _ResponseTemplate(Struct, frozen=True):
     """A decoded response without the fields that vary."""
 
-    fixed_fields: tuple[Any, ...]
+    fixed: tuple[_Members, _Members, _Members, dict[str, bytes]]
     response: Response
     candidate: Candidate
     message: Message
-    usage: Usage
+    usage: Usage | None
+
+    def fill(self, parts: ResponseParts, decode_usage: Callable[[UsageShape], Usage]) -> Response | None:
+        """Return the response with these parts; None if a call needs the general decoder."""
+        content: list[Part] = [] if parts.content is None else [Text(text=parts.content, at="/content")]
+        for index, shape in enumerate(parts.calls):
+            call = decode_call(shape, index)
+            if type(call) is not ToolCall or call.extras or not (call.arguments and is_json(call.arguments)):
+                return None
+            content.append(call)
+        candidate = replace(self.candidate, messages=(replace(self.message, parts=tuple(content)),))
+        response, usage, shared = self.response, None, self.usage
+        if parts.usage is not None and shared is not None:
+            usage = decode_usage(_read_usage(parts.usage))
+            if (usage.extras, usage.wire_form) == (
+                shared.extras,
+                shared.wire_form,
+            ):  # the same objects, for `SharedExtras`
+                usage = replace(usage, extras=shared.extras, wire_form=shared.wire_form)
+        extras = response.extras
+        if parts.unknown and type(extras) is dict:
+            fields = extras[FAMILY]
+            extras = {FAMILY: {name: parts.unknown.get(name, raw) for name, raw in fields.items()}}
+        return replace(
+            response, id=parts.id, created=parts.created, candidates=(candidate,), usage=usage, extras=extras
+        )
 
 
 class ResponseTemplateCache:
-    """Templates of recent responses, one per model, finish reason and kind of content."""
+    """Templates of recent responses: a server sends the same members in each, and most of them with the same value.
 
-    def __init__(self) -> None:
+    Content, calls, id, time and usage vary. So do unknown members, such as the timings of llama.cpp; only their kind is
+    compared, since they are passed on as they are. Any member may be absent or null.
+    """
+
+    def __init__(self, decode_usage: Callable[[UsageShape], Usage]) -> None:
+        self._decode_usage = decode_usage
         self._templates: dict[tuple[Any, ...], _ResponseTemplate] = {}
 
-    def decode(self, shape: ResponseShape) -> Response | None:
-        """Decode a response like an earlier one from its template; None if there is no such template.
-
-        `shape` must come from a read that rejects unknown fields.
-        """
-        try:
-            (choice,) = shape.choices  # type: ignore[misc]
-            template = self._templates.get(_template_key(shape, choice))
-            if template is None or (_response_fields(shape), _choice_fields(choice)) != template.fixed_fields:
-                return None
-            varying = _varying_fields(shape)
-        except (TypeError, ValueError, AttributeError):  # several choices, or missing counts
+    def decode(self, parts: ResponseParts) -> Response | None:
+        """Decode a response like an earlier one from its template; None if there is no such template."""
+        template = self._templates.get(parts.key)
+        if template is None or parts.fixed != template.fixed:
             return None
-        if None in varying or UNSET in varying:
-            return None
-        message = choice.message
-        parts: list[Part] = [Text(text=message.content, at="/content")] if type(message.content) is str else []
-        for index, call_shape in enumerate(message.tool_calls or ()):
-            call = decode_call(call_shape, index)
-            if type(call) is not ToolCall or call.extras or not (call.arguments and is_json(call.arguments)):
-                return None
-            parts.append(call)
-        id, created, input_tokens, output_tokens, total, cached, reasoning = varying
-        usage = replace(
-            template.usage,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            total=total,
-            cache_read=cached,
-            reasoning=reasoning,
-        )
-        candidate = replace(template.candidate, messages=(replace(template.message, parts=tuple(parts)),))
-        return replace(template.response, id=id, created=created, candidates=(candidate,), usage=usage)
-
-    def remember(self, shape: ResponseShape, response: Response) -> None:
-        """Store a decoded response as a template, unless it has optional content."""
         try:
-            (choice,), (candidate,) = shape.choices, response.candidates  # type: ignore[misc]
-            fixed_fields, varying = (_response_fields(shape), _choice_fields(choice)), _varying_fields(shape)
-        except (TypeError, ValueError, AttributeError):
+            return template.fill(parts, self._decode_usage)
+        except DecodeError:
+            return None
+
+    def remember(self, parts: ResponseParts, response: Response) -> None:
+        """Store a decoded response as a template, if that reproduces it."""
+        varying = sum(len(bytes(raw)) for raw in parts.unknown.values()) + len(parts.usage or b"")
+        if len(response.candidates) != 1 or len(response.candidates[0].messages) != 1:
             return
-        usage, (message,) = response.usage, candidate.messages
-        if usage is None or None in varying or UNSET in varying or not _is_cacheable(choice, message, fixed_fields):
+        if sum(len(bytes(raw)) for members in parts.fixed[:3] for raw in members.values()) + varying > _MAX_FIXED_BYTES:
+            return
+        (candidate,), usage, extras = response.candidates, response.usage, _copy_extras(response.extras)
+        usage = usage and replace(usage, extras=_copy_extras(usage.extras))
+        if (
+            extras
+            and candidate.plain
+            and usage is not None
+            and not parts.unknown.keys() & extras.get(FAMILY, {}).keys()
+        ):
+            extras = SharedExtras(extras, response.wire_form, usage)
+        members, choice, message, kinds = parts.fixed
+        template = _ResponseTemplate(
+            fixed=(_copy_members(members), _copy_members(choice), _copy_members(message), kinds),
+            response=replace(response, candidates=(), usage=None, extras=extras),
+            candidate=replace(candidate, messages=(), extras=_copy_extras(candidate.extras)),
+            message=replace(candidate.messages[0], parts=(), extras=_copy_extras(candidate.messages[0].extras)),
+            usage=usage,
+        )
+        if template.fill(parts, self._decode_usage) != response:
             return
         if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
-        usage = replace(usage, extras=_copy_extras(usage.extras))
-        extras = _copy_extras(response.extras)
-        if extras and candidate.plain:
-            extras = SharedExtras(extras, response.wire_form, usage)
-        self._templates[_template_key(shape, choice)] = _ResponseTemplate(
-            fixed_fields=tuple([tuple(map(_copy_raw, values)) for values in fixed_fields]),
-            response=replace(response, candidates=(), usage=None, extras=extras),
-            candidate=replace(candidate, messages=(), extras=_copy_extras(candidate.extras)),
-            message=replace(message, parts=(), extras=_copy_extras(message.extras)),
-            usage=usage,
-        )
+        self._templates[parts.key] = template
 
 
-def _is_cacheable(choice: ResponseChoiceShape, message: Message, fixed_fields: tuple[tuple[Any, ...], ...]) -> bool:
-    """Tell whether the response has only text and calls without optional fields, and small extras."""
-    if type(choice.message.content) is list:
-        return False
-    if any(value not in (UNSET, None, []) for value in _other_content_fields(choice.message)):
-        return False
-    if any(part.extras or type(part) not in (Text, ToolCall) for part in message.parts):
-        return False
-    return sum(len(bytes(value)) for values in fixed_fields for value in values if type(value) is Raw) <= _MAX_RAW_BYTES
-
-
-def _template_key(shape: ResponseShape, choice: ResponseChoiceShape) -> tuple[Any, ...]:
-    """Return the cache key: the fields that responses with the same template have in common."""
-    message = choice.message
-    calls = message.tool_calls
-    return shape.model, choice.finish_reason, type(message.content), len(calls) if type(calls) is list else calls
-
-
-def _copy_raw(value: Any) -> Any:
-    """Return a copy of a raw JSON value, since the original would keep its complete body in memory."""
-    return value.copy() if type(value) is Raw else value
+def _copy_members(members: _Members) -> _Members:
+    """Return a copy of raw members, since the originals would keep their complete body in memory."""
+    return {name: raw.copy() for name, raw in members.items()}
 
 
 def _copy_extras(extras: Extras | None) -> Extras | None:
-    """Return a copy of extras, since the raw values would keep their complete body in memory."""
-    return extras and {family: {key: raw.copy() for key, raw in fields.items()} for family, fields in extras.items()}
+    """Return a copy of extras, for the same reason."""
+    return extras and {family: _copy_members(fields) for family, fields in extras.items()}
 
 
 _DELTA_KEY = b'"delta":'
@@ -181,7 +216,6 @@ class _RawDeltas(Struct):
 
 _decode_delta = msgspec.json.Decoder(DeltaShape).decode
 _decode_raw_deltas = msgspec.json.Decoder(_RawDeltas).decode
-_decode_string = msgspec.json.Decoder(str).decode
 
 
 class TextTemplate(Struct, frozen=True):

@@ -22,7 +22,7 @@ from toolwire.protocols.openai_chat.errors import (
     decode_error_object,
     encode_error_object,
 )
-from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache
+from toolwire.protocols.openai_chat.fast_path import ResponseTemplateCache, split_response
 from toolwire.protocols.openai_chat.parts.calls import is_json
 from toolwire.protocols.openai_chat.parts.content import chat_extras_and_form, constant_extras, restore_constant
 from toolwire.protocols.openai_chat.parts.messages import decode_message, encode_turn, report_message
@@ -71,8 +71,7 @@ _STATUSES = ("completed", "incomplete", "failed", "requires_action")
 _EXACT_STOPS = ("end_turn", "max_tokens", "tool_use", "filtered")
 
 _read_message = Reader[MessageShape](MessageShape, FAMILY).read
-_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read_with_exactness
-_templates = ResponseTemplateCache()
+_read_response = Reader[ResponseShape](ResponseShape, FAMILY).read
 
 
 _HOSTED_COUNTS_FIELD = "server_tool_use_details"
@@ -85,13 +84,11 @@ HOSTED_COUNTS = {"searches": f"{_HOSTED_COUNTS_FIELD}/web_search_requests"}
 
 def decode_response(body: bytes, context: ResponseContext) -> Response:
     """Decode a response body; one like an earlier response takes a fast path."""
-    shape, typed = _read_response(body)
-    if not typed:
-        return _decode_response(shape, body)
-    if (response := _templates.decode(shape)) is not None:
-        return response
-    response = _decode_response(shape, body)
-    _templates.remember(shape, response)
+    if (parts := split_response(body)) is None:
+        return _decode_response(_read_response(body), body)
+    if (response := _templates.decode(parts)) is None:
+        response = _decode_response(_read_response(body), body)
+        _templates.remember(parts, response)
     return response
 
 
@@ -234,6 +231,9 @@ def decode_usage(shape: UsageShape) -> Usage:
         extras={FAMILY: extras} if extras else None,
         wire_form=wire_form,
     )
+
+
+_templates = ResponseTemplateCache(decode_usage)
 
 
 class _MessageSummary(Struct):
