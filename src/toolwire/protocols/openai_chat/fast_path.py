@@ -100,6 +100,7 @@ class _ResponseTemplate(Struct, frozen=True):
     candidate: Candidate
     message: Message
     usage: Usage | None
+    usage_shape: UsageShape | None  # without counts
 
     def fill(self, parts: ResponseParts, decode_usage: Callable[[UsageShape], Usage]) -> Response | None:
         """Return the response with these parts; None if a call needs the general decoder."""
@@ -110,14 +111,12 @@ class _ResponseTemplate(Struct, frozen=True):
                 return None
             content.append(call)
         candidate = replace(self.candidate, messages=(replace(self.message, parts=tuple(content)),))
-        response, usage, shared = self.response, None, self.usage
-        if parts.usage is not None and shared is not None:
-            usage = decode_usage(_read_usage(parts.usage))
-            if (usage.extras, usage.wire_form) == (
-                shared.extras,
-                shared.wire_form,
-            ):  # the same objects, for `SharedExtras`
-                usage = replace(usage, extras=shared.extras, wire_form=shared.wire_form)
+        response, usage = self.response, None
+        if parts.usage is not None:
+            usage_shape = _read_usage(parts.usage)
+            counts = _take_counts(usage_shape)
+            known = self.usage if usage_shape == self.usage_shape else None
+            usage = replace(decode_usage(usage_shape) if known is None else known, **counts)
         extras = response.extras
         if parts.unknown and type(extras) is dict:
             fields = extras[FAMILY]
@@ -125,6 +124,28 @@ class _ResponseTemplate(Struct, frozen=True):
         return replace(
             response, id=parts.id, created=parts.created, candidates=(candidate,), usage=usage, extras=extras
         )
+
+
+_COUNTS = (
+    (None, "prompt_tokens", "input_tokens"),
+    (None, "completion_tokens", "output_tokens"),
+    (None, "total_tokens", "total"),
+    ("prompt_tokens_details", "cached_tokens", "cache_read"),
+    ("prompt_tokens_details", "cache_write_tokens", "cache_write"),
+    ("completion_tokens_details", "reasoning_tokens", "reasoning"),
+)
+"""Object within the usage, wire name and canonical name of each count."""
+
+
+def _take_counts(shape: UsageShape | None) -> dict[str, Any]:
+    """Return the counts of a usage by canonical name, and set them to 0 in the shape."""
+    counts: dict[str, int] = {}
+    for owner_name, name, field in _COUNTS:
+        owner = shape if owner_name is None else getattr(shape, owner_name, None)
+        if type(count := getattr(owner, name, None)) is int:
+            counts[field] = count
+            setattr(owner, name, 0)
+    return counts
 
 
 class ResponseTemplateCache:
@@ -165,12 +186,15 @@ class ResponseTemplateCache:
         ):
             extras = SharedExtras(extras, response.wire_form, usage)
         members, choice, message, kinds = parts.fixed
+        usage_shape = None if parts.usage is None else _read_usage(parts.usage.copy())
+        _take_counts(usage_shape)
         template = _ResponseTemplate(
             fixed=(_copy_members(members), _copy_members(choice), _copy_members(message), kinds),
             response=replace(response, candidates=(), usage=None, extras=extras),
             candidate=replace(candidate, messages=(), extras=_copy_extras(candidate.extras)),
             message=replace(candidate.messages[0], parts=(), extras=_copy_extras(candidate.messages[0].extras)),
             usage=usage,
+            usage_shape=usage_shape,
         )
         if template.fill(parts, self._decode_usage) != response:
             return
