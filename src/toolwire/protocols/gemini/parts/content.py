@@ -35,7 +35,6 @@ from toolwire.codec.encoding.tools import report_tool_change
 from toolwire.codec.encoding.turns import LocatedPart
 from toolwire.codec.losses import SourcePath
 from toolwire.codec.wire.extras import merge_extras, none_to_unset, unset_to_none
-from toolwire.protocols.gemini.fast_path import decode_fast_call, decode_fast_result
 from toolwire.protocols.gemini.field_case import FieldCase, encode_shape, with_unknown_fields
 from toolwire.protocols.gemini.parts.calls import (
     SIBLING_FORM,
@@ -283,7 +282,7 @@ def decode_parts(parts: list[PartShape], path: str) -> tuple[Part, ...]:
         if type(part.text) is str and part == PartShape(text=part.text):
             decoded_parts.append(Text(text=part.text))
             continue
-        decoded = decode_fast_call(part) or decode_fast_result(part) or decode_part(part, f"{path}/{index}")
+        decoded = decode_part(part, f"{path}/{index}")
         has_results = has_results or isinstance(decoded, ToolResult)
         decoded_parts.append(decoded)
     return _attach_sibling_media(decoded_parts) if has_results else tuple(decoded_parts)
