@@ -77,6 +77,14 @@ SERVERS: dict[str, Any] = {
     "no usage": {"usage": None},
     "null members, as vLLM": {"prompt_logprobs": None, "kv_transfer_params": None},
     "varying members, as llama.cpp": {"timings": {"prompt_n": 1, "prompt_ms": 2.5}},
+    "reasoning, as DeepSeek": {
+        "choices": [
+            {
+                **PLAIN_COMPLETION["choices"][0],
+                "message": {**PLAIN_COMPLETION["choices"][0]["message"], "reasoning_content": "I look. Hm."},
+            }
+        ]
+    },
     "own counts, as DeepSeek": {
         "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_cache_hit_tokens": 2}
     },

@@ -13,13 +13,14 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from toolwire.canonical.content import Message, Part, Text, ToolCall
+from toolwire.canonical.content import Message, Part, Reasoning, Text, ToolCall
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.node import Extras
 from toolwire.canonical.response import Candidate, Response, Usage
 from toolwire.codec.losses import SharedExtras
 from toolwire.codec.wire.reader import JSON_ERRORS, Reader
 from toolwire.protocols.openai_chat.parts.calls import decode_call, is_json
+from toolwire.protocols.openai_chat.parts.content import REASONING_FIELDS, reasoning_part
 from toolwire.protocols.openai_chat.wire import (
     FAMILY,
     CallShape,
@@ -41,6 +42,7 @@ _decode_string = msgspec.json.Decoder(str).decode
 _decode_number = msgspec.json.Decoder(int | float).decode
 _read_usage = Reader[UsageShape](UsageShape, FAMILY).read
 _Members = dict[str, Raw]
+_EMPTY = Raw(b'""')  # stands for reasoning among the fixed members
 
 
 class ResponseParts(Struct):
@@ -49,6 +51,7 @@ class ResponseParts(Struct):
     id: str
     created: int | float
     usage: Raw | None
+    reasoning: Reasoning | None
     content: str | None
     calls: list[CallShape]
     unknown: _Members  # members of the response that no shape knows, by value only as far as `kinds`
@@ -72,11 +75,16 @@ def split_response(body: bytes) -> ResponseParts | None:
         if calls:
             del message["tool_calls"]
         is_text = bytes(message.get("content", b""))[:1] == b'"'
+        reasoning = None
+        for name in REASONING_FIELDS:
+            if name in message and bytes(message[name])[:1] == b'"' and reasoning is None:
+                reasoning, message[name] = reasoning_part(name, _decode_string(message[name])), _EMPTY
         unknown = {name: members.pop(name) for name in members.keys() - _NAMES}
         return ResponseParts(
             id=_decode_string(members.pop("id")),
             created=_decode_number(members.pop("created")),
             usage=members.pop("usage", None) if bytes(members.get("usage", b""))[:1] == b"{" else None,
+            reasoning=reasoning,
             content=_decode_string(message.pop("content")) if is_text else None,
             calls=calls,
             unknown=unknown,
@@ -104,7 +112,9 @@ class _ResponseTemplate(Struct, frozen=True):
 
     def fill(self, parts: ResponseParts, decode_usage: Callable[[UsageShape], Usage]) -> Response | None:
         """Return the response with these parts; None if a call needs the general decoder."""
-        content: list[Part] = [] if parts.content is None else [Text(text=parts.content, at="/content")]
+        content: list[Part] = [] if parts.reasoning is None else [parts.reasoning]
+        if parts.content is not None:
+            content.append(Text(text=parts.content, at="/content"))
         for index, shape in enumerate(parts.calls):
             call = decode_call(shape, index)
             if type(call) is not ToolCall or call.extras or not (call.arguments and is_json(call.arguments)):

@@ -88,6 +88,7 @@ def _is_plain_part(part: Any) -> bool:
 
 
 REASONING_FORM = "openai-chat:reasoning:"
+REASONING_FIELDS = ("reasoning_content", "reasoning")
 DETAILS_FORM = "openai-chat:reasoning:details"
 
 _REASONING_MODELS = re.compile(r"deepseek|kimi|moonshot|mimo|glm-|qwen|qwq|minimax", re.IGNORECASE)
@@ -102,19 +103,24 @@ def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, R
 
     Other fields that repeat it go to `extras`.
     """
-    for name in ("reasoning_content", "reasoning"):
+    for name in REASONING_FIELDS:
         text = getattr(shape, name)
         if isinstance(text, str):
             if parts:
                 extras[name] = Raw(msgspec.json.encode(text))
                 continue
-            content = (ReasoningText(kind="full", text=text, at=""),) if text else ()
-            parts.append(Reasoning(content=content, at=f"/{name}", wire_form=(REASONING_FORM + name,)))
+            parts.append(reasoning_part(name, text))
     if not parts and shape.unknown is not UNSET and (details := shape.unknown.get("reasoning_details")) is not None:
         texts = details_text(details)
         if texts:
             blocks = tuple(ReasoningText(kind="full", text=text, at="") for text in texts)
             parts.append(Reasoning(content=blocks, at="/reasoning_details/0", wire_form=(DETAILS_FORM,)))
+
+
+def reasoning_part(name: str, text: str) -> Reasoning:
+    """Return the reasoning of a message that has it as the text of the field `name`."""
+    content = (ReasoningText(kind="full", text=text, at=""),) if text else ()
+    return Reasoning(content=content, at=f"/{name}", wire_form=(REASONING_FORM + name,))
 
 
 def details_text(raw: Raw) -> list[str]:
