@@ -105,11 +105,14 @@ def test_template_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this, the other tests would compare the slow path with itself."""
     CODEC.decode_response(json.dumps(PLAIN_COMPLETION).encode(), ResponseContext())
     monkeypatch.setattr(responses, "_decode_response", None)
+    monkeypatch.setattr(responses._templates, "_decode_usage", None)
     changed = (
         json.dumps(PLAIN_COMPLETION).replace("I look.", "I read.").replace("call_2", "call_3").replace("1790", "1791")
-    )
+    ).replace('"prompt_tokens": 10', '"prompt_tokens": 11')
     response = CODEC.decode_response(changed.encode(), ResponseContext())
     assert response.created == 1791000000
+    assert response.usage is not None
+    assert response.usage.input_tokens == 11
     text, _, call = response.candidates[0].messages[0].parts
     assert isinstance(text, Text)
     assert isinstance(call, ToolCall)
