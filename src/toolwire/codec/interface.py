@@ -179,6 +179,9 @@ class Codec(Struct, frozen=True, kw_only=True):
     errors_in_body: bool = False  # a response can report its own failure, besides an error in its place
     stop_message_key: str | None = None  # the extra of a candidate that explains the stop reason in words
     has_start_event: bool = True  # streams begin with an event of their own, so that a start does not promise content
+    system_member: str | None = None  # the member of a request that holds the system text, if messages don't
+    # whether the messages of a request of another protocol can be encoded without those before them
+    is_separable: Callable[[Request], bool] = lambda _: True
     mid_conversation_settings: bool = False  # settings may change within a conversation
     # by canonical type, extras that another protocol of the family has as well
     shared_fields: Mapping[str, frozenset[str]] = {}

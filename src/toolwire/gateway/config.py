@@ -113,6 +113,7 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     retries: int = 2
     heartbeat: float = 15
     exchanges: int = 10_000
+    history: int = 64 * 1024 * 1024
     pauses: int = 5
     rounds: int = 25
     sockets: int = 1000

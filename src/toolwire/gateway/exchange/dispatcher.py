@@ -14,6 +14,7 @@ from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.exchange import (
     BufferedResponse,
     ClientRequest,
@@ -73,6 +74,7 @@ class Dispatcher:
             emulator=Emulator(conversation_state.store, signing_keys),
             body_executor=conversation_state.body_executor,
             envelope_keys=BoundedMemo(),
+            conversation_memo=ConversationMemo(limits.history),
         )
 
     def close(self) -> None:
@@ -83,7 +85,9 @@ class Dispatcher:
 
     async def open_exchange(self, client_request: ClientRequest, observer: ExchangeObserver = _UNOBSERVED) -> Exchange:
         """Decode a client's request, find the backends for its model, and load the history that it continues."""
-        exchange = await self._decode_and_route(client_request, observer)
+        exchange = await self._decode_and_route(
+            client_request, observer, self.services.conversation_memo.find(client_request)
+        )
         if client_request.codec.name in STATE_ADAPTERS:
             pending_response = await self.services.conversation_state.resolve(
                 client_request.codec,
@@ -112,7 +116,9 @@ class Dispatcher:
 
     async def translate(self, client_request: ClientRequest) -> UpstreamRequest:
         """Translate a request for its first backend, without sending it."""
-        exchange = await self._decode_and_route(client_request, _UNOBSERVED)
+        # Not the conversation of the request that may follow, as its body differs.
+        conversation = Conversation(self.services.conversation_memo)
+        exchange = await self._decode_and_route(client_request, _UNOBSERVED, conversation)
         backend, executor = exchange.route_match.backends[0], self.services.body_executor
         if exchange.is_heavy:
             return await executor.run_in_thread(build_upstream_request, exchange, backend, exchange.request)
@@ -138,26 +144,33 @@ class Dispatcher:
             return FrameLogReader(job.frame_log.read_frames(-1), job)
         return BufferedResponse(job.queued_body, [], None, job)
 
-    async def _decode_and_route(self, client_request: ClientRequest, observer: ExchangeObserver) -> Exchange:
+    async def _decode_and_route(
+        self, client_request: ClientRequest, observer: ExchangeObserver, conversation: Conversation
+    ) -> Exchange:
         """Return an exchange with the decoded request, and the backends for its model."""
         services, body = self.services, client_request.body
-        if heavy := len(body) > SMALL_BODY and is_heavy_body(body):
-            request = await services.body_executor.run_in_thread(_decode_request, client_request, services)
-        else:
-            request = _decode_request(client_request, services)
+        heavy = len(body) > SMALL_BODY
+        if (request := conversation.decode_light(client_request, services.limits)) is None:
+            decode = partial(_decode_request, client_request, services, conversation)
+            heavy = heavy and is_heavy_body(body)
+            request = await services.body_executor.run_in_thread(decode) if heavy else decode()
+        route_match = services.router.route(request.model)
         return Exchange(
-            services, client_request, request, services.router.route(request.model), observer, is_heavy=heavy
+            services, client_request, request, route_match, observer, conversation=conversation, is_heavy=heavy
         )
 
 
-def _decode_request(client_request: ClientRequest, services: ExchangeServices) -> Request:
+def _decode_request(client_request: ClientRequest, services: ExchangeServices, conversation: Conversation) -> Request:
     """Decode the client's request within the limits on its size."""
+    if (known := conversation.decode_new_messages(client_request, services.limits)) is not None:
+        return known
     codec, body = client_request.codec, client_request.body
     if counted := len(body) > services.uncounted_size:
         check_body_counts(body, services.limits, codec.name)
     request = codec.decode_request(body_bytes(body, codec.name), client_request.route)
     if counted:
         check_request_counts(request, services.limits, body)
+    conversation.remember(client_request, request)
     return request
 
 

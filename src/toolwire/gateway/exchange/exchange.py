@@ -18,6 +18,7 @@ from toolwire.codec.interface import Codec, Route
 from toolwire.codec.wire.extras import BoundedMemo
 from toolwire.gateway.config import LimitsSection
 from toolwire.gateway.emulation.plan import Emulator
+from toolwire.gateway.exchange.conversation_memo import Conversation, ConversationMemo
 from toolwire.gateway.exchange.routing import Backend, RouteMatch, Router, estimate_entry_size
 from toolwire.gateway.exchange.sender import UpstreamRequest, UpstreamSender
 from toolwire.gateway.limits import BodyExecutor
@@ -90,6 +91,7 @@ class ExchangeServices(Struct, frozen=True, kw_only=True):
     emulator: Emulator
     body_executor: BodyExecutor
     envelope_keys: BoundedMemo[tuple[str, str, str | None], EnvelopeKey]
+    conversation_memo: ConversationMemo
 
     def envelope_key(self, tenant: str, backend: Backend) -> EnvelopeKey | None:
         """Return the cached key that signs envelopes for this tenant and backend; None if envelopes are off."""
@@ -108,6 +110,7 @@ class Exchange:
 
     __slots__ = (
         "client_request",
+        "conversation",
         "is_heavy",
         "is_streaming",
         "observer",
@@ -126,6 +129,7 @@ class Exchange:
         route_match: RouteMatch,
         observer: ExchangeObserver,
         *,
+        conversation: Conversation | None = None,
         is_heavy: bool = False,
     ) -> None:
         self.services = services
@@ -135,6 +139,9 @@ class Exchange:
 
         self.route_match = route_match
         self.observer = observer
+        self.conversation = conversation or Conversation(services.conversation_memo)
+        """Earlier requests of the conversation, from which this one is translated."""
+
         self.is_heavy = is_heavy
         """Whether the request is prepared in a thread."""
 

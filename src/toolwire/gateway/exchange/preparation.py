@@ -7,6 +7,8 @@ A passed-through body is decoded first, so an invalid request is rejected here. 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec import Raw, Struct
@@ -21,6 +23,7 @@ from toolwire.codec.interface import Codec, EncodedBody, ResponseContext, Route,
 from toolwire.codec.losses import LossReport, WireNames
 from toolwire.gateway.emulation.plan import EmulationPlan, plan_emulation, request_losses
 from toolwire.gateway.errors import RequestRejected
+from toolwire.gateway.exchange.conversation_memo import CompleteEncodingRequired
 from toolwire.gateway.exchange.exchange import Exchange
 from toolwire.gateway.exchange.routing import Backend
 from toolwire.gateway.exchange.sender import UpstreamRequest
@@ -67,11 +70,11 @@ async def prepare_upstream_request(exchange: Exchange, backend: Backend) -> Upst
         route_tools = await services.route_toolsets.tools_for(options, request, backend)
     if protocol == "ollama":
         host = await services.capabilities.profile_for(backend.provider, backend.model or request.model, request)
-    if exchange.is_heavy:
-        return await services.body_executor.run_in_thread(
-            build_upstream_request, exchange, backend, signed_request, route_tools, host
-        )
-    return build_upstream_request(exchange, backend, signed_request, route_tools, host)
+    build = partial(build_upstream_request, exchange, backend, signed_request, route_tools, host)
+    if exchange.is_heavy and exchange.conversation.is_light(exchange.client_request.body):
+        with suppress(CompleteEncodingRequired):
+            return build(complete=False)
+    return await services.body_executor.run_in_thread(build) if exchange.is_heavy else build()
 
 
 def build_upstream_request(
@@ -80,11 +83,13 @@ def build_upstream_request(
     signed_request: Request,
     route_tools: RouteTools | None = None,
     host: HostProfile | None = None,
+    *,
+    complete: bool = True,
 ) -> UpstreamRequest:
     """Translate a request for one backend, or pass it through if the protocols match.
 
     `signed_request` is the request with withheld signatures restored. Without a `host` profile, the cached one of the
-    provider is used.
+    provider is used. Without `complete`, `CompleteEncodingRequired` is raised if messages sent earlier must be encoded.
     """
     draft = Draft(
         exchange,
@@ -104,7 +109,7 @@ def build_upstream_request(
     is_unchanged = draft.client is draft.upstream and draft.request is exchange.request
     if is_unchanged and (upstream_request := _pass_through(draft)) is not None:
         return upstream_request
-    encoding = _encode_request(draft)
+    encoding = _encode_request(draft, complete=complete)
     _check_losses(draft, encoding)
     return _upstream_request(draft, encoding)
 
@@ -186,10 +191,12 @@ def _passthrough_body(body: bytes, request: Request, codec: Codec, model: str | 
     return msgspec.json.encode(members)
 
 
-def _encode_request(draft: Draft) -> EncodedBody:
+def _encode_request(draft: Draft, *, complete: bool) -> EncodedBody:
     """Encode the request for the backend; one of another protocol may refuse it, or must not store it."""
     if draft.client is draft.upstream:
-        return draft.upstream.encode_request(draft.request, draft.target)
+        return draft.exchange.conversation.encode(
+            draft.request, draft.client, draft.upstream, draft.target, complete=complete
+        )
     client, request = draft.client, draft.exchange.request
     if (error := client.native_only_error(request)) is not None:
         raise RequestRejected(error)
@@ -198,7 +205,9 @@ def _encode_request(draft: Draft) -> EncodedBody:
         raise RequestRejected(ApiError(kind="invalid_request", message="the request has no messages", status=400))
     if draft.target.host.stores_by_default and client.name not in STATE_ADAPTERS:
         draft.request = disable_storage(draft.request)
-    encoding = draft.upstream.encode_request(draft.request, draft.target)
+    encoding = draft.exchange.conversation.encode(
+        draft.request, draft.client, draft.upstream, draft.target, complete=complete
+    )
     encoding.mapping.integer_schemas = request
     return encoding
 

@@ -6,7 +6,13 @@ from toolwire.codec.interface import Codec
 from toolwire.codec.surface import Endpoint, Surface
 from toolwire.protocols.anthropic.computer import COMPUTER_USE
 from toolwire.protocols.anthropic.errors import decode_error, encode_error, native_only_error
-from toolwire.protocols.anthropic.request import TOKEN_COUNT_API, WIRE_NAMES, decode_request, encode_request
+from toolwire.protocols.anthropic.parts.messages import is_separable
+from toolwire.protocols.anthropic.request import (
+    TOKEN_COUNT_API,
+    WIRE_NAMES,
+    decode_request,
+    encode_request,
+)
 from toolwire.protocols.anthropic.response import (
     decode_response,
     encode_model,
@@ -34,6 +40,8 @@ CODEC = Codec(
     ),
     decode_request=decode_request,
     encode_request=encode_request,
+    system_member="system",
+    is_separable=is_separable,
     decode_response=decode_response,
     encode_response=encode_response,
     decode_error=decode_error,

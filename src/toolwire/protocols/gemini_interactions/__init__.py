@@ -28,6 +28,7 @@ CODEC = Codec(
     ),
     decode_request=decode_request,
     encode_request=encode_request,
+    system_member="system_instruction",
     decode_response=decode_response,
     encode_response=encode_response,
     decode_error=decode_error,

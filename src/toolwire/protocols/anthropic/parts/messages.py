@@ -1,10 +1,13 @@
 """Decode and encode the messages and the system text of a request."""
 
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from msgspec import UNSET
 
-from toolwire.canonical.content import Message, Role, SettingChange, Text, ToolCall
+from toolwire.canonical.content import Message, Reasoning, Role, SettingChange, Text, ToolCall, ToolResult
 from toolwire.canonical.errors import DecodeError
 from toolwire.canonical.request import Request
 from toolwire.canonical.tools import Thinking
@@ -124,6 +127,31 @@ def lacks_thinking(messages: list[Any]) -> bool:
             return False
         if "tool_use" in kinds and not kinds & {"thinking", "redacted_thinking"}:
             return True
+    return False
+
+
+def is_separable(request: Request) -> bool:
+    """Return whether messages of another protocol can be encoded without those before them.
+
+    Cache marks are counted from the start of the conversation. With thinking, `lacks_thinking` must find its answer in
+    these messages.
+    """
+    parts = [part for message in request.messages for part in message.parts]
+    parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.content or ()]
+    if any(getattr(part, "cache", None) is not None for part in parts):
+        return False
+    return request.thinking is None or _shows_thinking(request.messages)
+
+
+def _shows_thinking(messages: Sequence[Message]) -> bool:
+    """Return whether it is certain, whatever comes before these messages, that `lacks_thinking` or that it does not."""
+    for role, turn in groupby(reversed(messages), attrgetter("role")):
+        parts = [part for message in turn for part in message.parts]
+        kinds = set(map(type, parts))
+        if role == "assistant" and ToolCall in kinds:
+            return Reasoning not in kinds
+        if role != "assistant" and ToolResult not in kinds:
+            return role == "user" and any(isinstance(part, Text) and part.text.strip() for part in parts)
     return False
 
 

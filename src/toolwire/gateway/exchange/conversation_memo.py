@@ -1,0 +1,164 @@
+"""A memo of the conversations that agents resend, so that only their new messages are translated.
+
+See `translation.incremental` for what is reused and when. A conversation is found by the client's key and protocol, the
+model and options in the URL, and its first message: nothing is shared between keys. Whatever can't be reused is decoded
+and encoded completely, and remembered for the next request.
+"""
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from toolwire.canonical.request import Request
+from toolwire.codec.interface import Codec, EncodedBody, Target
+from toolwire.gateway.config import LimitsSection
+from toolwire.gateway.limits import check_request_counts
+from toolwire.translation.incremental import EncodingSnapshot, RequestSnapshot, conversation_key, find_messages
+
+if TYPE_CHECKING:
+    from toolwire.gateway.exchange.exchange import ClientRequest
+
+MIN_BODY = 48 * 1024
+"""The size from which remembering a body is worthwhile: up to about ten turns, complete translation is as fast."""
+
+_LIGHT_ADDITION = 32 * 1024
+_LIGHT_BODY = 4 * 1024 * 1024
+_LIGHT_PARTS = 4000
+_MAX_ENCODINGS = 2
+_EMPTY_SIZE = 2048
+_REQUEST_WEIGHT = 3
+"""How many times the bytes of its body a decoded request and the body keep alive, about."""
+
+_Key = tuple[str, str, str | None, bool | None, bytes]
+
+
+class CompleteEncodingRequired(Exception):
+    """A request that can't be encoded incrementally, where only that was allowed."""
+
+
+class Conversation:
+    """The last request of one conversation, as received and as sent to each backend."""
+
+    def __init__(self, memo: "ConversationMemo", key: _Key | None = None) -> None:
+        self.key = key  # None if the conversation is not to be remembered
+        self.size = 0  # in bytes, as counted by the memo
+        self._memo = memo
+        self._is_new = True  # no request was received yet, or none that is worth remembering
+        self._snapshot: RequestSnapshot | None = None
+        self._encodings: dict[tuple[str, str], EncodingSnapshot] = {}
+
+    def is_light(self, body: bytes) -> bool:
+        """Return whether a request may be decoded or encoded without a thread, if most of it is known."""
+        snapshot = self._snapshot
+        return (
+            snapshot is not None
+            and snapshot.is_regular is True
+            and len(body) <= _LIGHT_BODY
+            and sum([len(message.parts) for message in snapshot.request.messages]) <= _LIGHT_PARTS
+        )
+
+    def decode_light(self, client_request: "ClientRequest", limits: LimitsSection) -> Request | None:
+        """Decode a request most of which is known; None if it has to be decoded otherwise, perhaps in a thread."""
+        if not self.is_light(client_request.body):
+            return None
+        return self.decode_new_messages(client_request, limits, _LIGHT_ADDITION)
+
+    def decode_new_messages(
+        self, client_request: "ClientRequest", limits: LimitsSection, size: int | None = None
+    ) -> Request | None:
+        """Decode a request that continues the conversation; None if it has to be decoded completely.
+
+        So it is if the new messages take more than `size` bytes.
+        """
+        snapshot, body = self._snapshot, client_request.body
+        if snapshot is None or len(body) > 2 * limits.values:  # it may have more values than are allowed
+            return None
+        continued = snapshot.continue_with(client_request.codec, body, client_request.route, size)
+        if continued is None:
+            return None
+        check_request_counts(continued.request, limits, body)
+        self._snapshot = continued
+        self._memo.store(self)
+        return continued.request
+
+    def remember(self, client_request: "ClientRequest", request: Request) -> None:
+        """Remember a completely decoded request, in place of earlier ones.
+
+        Of the first request only the key is remembered: most of a memo would be conversations that never continue.
+        """
+        if self.key is None or (request.continuation is not None and request.continuation.id is not None):
+            return  # the body does not hold the history
+        if self._is_new:
+            self._is_new = False
+            self._memo.store(self)
+        elif (start := find_messages(client_request.body, client_request.codec)) is not None:
+            self._snapshot = RequestSnapshot(client_request.body, start, client_request.route, request)
+            self._memo.store(self)
+
+    def encode(
+        self, request: Request, client: Codec, upstream: Codec, target: Target, *, complete: bool = True
+    ) -> EncodedBody:
+        """Encode a prepared request for a backend, from the last one that it got if possible.
+
+        Otherwise it is encoded completely; without `complete`, `CompleteEncodingRequired` is raised.
+        """
+        key = (target.realm or "", target.model or "")
+        known = None if self._snapshot is None or client is upstream else self._encodings.get(key)
+        snapshot = None if known is None else known.continue_with(request, upstream, target)
+        if snapshot is None and not complete:
+            raise CompleteEncodingRequired
+        if self._snapshot is None or client is upstream:
+            return upstream.encode_request(request, target)
+        if snapshot is None:
+            encoding = upstream.encode_request(request, target)
+            snapshot = EncodingSnapshot.from_encoding(encoding, request, client, upstream, target)
+        encodings = {**self._encodings, key: snapshot}
+        if len(encodings) > _MAX_ENCODINGS:
+            del encodings[next(iter(encodings))]
+        self._encodings = encodings
+        self._memo.store(self)
+        return snapshot.encoding
+
+    def count_bytes(self) -> int:
+        """Return about how many bytes the conversation keeps alive."""
+        snapshot = self._snapshot
+        size = _EMPTY_SIZE if snapshot is None else _EMPTY_SIZE + _REQUEST_WEIGHT * len(snapshot.body)
+        return size + sum(len(encoding.data) for encoding in self._encodings.values())
+
+
+class ConversationMemo:
+    """The most recently used conversations, within a number of bytes; safe for use by several threads."""
+
+    def __init__(self, limit: int) -> None:
+        """Create a memo of at most `limit` bytes; 0 turns it off."""
+        self._limit = limit
+        self._used_bytes = 0
+        self._conversations: OrderedDict[_Key, Conversation] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, client_request: "ClientRequest") -> Conversation:
+        """Return the conversation that a request belongs to, empty if it is new or not to be remembered."""
+        body, codec, route = client_request.body, client_request.codec, client_request.route
+        if not self._limit or len(body) < MIN_BODY or (start := find_messages(body, codec)) is None:
+            return Conversation(self)
+        key = (client_request.tenant, codec.name, route.model, route.stream, conversation_key(body, start))
+        with self._lock:
+            found = self._conversations.get(key)
+        return Conversation(self, key) if found is None else found
+
+    def store(self, conversation: Conversation) -> None:
+        """Keep a conversation as the one used last, and forget the least recently used ones beyond the limit."""
+        key = conversation.key
+        if key is None:
+            return
+        with self._lock:
+            previous = self._conversations.pop(key, None)
+            self._used_bytes -= 0 if previous is None else previous.size
+            conversation.size = conversation.count_bytes()
+            if conversation.size > self._limit // 4:
+                return
+            self._conversations[key] = conversation
+            self._used_bytes += conversation.size
+            while self._used_bytes > self._limit:
+                _, oldest = self._conversations.popitem(last=False)
+                self._used_bytes -= oldest.size
