@@ -38,29 +38,46 @@ def response_stages(
     `writer` is None for the runtime, which takes canonical events. A complete response tells whether it has signatures;
     without any, the stage for envelopes is left out, which costs the most to create.
     """
-    stages: list[Stage] = []
     if reader is writer and context.mapping.is_empty:
-        return stages
-    if writer is not None and share_extras(reader, writer):
-        stages.append(FamilyStage(reader, writer))
-    if writer is not None and (logprobs := logprobs_stage(reader.logprobs, writer.logprobs)) is not None:
-        stages.append(logprobs)
+        return []
+    stages: list[Stage] = [] if writer is None else _extras_stages(reader, writer)
     if reader is not writer:
         stages.append(CallIdStage(context))
     if writer is not None and reader is not writer:
         stages.append(FailureStage(reader))
+    stages += _tool_stages(reader, writer, context)
+    if writer is not None and reader is not writer:
+        stages += _signature_stages(reader, writer, context, may_have_signatures=may_have_signatures)
+    return stages
+
+
+def _extras_stages(reader: Codec, writer: Codec) -> list[Stage]:
+    """Return the stages that map fields which two protocols share: extras of their family, and logprobs."""
+    stages: list[Stage] = [FamilyStage(reader, writer)] if share_extras(reader, writer) else []
+    logprobs = logprobs_stage(reader.logprobs, writer.logprobs)
+    return stages if logprobs is None else [*stages, logprobs]
+
+
+def _tool_stages(reader: Codec, writer: Codec | None, context: ResponseContext) -> list[Stage]:
+    """Return the stages that restore calls to the client's tools, as far as the request's encoder changed these."""
     mapping, adapter = context.mapping, CANONICAL_ADAPTER if writer is None else writer.computer_use
+    stages: list[Stage] = []
     if mapping.computer_use is not None and adapter is not None:
         stages.append(ComputerStage(mapping.computer_use, adapter, reader.wire_names))
     if mapping.tools or mapping.integer_schemas is not None:
         stages.append(CallRestoreStage(mapping))
-    if writer is None or reader is writer:
-        return stages
-    if context.withheld is not None:
-        stages.append(context.withheld)
-    elif may_have_signatures and context.envelope_key is not None and writer.envelope_field is not None:
-        stages.append(EnvelopeStage(writer, reader.wire_names, context))
     return stages
+
+
+def _signature_stages(
+    reader: Codec, writer: Codec, context: ResponseContext, *, may_have_signatures: bool
+) -> list[Stage]:
+    """Return the stage that withholds signatures from the client, or puts them in envelopes."""
+    if context.withheld is not None:
+        return [context.withheld]
+    if may_have_signatures and context.envelope_key is not None and writer.envelope_field is not None:
+        return [EnvelopeStage(writer, reader.wire_names, context)]
+    return []
 
 
 def run_stages(stages: Sequence[Stage], events: list[Event]) -> tuple[list[Event], list[Event]]:

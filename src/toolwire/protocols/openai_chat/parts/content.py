@@ -99,10 +99,7 @@ _decode_details = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def decode_reasoning(shape: MessageShape, parts: list[Part], extras: dict[str, Raw]) -> None:
-    """Append the reasoning of a message to `parts`, from the first field that has any.
-
-    Other fields that repeat it go to `extras`.
-    """
+    """Append the reasoning of a message to `parts`; further fields that repeat it go to `extras`."""
     for name in REASONING_FIELDS:
         text = getattr(shape, name)
         if isinstance(text, str):
@@ -217,10 +214,7 @@ def chat_extras_and_form(
 
 
 def constant_extras(name: str, value: str | UnsetType | None, default: str) -> dict[str, Any]:
-    """Return the arguments that record a normally constant field which is absent or has another value.
-
-    Such a field is, for example, `type`.
-    """
+    """Return the arguments that record a normally constant field, such as `type`, which is absent or differs."""
     if value == default or value is None:
         return EMPTY
     if value is UNSET:
