@@ -7,18 +7,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from toolwire.canonical.content import Message, ToolCall, ToolResult
 from toolwire.canonical.request import Request
 from toolwire.codec.interface import EncodedBody, Route, Target
 from toolwire.protocols import PROTOCOLS
+from toolwire.translation.body import get_host_profile
 from toolwire.translation.incremental import (
     EncodingSnapshot,
     RequestSnapshot,
     conversation_key,
     find_messages,
+    is_regular,
 )
 
 CLIENT, UPSTREAM = PROTOCOLS["anthropic"], PROTOCOLS["openai-chat"]
 TARGET = Target(model="gpt-6", stream=False)
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
 TOOLS = [{"name": "read", "input_schema": {"type": "object", "properties": {"messages": {"type": "array"}}}}]
 
 
@@ -137,8 +141,8 @@ def test_a_later_member_of_the_same_name_is_the_effective_one(spelling: str) -> 
 
 
 def test_an_equal_later_member_of_the_same_name_is_the_effective_one() -> None:
-    duplicate = serialize(history(3))[1:]
-    bodies = [serialize(history(turns))[:-1] + b"," + duplicate for turns in (3, 4)]
+    duplicate = b"," + serialize(history(3))[1:]
+    bodies = [serialize(messages)[:-1] + duplicate for messages in (history(3), history(3) + history(3))]
     assert resume(*bodies) is None
 
 
@@ -245,6 +249,24 @@ def test_counted_cache_marks_are_encoded_completely() -> None:
     assert known.continue_with(requests[1], upstream, TARGET) is None
 
 
+def test_calls_without_ids_are_not_regular() -> None:
+    """They get ids derived from their positions."""
+    for id, regular in (("call_1", True), ("", False), (None, False)):
+        assert is_regular(Message(role="assistant", parts=(ToolCall(id=id, name="read", arguments="{}"),))) is regular
+        assert is_regular(Message(role="user", parts=(ToolResult(call_id=id),))) is regular
+
+
+def test_messages_added_for_a_host_are_not_reported_after_their_cause_is_gone() -> None:
+    target = Target(model="mistral-large", stream=False, host=get_host_profile("mistral"))
+    first, second = history(4), history(5)
+    first[-1]["content"].append({"type": "text", "text": "text after a result, which this host rejects"})
+    request, later = (CLIENT.decode_request(serialize(messages), Route()) for messages in (first, second))
+    encoding = UPSTREAM.encode_request(request, target)
+    assert encoding.report
+    known = EncodingSnapshot.from_encoding(encoding, request, CLIENT, UPSTREAM, target)
+    assert known.continue_with(later, UPSTREAM, target) is None
+
+
 def test_another_target_is_encoded_completely() -> None:
     request = CLIENT.decode_request(serialize(history(3)), Route())
     known = EncodingSnapshot.from_encoding(UPSTREAM.encode_request(request, TARGET), request, CLIENT, UPSTREAM, TARGET)
@@ -286,6 +308,23 @@ def thinking_chat(*kinds: str) -> bytes:
         ]
     tools = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}]
     return json.dumps({"model": "m", "messages": messages, "tools": tools, "reasoning_effort": "high"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_certain"),
+    [
+        (turn(0), True),
+        ([{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Go on."}], True),
+        ([{"role": "assistant", "content": "Done."}, {"role": "user", "content": " "}], False),
+        ([{"role": "assistant", "content": [THOUGHT, turn(0)[0]["content"][0]]}, turn(0)[1]], False),
+        ([{"role": "assistant", "content": "Done."}], False),
+    ],
+    ids=["call", "text", "blank", "thinking", "nothing"],
+)
+def test_thinking_is_separable_if_these_messages_decide_it(messages: list[Any], is_certain: bool) -> None:
+    request = CLIENT.decode_request(serialize(messages, thinking={"type": "adaptive"}), Route())
+    assert PROTOCOLS["anthropic"].is_separable(request) is is_certain
+    assert PROTOCOLS["anthropic"].is_separable(replace(request, thinking=None))
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_the_least_recently_used_conversations_are_forgotten() -> None:
 
 def test_a_conversation_larger_than_a_quarter_of_the_memo_is_not_remembered() -> None:
     request = client_request(conversation_body(3))
-    memo = ConversationMemo(4 * len(request.body))
+    memo = ConversationMemo(8 * len(request.body))
     learn(memo, request)
     assert not is_known(memo, request)
 
@@ -148,6 +148,7 @@ def test_limits_apply_to_known_conversations() -> None:
     later = client_request(conversation_body(9))
     with pytest.raises(RequestRejected, match=r"limits\.parts"):
         memo.find(later).decode_new_messages(later, limits)
+    assert memo.find(later).decode_new_messages(later, LimitsSection(values=1000)) is None  # to be counted first
 
 
 def test_a_known_conversation_needs_no_thread() -> None:
